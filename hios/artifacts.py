@@ -1,0 +1,206 @@
+"""Reading and writing the project's files: validated against their schema, written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+
+from hios.errors import ArtifactError
+
+Json = dict[str, Any]
+
+#: Version of the JSON formats; a file that states another one is refused.
+FORMAT_VERSION = 1
+
+_PACKAGE = Path(__file__).resolve().parent
+_LONGEST_VALUE_SHOWN = 60
+
+
+def resource_directory(name: str) -> Path:
+    """Directory of schemas or models: the checkout's, or the copy that an installed wheel carries."""
+    checkout = _PACKAGE.parent / name
+    return checkout if checkout.is_dir() else _PACKAGE / f"_{name}"
+
+
+def schema_path(kind: str) -> Path:
+    """File of the JSON Schema of an artifact kind, such as ``graph`` or ``config``."""
+    extension = "yaml" if kind == "config" else "json"
+    return resource_directory("schemas") / f"{kind}.schema.{extension}"
+
+
+@functools.cache
+def schema(kind: str) -> Json:
+    """The JSON Schema of an artifact kind."""
+    path = schema_path(kind)
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".yaml":
+        import yaml  # only config.yaml needs it
+
+        loaded: Json = yaml.safe_load(text)
+    else:
+        loaded = json.loads(text)
+    return loaded
+
+
+@functools.cache
+def _validator(kind: str) -> Any:
+    return jsonschema_rs.Draft202012Validator(schema(kind))
+
+
+def read(path: str | Path, kind: str) -> Json:
+    """Read a JSON artifact and validate it.
+
+    Args:
+        path: the file.
+        kind: which schema it must meet: ``graph``, ``costs``, ``schedule``, ``run``.
+
+    Raises:
+        ArtifactError: missing, unreadable, damaged, of another version, or against the schema.
+    """
+    path = Path(path)
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ArtifactError(
+            f"{path}: not a text file: byte {error.start} is not UTF-8; expected JSON"
+        ) from error
+    except json.JSONDecodeError as error:
+        raise ArtifactError(
+            f"{path}: line {error.lineno} column {error.colno}: not valid JSON ({error.msg}); "
+            "the file is damaged or cut off, write it again"
+        ) from error
+    except RecursionError as error:
+        raise ArtifactError(f"{path}: nested too deeply to be an artifact of hios") from error
+    validate(data, kind, str(path))
+    return data  # type: ignore[no-any-return]
+
+
+def write(path: str | Path, kind: str, data: Mapping[str, Any]) -> None:
+    """Validate an artifact and write it as JSON; the file appears whole, by rename."""
+    path = Path(path)
+    document = {"format_version": FORMAT_VERSION, **data}
+    validate(document, kind, str(path))
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Give a temporary path beside ``path`` that replaces it on success and vanishes on failure."""
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be written: {error.strerror}") from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def validate(data: Any, kind: str, source: str) -> None:
+    """Refuse data that breaks the schema of its kind.
+
+    Args:
+        data: what was read.
+        kind: the artifact kind.
+        source: the file's name, for the message.
+
+    Raises:
+        ArtifactError: one line with file, field, what was found and what is allowed.
+    """
+    if isinstance(data, dict) and data.get("format_version", FORMAT_VERSION) != FORMAT_VERSION:
+        raise ArtifactError(
+            f"{source}: format_version: found {_shown(data['format_version'])}; this hios reads version "
+            f"{FORMAT_VERSION}: write the file again with this version"
+        )
+    for place, number in _non_finite(data, ()):
+        raise ArtifactError(f"{source}: {_field(place)}: found {number}; allowed: a finite number")
+    # Errors nearest to the top first: what is wrong with the whole says more than what is wrong with a part.
+    found = min(_validator(kind).iter_errors(data), key=lambda e: len(e.instance_path), default=None)
+    if found is not None:
+        raise ArtifactError(f"{source}: {_explained(found, schema(kind))}")
+
+
+def _non_finite(value: Any, place: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], float]]:
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            yield place, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _non_finite(item, (*place, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _non_finite(item, (*place, index))
+
+
+def _field(place: tuple[str | int, ...] | list[str | int]) -> str:
+    text = ""
+    for part in place:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.lstrip(".") or "(whole file)"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _LONGEST_VALUE_SHOWN else f"{text[: _LONGEST_VALUE_SHOWN - 3]}..."
+
+
+def _rule(schema_root: Json, path: list[str | int]) -> Json:
+    """The subschema whose keyword failed, with local references followed."""
+    node: Any = schema_root
+    for part in path[:-1]:
+        if part == "$ref":
+            node = schema_root["$defs"][node["$ref"].rsplit("/", 1)[1]]
+        else:
+            node = node[part]
+    return node if isinstance(node, dict) else {}
+
+
+def _explained(error: Any, schema_root: Json) -> str:
+    rule = _rule(schema_root, list(error.schema_path))
+    keyword = error.schema_path[-1]
+    meaning = f" ({rule['description'].rstrip('.')})" if "description" in rule else ""
+    where = _field(error.instance_path)
+    value = error.instance
+    if keyword == "additionalProperties":
+        known = rule.get("properties", {})
+        unknown = ", ".join(sorted(set(value) - set(known)))
+        return f"{where}: unknown key {unknown}; allowed: {', '.join(sorted(known))}"
+    if keyword == "required":
+        missing = ", ".join(key for key in rule["required"] if key not in value)
+        return f"{where}: {missing} is missing; required: {', '.join(rule['required'])}"
+    allowed = {
+        "enum": lambda: "one of " + ", ".join(_shown(item) for item in rule["enum"]),
+        "const": lambda: _shown(rule["const"]),
+        "type": lambda: str(rule["type"]),
+        "minimum": lambda: f"at least {rule['minimum']}",
+        "exclusiveMinimum": lambda: f"more than {rule['exclusiveMinimum']}",
+        "maximum": lambda: f"at most {rule['maximum']}",
+        "minItems": lambda: f"at least {rule['minItems']} item(s)",
+        "minProperties": lambda: f"at least {rule['minProperties']} key(s)",
+        "pattern": lambda: f"text matching {rule['pattern']}",
+    }.get(str(keyword), lambda: str(error.message))()
+    return f"{where}: found {_shown(value)}; allowed: {allowed}{meaning}"

@@ -1,0 +1,166 @@
+"""An independent check of a schedule: recomputed from its rows, by none of the evaluator's code.
+
+An algorithm or an evaluator that errs must not be judged by itself, so this module reads only the placements,
+the graph and the costs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from hios.errors import ScheduleError
+from hios.problem import Problem
+from hios.schedule import Placement, Schedule
+
+#: Relative and absolute slack (milliseconds) for rounding in floating point.
+SLACK = 1e-9
+
+
+def violations(problem: Problem, schedule: Schedule) -> list[str]:
+    """Everything that is wrong with a schedule, a line each; empty for a valid one.
+
+    Checked: every operator placed once, precedence with transfer times, outputs of a stage available only when
+    the whole stage has finished, stages not shorter than they cost and not overlapping on a device, one
+    operator at a time on a stream, launch order compatible with precedence, latency equal to the last finish.
+    """
+    try:
+        schedule.plan(problem)
+    except ScheduleError as error:
+        return [str(error)]
+    row_of = {row.operator: row for row in schedule.placements}
+    end = max(row.finish_ms for row in schedule.placements)
+    slack = SLACK * max(1.0, end)
+    found = [
+        f"operator {row.operator} finishes ({row.finish_ms}) before it starts ({row.start_ms})"
+        for row in schedule.placements
+        if row.finish_ms < row.start_ms
+    ]
+    if abs(schedule.latency_ms - end) > slack:
+        found.append(f"latency_ms is {schedule.latency_ms} but the last operator finishes at {end}")
+    found += _launch_order(problem, schedule)
+    staged = schedule.placements[0].stage is not None
+    if staged:
+        found += _stages(problem, schedule, slack)
+    else:
+        found += _streams(problem, schedule, slack)
+    found += _precedence(problem, schedule, row_of, slack)
+    return found
+
+
+def _launch_order(problem: Problem, schedule: Schedule) -> list[str]:
+    place = {row.operator: number for number, row in enumerate(schedule.placements)}
+    return [
+        f"operator {problem.ids[target]} is launched before its predecessor {problem.ids[source]}"
+        for source in range(len(problem))
+        for target, _ in problem.successors[source]
+        if place[problem.ids[target]] < place[problem.ids[source]]
+    ]
+
+
+def _precedence(
+    problem: Problem, schedule: Schedule, row_of: dict[str, Placement], slack: float
+) -> list[str]:
+    stage_end: dict[tuple[int, int | None], float] = defaultdict(float)
+    stage_start: dict[tuple[int, int | None], float] = defaultdict(lambda: float("inf"))
+    for row in schedule.placements:
+        key = (row.device, row.stage)
+        stage_end[key] = max(stage_end[key], row.finish_ms)
+        stage_start[key] = min(stage_start[key], row.start_ms)
+    found = []
+    for source in range(len(problem)):
+        for target, transfer in problem.successors[source]:
+            producer, consumer = row_of[problem.ids[source]], row_of[problem.ids[target]]
+            same_stage = producer.stage is not None and (producer.device, producer.stage) == (
+                consumer.device,
+                consumer.stage,
+            )
+            if same_stage or producer.stage is None:
+                available, needed = producer.finish_ms, consumer.start_ms
+            else:
+                available = stage_end[producer.device, producer.stage]
+                needed = stage_start[consumer.device, consumer.stage]
+            if same_stage and producer.stream != consumer.stream:
+                found.append(
+                    f"operators {producer.operator} and {consumer.operator} depend on each other inside one stage"
+                )
+            if producer.device != consumer.device:
+                available += transfer
+            if needed < available - slack:
+                found.append(
+                    f"operator {consumer.operator} starts at {needed} ms, before its input from {producer.operator} "
+                    f"is there at {available} ms"
+                )
+    return found
+
+
+def _stages(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
+    number = problem.graph.index
+    members: dict[tuple[int, int], dict[int, list[Placement]]] = defaultdict(lambda: defaultdict(list))
+    for row in schedule.placements:
+        if row.stage is not None:
+            members[row.device, row.stage][row.stream].append(row)
+    found = []
+    last: dict[int, tuple[float, int]] = {}
+    for (device, stage), groups in sorted(members.items()):
+        rows = [row for group in groups.values() for row in group]
+        start, finish = min(row.start_ms for row in rows), max(row.finish_ms for row in rows)
+        cost = problem.stage_ms(
+            tuple(tuple(number[row.operator] for row in group) for group in groups.values())
+        )
+        if finish - start < cost - slack:
+            found.append(f"stage {stage} of device {device} lasts {finish - start} ms but costs {cost} ms")
+        if device in last and start < last[device][0] - slack:
+            found.append(f"stages {last[device][1]} and {stage} of device {device} overlap")
+        last[device] = (finish, stage)
+        for group in groups.values():
+            found += _one_after_another(group, slack)
+    return found
+
+
+def _streams(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
+    streams: dict[tuple[int, int], list[Placement]] = defaultdict(list)
+    found = []
+    for row in schedule.placements:
+        streams[row.device, row.stream].append(row)
+        alone = problem.time[problem.graph.index[row.operator]]
+        if row.finish_ms - row.start_ms < alone - slack:
+            found.append(
+                f"operator {row.operator} lasts {row.finish_ms - row.start_ms} ms but costs {alone} ms"
+            )
+    for rows in streams.values():
+        found += _one_after_another(rows, slack)
+    return found + _capacity(problem, schedule, slack)
+
+
+def _one_after_another(rows: list[Placement], slack: float) -> list[str]:
+    return [
+        f"operators {before.operator} and {after.operator} overlap on stream {after.stream} of device {after.device}"
+        for before, after in zip(rows, rows[1:], strict=False)
+        if after.start_ms < before.finish_ms - slack
+    ]
+
+
+def _capacity(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
+    """Replay the running sets of every device: each operator must have had the time its rate needs."""
+    if problem.alpha is None:
+        return []
+    found = []
+    for device in range(schedule.devices):
+        rows = [row for row in schedule.placements if row.device == device]
+        moments = sorted({moment for row in rows for moment in (row.start_ms, row.finish_ms)})
+        progress = dict.fromkeys((row.operator for row in rows), 0.0)
+        for begin, end in zip(moments, moments[1:], strict=False):
+            running = [row.operator for row in rows if row.start_ms <= begin and row.finish_ms >= end]
+            if not running:
+                continue
+            demand = sum(problem.utilization[problem.graph.index[operator]] for operator in running)
+            slowdown = problem.alpha * len(running) + (1 - problem.alpha) * max(demand, 1.0)
+            for operator in running:
+                progress[operator] += (end - begin) / slowdown
+        for operator, done in progress.items():
+            needed = problem.time[problem.graph.index[operator]]
+            if done < needed - slack * 10:
+                found.append(
+                    f"operator {operator} makes {done} ms of progress on device {device} but needs {needed} ms"
+                )
+    return found

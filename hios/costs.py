@@ -1,0 +1,118 @@
+"""What a problem costs on a platform: t(v) of operators, t(S) of stages, t(u,v) of transfers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hios import artifacts
+from hios.errors import ArtifactError
+from hios.graph import Edge
+
+#: A stage in terms of operator ids: groups beside each other, the operators of a group one after another.
+#: The order of the groups does not matter, the order within a group does.
+StageIds = frozenset[tuple[str, ...]]
+
+#: Share of serialisation in the contention model of the HIOS simulator.
+DEFAULT_ALPHA = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class LinkModel:
+    """Transfer time of ``n`` bytes: ``latency_ms + 8 n / (bandwidth_gbps * 1e6)``."""
+
+    latency_ms: float
+    bandwidth_gbps: float
+
+    def time_ms(self, size: int) -> float:
+        """Time to transfer ``size`` bytes, in milliseconds."""
+        return self.latency_ms + 8 * size / (self.bandwidth_gbps * 1e6)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The contents of costs.json that scheduling uses. All times in milliseconds.
+
+    Args:
+        time_ms: t(v) by operator id.
+        transfers: t(u,v) by (source, target), or a link model that needs the edges' bytes.
+        utilization: share of a device that an operator keeps busy, in (0, 1]; 1 where absent.
+        stages: measured t(S) by stage.
+        contention: ``blend`` or ``none``, for stages that were not measured.
+        alpha: share of serialisation in the blend.
+        source: file name for messages.
+    """
+
+    time_ms: Mapping[str, float]
+    transfers: Mapping[tuple[str, str], float] | LinkModel
+    utilization: Mapping[str, float] = field(default_factory=dict)
+    stages: Mapping[StageIds, float] = field(default_factory=dict)
+    contention: str = "blend"
+    alpha: float = DEFAULT_ALPHA
+    source: str = "costs"
+
+    @classmethod
+    def read(cls, path: str | Path) -> Costs:
+        """Read costs.json."""
+        return cls.from_json(artifacts.read(path, "costs"), source=str(path))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], source: str = "costs") -> Costs:
+        """Build costs from the contents of costs.json."""
+        transfers = data["transfers"]
+        contention = data.get("contention", {})
+        return cls(
+            time_ms={key: entry["time_ms"] for key, entry in data["operators"].items()},
+            transfers=LinkModel(transfers["latency_ms"], transfers["bandwidth_gbps"])
+            if isinstance(transfers, dict)
+            else {(entry["source"], entry["target"]): entry["time_ms"] for entry in transfers},
+            utilization={
+                key: entry["utilization"]
+                for key, entry in data["operators"].items()
+                if "utilization" in entry
+            },
+            stages={
+                frozenset(tuple(group) for group in entry["groups"]): entry["time_ms"]
+                for entry in data.get("stages", ())
+            },
+            contention=contention.get("kind", "blend"),
+            alpha=contention.get("alpha", DEFAULT_ALPHA),
+            source=source,
+        )
+
+    def operator_ms(self, operator: str) -> float:
+        """t(v).
+
+        Raises:
+            ArtifactError: the operator has no cost.
+        """
+        try:
+            return self.time_ms[operator]
+        except KeyError:
+            raise ArtifactError(
+                f"{self.source}: operators: no entry for operator {operator} of the graph; "
+                "required: time_ms for every operator"
+            ) from None
+
+    def transfer_ms(self, edge: Edge) -> float:
+        """t(u,v) of an edge between two devices.
+
+        Raises:
+            ArtifactError: the edge has no transfer time, or a link model meets an edge without bytes.
+        """
+        if isinstance(self.transfers, LinkModel):
+            if edge.bytes is None:
+                raise ArtifactError(
+                    f"{self.source}: transfers: the link model needs bytes of edge {edge.source} -> {edge.target}, "
+                    "which the graph does not state"
+                )
+            return self.transfers.time_ms(edge.bytes)
+        try:
+            return self.transfers[edge.source, edge.target]
+        except KeyError:
+            raise ArtifactError(
+                f"{self.source}: transfers: no entry for edge {edge.source} -> {edge.target} of the graph; "
+                "required: time_ms for every edge"
+            ) from None

@@ -1,0 +1,169 @@
+"""The computation graph G = (V, E): operators (scheduling units) and the values that pass between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hios import artifacts
+from hios.errors import ArtifactError
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One scheduling unit.
+
+    ``id`` and ``type`` are all that scheduling needs; ``details`` holds the rest of the operator's entry in
+    graph.json (calls, shapes, dtype, flops, bytes), which profiling and execution use.
+    """
+
+    id: str
+    type: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A value that ``target`` takes from ``source``; ``bytes`` is its size where known."""
+
+    source: str
+    target: str
+    bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A directed acyclic graph of operators.
+
+    Parallel edges are allowed: an operator that takes a value twice has two. ``inputs``, ``outputs`` and
+    ``weights`` are the entries of graph.json; synthetic graphs leave them empty.
+
+    Raises:
+        ArtifactError: an operator id stands twice, an edge names an unknown operator, or there is a cycle.
+    """
+
+    name: str
+    operators: tuple[Operator, ...]
+    edges: tuple[Edge, ...]
+    inputs: tuple[Mapping[str, Any], ...] = ()
+    outputs: tuple[Mapping[str, Any], ...] = ()
+    weights: tuple[Mapping[str, Any], ...] = ()
+    blocks: tuple[tuple[str, ...], ...] = ()
+    source: str = "graph"
+
+    def __post_init__(self) -> None:
+        index = {operator.id: position for position, operator in enumerate(self.operators)}
+        if len(index) < len(self.operators):
+            seen: set[str] = set()
+            for position, operator in enumerate(self.operators):
+                if operator.id in seen:
+                    raise ArtifactError(
+                        f"{self.source}: operators[{position}].id: {operator.id} stands twice; ids are unique"
+                    )
+                seen.add(operator.id)
+        for position, edge in enumerate(self.edges):
+            for end in ("source", "target"):
+                if getattr(edge, end) not in index:
+                    raise ArtifactError(
+                        f"{self.source}: edges[{position}].{end}: found {getattr(edge, end)}, which is not the id of an operator"
+                    )
+        for position, block in enumerate(self.blocks):
+            for operator_id in block:
+                if operator_id not in index:
+                    raise ArtifactError(
+                        f"{self.source}: blocks[{position}]: found {operator_id}, which is not the id of an operator"
+                    )
+        object.__setattr__(self, "index", index)
+        object.__setattr__(self, "order", self._topological_order(index))
+
+    #: Position of every operator id in ``operators``.
+    index: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    #: Positions of the operators in topological order, ties by position.
+    order: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def _topological_order(self, index: Mapping[str, int]) -> tuple[int, ...]:
+        import heapq
+
+        successors: list[list[int]] = [[] for _ in self.operators]
+        waiting = [0] * len(self.operators)
+        for edge in self.edges:
+            successors[index[edge.source]].append(index[edge.target])
+            waiting[index[edge.target]] += 1
+        ready = [position for position, count in enumerate(waiting) if count == 0]
+        order: list[int] = []
+        while ready:
+            position = heapq.heappop(ready)
+            order.append(position)
+            for successor in successors[position]:
+                waiting[successor] -= 1
+                if waiting[successor] == 0:
+                    heapq.heappush(ready, successor)
+        if len(order) < len(self.operators):
+            cycle = " -> ".join(self.operators[position].id for position in _find_cycle(successors, waiting))
+            raise ArtifactError(
+                f"{self.source}: edges: found the cycle {cycle}; allowed: a directed acyclic graph"
+            )
+        return tuple(order)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Graph:
+        """Read graph.json."""
+        return cls.from_json(artifacts.read(path, "graph"), source=str(path))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], source: str = "graph") -> Graph:
+        """Build a graph from the contents of graph.json."""
+        return cls(
+            name=data["name"],
+            operators=tuple(
+                Operator(
+                    entry["id"], entry["type"], {k: v for k, v in entry.items() if k not in ("id", "type")}
+                )
+                for entry in data["operators"]
+            ),
+            edges=tuple(
+                Edge(entry["source"], entry["target"], entry.get("bytes")) for entry in data["edges"]
+            ),
+            inputs=tuple(data.get("inputs", ())),
+            outputs=tuple(data.get("outputs", ())),
+            weights=tuple(data.get("weights", ())),
+            blocks=tuple(tuple(block) for block in data.get("blocks", ())),
+            source=source,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The contents of graph.json."""
+        data: dict[str, Any] = {
+            "name": self.name,
+            "operators": [{"id": o.id, "type": o.type, **o.details} for o in self.operators],
+            "edges": [
+                {"source": e.source, "target": e.target, **({} if e.bytes is None else {"bytes": e.bytes})}
+                for e in self.edges
+            ],
+        }
+        for key in ("inputs", "outputs", "weights", "blocks"):
+            if value := getattr(self, key):
+                data[key] = [list(item) if key == "blocks" else dict(item) for item in value]
+        return data
+
+    def write(self, path: str | Path) -> None:
+        """Write graph.json."""
+        artifacts.write(path, "graph", self.to_json())
+
+
+def _find_cycle(successors: Sequence[Sequence[int]], waiting: Sequence[int]) -> list[int]:
+    """One cycle among the positions that topological sorting could not place, first position repeated."""
+    predecessor = {
+        successor: position
+        for position, targets in enumerate(successors)
+        if waiting[position] > 0
+        for successor in targets
+    }
+    position = next(p for p, count in enumerate(waiting) if count > 0)
+    trail: list[int] = []
+    while position not in trail:
+        trail.append(position)
+        position = predecessor[position]
+    return [position, *reversed(trail[trail.index(position) :])]

@@ -1,0 +1,122 @@
+"""A scheduling problem: a graph with its costs, by operator number, ready for algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hios.costs import Costs
+from hios.graph import Graph
+
+#: Operators that run one after another, by number.
+Group = tuple[int, ...]
+#: Groups that run beside each other on one device.
+Stage = tuple[Group, ...]
+
+
+class Problem:
+    """A graph and its costs in the form that algorithms work on.
+
+    Operators are numbers 0..n-1 in the order of the graph; parallel edges count once.
+
+    Attributes:
+        graph: the graph.
+        ids: operator ids by number.
+        time: t(v) in milliseconds by number.
+        utilization: u(v) in (0, 1] by number.
+        predecessors: for every operator, (predecessor, t(u,v) in milliseconds) pairs in topological order.
+        successors: for every operator, (successor, t(u,v) in milliseconds) pairs in topological order.
+        order: operator numbers in topological order.
+        alpha: share of serialisation of the contention model; None without contention.
+        asked: stages whose time was asked for and not measured; the profiler measures them.
+
+    Raises:
+        ArtifactError: an operator or edge has no cost.
+    """
+
+    def __init__(self, graph: Graph, costs: Costs) -> None:
+        self.graph = graph
+        self.ids = [operator.id for operator in graph.operators]
+        self.time = [costs.operator_ms(operator) for operator in self.ids]
+        self.utilization = [costs.utilization.get(operator, 1.0) for operator in self.ids]
+        transfers = {
+            (graph.index[edge.source], graph.index[edge.target]): costs.transfer_ms(edge)
+            for edge in graph.edges
+        }
+        self.predecessors: list[list[tuple[int, float]]] = [[] for _ in self.ids]
+        self.successors: list[list[tuple[int, float]]] = [[] for _ in self.ids]
+        for (source, target), transfer in transfers.items():
+            self.predecessors[target].append((source, transfer))
+            self.successors[source].append((target, transfer))
+        self.order = graph.order
+        place = positions(graph.order)
+        for neighbours in (*self.predecessors, *self.successors):
+            neighbours.sort(key=lambda neighbour: place[neighbour[0]])
+        self.alpha = costs.alpha if costs.contention == "blend" else None
+        self.asked: set[frozenset[Group]] = set()
+        self.measured: dict[frozenset[Group], float] = {
+            frozenset(tuple(graph.index[operator] for operator in group) for group in stage): time
+            for stage, time in costs.stages.items()
+            if all(operator in graph.index for group in stage for operator in group)
+        }
+
+    @classmethod
+    def read(cls, graph: str | Path, costs: str | Path) -> Problem:
+        """Read a problem from graph.json and costs.json."""
+        return cls(Graph.read(graph), Costs.read(costs))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def stage_ms(self, stage: Stage) -> float:
+        """t(S) of a stage in milliseconds.
+
+        One group takes the sum of its operators. Several groups take the measured time if there is one, else
+        a*sum(t) + (1-a)*max(sum(t*u), longest group), or the longest group without contention.
+        """
+        if len(stage) == 1:
+            return sum(self.time[operator] for operator in stage[0])
+        key = frozenset(stage)
+        if key in self.measured:
+            return self.measured[key]
+        self.asked.add(key)
+        return self.modelled_stage_ms(stage)
+
+    def modelled_stage_ms(self, stage: Stage) -> float:
+        """t(S) of a stage by the contention model alone, in milliseconds."""
+        longest = max(sum(self.time[operator] for operator in group) for group in stage)
+        if self.alpha is None:
+            return longest
+        operators = [operator for group in stage for operator in group]
+        total = sum(self.time[operator] for operator in operators)
+        work = sum(self.time[operator] * self.utilization[operator] for operator in operators)
+        return self.alpha * total + (1 - self.alpha) * max(work, longest)
+
+
+def upward_ranks(problem: Problem) -> list[float]:
+    """Priority indicator p(v): longest path from v to the last operator, operators and transfers counted.
+
+    HIOS section IV-A; the upward rank of HEFT for equal devices. Milliseconds.
+    """
+    ranks = [0.0] * len(problem)
+    for operator in reversed(problem.order):
+        below = max(
+            (transfer + ranks[successor] for successor, transfer in problem.successors[operator]), default=0.0
+        )
+        ranks[operator] = problem.time[operator] + below
+    return ranks
+
+
+def priority_order(problem: Problem) -> list[int]:
+    """Operators by descending priority indicator; ties in topological order, so that it always is one."""
+    ranks = upward_ranks(problem)
+    position = positions(problem.order)
+    return sorted(problem.order, key=lambda operator: (-ranks[operator], position[operator]))
+
+
+def positions(order: Sequence[int]) -> list[int]:
+    """Place of every operator number in an order."""
+    place = [0] * len(order)
+    for index, operator in enumerate(order):
+        place[operator] = index
+    return place

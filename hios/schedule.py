@@ -1,0 +1,165 @@
+"""The solution of a scheduling problem: a plan (where and in what order) and a schedule (with times)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hios import artifacts
+from hios.errors import ScheduleError
+from hios.problem import Problem, Stage
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPlan:
+    """Stages in execution order for every device (IOS, HIOS); stages of different devices are not synchronised."""
+
+    devices: tuple[tuple[Stage, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """Operators in order for every stream of every device (LIOS, Nimble, Opara).
+
+    ``launch`` is the order in which operators are launched, over all devices and streams.
+    """
+
+    devices: tuple[tuple[tuple[int, ...], ...], ...]
+    launch: tuple[int, ...] = ()
+
+
+Plan = StagedPlan | StreamPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where and when one operator runs; ``stage`` is None in stream schedules. Times in milliseconds."""
+
+    operator: str
+    device: int
+    stream: int
+    stage: int | None
+    start_ms: float
+    finish_ms: float
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A plan with its times under the cost model: the contents of schedule.json.
+
+    ``latency_ms`` is the last finish, ``lower_bound_ms`` holds for every schedule of the same problem.
+    """
+
+    algorithm: str
+    parameters: Mapping[str, Any]
+    devices: int
+    latency_ms: float
+    lower_bound_ms: float
+    scheduling_time_s: float
+    placements: tuple[Placement, ...]
+    graph: str = ""
+    merges: tuple[tuple[str, ...], ...] = ()
+    source: str = field(default="schedule", compare=False)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Schedule:
+        """Read schedule.json."""
+        return cls.from_json(artifacts.read(path, "schedule"), source=str(path))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], source: str = "schedule") -> Schedule:
+        """Build a schedule from the contents of schedule.json."""
+        return cls(
+            algorithm=data["algorithm"],
+            parameters=data["parameters"],
+            devices=data["devices"],
+            latency_ms=data["latency_ms"],
+            lower_bound_ms=data["lower_bound_ms"],
+            scheduling_time_s=data["scheduling_time_s"],
+            placements=tuple(Placement(**row) for row in data["placements"]),
+            graph=data.get("graph", ""),
+            merges=tuple(tuple(merge) for merge in data.get("merges", ())),
+            source=source,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The contents of schedule.json."""
+        data: dict[str, Any] = {
+            "algorithm": self.algorithm,
+            "parameters": dict(self.parameters),
+            "devices": self.devices,
+            "latency_ms": self.latency_ms,
+            "lower_bound_ms": self.lower_bound_ms,
+            "scheduling_time_s": self.scheduling_time_s,
+            "placements": [asdict(row) for row in self.placements],
+        }
+        if self.graph:
+            data["graph"] = self.graph
+        if self.merges:
+            data["merges"] = [list(merge) for merge in self.merges]
+        return data
+
+    def write(self, path: str | Path) -> None:
+        """Write schedule.json."""
+        artifacts.write(path, "schedule", self.to_json())
+
+    def plan(self, problem: Problem) -> Plan:
+        """The plan behind the placements, in the operator numbers of ``problem``.
+
+        Rows are in launch order, so the rows of a stream are in its order.
+
+        Raises:
+            ScheduleError: an operator is missing, unknown or placed twice, a device is out of range, or stages
+                and streams are mixed.
+        """
+        self._check_rows(problem)
+        number = problem.graph.index
+        staged = self.placements[0].stage is not None
+        streams: dict[tuple[int, int], list[int]] = defaultdict(list)
+        groups: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+        for row in self.placements:
+            streams[row.device, row.stream].append(number[row.operator])
+            if row.stage is not None:
+                groups[row.device, row.stage, row.stream].append(number[row.operator])
+        if staged:
+            stages: list[dict[int, list[tuple[int, ...]]]] = [defaultdict(list) for _ in range(self.devices)]
+            for (device, stage, _), group in sorted(groups.items()):
+                stages[device][stage].append(tuple(group))
+            return StagedPlan(tuple(tuple(tuple(g) for _, g in sorted(device.items())) for device in stages))
+        by_device: list[list[tuple[int, ...]]] = [[] for _ in range(self.devices)]
+        for (device, _), stream in sorted(streams.items()):
+            by_device[device].append(tuple(stream))
+        launch = tuple(number[row.operator] for row in self.placements)
+        return StreamPlan(tuple(tuple(device) for device in by_device), launch)
+
+    def _check_rows(self, problem: Problem) -> None:
+        number = problem.graph.index
+        seen: set[str] = set()
+        staged = self.placements[0].stage is not None
+        for position, row in enumerate(self.placements):
+            field_name = f"{self.source}: placements[{position}]"
+            if row.operator not in number:
+                raise ScheduleError(
+                    f"{field_name}.operator: found {row.operator}, which is not an operator of graph {problem.graph.name}"
+                )
+            if row.operator in seen:
+                raise ScheduleError(
+                    f"{field_name}.operator: {row.operator} is placed twice; every operator is placed once"
+                )
+            if row.device >= self.devices:
+                raise ScheduleError(
+                    f"{field_name}.device: found {row.device}; allowed: 0 to {self.devices - 1}"
+                )
+            if (row.stage is not None) != staged:
+                raise ScheduleError(
+                    f"{field_name}.stage: some rows have a stage and some have none; a schedule is one or the other"
+                )
+            seen.add(row.operator)
+        if missing := [operator for operator in problem.ids if operator not in seen]:
+            raise ScheduleError(
+                f"{self.source}: placements: operator {missing[0]} is missing"
+                + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else "")
+            )

@@ -1,0 +1,63 @@
+"""Inter-operator scheduling algorithms, one a file.
+
+To add one: a new file with a function ``(problem, devices, *, parameters) -> Plan`` under ``@register``, and its
+name in the import below. Everything else (command line, config, tests, documentation) reads the registry.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from hios.bound import lower_bound_ms
+from hios.evaluate import evaluate, latency_ms
+from hios.problem import Problem
+from hios.schedule import Schedule
+from hios.schedulers import greedy, hios_lp, sequential
+from hios.schedulers.registry import ALGORITHMS, Algorithm, Parameter, check_devices, find, register
+
+__all__ = [
+    "ALGORITHMS",
+    "Algorithm",
+    "Parameter",
+    "find",
+    "greedy",
+    "hios_lp",
+    "register",
+    "schedule",
+    "sequential",
+]
+
+
+def schedule(
+    problem: Problem, algorithm: str, devices: int = 1, parameters: Mapping[str, Any] | None = None
+) -> Schedule:
+    """Schedule a problem with a registered algorithm and evaluate the result.
+
+    Args:
+        problem: graph and costs.
+        algorithm: a name of the registry.
+        devices: number M of equal devices, at least 1.
+        parameters: parameters of the algorithm by their papers' names; defaults otherwise.
+
+    Raises:
+        HiosError: unknown algorithm or parameter, or devices that it cannot use.
+    """
+    entry = find(algorithm)
+    check_devices(entry, devices)
+    values = entry.resolved(parameters or {})
+    began = time.perf_counter()
+    plan = entry.run(problem, devices, **values)
+    elapsed = time.perf_counter() - began
+    placements = evaluate(problem, plan)
+    return Schedule(
+        algorithm=algorithm,
+        parameters=values,
+        devices=devices,
+        latency_ms=latency_ms(placements),
+        lower_bound_ms=lower_bound_ms(problem, devices),
+        scheduling_time_s=elapsed,
+        placements=tuple(placements),
+        graph=problem.graph.name,
+    )

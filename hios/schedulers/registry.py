@@ -1,0 +1,136 @@
+"""The registry of algorithms: one signature, named parameters, no name twice."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hios.errors import HiosError
+from hios.problem import Problem
+from hios.schedule import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of an algorithm by the name that its paper uses; ``default`` also gives its type."""
+
+    name: str
+    default: int | float | str
+    help: str
+    minimum: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def checked(self, algorithm: str, value: Any) -> Any:
+        """The value, if it is allowed.
+
+        Raises:
+            HiosError: wrong type, below the minimum, or not one of the choices.
+        """
+        kind = type(self.default)
+        allowed = {int: "a whole number", float: "a number", str: "text"}[kind]
+        if self.minimum is not None:
+            allowed += f" of at least {self.minimum:g}"
+        if self.choices:
+            allowed = f"one of {', '.join(self.choices)}"
+        number = kind is float and isinstance(value, int) and not isinstance(value, bool)
+        fits = number or (isinstance(value, kind) and not isinstance(value, bool))
+        if (
+            not fits
+            or (self.minimum is not None and value < self.minimum)
+            or (self.choices and value not in self.choices)
+        ):
+            raise HiosError(
+                f"algorithm {algorithm}: parameter {self.name}: found {value!r}; allowed: {allowed}"
+            )
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A registered algorithm: ``run(problem, devices, **parameters)`` returns a plan."""
+
+    name: str
+    paper: str
+    summary: str
+    several_devices: bool
+    parameters: tuple[Parameter, ...]
+    run: Callable[..., Plan]
+
+    def resolved(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """All parameters with their values, defaults filled in.
+
+        Raises:
+            HiosError: an unknown parameter or a value that is not allowed.
+        """
+        known = {parameter.name: parameter for parameter in self.parameters}
+        for name in given:
+            if name not in known:
+                raise HiosError(
+                    f"algorithm {self.name}: unknown parameter {name}; allowed: {', '.join(known) or 'none, it has no parameters'}"
+                )
+        return {
+            name: parameter.checked(self.name, given.get(name, parameter.default))
+            for name, parameter in known.items()
+        }
+
+
+#: Every algorithm by name.
+ALGORITHMS: dict[str, Algorithm] = {}
+
+
+def register(
+    name: str, *, paper: str, summary: str, several_devices: bool, parameters: tuple[Parameter, ...] = ()
+) -> Callable[[Callable[..., Plan]], Callable[..., Plan]]:
+    """Register a function ``(problem, devices, **parameters) -> Plan`` under a name.
+
+    Args:
+        name: the name on the command line and in config.yaml.
+        paper: where the algorithm comes from.
+        summary: one line for ``hios algorithms``.
+        several_devices: whether it can use more than one device.
+        parameters: its parameters; names and defaults must be those of the function.
+
+    Raises:
+        ValueError: the name is taken, or parameters and function disagree.
+    """
+
+    def decorate(run: Callable[..., Plan]) -> Callable[..., Plan]:
+        if name in ALGORITHMS:
+            raise ValueError(f"an algorithm named {name} is registered already")
+        keywords = {
+            p.name: p.default for p in inspect.signature(run).parameters.values() if p.kind is p.KEYWORD_ONLY
+        }
+        if keywords != {parameter.name: parameter.default for parameter in parameters}:
+            raise ValueError(f"algorithm {name}: its parameters and the keywords of {run.__name__} disagree")
+        ALGORITHMS[name] = Algorithm(name, paper, summary, several_devices, parameters, run)
+        return run
+
+    return decorate
+
+
+def find(name: str) -> Algorithm:
+    """The algorithm of a name.
+
+    Raises:
+        HiosError: there is none; the message lists the names.
+    """
+    if name not in ALGORITHMS:
+        raise HiosError(f"unknown algorithm {name}; allowed: {', '.join(sorted(ALGORITHMS))}")
+    return ALGORITHMS[name]
+
+
+def check_devices(algorithm: Algorithm, devices: int) -> None:
+    """Refuse a number of devices that an algorithm cannot use.
+
+    Raises:
+        HiosError: fewer than one, or several for a single-device algorithm.
+    """
+    if devices < 1:
+        raise HiosError(f"devices: found {devices}; allowed: at least 1")
+    if devices > 1 and not algorithm.several_devices:
+        raise HiosError(
+            f"algorithm {algorithm.name} schedules a single device; found devices = {devices}; allowed: 1 "
+            f"(for several devices: {', '.join(sorted(a.name for a in ALGORITHMS.values() if a.several_devices))})"
+        )
