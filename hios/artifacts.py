@@ -72,9 +72,7 @@ def read(path: str | Path, kind: str) -> Json:
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ArtifactError(
-            f"{path}: not a text file: byte {error.start} is not UTF-8; expected JSON"
-        ) from error
+        raise ArtifactError(f"{path}: not a text file: byte {error.start} is not UTF-8; expected JSON") from error
     except json.JSONDecodeError as error:
         raise ArtifactError(
             f"{path}: line {error.lineno} column {error.colno}: not valid JSON ({error.msg}); "
@@ -172,10 +170,7 @@ def _rule(schema_root: Json, path: list[str | int]) -> Json:
     """The subschema whose keyword failed, with local references followed."""
     node: Any = schema_root
     for part in path[:-1]:
-        if part == "$ref":
-            node = schema_root["$defs"][node["$ref"].rsplit("/", 1)[1]]
-        else:
-            node = node[part]
+        node = schema_root["$defs"][node["$ref"].rsplit("/", 1)[1]] if part == "$ref" else node[part]
     return node if isinstance(node, dict) else {}
 
 

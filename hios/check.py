@@ -7,6 +7,7 @@ the graph and the costs.
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 
 from hios.errors import ScheduleError
 from hios.problem import Problem
@@ -24,7 +25,7 @@ def violations(problem: Problem, schedule: Schedule) -> list[str]:
     operator at a time on a stream, launch order compatible with precedence, latency equal to the last finish.
     """
     try:
-        schedule.plan(problem)
+        schedule.plan(problem.graph)
     except ScheduleError as error:
         return [str(error)]
     row_of = {row.operator: row for row in schedule.placements}
@@ -57,9 +58,7 @@ def _launch_order(problem: Problem, schedule: Schedule) -> list[str]:
     ]
 
 
-def _precedence(
-    problem: Problem, schedule: Schedule, row_of: dict[str, Placement], slack: float
-) -> list[str]:
+def _precedence(problem: Problem, schedule: Schedule, row_of: dict[str, Placement], slack: float) -> list[str]:
     stage_end: dict[tuple[int, int | None], float] = defaultdict(float)
     stage_start: dict[tuple[int, int | None], float] = defaultdict(lambda: float("inf"))
     for row in schedule.placements:
@@ -104,9 +103,7 @@ def _stages(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
     for (device, stage), groups in sorted(members.items()):
         rows = [row for group in groups.values() for row in group]
         start, finish = min(row.start_ms for row in rows), max(row.finish_ms for row in rows)
-        cost = problem.stage_ms(
-            tuple(tuple(number[row.operator] for row in group) for group in groups.values())
-        )
+        cost = problem.stage_ms(tuple(tuple(number[row.operator] for row in group) for group in groups.values()))
         if finish - start < cost - slack:
             found.append(f"stage {stage} of device {device} lasts {finish - start} ms but costs {cost} ms")
         if device in last and start < last[device][0] - slack:
@@ -124,9 +121,7 @@ def _streams(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
         streams[row.device, row.stream].append(row)
         alone = problem.time[problem.graph.index[row.operator]]
         if row.finish_ms - row.start_ms < alone - slack:
-            found.append(
-                f"operator {row.operator} lasts {row.finish_ms - row.start_ms} ms but costs {alone} ms"
-            )
+            found.append(f"operator {row.operator} lasts {row.finish_ms - row.start_ms} ms but costs {alone} ms")
     for rows in streams.values():
         found += _one_after_another(rows, slack)
     return found + _capacity(problem, schedule, slack)
@@ -135,7 +130,7 @@ def _streams(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
 def _one_after_another(rows: list[Placement], slack: float) -> list[str]:
     return [
         f"operators {before.operator} and {after.operator} overlap on stream {after.stream} of device {after.device}"
-        for before, after in zip(rows, rows[1:], strict=False)
+        for before, after in pairwise(rows)
         if after.start_ms < before.finish_ms - slack
     ]
 
@@ -149,7 +144,7 @@ def _capacity(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
         rows = [row for row in schedule.placements if row.device == device]
         moments = sorted({moment for row in rows for moment in (row.start_ms, row.finish_ms)})
         progress = dict.fromkeys((row.operator for row in rows), 0.0)
-        for begin, end in zip(moments, moments[1:], strict=False):
+        for begin, end in pairwise(moments):
             running = [row.operator for row in rows if row.start_ms <= begin and row.finish_ms >= end]
             if not running:
                 continue

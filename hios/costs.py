@@ -69,9 +69,7 @@ class Costs:
             if isinstance(transfers, dict)
             else {(entry["source"], entry["target"]): entry["time_ms"] for entry in transfers},
             utilization={
-                key: entry["utilization"]
-                for key, entry in data["operators"].items()
-                if "utilization" in entry
+                key: entry["utilization"] for key, entry in data["operators"].items() if "utilization" in entry
             },
             stages={
                 frozenset(tuple(group) for group in entry["groups"]): entry["time_ms"]

@@ -67,7 +67,8 @@ class Graph:
             for end in ("source", "target"):
                 if getattr(edge, end) not in index:
                     raise ArtifactError(
-                        f"{self.source}: edges[{position}].{end}: found {getattr(edge, end)}, which is not the id of an operator"
+                        f"{self.source}: edges[{position}].{end}: found {getattr(edge, end)}; "
+                        "allowed: the id of an operator"
                     )
         for position, block in enumerate(self.blocks):
             for operator_id in block:
@@ -102,9 +103,7 @@ class Graph:
                     heapq.heappush(ready, successor)
         if len(order) < len(self.operators):
             cycle = " -> ".join(self.operators[position].id for position in _find_cycle(successors, waiting))
-            raise ArtifactError(
-                f"{self.source}: edges: found the cycle {cycle}; allowed: a directed acyclic graph"
-            )
+            raise ArtifactError(f"{self.source}: edges: found the cycle {cycle}; allowed: a directed acyclic graph")
         return tuple(order)
 
     @classmethod
@@ -118,14 +117,10 @@ class Graph:
         return cls(
             name=data["name"],
             operators=tuple(
-                Operator(
-                    entry["id"], entry["type"], {k: v for k, v in entry.items() if k not in ("id", "type")}
-                )
+                Operator(entry["id"], entry["type"], {k: v for k, v in entry.items() if k not in ("id", "type")})
                 for entry in data["operators"]
             ),
-            edges=tuple(
-                Edge(entry["source"], entry["target"], entry.get("bytes")) for entry in data["edges"]
-            ),
+            edges=tuple(Edge(entry["source"], entry["target"], entry.get("bytes")) for entry in data["edges"]),
             inputs=tuple(data.get("inputs", ())),
             outputs=tuple(data.get("outputs", ())),
             weights=tuple(data.get("weights", ())),

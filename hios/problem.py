@@ -40,8 +40,7 @@ class Problem:
         self.time = [costs.operator_ms(operator) for operator in self.ids]
         self.utilization = [costs.utilization.get(operator, 1.0) for operator in self.ids]
         transfers = {
-            (graph.index[edge.source], graph.index[edge.target]): costs.transfer_ms(edge)
-            for edge in graph.edges
+            (graph.index[edge.source], graph.index[edge.target]): costs.transfer_ms(edge) for edge in graph.edges
         }
         self.predecessors: list[list[tuple[int, float]]] = [[] for _ in self.ids]
         self.successors: list[list[tuple[int, float]]] = [[] for _ in self.ids]
@@ -100,9 +99,7 @@ def upward_ranks(problem: Problem) -> list[float]:
     """
     ranks = [0.0] * len(problem)
     for operator in reversed(problem.order):
-        below = max(
-            (transfer + ranks[successor] for successor, transfer in problem.successors[operator]), default=0.0
-        )
+        below = max((transfer + ranks[successor] for successor, transfer in problem.successors[operator]), default=0.0)
         ranks[operator] = problem.time[operator] + below
     return ranks
 

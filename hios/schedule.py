@@ -10,7 +10,8 @@ from typing import Any
 
 from hios import artifacts
 from hios.errors import ScheduleError
-from hios.problem import Problem, Stage
+from hios.graph import Graph
+from hios.problem import Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,8 @@ class Schedule:
         """Write schedule.json."""
         artifacts.write(path, "schedule", self.to_json())
 
-    def plan(self, problem: Problem) -> Plan:
-        """The plan behind the placements, in the operator numbers of ``problem``.
+    def plan(self, graph: Graph) -> Plan:
+        """The plan behind the placements, in the operator numbers of ``graph``.
 
         Rows are in launch order, so the rows of a stream are in its order.
 
@@ -115,8 +116,8 @@ class Schedule:
             ScheduleError: an operator is missing, unknown or placed twice, a device is out of range, or stages
                 and streams are mixed.
         """
-        self._check_rows(problem)
-        number = problem.graph.index
+        self._check_rows(graph)
+        number = graph.index
         staged = self.placements[0].stage is not None
         streams: dict[tuple[int, int], list[int]] = defaultdict(list)
         groups: dict[tuple[int, int, int], list[int]] = defaultdict(list)
@@ -135,30 +136,28 @@ class Schedule:
         launch = tuple(number[row.operator] for row in self.placements)
         return StreamPlan(tuple(tuple(device) for device in by_device), launch)
 
-    def _check_rows(self, problem: Problem) -> None:
-        number = problem.graph.index
+    def _check_rows(self, graph: Graph) -> None:
+        number = graph.index
         seen: set[str] = set()
         staged = self.placements[0].stage is not None
         for position, row in enumerate(self.placements):
             field_name = f"{self.source}: placements[{position}]"
             if row.operator not in number:
                 raise ScheduleError(
-                    f"{field_name}.operator: found {row.operator}, which is not an operator of graph {problem.graph.name}"
+                    f"{field_name}.operator: found {row.operator}, which is not an operator of graph {graph.name}"
                 )
             if row.operator in seen:
                 raise ScheduleError(
                     f"{field_name}.operator: {row.operator} is placed twice; every operator is placed once"
                 )
             if row.device >= self.devices:
-                raise ScheduleError(
-                    f"{field_name}.device: found {row.device}; allowed: 0 to {self.devices - 1}"
-                )
+                raise ScheduleError(f"{field_name}.device: found {row.device}; allowed: 0 to {self.devices - 1}")
             if (row.stage is not None) != staged:
                 raise ScheduleError(
                     f"{field_name}.stage: some rows have a stage and some have none; a schedule is one or the other"
                 )
             seen.add(row.operator)
-        if missing := [operator for operator in problem.ids if operator not in seen]:
+        if missing := [operator for operator in graph.index if operator not in seen]:
             raise ScheduleError(
                 f"{self.source}: placements: operator {missing[0]} is missing"
                 + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else "")

@@ -18,11 +18,11 @@ _PAPER = "HIOS (Kundu and Shu), Algorithm 1"
     parameters=(WINDOW,),
 )
 def hios_lp(problem: Problem, devices: int, *, window: int = 2) -> StagedPlan:
-    """Algorithm 1 in full: Lines 1-16 are ``hios_lp_inter``, Line 17 is ``parallelize``.
+    """Algorithm 1 in full: Lines 1-16 are ``map_longest_paths``, Line 17 is ``parallelize``.
 
     O(|V| |E| (M |V|^2 + w^2 |E|^2)) as the paper states it; here far less, see the two steps.
     """
-    return parallelize(problem, hios_lp_inter(problem, devices), window)
+    return parallelize(problem, map_longest_paths(problem, devices), window)
 
 
 @register(
@@ -32,6 +32,11 @@ def hios_lp(problem: Problem, devices: int, *, window: int = 2) -> StagedPlan:
     several_devices=True,
 )
 def hios_lp_inter(problem: Problem, devices: int) -> StagedPlan:
+    """Algorithm 1 without Line 17; see ``map_longest_paths``."""
+    return map_longest_paths(problem, devices)
+
+
+def map_longest_paths(problem: Problem, devices: int) -> StagedPlan:
     """Inter-GPU operator parallelisation (HIOS section IV-A).
 
     While operators are unmapped, the longest valid path is mapped as a whole onto the device that gives the

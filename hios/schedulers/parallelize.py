@@ -59,11 +59,7 @@ def _grouped(problem: Problem, row: list[Stage], position: int, size: int) -> li
     operators = {operator for (operator,) in members}
     if len(members) != size or end == position + 1:
         return None
-    if any(
-        predecessor in operators
-        for operator in operators
-        for predecessor, _ in problem.predecessors[operator]
-    ):
+    if any(predecessor in operators for operator in operators for predecessor, _ in problem.predecessors[operator]):
         return None
     return [*row[:position], tuple(members), *row[end:]]
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from hios.errors import HiosError
-from hios.problem import Problem
 from hios.schedule import Plan
 
 
@@ -41,9 +40,7 @@ class Parameter:
             or (self.minimum is not None and value < self.minimum)
             or (self.choices and value not in self.choices)
         ):
-            raise HiosError(
-                f"algorithm {algorithm}: parameter {self.name}: found {value!r}; allowed: {allowed}"
-            )
+            raise HiosError(f"algorithm {algorithm}: parameter {self.name}: found {value!r}; allowed: {allowed}")
         return value
 
 
@@ -67,12 +64,10 @@ class Algorithm:
         known = {parameter.name: parameter for parameter in self.parameters}
         for name in given:
             if name not in known:
-                raise HiosError(
-                    f"algorithm {self.name}: unknown parameter {name}; allowed: {', '.join(known) or 'none, it has no parameters'}"
-                )
+                allowed = ", ".join(known) or "none, it has no parameters"
+                raise HiosError(f"algorithm {self.name}: unknown parameter {name}; allowed: {allowed}")
         return {
-            name: parameter.checked(self.name, given.get(name, parameter.default))
-            for name, parameter in known.items()
+            name: parameter.checked(self.name, given.get(name, parameter.default)) for name, parameter in known.items()
         }
 
 
@@ -99,9 +94,7 @@ def register(
     def decorate(run: Callable[..., Plan]) -> Callable[..., Plan]:
         if name in ALGORITHMS:
             raise ValueError(f"an algorithm named {name} is registered already")
-        keywords = {
-            p.name: p.default for p in inspect.signature(run).parameters.values() if p.kind is p.KEYWORD_ONLY
-        }
+        keywords = {p.name: p.default for p in inspect.signature(run).parameters.values() if p.kind is p.KEYWORD_ONLY}
         if keywords != {parameter.name: parameter.default for parameter in parameters}:
             raise ValueError(f"algorithm {name}: its parameters and the keywords of {run.__name__} disagree")
         ALGORITHMS[name] = Algorithm(name, paper, summary, several_devices, parameters, run)

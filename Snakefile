@@ -1,0 +1,38 @@
+# The pipeline: export, extract, profile, schedule, execute, report; one file a stage in workflow/rules.
+#
+#   snakemake --cores all                          everything that config.yaml asks for
+#   snakemake -n                                   what would run, and why
+#   snakemake --cores all --configfile other.yaml  another configuration in place of config.yaml
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+
+report: "workflow/report/workflow.rst"
+
+
+include: "workflow/rules/common.smk"
+
+
+rule all:
+    input:
+        "<results>/report.html",
+        "<results>/tables/latency.csv",
+        "<results>/tables/operators.csv",
+        "<results>/config.yaml",
+        "<results>/versions.json",
+
+
+include: "workflow/rules/export.smk"
+include: "workflow/rules/extract.smk"
+include: "workflow/rules/profile.smk"
+include: "workflow/rules/schedule.smk"
+include: "workflow/rules/execute.smk"
+include: "workflow/rules/report.smk"
+include: "workflow/rules/provenance.smk"
+
+
+# Snakemake refuses benchmarks of rules that may be taken from the cache, since nothing would fill them in.
+if CACHING:
+    for eligible in ("export", "extract"):
+        workflow.get_rule(eligible)._benchmark = None

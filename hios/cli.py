@@ -1,0 +1,257 @@
+"""The command line: one subcommand a stage. Heavy imports happen inside the command that needs them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hios import __version__
+from hios.errors import HiosError
+from hios.schedulers.registry import ALGORITHMS
+
+_PATH = click.Path(path_type=Path)
+
+
+class _Main(click.Group):
+    """Turns the errors that hios raises on purpose into one line and exit status 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except HiosError as error:
+            raise click.ClickException(str(error)) from error
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            raise click.ClickException(f"{where}{error.strerror or error}") from error
+
+
+@click.group(cls=_Main, context_settings={"max_content_width": 100})
+@click.version_option(__version__, prog_name="hios")
+def main() -> None:
+    """Find out where and when each operator of a neural network should run.
+
+    The stages in order: export, extract, profile, schedule, execute, report.
+    """
+
+
+_devices = click.option("--devices", type=int, default=1, show_default=True, help="Number of devices.")
+_platform = click.option(
+    "--platform",
+    type=click.Choice(["cpu"]),
+    default="cpu",
+    show_default=True,
+    help="Where to measure and run.",
+)
+
+
+def _output(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option("--output", type=_PATH, required=True, help=f"{what} to write.")
+
+
+@main.command()
+@click.argument("model")
+@_output("program.pt2")
+@click.option("--image-size", type=int, help="Height and width of the image in pixels.")
+@click.option("--batch-size", type=int, help="Images a batch.")
+@click.option("--classifier", is_flag=True, help="With the classifier that the papers leave out.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random weights.")
+def export(
+    model: str, output: Path, image_size: int | None, batch_size: int | None, classifier: bool, seed: int
+) -> None:
+    """Export MODEL, a network of the models folder, with torch.export."""
+    options = {"image_size": image_size, "batch_size": batch_size}
+    for name, value in options.items():
+        if value is not None and value < 1:
+            raise HiosError(f"--{name.replace('_', '-')}: found {value}; allowed: at least 1")
+    from hios.frontends.program import export_registered
+
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if classifier:
+        given["classifier"] = True
+    export_registered(model, output, given, seed)
+
+
+@main.command()
+@click.argument("program", type=_PATH)
+@_output("graph.json")
+@click.option("--weights", type=_PATH, required=True, help="weights.safetensors to write.")
+@click.option("--name", help="Name of the graph; default: the folder of the program.")
+def extract(program: Path, output: Path, weights: Path, name: str | None) -> None:
+    """Extract the optimised graph of PROGRAM (.pt2) through TVM Relax."""
+    from hios.frontends.extract import extract as run
+
+    graph = run(program, output, weights, name or program.resolve().parent.name)
+    click.echo(f"{output}: {len(graph.operators)} operators, {len(graph.edges)} edges")
+
+
+@main.command()
+@click.argument("graph", type=_PATH)
+@_platform
+@_devices
+@_output("costs.json")
+@click.option("--repeats", type=int, default=20, show_default=True, help="Measurements of every operator and stage.")
+@click.option(
+    "--stages-of",
+    multiple=True,
+    default=("greedy", "hios-lp"),
+    show_default=True,
+    help="Measure the stages that this algorithm asks for; may be given several times.",
+)
+def profile(graph: Path, platform: str, devices: int, output: Path, repeats: int, stages_of: tuple[str, ...]) -> None:
+    """Measure what the operators, stages and transfers of GRAPH cost."""
+    if repeats < 1:
+        raise HiosError(f"--repeats: found {repeats}; allowed: at least 1")
+    from hios.profiling.profile import profile as run
+
+    run(graph, output, devices=devices, repeats=repeats, stages_of=stages_of)
+
+
+def _algorithm_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
+    """An option for every parameter of every algorithm, by its paper's name."""
+    users: dict[str, list[str]] = {}
+    parameters = {}
+    for algorithm in ALGORITHMS.values():
+        for parameter in algorithm.parameters:
+            users.setdefault(parameter.name, []).append(algorithm.name)
+            parameters[parameter.name] = parameter
+    for name, parameter in parameters.items():
+        command = click.option(
+            f"--{name}",
+            type=type(parameter.default),
+            help=f"{parameter.help} ({', '.join(users[name])}; default {parameter.default})",
+        )(command)
+    return command
+
+
+@main.command()
+@click.argument("graph", type=_PATH)
+@click.argument("costs", type=_PATH)
+@click.option("--algorithm", required=True, help="Name of the algorithm; see hios algorithms.")
+@_devices
+@_output("schedule.json")
+@_algorithm_parameters
+def schedule(graph: Path, costs: Path, algorithm: str, devices: int, output: Path, **parameters: Any) -> None:
+    """Compute where and when each operator of GRAPH runs, given COSTS."""
+    from hios.problem import Problem
+    from hios.schedulers import find
+    from hios.schedulers import schedule as run
+
+    find(algorithm)
+    given = {name: value for name, value in parameters.items() if value is not None}
+    found = run(Problem.read(graph, costs), algorithm, devices, given)
+    found.write(output)
+    click.echo(
+        f"{output}: predicted latency {found.latency_ms:.4g} ms on {devices} device(s), "
+        f"lower bound {found.lower_bound_ms:.4g} ms"
+    )
+
+
+@main.command()
+@click.argument("graph", type=_PATH)
+@click.argument("costs", type=_PATH)
+@click.argument("schedule", type=_PATH)
+def evaluate(graph: Path, costs: Path, schedule: Path) -> None:
+    """Print the latency of SCHEDULE under the cost model, or why it is invalid."""
+    from hios.check import violations
+    from hios.evaluate import evaluate as run
+    from hios.evaluate import latency_ms
+    from hios.problem import Problem
+    from hios.schedule import Schedule
+
+    problem, found = Problem.read(graph, costs), Schedule.read(schedule)
+    latency = latency_ms(run(problem, found.plan(problem.graph)))
+    if wrong := violations(problem, found):
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise HiosError(f"{schedule}: invalid: {wrong[0]}{more}")
+    click.echo(f"{latency:.6g} ms")
+
+
+@main.command()
+@click.argument("graph", type=_PATH)
+@click.argument("weights", type=_PATH)
+@click.argument("schedules", type=_PATH, nargs=-1, required=True)
+@_platform
+@click.option("--devices", type=int, help="Devices of the session; default: the most that a schedule uses.")
+@_output("run.json")
+@click.option("--program", type=_PATH, help="program.pt2: eager PyTorch as reference for outputs and time.")
+@click.option("--traces", type=_PATH, help="Folder for a Chrome/Perfetto trace of every schedule.")
+@click.option("--runs", type=int, default=36, show_default=True, help="Measured runs of every competitor.")
+@click.option("--warmup", type=int, default=3, show_default=True, help="Runs before the measured ones.")
+@click.option("--tolerance", type=float, default=1e-4, show_default=True, help="Allowed difference of outputs.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the input and of the order.")
+def execute(
+    graph: Path,
+    weights: Path,
+    schedules: tuple[Path, ...],
+    platform: str,
+    devices: int | None,
+    output: Path,
+    program: Path | None,
+    traces: Path | None,
+    **settings: Any,
+) -> None:
+    """Run SCHEDULES of GRAPH on real devices, interleaved in one session, and time them."""
+    from hios.schedule import Schedule
+
+    for name, least in (("runs", 1), ("warmup", 0)):
+        if settings[name] < least:
+            raise HiosError(f"--{name}: found {settings[name]}; allowed: at least {least}")
+    if not settings["tolerance"] > 0:
+        raise HiosError(f"--tolerance: found {settings['tolerance']}; allowed: more than 0")
+    if devices is None:
+        devices = max(Schedule.read(path).devices for path in schedules)
+    from hios.runtime.session import Settings
+    from hios.runtime.session import execute as run
+
+    run(
+        graph,
+        weights,
+        schedules,
+        output,
+        Settings(devices=devices, **settings),
+        program=program,
+        traces=traces,
+    )
+
+
+@main.command()
+@click.argument("directories", type=_PATH, nargs=-1, required=True)
+@_output("report.html")
+@click.option("--tables", type=_PATH, required=True, help="Folder for the tables as CSV.")
+def report(directories: tuple[Path, ...], output: Path, tables: Path) -> None:
+    """Write one page and CSV tables about the runs in DIRECTORIES (graph.json, costs.json, run.json each)."""
+    from hios.report import write_report
+
+    write_report(directories, output, tables)
+    click.echo(f"{output}: report of {len(directories)} model(s)")
+
+
+@main.command()
+def algorithms() -> None:
+    """List the algorithms: name, paper, one line."""
+    width = max(map(len, ALGORITHMS))
+    for algorithm in ALGORITHMS.values():
+        devices = "any number of devices" if algorithm.several_devices else "one device"
+        click.echo(f"{algorithm.name:<{width}}  {algorithm.summary}")
+        options = "".join(f"; --{p.name} {p.default}" for p in algorithm.parameters)
+        click.echo(f"{'':<{width}}  {algorithm.paper}; {devices}{options}")
+
+
+@main.command()
+@_output("versions.json")
+def versions(output: Path) -> None:
+    """Write the versions of the software that results depend on, as JSON."""
+    from hios.artifacts import replacing
+    from hios.platforms.cpu import versions as found
+
+    with replacing(output) as temporary:
+        temporary.write_text(json.dumps(found(), indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,227 @@
+"""config.yaml: validated, defaults filled in and every name looked up before anything runs.
+
+Snakemake reads the file and merges ``--config`` into it; `resolve` turns that into the settings of a run.
+Light: neither torch nor Snakemake is imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import re
+import shlex
+from collections.abc import Hashable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hios import artifacts
+from hios.artifacts import Json
+from hios.errors import ArtifactError, HiosError
+from hios.schedulers import find
+
+# YAML 1.1, which PyYAML reads, takes 1e-4 for text; people and YAML 1.2 take it for a number.
+_EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+
+
+def usable_cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | None = None) -> Json:
+    """The settings of a run: checked, and with nothing left open.
+
+    The result is itself a valid configuration that resolves to itself.
+
+    Args:
+        data: what was read.
+        source: the file's name, for the messages.
+        cores: how many devices the cpu platform has at most; unchecked if None.
+        models: where the model files lie; the project's if None.
+
+    Raises:
+        HiosError: one line with file, field, what was found and what is allowed.
+    """
+    given = _plain(data, source, ())
+    if isinstance(given, dict):
+        for section in ("models", "algorithms"):  # `sequential:` with nothing behind it means defaults
+            if isinstance(given.get(section), dict):
+                given[section] = {label: {} if e is None else e for label, e in given[section].items()}
+    artifacts.validate(given, "config", source)
+    settings: Json = _filled(given, artifacts.schema("config"))
+    _resolve_models(settings, source, models or artifacts.resource_directory("models"))
+    _resolve_algorithms(settings, source)
+    _check_devices(settings, source, cores)
+    return settings
+
+
+def competitors(settings: Json) -> list[tuple[str, int]]:
+    """What is scheduled and executed: labels of algorithms with a number of devices each."""
+    return [
+        (label, devices)
+        for label, entry in settings["algorithms"].items()
+        for devices in settings["devices"]
+        if devices == 1 or find(entry["algorithm"]).several_devices
+    ]
+
+
+def model_file(settings: Json, label: str) -> Path:
+    """The file that defines the network of a label."""
+    return artifacts.resource_directory("models") / f"{settings['models'][label]['model']}.py"
+
+
+def options(values: Mapping[str, Any], *, without: str = "") -> str:
+    """Settings as options of the command line.
+
+    ``{"window": 2, "stages_of": ["greedy"], "classifier": False}`` gives ``--window 2 --stages-of greedy``.
+
+    Args:
+        values: the settings; lists repeat the option, True is a flag, False leaves it out.
+        without: a key to leave out.
+    """
+    words: list[str] = []
+    for key, value in values.items():
+        option = f"--{key.replace('_', '-')}"
+        if key == without or value is False:
+            continue
+        if value is True:
+            words.append(option)
+            continue
+        for item in value if isinstance(value, list) else [value]:
+            words += [option, str(item)]
+    return shlex.join(words)
+
+
+def as_yaml(settings: Json) -> str:
+    """Settings as the text of a configuration file."""
+    return yaml.safe_dump(settings, sort_keys=False)
+
+
+def refuse_repeated_keys(path: str | Path) -> None:
+    """Refuse a YAML file that gives a key twice: YAML readers silently take the last one.
+
+    Raises:
+        ArtifactError: unreadable, not YAML, or a key given twice; one line with file and line.
+    """
+    path = Path(path)
+    try:
+        tree = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"{path}: not a text file: byte {error.start} is not UTF-8; expected YAML") from error
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ArtifactError(f"{path}: {line}not valid YAML ({error.problem or error.context})") from error
+    except yaml.YAMLError as error:
+        raise ArtifactError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
+    for first, second in _repeated(tree, set()):
+        raise ArtifactError(
+            f"{path}: line {second.start_mark.line + 1}: key {second.value} is given again; "
+            f"allowed: once (it is on line {first.start_mark.line + 1})"
+        )
+
+
+def _repeated(node: Any, visited: set[int]) -> Iterator[tuple[Any, Any]]:
+    if id(node) in visited:  # an anchor may be used many times, also within itself
+        return
+    visited.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _repeated(item, visited)
+    elif isinstance(node, yaml.MappingNode):
+        seen: dict[Hashable, Any] = {}
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    yield seen[key.value], key
+                seen[key.value] = key
+            yield from _repeated(value, visited)
+
+
+def _plain(value: Any, source: str, place: tuple[str | int, ...]) -> Any:
+    """The value as JSON knows it: plain dictionaries, text as keys, 2.0 as 2, and no dates."""
+    field = ".".join(map(str, place)) or "(whole file)"
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise HiosError(
+                    f"{source}: {field}: found the key {key}, which YAML reads as {type(key).__name__}; "
+                    "allowed: text, put it in quotes"
+                )
+        return {key: _plain(item, source, (*place, key)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item, source, (*place, index)) for index, item in enumerate(value)]
+    if isinstance(value, str) and _EXPONENT.fullmatch(value):
+        value = float(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # JSON Schema takes 2.0 for an integer; file names and commands need 2
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    raise HiosError(
+        f"{source}: {field}: found {value}, which YAML reads as {type(value).__name__}; "
+        "allowed: text or a number; put text in quotes"
+    )
+
+
+def _filled(value: Any, rule: Any) -> Any:
+    """The value with the schema's defaults, in the schema's order."""
+    if not isinstance(value, dict):
+        return value
+    known: Json = rule.get("properties", {})
+    default = {key: copy.deepcopy(part["default"]) for key, part in known.items() if "default" in part}
+    present = {**default, **value}
+    ordered = [*(key for key in known if key in present), *(key for key in present if key not in known)]
+    return {key: _filled(present[key], known.get(key, rule.get("additionalProperties"))) for key in ordered}
+
+
+@contextlib.contextmanager
+def _at(source: str, field: str) -> Iterator[None]:
+    try:
+        yield
+    except HiosError as error:
+        raise HiosError(f"{source}: {field}: {error}") from error
+
+
+def _resolve_models(settings: Json, source: str, directory: Path) -> None:
+    for label, entry in settings["models"].items():
+        name = entry.get("model", label)
+        # Names come from the folder, so that a name can never lead out of it.
+        known = sorted(file.stem for file in directory.glob("*.py") if not file.stem.startswith("_"))
+        if name not in known:
+            raise HiosError(
+                f"{source}: models.{label}: unknown model {name}; allowed: {', '.join(known) or 'none yet'} "
+                f"(to add one, write {directory.name}/{name}.py as CONTRIBUTING.md shows)"
+            )
+        settings["models"][label] = {"model": name, **entry}
+
+
+def _resolve_algorithms(settings: Json, source: str) -> None:
+    for label, entry in settings["algorithms"].items():
+        with _at(source, f"algorithms.{label}"):
+            algorithm = find(entry.get("algorithm", label))
+            given = {key: value for key, value in entry.items() if key != "algorithm"}
+            if any(parameter.name == "seed" for parameter in algorithm.parameters):
+                given.setdefault("seed", settings["seed"])
+            settings["algorithms"][label] = {"algorithm": algorithm.name, **algorithm.resolved(given)}
+    for index, name in enumerate(settings["profile"]["stages_of"]):
+        with _at(source, f"profile.stages_of[{index}]"):
+            find(name)
+
+
+def _check_devices(settings: Json, source: str, cores: int | None) -> None:
+    devices: list[int] = settings["devices"]
+    if settings["platform"] == "cpu" and cores is not None and max(devices) > cores:
+        raise HiosError(
+            f"{source}: devices: found {max(devices)}; allowed: at most {cores}, the cores that can be used "
+            "here (platform cpu pins every device to a core of its own)"
+        )
+    for label, entry in settings["algorithms"].items():
+        if 1 not in devices and not find(entry["algorithm"]).several_devices:
+            raise HiosError(
+                f"{source}: devices: found {devices}; allowed: numbers with 1 among them, because "
+                f"algorithms.{label} schedules a single device"
+            )

@@ -1,0 +1,28 @@
+"""The one evaluator: start and finish of every operator of a plan under the cost model.
+
+Staged plans (``staged``) follow HIOS section III; the operators of stream plans (``streams``) progress at the rate
+that contention leaves them. The times mean the same for all algorithms, so their schedules can be compared.
+"""
+
+from __future__ import annotations
+
+from hios.evaluate.staged import evaluate_staged, staged_times
+from hios.evaluate.streams import evaluate_streams
+from hios.problem import Problem
+from hios.schedule import Placement, Plan, StagedPlan
+
+__all__ = ["evaluate", "latency_ms", "staged_times"]
+
+
+def evaluate(problem: Problem, plan: Plan) -> list[Placement]:
+    """Times of every operator, rows in launch order.
+
+    Raises:
+        ScheduleError: the plan deadlocks; the message names operators that wait for each other.
+    """
+    return evaluate_staged(problem, plan) if isinstance(plan, StagedPlan) else evaluate_streams(problem, plan)
+
+
+def latency_ms(placements: list[Placement]) -> float:
+    """Latency of placements: the last finish, in milliseconds."""
+    return max(row.finish_ms for row in placements)

@@ -1,0 +1,105 @@
+"""Times of staged plans (IOS, HIOS)."""
+
+from __future__ import annotations
+
+import heapq
+
+from hios.errors import ScheduleError
+from hios.evaluate.deadlock import deadlock
+from hios.problem import Problem, Stage
+from hios.schedule import Placement, StagedPlan
+
+#: A stage with its device and its number there.
+_Numbered = tuple[int, int, Stage]
+
+
+def staged_times(problem: Problem, plan: StagedPlan) -> list[tuple[float, float, int, int]]:
+    """Start, finish, device and number of every stage, in an order in which they can run.
+
+    A stage starts when the stage before it on its device has finished and every input has arrived; an input
+    from another device arrives t(u,v) after the stage that makes it finished (HIOS section III).
+
+    Raises:
+        ScheduleError: the plan deadlocks, or operators of one stage depend on each other across groups.
+    """
+    stages = [(device, number, stage) for device, row in enumerate(plan.devices) for number, stage in enumerate(row)]
+    for _, _, stage in stages:
+        _check_independent(problem, stage)
+    successors, waiting = _dependencies(problem, stages)
+    start = [0.0] * len(stages)
+    ready = [(0.0, index) for index, count in enumerate(waiting) if count == 0]
+    heapq.heapify(ready)
+    result: list[tuple[float, float, int, int]] = []
+    while ready:
+        begin, index = heapq.heappop(ready)
+        device, number, stage = stages[index]
+        end = begin + problem.stage_ms(stage)
+        result.append((begin, end, device, number))
+        for other, transfer in successors[index]:
+            start[other] = max(start[other], end + transfer)
+            waiting[other] -= 1
+            if waiting[other] == 0:
+                heapq.heappush(ready, (start[other], other))
+    if len(result) < len(stages):
+        stuck = [index for index, count in enumerate(waiting) if count > 0]
+        raise deadlock(problem, [operator for index in stuck for group in stages[index][2] for operator in group])
+    return result
+
+
+def _dependencies(problem: Problem, stages: list[_Numbered]) -> tuple[list[list[tuple[int, float]]], list[int]]:
+    """Successors of every stage with the delay to them, and how many stages each waits for.
+
+    The stage after it on its device is a successor too.
+    """
+    home = [-1] * len(problem)
+    for index, (_, _, stage) in enumerate(stages):
+        for group in stage:
+            for operator in group:
+                home[operator] = index
+    successors: list[list[tuple[int, float]]] = [[] for _ in stages]
+    waiting = [0] * len(stages)
+    for index, (device, _, stage) in enumerate(stages):
+        found = [
+            (home[successor], transfer)
+            for group in stage
+            for operator in group
+            for successor, transfer in problem.successors[operator]
+            if home[successor] != index
+        ]
+        successors[index] = [(other, 0.0 if stages[other][0] == device else transfer) for other, transfer in found]
+        if index + 1 < len(stages) and stages[index + 1][0] == device:
+            successors[index].append((index + 1, 0.0))
+        for other, _ in successors[index]:
+            waiting[other] += 1
+    return successors, waiting
+
+
+def _check_independent(problem: Problem, stage: Stage) -> None:
+    """Inside a stage only operators of one group, in its order, may depend on each other."""
+    if sum(map(len, stage)) == 1:
+        return
+    place = {operator: (number, rank) for number, group in enumerate(stage) for rank, operator in enumerate(group)}
+    for operator, (number, rank) in place.items():
+        for predecessor, _ in problem.predecessors[operator]:
+            if predecessor in place and (place[predecessor][0] != number or place[predecessor][1] > rank):
+                raise ScheduleError(
+                    f"operator {problem.ids[operator]} depends on {problem.ids[predecessor]}, "
+                    "which does not run before it in the same stage"
+                )
+
+
+def evaluate_staged(problem: Problem, plan: StagedPlan) -> list[Placement]:
+    """Times of every operator: those of a group share the span of their stage in proportion to their times."""
+    placements = []
+    for start, finish, device, number in staged_times(problem, plan):
+        for stream, group in enumerate(plan.devices[device][number]):
+            total = sum(problem.time[operator] for operator in group)
+            done = 0.0
+            begin = start
+            for rank, operator in enumerate(group, start=1):
+                done += problem.time[operator] / total if total > 0 else 1 / len(group)
+                # Every group ends when its stage ends, to the last bit.
+                end = finish if rank == len(group) else start + (finish - start) * min(done, 1.0)
+                placements.append(Placement(problem.ids[operator], device, stream, number, begin, end))
+                begin = end
+    return placements

@@ -1,0 +1,103 @@
+"""Folding what is known before the run: constant operators, biases and batch norm.
+
+Done in torch, one unit at a time: Relax's FoldConstant takes 16 to 30 s on these networks, this well under one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hios.frontends.lowering import Call, Weight, is_constant
+from hios.frontends.units import Unit
+from hios.kernels import build
+
+
+class Folder:
+    """Evaluates weight-only calls, each once, and folds biases and batch norm into convolutions."""
+
+    def __init__(self) -> None:
+        self._results: dict[Call, Weight] = {}
+
+    def weight(self, value: Any) -> Weight | float | int | bool:
+        """The tensor or number behind a constant value; operators on weights are evaluated."""
+        if isinstance(value, Call):
+            if value not in self._results:
+                self._results[value] = self._evaluated(value)
+            return self._results[value]
+        return value
+
+    def _evaluated(self, call: Call) -> Weight:
+        arguments = [self.weight(argument) for argument in call.arguments]
+        names = [argument.name for argument in arguments if isinstance(argument, Weight)]
+        run = build(call.function, call.attributes, names[0] if names else call.function)
+        tensors = [argument.tensor if isinstance(argument, Weight) else argument for argument in arguments]
+        with torch.inference_mode():
+            result = run(*tensors)
+        short = call.function.rsplit(".", 1)[1]
+        return Weight(f"{names[0]}.{short}" if names else short, result)
+
+    def fold(self, unit: Unit) -> Unit:
+        """The unit with constant arguments as weights, and bias and batch norm inside its convolution."""
+        calls: list[Call] = []
+        replaced: dict[Call, Call] = {}
+        for original in unit.calls:
+            call = Call(
+                original.function,
+                [self._argument(argument, replaced) for argument in original.arguments],
+                original.attributes,
+                original.shapes,
+                original.dtype,
+            )
+            convolution = calls[-1] if calls and calls[-1].function == "relax.nn.conv2d" else None
+            if convolution is not None and call.arguments[0] is convolution and self._folded(convolution, call):
+                replaced[original] = convolution
+            else:
+                replaced[original] = call
+                calls.append(call)
+        return Unit(unit.type, calls, unit.output)
+
+    def _argument(self, value: Any, replaced: dict[Call, Call]) -> Any:
+        if isinstance(value, Call) and value in replaced:
+            return replaced[value]
+        return self.weight(value) if is_constant(value) and not isinstance(value, tuple) else value
+
+    @staticmethod
+    def _folded(convolution: Call, call: Call) -> bool:
+        """Fold ``call`` into the convolution before it, if it is a bias or a batch norm; says whether it did."""
+        weight = convolution.arguments[1]
+        if call.function == "relax.add" and isinstance(call.arguments[1], Weight):
+            return _fold_bias(convolution, weight, call.arguments[1])
+        if call.function == "relax.nn.batch_norm":
+            _fold_batch_norm(convolution, weight, call.arguments[1:], call.attributes["epsilon"])
+            return True
+        return False
+
+
+def _fold_bias(convolution: Call, weight: Weight, bias: Weight) -> bool:
+    filters = weight.tensor.shape[0]
+    if bias.tensor.numel() != filters or bias.tensor.shape[-3:] != (filters, 1, 1):
+        return False
+    added = bias.tensor.reshape(filters)
+    if len(convolution.arguments) > 2:
+        added = convolution.arguments[2].tensor + added
+    convolution.arguments[2:] = [Weight(_bias_name(weight), added)]
+    return True
+
+
+def _fold_batch_norm(convolution: Call, weight: Weight, statistics: list[Weight], epsilon: float) -> None:
+    """W' = w * g, b' = (b - mean) * g + beta with g = gamma / sqrt(variance + epsilon), in double precision."""
+    gamma, beta, mean, variance = (part.tensor.double() for part in statistics)
+    scale = gamma / torch.sqrt(variance + epsilon)
+    bias = convolution.arguments[2].tensor.double() if len(convolution.arguments) > 2 else torch.zeros_like(mean)
+    kind = weight.tensor.dtype
+    scaled = weight.tensor.double() * scale.reshape(-1, *[1] * (weight.tensor.ndim - 1))
+    shifted: Tensor = (bias - mean) * scale + beta
+    convolution.arguments[1] = Weight(weight.name, scaled.to(kind))
+    convolution.arguments[2:] = [Weight(_bias_name(weight), shifted.to(kind))]
+
+
+def _bias_name(weight: Weight) -> str:
+    return f"{weight.name.removesuffix('.weight')}.bias"

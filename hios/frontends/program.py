@@ -1,0 +1,87 @@
+"""program.pt2: exporting, saving and loading with torch.export."""
+
+from __future__ import annotations
+
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+
+from hios.artifacts import replacing
+from hios.errors import ArtifactError, UnsupportedError
+from hios.frontends.registered import build_model
+
+
+def export_registered(name: str, output: str | Path, options: dict[str, Any], seed: int) -> None:
+    """Export a network of models/ to program.pt2.
+
+    Args:
+        name: file of models/ without ``.py``.
+        output: the file to write.
+        options: keyword arguments of its ``build`` function.
+        seed: seed of weights.
+
+    Raises:
+        HiosError: unknown network or option.
+    """
+    module, inputs = build_model(name, options, seed)
+    save(export(module, inputs), output)
+
+
+def export(module: nn.Module, inputs: tuple[Tensor, ...]) -> ExportedProgram:
+    """torch.export of a module in inference mode.
+
+    Raises:
+        UnsupportedError: torch.export cannot trace it; the message is its own first line.
+    """
+    try:
+        with torch.no_grad():
+            return torch.export.export(module, inputs)
+    except Exception as error:  # torch.export raises many types; all mean the same to the user
+        raise UnsupportedError(
+            f"torch.export cannot export {type(module).__name__}: {str(error).strip().splitlines()[0]}"
+        ) from error
+
+
+def save(program: ExportedProgram, path: str | Path) -> None:
+    """Write program.pt2 without the example inputs, which it would embed."""
+    program.example_inputs = None
+    with replacing(path) as temporary:
+        torch.export.save(program, temporary)
+
+
+def load(path: str | Path) -> ExportedProgram:
+    """Read program.pt2. Treat such files like code: loading a crafted one can run code.
+
+    Raises:
+        ArtifactError: missing, damaged, or not an exported program.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ArtifactError(f"{path}: cannot be read: no such file")
+    if not zipfile.is_zipfile(path):
+        raise ArtifactError(f"{path}: not a program written by torch.export (.pt2), or cut off; export it again")
+    try:
+        with warnings.catch_warnings():
+            # torch 2.13 warns about its own use of a deprecated pytree class while loading.
+            warnings.simplefilter("ignore", FutureWarning)
+            return torch.export.load(path)
+    except Exception as error:  # damaged archives fail in many ways inside torch
+        raise ArtifactError(
+            f"{path}: damaged, or written by another version of torch ({type(error).__name__}); export it again"
+        ) from error
+
+
+def example_inputs(shapes: list[tuple[tuple[int, ...], torch.dtype]], seed: int) -> tuple[Tensor, ...]:
+    """Seeded random inputs of given shapes and dtypes; whole numbers for integer inputs."""
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(
+        torch.randn(shape, generator=generator, dtype=dtype)
+        if dtype.is_floating_point
+        else torch.randint(0, 2, shape, generator=generator, dtype=dtype)
+        for shape, dtype in shapes
+    )

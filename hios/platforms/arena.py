@@ -1,0 +1,102 @@
+"""Memory shared by worker processes: flags to signal with and buffers to hand tensors over in."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from hios.errors import PlatformError
+
+#: Bytes between flags: one cache line each, so that spinning on one does not slow writes to another.
+_FLAG_STRIDE = 64
+#: Spins between looks at the clock and at the abort flag.
+_SPINS = 1 << 14
+
+
+class Arena:
+    """An anonymous shared memory file (memfd), mapped by the controller and every worker.
+
+    It has no name in the file system, so nothing stays behind when its processes die.
+
+    Args:
+        flags: number of 64-bit flags; flag 0 is the abort flag.
+        size: bytes of buffers behind the flags.
+        descriptor: an inherited file descriptor, or None to create the memory.
+    """
+
+    def __init__(self, flags: int, size: int, descriptor: int | None = None) -> None:
+        self.flags_count = flags
+        self.size = size
+        self._base = flags * _FLAG_STRIDE
+        total = max(self._base + size, mmap.PAGESIZE)
+        if descriptor is None:
+            descriptor = os.memfd_create("hios")
+            os.ftruncate(descriptor, total)
+        self.descriptor = descriptor
+        self._memory = mmap.mmap(descriptor, total)
+        # Aligned 64-bit loads and stores are single instructions, and x86 and the interpreter's own locking
+        # keep a flag from becoming visible before the data that was written ahead of it.
+        self._flags = memoryview(self._memory)[: self._base].cast("q")
+        self._step = _FLAG_STRIDE // 8
+
+    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """A tensor over the buffers, without copying."""
+        count = math.prod(shape)
+        if count == 0:
+            return torch.empty(shape, dtype=dtype)
+        return torch.frombuffer(self._memory, dtype=dtype, count=count, offset=self._base + offset).reshape(shape)
+
+    def read(self, flag: int) -> int:
+        """Value of a flag."""
+        return self._flags[flag * self._step]
+
+    def write(self, flag: int, value: int) -> None:
+        """Set a flag; everything written before is visible to whoever sees the value."""
+        self._flags[flag * self._step] = value
+
+    def setter(self, flag: int) -> Callable[[int], None]:
+        """``write`` for one flag with the look-ups done."""
+        flags, index = self._flags, flag * self._step
+
+        def write(value: int) -> None:
+            flags[index] = value
+
+        return write
+
+    def wait(self, flag: int, value: int, timeout_s: float, what: str) -> None:
+        """Spin until a flag has a value: a worker owns its core, and sleeping would cost more than the wait.
+
+        Raises:
+            PlatformError: after ``timeout_s`` seconds, or when the controller aborts.
+        """
+        flags, index = self._flags, flag * self._step
+        deadline = 0.0
+        while True:
+            for _ in range(_SPINS):
+                if flags[index] == value:
+                    return
+            now = time.monotonic()
+            deadline = deadline or now + timeout_s
+            if flags[0]:
+                raise PlatformError("aborted")
+            if now > deadline:
+                raise PlatformError(f"waited {timeout_s:g} s for {what}")
+
+
+class Layout:
+    """Lays buffers out one after another, aligned for vector instructions."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def add(self, size: int) -> int:
+        """Reserve ``size`` bytes and return their offset."""
+        offset = self.size
+        self.size += -(-size // 64) * 64
+        return offset

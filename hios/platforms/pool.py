@@ -1,0 +1,166 @@
+"""Worker processes, one a device, and calls to functions inside them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection, wait
+from types import TracebackType
+from typing import Any
+
+from hios.errors import HiosError, PlatformError
+from hios.platforms.arena import Arena
+
+#: Seconds that a worker may take to import torch and report.
+_START_TIMEOUT_S = 120.0
+
+
+class WorkerPool:
+    """Processes pinned to cores, sharing an arena.
+
+    Workers are started as ``python -m hios.platforms.worker``, not by multiprocessing's spawn, which would run
+    the user's main script again. They die with this process, whatever happens to it.
+
+    Args:
+        cores: cores of every worker; a worker uses as many threads inside an operator as it has cores.
+        arena: memory to share.
+        timeout_s: longest time that one call may take.
+        names: what to call the workers in messages; ``device 0`` and so on where absent.
+    """
+
+    def __init__(
+        self, cores: Sequence[Sequence[int]], arena: Arena, timeout_s: float, names: Sequence[str] = ()
+    ) -> None:
+        self._arena = arena
+        self._timeout_s = timeout_s
+        self._names = [*names, *(f"device {number}" for number in range(len(names), len(cores)))]
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._connections: list[Connection] = []
+        try:
+            for number, own in enumerate(cores):
+                self._start(number, list(own))
+            self._gather(dict.fromkeys(range(len(cores)), "starting"), _START_TIMEOUT_S)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, number: int, cores: list[int]) -> None:
+        ours, theirs = multiprocessing.Pipe()
+        arguments = [
+            number,
+            theirs.fileno(),
+            self._arena.descriptor,
+            self._arena.flags_count,
+            self._arena.size,
+        ]
+        command = [
+            sys.executable,
+            "-m",
+            "hios.platforms.worker",
+            *map(str, arguments),
+            ",".join(map(str, cores)),
+        ]
+        environment = {**os.environ, "OMP_NUM_THREADS": str(len(cores))}
+        self._processes.append(
+            subprocess.Popen(  # noqa: S603 - our own module with numbers as arguments
+                command,
+                pass_fds=(theirs.fileno(), self._arena.descriptor),
+                env=environment,
+                stdin=subprocess.DEVNULL,
+            )
+        )
+        theirs.close()
+        self._connections.append(ours)
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def call(self, worker: int, function: Callable[..., Any], **arguments: Any) -> Any:
+        """Call ``function(worker, **arguments)`` inside one worker and return its result."""
+        return self.call_each(function, {worker: arguments})[worker]
+
+    def call_each(self, function: Callable[..., Any], arguments: Mapping[int, Mapping[str, Any]]) -> dict[int, Any]:
+        """Call a function inside several workers at once, each with its own arguments.
+
+        Args:
+            function: a module-level function; its first argument is the worker it runs in.
+            arguments: keyword arguments by worker number.
+
+        Raises:
+            PlatformError: a worker died, hung beyond the time-out, or ran out of memory; all are ended.
+            HiosError: what the function raised.
+        """
+        name = f"{function.__module__}:{function.__qualname__}"
+        for worker, keywords in arguments.items():
+            try:
+                self._connections[worker].send((name, dict(keywords)))
+            except OSError:
+                self._fail(worker, function.__name__)
+        return self._gather(dict.fromkeys(arguments, function.__name__), self._timeout_s)
+
+    def _gather(self, pending: dict[int, str], timeout_s: float) -> dict[int, Any]:
+        results: dict[int, Any] = {}
+        deadline = time.monotonic() + timeout_s
+        failure: HiosError | None = None
+        while pending:
+            by_connection = {self._connections[worker]: worker for worker in pending}
+            ready = wait(list(by_connection), timeout=max(0.0, deadline - time.monotonic()))
+            if not ready:
+                worker, what = next(iter(pending.items()))
+                self._abort()
+                raise failure or PlatformError(
+                    f"{self._names[worker]} did not answer within {timeout_s:g} s ({what}); the run was ended"
+                )
+            for connection in ready:
+                worker = by_connection[connection]  # type: ignore[index]
+                what = pending.pop(worker)
+                try:
+                    succeeded, value = self._connections[worker].recv()
+                except (EOFError, OSError):
+                    self._fail(worker, what)
+                if succeeded:
+                    results[worker] = value
+                elif failure is None:
+                    # The others may wait for this worker: tell them, then collect their answers.
+                    failure = HiosError(f"{self._names[worker]}: {value}")
+                    self._arena.write(0, 1)
+        if failure is not None:
+            self._abort()
+            raise failure
+        return results
+
+    def _fail(self, worker: int, what: str) -> None:
+        code = self._processes[worker].wait(timeout=5)
+        self._abort()
+        how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"
+        hint = "; the machine may be out of memory" if code == -signal.SIGKILL else ""
+        raise PlatformError(f"{self._names[worker]} died {how} ({what}){hint}; the run was ended")
+
+    def _abort(self) -> None:
+        self._arena.write(0, 1)
+        for process in self._processes:
+            process.kill()
+        self.close()
+
+    def close(self) -> None:
+        """End all workers and wait for them."""
+        for connection in self._connections:
+            connection.close()
+        for process in self._processes:
+            try:
+                process.wait(timeout=2)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._connections.clear()
+        self._processes.clear()

@@ -1,0 +1,80 @@
+"""The main function of a worker process: pins itself to its cores and serves calls.
+
+Started by ``hios.platforms.pool`` as ``python -m hios.platforms.worker NUMBER PIPE ARENA FLAGS SIZE CORES``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import signal
+import sys
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hios.platforms.arena import Arena
+    from hios.platforms.streams import Streams
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Worker:
+    """What functions called inside a worker get: who they are, the shared memory, and room for their state.
+
+    Attributes:
+        number: its number in the pool.
+        arena: memory shared with the other workers and the controller.
+        streams: threads for groups.
+        state: whatever a function wants the next one to find.
+    """
+
+    def __init__(self, number: int, arena: Arena, streams: Streams) -> None:
+        self.number = number
+        self.arena = arena
+        self.streams = streams
+        self.state: dict[str, Any] = {}
+
+
+def main(arguments: list[str]) -> None:
+    """Serve calls until the controller closes the pipe."""
+    number, pipe, descriptor, flags, size = (int(argument) for argument in arguments[:5])
+    cores = {int(core) for core in arguments[5].split(",")}
+    # Die with the controller, even if it is killed.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt ends the controller, which ends the workers
+    os.sched_setaffinity(0, cores)
+
+    import torch
+
+    from hios.platforms.arena import Arena
+    from hios.platforms.streams import Streams
+
+    torch.set_num_threads(len(cores))
+    worker = Worker(number, Arena(flags, size, descriptor), Streams())
+    connection = Connection(pipe)
+    connection.send((True, None))
+    with torch.inference_mode():
+        while True:
+            try:
+                name, keywords = connection.recv()
+            except EOFError:
+                break
+            connection.send(_answer(worker, name, keywords))
+    os._exit(0)  # stream threads wait for work for ever
+
+
+def _answer(worker: Worker, name: str, keywords: dict[str, Any]) -> tuple[bool, Any]:
+    module, _, function = name.partition(":")
+    try:
+        return True, getattr(importlib.import_module(module), function)(worker, **keywords)
+    except MemoryError:
+        return False, f"out of memory ({function})"
+    except Exception as error:  # reported to the user by the controller
+        first = str(error).strip().splitlines() or [""]
+        return False, first[0] if first[0] else f"{type(error).__name__} ({function})"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

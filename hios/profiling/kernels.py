@@ -1,0 +1,176 @@
+"""Timing inside workers. Every function here is called through the worker pool.
+
+Measurements go in rounds: each round runs everything once, in the order of the network. So weights are as cold
+and caches as full of other operators' data as in an inference, and drift of the machine hits all alike. Inputs
+are written right before they are read, as the operator before would have.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hios.graph import Graph, Operator
+from hios.kernels import CompiledOperator, compile_operator
+from hios.kernels.unit import External
+from hios.platforms.worker import Worker
+from hios.runtime.program import torch_dtype, value_type
+
+#: Flags of the arena used by ``send`` and ``receive``: sent, received.
+SENT, RECEIVED = 1, 2
+
+
+class _Subject:
+    """An operator with random weights and inputs."""
+
+    def __init__(self, graph: Graph, operator: Operator, generator: torch.Generator) -> None:
+        shapes = {entry["name"]: entry for entry in graph.weights}
+        inputs = {entry["name"]: entry for entry in graph.inputs}
+        names = {
+            argument["weight"]
+            for call in operator.details["calls"]
+            for argument in call["arguments"]
+            if "weight" in argument
+        }
+        weights = {name: _random(shapes[name]["shape"], shapes[name]["dtype"], generator) for name in names}
+        self.compiled: CompiledOperator = compile_operator(operator, weights)
+        kinds = [_kind(graph, inputs, value) for value in self.compiled.externals]
+        self._fresh = [_random(shape, dtype, generator) for shape, dtype in kinds]
+        self._read = [tensor.clone() for tensor in self._fresh]
+
+    def refresh(self) -> None:
+        """Write the inputs, as the operators before do."""
+        for tensor, fresh in zip(self._read, self._fresh, strict=True):
+            tensor.copy_(fresh)
+
+    def run(self) -> None:
+        """Run the operator and drop its result."""
+        self.compiled.run(*self._read)
+
+
+def _kind(graph: Graph, inputs: dict[str, Any], value: External) -> tuple[Sequence[int], str]:
+    if value[0] == "input":
+        return inputs[value[1]]["shape"], inputs[value[1]]["dtype"]
+    return value_type(graph, value)
+
+
+def _random(shape: Sequence[int], dtype: str, generator: torch.Generator) -> Tensor:
+    kind = torch_dtype(dtype)
+    if kind.is_floating_point:
+        return torch.randn(*shape, generator=generator, dtype=kind)
+    return torch.randint(0, 2, tuple(shape), generator=generator, dtype=kind)
+
+
+def load(worker: Worker, graph: str, operators: Sequence[str]) -> None:
+    """Make the operators that stand for all others ready to be timed."""
+    known = Graph.read(graph)
+    generator = torch.Generator().manual_seed(0)
+    worker.state["subjects"] = {
+        name: _Subject(known, known.operators[known.index[name]], generator) for name in operators
+    }
+
+
+def time_operators(worker: Worker, rounds: int, warmup: int) -> dict[str, list[float]]:
+    """Milliseconds of every loaded operator in every round after the warm-up."""
+    subjects: dict[str, _Subject] = worker.state["subjects"]
+    samples: dict[str, list[float]] = {name: [] for name in subjects}
+    clock = time.perf_counter_ns
+    for number in range(warmup + rounds):
+        for name, subject in subjects.items():
+            subject.refresh()
+            began = clock()
+            subject.run()
+            elapsed = clock() - began
+            if number >= warmup:
+                samples[name].append(elapsed / 1e6)
+    return samples
+
+
+def time_stages(
+    worker: Worker, stages: Sequence[Sequence[Sequence[str]]], rounds: int, warmup: int
+) -> list[list[float]]:
+    """Milliseconds of every stage in every round after the warm-up.
+
+    Args:
+        worker: where it runs.
+        stages: groups of loaded operators for every stage; they run on streams of the device.
+        rounds: measured rounds.
+        warmup: rounds before.
+    """
+    subjects: dict[str, _Subject] = worker.state["subjects"]
+    samples: list[list[float]] = [[] for _ in stages]
+    for number in range(warmup + rounds):
+        for position, stage in enumerate(stages):
+            members = [[subjects[operator] for operator in group] for group in stage]
+            for group in members:
+                for subject in group:
+                    subject.refresh()
+            functions = [partial(_run_group, group) for group in members]
+            began = time.perf_counter_ns()
+            worker.streams.run(functions)
+            elapsed = time.perf_counter_ns() - began
+            if number >= warmup:
+                samples[position].append(elapsed / 1e6)
+    return samples
+
+
+def _run_group(group: Sequence[_Subject]) -> None:
+    for subject in group:
+        subject.run()
+
+
+def send(worker: Worker, sizes: Sequence[int], rounds: int, epoch: int) -> dict[int, list[int]]:
+    """Hand buffers over again and again; returns when each hand-over began (nanoseconds) by size.
+
+    Both sides count hand-overs from ``epoch`` on; calls on one arena take different ones.
+    """
+    arena = worker.arena
+    began: dict[int, list[int]] = {size: [] for size in sizes}
+    own = {size: torch.ones(size, dtype=torch.uint8) for size in sizes}
+    shared = {size: arena.tensor(0, (size,), torch.uint8) for size in sizes}
+    for _ in range(rounds):
+        for size in sizes:
+            own[size].add_(1)  # just made, as the output of an operator would be
+            epoch += 1
+            began[size].append(time.perf_counter_ns())
+            shared[size].copy_(own[size])
+            arena.write(SENT, epoch)
+            arena.wait(RECEIVED, epoch, 10.0, "a hand-over to be received")
+    return began
+
+
+def receive(worker: Worker, sizes: Sequence[int], rounds: int, epoch: int) -> dict[int, list[int]]:
+    """The other side of ``send``: when each hand-over was seen (nanoseconds) by size."""
+    arena = worker.arena
+    seen: dict[int, list[int]] = {size: [] for size in sizes}
+    for _ in range(rounds):
+        for size in sizes:
+            epoch += 1
+            arena.wait(SENT, epoch, 10.0, "a hand-over")
+            seen[size].append(time.perf_counter_ns())
+            arena.write(RECEIVED, epoch)
+    return seen
+
+
+def hand_over(worker: Worker, part: str, sizes: Sequence[int], rounds: int, epoch: int) -> dict[int, list[int]]:
+    """``send`` or ``receive``, so that one pool call starts both sides."""
+    return {"send": send, "receive": receive}[part](worker, sizes, rounds, epoch)
+
+
+def time_copies(worker: Worker, sizes: Sequence[int], rounds: int) -> dict[int, list[float]]:
+    """Milliseconds to copy a buffer into shared memory, by size: the hand-over without a second device."""
+    samples: dict[int, list[float]] = {}
+    for size in sizes:
+        own, shared = torch.ones(size, dtype=torch.uint8), worker.arena.tensor(0, (size,), torch.uint8)
+        samples[size] = []
+        for _ in range(rounds):
+            own.add_(1)
+            began = time.perf_counter_ns()
+            shared.copy_(own)
+            samples[size].append((time.perf_counter_ns() - began) / 1e6)
+    return samples

@@ -1,0 +1,196 @@
+"""Measuring a graph on a platform: t(v), t(S) and t(u,v), to costs.json."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from hios import artifacts
+from hios.costs import Costs
+from hios.errors import ArtifactError
+from hios.graph import Graph
+from hios.platforms import cpu
+from hios.platforms.arena import Arena
+from hios.platforms.pool import WorkerPool
+from hios.problem import Problem
+from hios.profiling import kernels
+from hios.profiling.signature import signatures
+from hios.profiling.statistics import spread
+from hios.schedulers import find
+
+#: Rounds before the measured ones.
+_WARMUP = 3
+#: Rounds of one call to a worker, so that the progress bar moves and devices take turns.
+_CHUNK = 5
+#: Hand-overs measured per size; they take microseconds.
+_TRANSFERS = 100
+#: How often algorithms are asked again after new stages were measured; each answer may bring new questions.
+_STAGE_PASSES = 3
+_TIMEOUT_S = 600.0
+
+_Stage = tuple[tuple[str, ...], ...]
+
+
+def profile(graph: str | Path, output: str | Path, *, devices: int, repeats: int, stages_of: Sequence[str]) -> None:
+    """Measure a graph on cpu devices and write costs.json.
+
+    Operators with equal signature are measured once. t(S) is measured for the stages that the named algorithms
+    ask for on 1 to ``devices`` devices, given the times found so far.
+
+    Args:
+        graph: graph.json, with calls and shapes.
+        output: costs.json to write.
+        devices: number of devices; they take turns in measuring.
+        repeats: rounds per operator and stage.
+        stages_of: algorithms whose stages are measured; others use the contention model.
+
+    Raises:
+        HiosError: bad graph, unknown algorithm, too many devices, or a worker failed.
+    """
+    known = Graph.read(graph)
+    require_executable(known)
+    algorithms = [find(name) for name in stages_of]
+    platform = cpu.describe(devices)
+    largest = max((edge.bytes or 0 for edge in known.edges), default=0)
+    with WorkerPool(platform["cores"], Arena(8, max(largest, 64)), _TIMEOUT_S) as pool:
+        session = _Session(known, pool, devices, repeats)
+        session.load(str(graph))
+        session.measure_operators()
+        session.measure_transfers()
+        for _ in range(_STAGE_PASSES):
+            if not session.measure_stages(session.asked([a.name for a in algorithms])):
+                break
+        data = session.costs()
+    artifacts.write(output, "costs", {"graph": known.name, "platform": platform, "versions": cpu.versions(), **data})
+
+
+def require_executable(graph: Graph) -> None:
+    """Refuse synthetic graphs, which have nothing to run.
+
+    Raises:
+        ArtifactError: an operator has no calls or shapes.
+    """
+    for position, operator in enumerate(graph.operators):
+        for key in ("calls", "shapes", "dtype"):
+            if not operator.details.get(key):
+                raise ArtifactError(
+                    f"{graph.source}: operators[{position}].{key}: operator {operator.id} has none, so it can be "
+                    "scheduled but not run; required: a graph written by hios extract"
+                )
+
+
+@dataclass
+class _Session:
+    """Measurements of one graph."""
+
+    graph: Graph
+    pool: WorkerPool
+    devices: int
+    repeats: int
+    _operators: dict[str, list[float]] = field(default_factory=dict)
+    _stages: dict[_Stage, list[float]] = field(default_factory=dict)
+    #: Stages that algorithms asked for, with the stage of stand-ins that is measured for each.
+    _asked: dict[_Stage, _Stage] = field(default_factory=dict)
+    _transfers: dict[int, list[float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._signature = signatures(self.graph)
+        #: The operator that is measured for each signature: the first in execution order.
+        self._measured_for: dict[str, str] = {}
+        for number in self.graph.order:
+            operator = self.graph.operators[number].id
+            self._measured_for.setdefault(self._signature[operator], operator)
+
+    def _stand_in(self, operator: str) -> str:
+        return self._measured_for[self._signature[operator]]
+
+    def load(self, graph: str) -> None:
+        arguments = {"graph": graph, "operators": list(self._measured_for.values())}
+        self.pool.call_each(kernels.load, dict.fromkeys(range(self.devices), arguments))
+
+    def _chunks(self) -> list[int]:
+        full, rest = divmod(self.repeats, _CHUNK)
+        return [_CHUNK] * full + ([rest] if rest else [])
+
+    def measure_operators(self) -> None:
+        count = len(self._measured_for)
+        with tqdm(total=count * self.repeats, desc=f"{count} operators", unit="run") as bar:
+            for number, rounds in enumerate(self._chunks()):
+                device = number % self.devices
+                found = self.pool.call(device, kernels.time_operators, rounds=rounds, warmup=_WARMUP)
+                for operator, samples in found.items():
+                    self._operators.setdefault(operator, []).extend(samples)
+                bar.update(count * rounds)
+
+    def measure_transfers(self) -> None:
+        sizes = sorted({edge.bytes or 0 for edge in self.graph.edges})
+        if self.devices == 1:
+            self._transfers = self.pool.call(0, kernels.time_copies, sizes=sizes, rounds=_TRANSFERS)
+            return
+        for sender, receiver in ((0, 1), (1, 0)):
+            both = {"sizes": sizes, "rounds": _TRANSFERS // 2 + _WARMUP, "epoch": sender * 1_000_000}
+            times = self.pool.call_each(
+                kernels.hand_over, {sender: {"part": "send", **both}, receiver: {"part": "receive", **both}}
+            )
+            for size in sizes:
+                pairs = list(zip(times[sender][size], times[receiver][size], strict=True))[_WARMUP:]
+                self._transfers.setdefault(size, []).extend((seen - began) / 1e6 for began, seen in pairs)
+
+    def asked(self, algorithms: Sequence[str]) -> list[_Stage]:
+        """Stages that the algorithms ask for and that are not measured, by stand-ins, each once."""
+        costs = Costs.from_json(self.costs())
+        found: dict[_Stage, None] = {}
+        for name in algorithms:
+            algorithm = find(name)
+            for devices in range(1, self.devices + 1 if algorithm.several_devices else 2):
+                problem = Problem(self.graph, costs)
+                algorithm.run(problem, devices, **algorithm.resolved({}))
+                for stage in problem.asked:
+                    groups = tuple(sorted(tuple(problem.ids[operator] for operator in group) for group in stage))
+                    measured = tuple(sorted(tuple(map(self._stand_in, group)) for group in groups))
+                    self._asked[groups] = measured
+                    if measured not in self._stages:
+                        found[measured] = None
+        return sorted(found)
+
+    def measure_stages(self, stages: list[_Stage]) -> bool:
+        """Measure stages; says whether there were any."""
+        if not stages:
+            return False
+        with tqdm(total=len(stages) * self.repeats, desc=f"{len(stages)} stages", unit="run") as bar:
+            for number, rounds in enumerate(self._chunks()):
+                found = self.pool.call(
+                    number % self.devices, kernels.time_stages, stages=stages, rounds=rounds, warmup=_WARMUP
+                )
+                for stage, samples in zip(stages, found, strict=True):
+                    self._stages.setdefault(stage, []).extend(samples)
+                bar.update(len(stages) * rounds)
+        return True
+
+    def costs(self) -> dict[str, Any]:
+        """What was measured so far, as costs.json states it."""
+        return {
+            "operators": {
+                operator.id: _entry(self._operators[self._stand_in(operator.id)]) for operator in self.graph.operators
+            },
+            "transfers": [
+                {"source": source, "target": target, **_entry(self._transfers[size])}
+                for (source, target), size in {(e.source, e.target): e.bytes or 0 for e in self.graph.edges}.items()
+            ],
+            "stages": [
+                {"groups": [list(group) for group in groups], **_entry(self._stages[measured])}
+                for groups, measured in sorted(self._asked.items())
+                if measured in self._stages
+            ],
+            # A device is one core, which every operator keeps busy: beside each other they take their sum.
+            "contention": {"kind": "blend", "alpha": 1.0},
+        }
+
+
+def _entry(samples: Sequence[float]) -> dict[str, float]:
+    median, p20, p80 = spread(samples)
+    return {"time_ms": median, "p20_ms": p20, "p80_ms": p80, "repeats": len(samples)}

@@ -1,0 +1,43 @@
+"""Signatures: operators with equal signature cost the same and are measured once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from hios.graph import Graph, Operator
+from hios.kernels.unit import external
+
+
+def signatures(graph: Graph) -> dict[str, str]:
+    """Signature of every operator by id: its calls with shapes and dtypes in place of names.
+
+    Two operators of one signature run the same torch calls on tensors of the same shapes; only the numbers in
+    them differ.
+    """
+    types: dict[str, Any] = {entry["name"]: [entry["shape"], entry["dtype"]] for entry in graph.weights}
+    types.update({f"input {entry['name']}": [entry["shape"], entry["dtype"]] for entry in graph.inputs})
+    for operator in graph.operators:
+        types[f"operator {operator.id}"] = [operator.details["shapes"]["outputs"], operator.details["dtype"]]
+    return {operator.id: _signature(operator, types) for operator in graph.operators}
+
+
+def _signature(operator: Operator, types: Mapping[str, Any]) -> str:
+    calls = []
+    numbers: dict[Any, int] = {}
+    for call in operator.details["calls"]:
+        arguments = []
+        for argument in call["arguments"]:
+            value = external(argument)
+            if value is not None:
+                kind = types[f"{value[0]} {value[1]}"]
+                # Which argument repeats which matters: x + x reads half of what x + y reads.
+                shape = kind if value[0] == "input" else [kind[0][value[2]], kind[1]]
+                arguments.append(["value", numbers.setdefault(value, len(numbers)), shape])
+            elif "weight" in argument:
+                arguments.append(["weight", types[argument["weight"]]])
+            else:
+                arguments.append(argument)
+        calls.append([call["function"], arguments, call.get("attributes", {})])
+    return json.dumps(calls, sort_keys=True)

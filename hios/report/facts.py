@@ -1,0 +1,128 @@
+"""What was run and how far it can be trusted, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hios.artifacts import Json
+from hios.report.results import ModelResults
+from hios.report.tables import reference_rows
+
+#: Load average at which a measurement no longer had the machine to itself.
+BUSY_LOAD = 0.5
+#: Share of the number of devices below which devices are not independent.
+FULL_CEILING = 0.9
+
+_UNKNOWN = "not recorded"
+
+
+def facts(models: Sequence[ModelResults]) -> list[tuple[str, str]]:
+    """Name and text of every fact; where models differ, the text says which model has which."""
+    described = {model.name: _described(model.run) for model in models}
+    return [(fact, _merged(fact, described)) for fact in described[models[0].name]]
+
+
+def _described(run: Json) -> dict[str, str]:
+    platform, versions = run["platform"], run["versions"]
+    cores = platform.get("cores", [])
+    load = platform.get("load_average")
+    return {
+        "Platform": platform["name"],
+        "Processor": platform.get("processor") or _UNKNOWN,
+        "Devices": str(platform.get("devices", _UNKNOWN)),
+        "Cores": "; ".join(_cores(device, numbers) for device, numbers in enumerate(cores)) or _UNKNOWN,
+        "Load average at the start": _UNKNOWN if load is None else f"{load:.2f}",
+        "Runs of every competitor": f"{run['runs']} measured, after {run['warmup']} to warm up",
+        "Seed": str(run["seed"]),
+        "Tolerance against eager PyTorch": f"{run['tolerance']:g}, absolute plus relative",
+        "Software": ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) or _UNKNOWN,
+    }
+
+
+def _cores(device: int, numbers: Sequence[int]) -> str:
+    return f"device {device} on core{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"
+
+
+def _merged(fact: str, described: Mapping[str, Mapping[str, str]]) -> str:
+    holders: dict[str, list[str]] = {}
+    for name, texts in described.items():
+        holders.setdefault(texts[fact], []).append(name)
+    if len(holders) == 1:
+        return next(iter(holders))
+    return "; ".join(f"{text} ({', '.join(names)})" for text, names in holders.items())
+
+
+def cautions(models: Sequence[ModelResults]) -> list[str]:
+    """Sentences on measurements that other programs or shared hardware disturbed."""
+    found = []
+    for model in models:
+        load = model.run["platform"].get("load_average")
+        if load is not None and load > BUSY_LOAD:
+            found.append(
+                f"The machine was busy when the measurement of {model.name} began (load average {load:.2f}): "
+                "its latencies may be too long and its speedups wrong."
+            )
+        ceiling = model.run["ceiling"]
+        if ceiling["throughput_ratio"] < FULL_CEILING * ceiling["devices"]:
+            found.append(
+                f"{ceiling['devices']} independent copies of {model.name} reached only "
+                f"{ceiling['throughput_ratio']:.2f} times the throughput of one: the cores share hardware, "
+                "or a neighbour was busy."
+            )
+    return found
+
+
+def ceiling_sentence(model: ModelResults) -> str:
+    """What the machine gives at most, as the ceiling measured it."""
+    ceiling = model.run["ceiling"]
+    devices, latency, decimals = ceiling["devices"], ceiling["latency_ms"], model.decimals
+    return (
+        f"Ceiling: {devices} independent copies of the model, one per device, had "
+        f"{ceiling['throughput_ratio']:.2f} times the throughput of one copy ({devices} on a machine that "
+        f"shares nothing); each took {latency['median']:.{decimals}f} ms "
+        f"(p20 {latency['p20']:.{decimals}f}, p80 {latency['p80']:.{decimals}f})."
+    )
+
+
+def engine_sentence(model: ModelResults) -> str | None:
+    """How the engine compares with plain PyTorch at equal means; None without a reference of one thread."""
+    single = [
+        reference
+        for reference in model.run["references"]
+        if reference["threads"] == 1 and reference["latency_ms"]["median"] > 0
+    ]
+    if not single:
+        return None
+    reference = min(single, key=lambda entry: "eager" not in entry["name"].lower())
+    ratio = model.run["baseline"]["latency_ms"]["median"] / reference["latency_ms"]["median"]
+    return (
+        f"The engine's sequential schedule on one device takes {ratio:.3f} times as long as "
+        f"{reference['name']} with one thread: what the engine itself costs (above 1) or saves (below 1)."
+    )
+
+
+def fastest_sentence(model: ModelResults) -> str | None:
+    """Which schedule is fastest and which the measurement cannot tell from it; None without results."""
+    if model.fastest is None:
+        return None
+    results = model.run["results"]
+    best = results[model.fastest]
+    sentence = (
+        f"Fastest as measured: {best['label']}, {best['latency_ms']['median']:.{model.decimals}f} ms, "
+        f"{best['speedup']:.2f} times as fast as the sequential schedule on one device."
+    )
+    near = [
+        result["label"]
+        for result in results
+        if result is not best and result["latency_ms"]["p20"] <= best["latency_ms"]["p80"]
+    ]
+    if near:
+        sentence += f" Its range from p20 to p80 overlaps with {', '.join(near)}: the order may be noise."
+    faster = [
+        f"{row['label']} ({row['measured_median_ms']:.{model.decimals}f} ms)"
+        for row in reference_rows(model)
+        if row["kind"] == "reference" and row["measured_median_ms"] < best["latency_ms"]["median"]
+    ]
+    if faster:
+        sentence += f" Faster than every schedule: {', '.join(faster)}."
+    return sentence

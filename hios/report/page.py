@@ -1,0 +1,101 @@
+"""The HTML page: everything inlined, so that it opens offline and stays readable for years."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jinja2
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from hios.report.charts import gantt_chart, latency_chart
+from hios.report.colours import Style, type_styles
+from hios.report.facts import cautions, ceiling_sentence, engine_sentence, facts, fastest_sentence
+from hios.report.results import ModelResults
+from hios.report.tables import reference_rows, schedule_rows
+
+_ABSENT = "–"  # noqa: RUF001  a dash for an empty cell
+_SHORTEST_SHOWN_S = 0.0005
+
+
+def render(models: Sequence[ModelResults]) -> str:
+    """The whole page as text.
+
+    Args:
+        models: at least one model's results, in the order of the page.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("hios.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(_FILTERS)
+    styles = type_styles(models)
+    return environment.get_template("report.html.j2").render(
+        facts=facts(models),
+        cautions=cautions(models),
+        models=[_view(number, model, styles) for number, model in enumerate(models, start=1)],
+        plotly_js=get_plotlyjs(),
+    )
+
+
+def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict[str, Any]:
+    """What the template shows of a model."""
+    schedules, references = schedule_rows(model), reference_rows(model)
+    return {
+        "anchor": f"model-{number}",
+        "name": model.name,
+        "operators": len(model.graph.operators),
+        "edges": len(model.graph.edges),
+        "schedules": schedules,
+        "references": references,
+        "fastest": model.fastest,
+        "decimals": model.decimals,
+        "sentences": [
+            sentence
+            for sentence in (fastest_sentence(model), engine_sentence(model), ceiling_sentence(model))
+            if sentence
+        ],
+        "latency_chart": _chart(f"latency-{number}", latency_chart(model)),
+        "legend": _legend(model, styles),
+        "gantts": [
+            {"row": row, **_chart(f"gantt-{number}-{position}", gantt_chart(model, result, styles))}
+            if result["predicted"] or result["measured"]
+            else None
+            for position, (row, result) in enumerate(zip(schedules, model.run["results"], strict=True))
+        ],
+    }
+
+
+def _chart(identity: str, figure: go.Figure) -> dict[str, Any]:
+    # to_json writes "<" as an escape, so no label can end the script element that carries the JSON.
+    return {"id": identity, "height": figure.layout.height, "json": figure.to_json()}
+
+
+def _legend(model: ModelResults, styles: Mapping[str, Style]) -> list[tuple[Style, int]]:
+    """Style and number of operators of every kind of bar in the model's charts."""
+    count = Counter(styles[operator.type] for operator in model.graph.operators)
+    return [(style, count[style]) for style in dict.fromkeys(styles.values()) if style in count]
+
+
+def _optional(text: Callable[..., str]) -> Callable[..., str]:
+    """A filter that shows an absent value as a dash."""
+    return lambda value, *arguments: _ABSENT if value is None else text(value, *arguments)
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3f}" if value >= _SHORTEST_SHOWN_S else "< 0.001"
+
+
+_FILTERS: dict[str, Callable[..., str]] = {
+    "ms": _optional(lambda value, decimals: f"{value:.{decimals}f}"),
+    "times": _optional(lambda value: f"{value:.2f}"),
+    "percent": _optional(lambda value: f"{100 * value:.1f}"),
+    "signed_percent": _optional(lambda value: f"{100 * value:+.1f}"),
+    "seconds": _optional(_seconds),
+    "difference": _optional(lambda value: f"{value:.1e}" if value else "0"),
+}

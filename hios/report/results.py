@@ -1,0 +1,89 @@
+"""What the report is made from: the measured run of a model with its graph and costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hios import artifacts
+from hios.artifacts import Json
+from hios.errors import ArtifactError
+from hios.graph import Graph
+
+_DECIMALS_FROM_MS = ((1000.0, 0), (100.0, 1), (10.0, 2))
+
+
+@dataclass(frozen=True)
+class ModelResults:
+    """One model's results.
+
+    Attributes:
+        name: name of the graph, with its folder where several folders hold the same graph.
+        run: contents of run.json.
+        graph: the graph.
+        costs: ``operators`` of costs.json: time_ms, and p20_ms and p80_ms where measured, by operator id.
+    """
+
+    name: str
+    run: Json
+    graph: Graph
+    costs: dict[str, dict[str, Any]]
+
+    @property
+    def fastest(self) -> int | None:
+        """Position of the result with the smallest measured median; None without results."""
+        medians = [result["latency_ms"]["median"] for result in self.run["results"]]
+        return medians.index(min(medians)) if medians else None
+
+    @property
+    def decimals(self) -> int:
+        """Decimals of the model's times in milliseconds: four digits of its shortest measured latency."""
+        entries = [*self.run["results"], *self.run["references"], self.run["baseline"]]
+        shortest = min(entry["latency_ms"]["median"] for entry in entries)
+        return next((decimals for least, decimals in _DECIMALS_FROM_MS if shortest >= least), 3)
+
+    def type_of(self, operator: str) -> str:
+        """Type of an operator."""
+        return self.graph.operators[self.graph.index[operator]].type
+
+
+def read_results(directories: Sequence[Path]) -> list[ModelResults]:
+    """Read the results folders of a report, in the order given.
+
+    Raises:
+        ArtifactError: no folder is given, or a file is missing, damaged or does not fit the others.
+    """
+    if not directories:
+        raise ArtifactError("report: no results folder is given; required: at least one")
+    read = [(Path(directory), _read(Path(directory))) for directory in directories]
+    count = Counter(model.name for _, model in read)
+    return [
+        model
+        if count[model.name] == 1
+        else ModelResults(f"{model.name} ({directory.name})", model.run, model.graph, model.costs)
+        for directory, model in read
+    ]
+
+
+def _read(directory: Path) -> ModelResults:
+    run = artifacts.read(directory / "run.json", "run")
+    graph = Graph.read(directory / "graph.json")
+    costs = artifacts.read(directory / "costs.json", "costs")["operators"]
+    for operator in graph.index:
+        if operator not in costs:
+            raise ArtifactError(
+                f"{directory / 'costs.json'}: operators: no entry for operator {operator} of {graph.source}; "
+                "the two files must be of the same graph"
+            )
+    for position, result in enumerate(run["results"]):
+        for kind in ("predicted", "measured"):
+            for row, placement in enumerate(result[kind]):
+                if placement["operator"] not in graph.index:
+                    raise ArtifactError(
+                        f"{directory / 'run.json'}: results[{position}].{kind}[{row}].operator: found "
+                        f"{placement['operator']}, which is not an operator of {graph.source}"
+                    )
+    return ModelResults(run["graph"], run, graph, costs)

@@ -1,0 +1,144 @@
+"""The tables of the report: rows that the page shows rounded and the CSV files hold in full."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hios.artifacts import Json
+from hios.report.results import ModelResults
+
+#: A table row by column; None where a column does not apply or was not measured.
+Row = dict[str, Any]
+
+#: Columns of latency.csv. ``kind`` is schedule, baseline, reference or ceiling; columns without a unit are
+#: ratios as run.json defines them, ``largest_difference`` is in the units of the network's output.
+LATENCY_COLUMNS = (
+    "model",
+    "kind",
+    "label",
+    "algorithm",
+    "parameters",
+    "devices",
+    "threads",
+    "runs",
+    "measured_median_ms",
+    "measured_p20_ms",
+    "measured_p80_ms",
+    "speedup",
+    "share_of_ceiling",
+    "throughput_ratio",
+    "predicted_ms",
+    "prediction_error",
+    "predicted_lower_bound_ms",
+    "scheduling_time_s",
+    "largest_difference",
+)
+
+#: Columns of operators.csv; p20 and p80 over the repeats, flops with a multiply-add as two.
+OPERATOR_COLUMNS = ("model", "operator", "type", "time_ms", "p20_ms", "p80_ms", "flops", "bytes")
+
+
+def latency_rows(model: ModelResults) -> list[Row]:
+    """Rows of latency.csv: schedules in the order of run.json, baseline, references, ceiling."""
+    return [*schedule_rows(model), *reference_rows(model), _ceiling_row(model)]
+
+
+def schedule_rows(model: ModelResults) -> list[Row]:
+    """One row a schedule, in the order of run.json."""
+    return [
+        {
+            **_measured(model, "schedule", result["label"], result["latency_ms"]),
+            "algorithm": result["algorithm"],
+            "parameters": json.dumps(result["parameters"], sort_keys=True),
+            "devices": result["devices"],
+            "speedup": result["speedup"],
+            "share_of_ceiling": result["share_of_ceiling"],
+            "predicted_ms": result["predicted_ms"],
+            "prediction_error": result["prediction_error"],
+            "predicted_lower_bound_ms": result["lower_bound_ms"],
+            "scheduling_time_s": result["scheduling_time_s"],
+            "largest_difference": result["largest_difference"],
+        }
+        for result in model.run["results"]
+    ]
+
+
+def reference_rows(model: ModelResults) -> list[Row]:
+    """The baseline (the sequential schedule on one device), then the references."""
+    baseline = model.run["baseline"]["latency_ms"]
+    rows = [
+        {
+            **_measured(model, "baseline", "sequential on one device (baseline)", baseline),
+            "algorithm": "sequential",
+            "devices": 1,
+            "speedup": 1.0,
+        }
+    ]
+    for reference in model.run["references"]:
+        latency = reference["latency_ms"]
+        rows.append(
+            {
+                **_measured(model, "reference", _reference_label(reference), latency),
+                "threads": reference["threads"],
+                "speedup": baseline["median"] / latency["median"] if latency["median"] > 0 else None,
+            }
+        )
+    return rows
+
+
+def _ceiling_row(model: ModelResults) -> Row:
+    ceiling = model.run["ceiling"]
+    copies = f"{ceiling['devices']} independent copies"
+    return {
+        **_measured(model, "ceiling", copies, ceiling["latency_ms"]),
+        "devices": ceiling["devices"],
+        "throughput_ratio": ceiling["throughput_ratio"],
+    }
+
+
+def operator_rows(model: ModelResults) -> list[Row]:
+    """One row an operator, in the order of the graph."""
+    return [
+        {
+            "model": model.name,
+            "operator": operator.id,
+            "type": operator.type,
+            "time_ms": model.costs[operator.id]["time_ms"],
+            "p20_ms": model.costs[operator.id].get("p20_ms"),
+            "p80_ms": model.costs[operator.id].get("p80_ms"),
+            "flops": operator.details.get("flops"),
+            "bytes": operator.details.get("bytes"),
+        }
+        for operator in model.graph.operators
+    ]
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Row]) -> str:
+    """A CSV table with a header line; an absent value is an empty field."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _measured(model: ModelResults, kind: str, label: str, latency: Json) -> Row:
+    return {
+        "model": model.name,
+        "kind": kind,
+        "label": label,
+        "runs": len(latency["runs"]),
+        "measured_median_ms": latency["median"],
+        "measured_p20_ms": latency["p20"],
+        "measured_p80_ms": latency["p80"],
+    }
+
+
+def _reference_label(reference: Json) -> str:
+    name, threads = str(reference["name"]), reference["threads"]
+    # Names may be the same for every number of threads.
+    return name if "thread" in name else f"{name}, {threads} thread{'' if threads == 1 else 's'}"

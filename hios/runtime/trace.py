@@ -1,0 +1,47 @@
+"""A run as a Chrome trace, which Perfetto and chrome://tracing open."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hios.artifacts import replacing
+from hios.graph import Graph
+from hios.schedule import Placement
+
+
+def write_trace(path: str | Path, title: str, graph: Graph, placements: list[Placement]) -> None:
+    """Write one process a device, one thread a stream, one slice an operator.
+
+    Args:
+        path: JSON file to write.
+        title: what ran.
+        graph: for operator types.
+        placements: measured times, milliseconds from the start of the run.
+    """
+    type_of = {operator.id: operator.type for operator in graph.operators}
+    lanes = sorted({(row.device, row.stream) for row in placements})
+    events: list[dict[str, object]] = [
+        {"ph": "M", "name": "process_name", "pid": device, "tid": 0, "args": {"name": f"device {device}"}}
+        for device in sorted({device for device, _ in lanes})
+    ]
+    events += [
+        {"ph": "M", "name": "thread_name", "pid": device, "tid": stream, "args": {"name": f"stream {stream}"}}
+        for device, stream in lanes
+    ]
+    events += [
+        {
+            "ph": "X",
+            "name": row.operator,
+            "cat": type_of[row.operator],
+            "pid": row.device,
+            "tid": row.stream,
+            "ts": row.start_ms * 1e3,
+            "dur": (row.finish_ms - row.start_ms) * 1e3,
+            "args": {"stage": row.stage, "type": type_of[row.operator]},
+        }
+        for row in placements
+    ]
+    document = {"displayTimeUnit": "ms", "otherData": {"title": title}, "traceEvents": events}
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(document) + "\n", encoding="utf-8")

@@ -1,0 +1,412 @@
+"""The report: the page, its tables, and what it does with bad input."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import re
+import statistics
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hios import Costs, Edge, Graph, Operator, Problem, artifacts, schedule
+from hios.errors import ArtifactError
+from hios.report import write_report
+
+CHROMIUM = Path("/usr/bin/chromium")
+CHROMIUM_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+COMPETITORS = (("sequential", 1), ("greedy", 1), ("hios-lp-inter", 2), ("hios-lp", 2))
+
+
+def make_graph(name: str, operators: int, chance: random.Random) -> Graph:
+    """A random graph with a few operator types; every third operator states no flops and bytes."""
+    units = tuple(
+        Operator(
+            f"op{number}",
+            chance.choice(["conv2d-relu", "conv2d-relu", "concat", "max_pool2d", "add"]),
+            {} if number % 3 == 0 else {"flops": 1e6 * number, "bytes": 1000 * number},
+        )
+        for number in range(operators)
+    )
+    edges = {
+        (chance.randrange(max(0, number - 6), number), number)
+        for number in range(1, operators)
+        for _ in range(2)
+    }
+    return Graph(name, units, tuple(Edge(f"op{a}", f"op{b}") for a, b in sorted(edges)))
+
+
+def latency(median_ms: float, chance: random.Random) -> dict[str, Any]:
+    """Latencies of 21 runs around a median."""
+    runs = [median_ms * chance.lognormvariate(0, 0.03) for _ in range(21)]
+    quantiles = statistics.quantiles(runs, n=5)
+    return {"median": statistics.median(runs), "p20": quantiles[0], "p80": quantiles[3], "runs": runs}
+
+
+def make_results(directory: Path, name: str, operators: int = 12, seed: int = 1, **run: Any) -> Path:
+    """Write a results folder: a random problem, its schedules, and jittered measurements of them."""
+    chance = random.Random(seed)
+    graph = make_graph(name, operators, chance)
+    costs: dict[str, Any] = {
+        "operators": {unit.id: {"time_ms": chance.uniform(0.1, 2)} for unit in graph.operators},
+        "transfers": [{"source": e.source, "target": e.target, "time_ms": 0.02} for e in graph.edges],
+    }
+    costs["operators"]["op1"] |= {"p20_ms": 0.1, "p80_ms": 2.5}
+    problem = Problem(graph, Costs.from_json(costs))
+    results = [make_result(problem, algorithm, devices, chance) for algorithm, devices in COMPETITORS]
+    baseline = results[0]["latency_ms"]
+    for result in results:
+        median = result["latency_ms"]["median"]
+        result["prediction_error"] = (result["predicted_ms"] - median) / median
+        result["speedup"] = baseline["median"] / median
+        result["share_of_ceiling"] = result["speedup"] / (1.9 if result["devices"] == 2 else 1.0)
+    document = {
+        "graph": name,
+        "platform": {
+            "name": "cpu",
+            "devices": 2,
+            "cores": [[0], [1]],
+            "processor": "Test processor",
+            "load_average": 0.1,
+        },
+        "versions": {"hios": "0.1.0", "torch": "2.13.0"},
+        "seed": 7,
+        "runs": 21,
+        "warmup": 3,
+        "tolerance": 1e-4,
+        "ceiling": {"devices": 2, "latency_ms": latency(10, chance), "throughput_ratio": 1.9},
+        "references": [
+            {"name": "eager PyTorch", "threads": threads, "latency_ms": latency(12 / threads, chance)}
+            for threads in (1, 2)
+        ],
+        "baseline": {"latency_ms": baseline},
+        "results": results,
+    }
+    graph.write(directory / "graph.json")
+    artifacts.write(directory / "costs.json", "costs", costs)
+    artifacts.write(directory / "run.json", "run", document | run)
+    return directory
+
+
+def make_result(problem: Problem, algorithm: str, devices: int, chance: random.Random) -> dict[str, Any]:
+    """An entry of run.json without the ratios."""
+    found = schedule(problem, algorithm, devices)
+    placements = found.to_json()["placements"]
+    late = chance.uniform(1.02, 1.2)
+    return {
+        "label": f"{algorithm} <{devices}>",
+        "algorithm": algorithm,
+        "parameters": dict(found.parameters),
+        "devices": devices,
+        "predicted_ms": found.latency_ms,
+        "lower_bound_ms": found.lower_bound_ms,
+        "scheduling_time_s": found.scheduling_time_s,
+        "latency_ms": latency(late * found.latency_ms, chance),
+        "largest_difference": 2e-6,
+        "predicted": placements,
+        "measured": [
+            row | {"start_ms": late * row["start_ms"], "finish_ms": late * row["finish_ms"]}
+            for row in placements
+        ],
+    }
+
+
+class PageTables(HTMLParser):
+    """Collects the cells of every table of a page, by the table's class."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tables: dict[str, list[list[str]]] = {}
+        self._name = ""
+        self._cell = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Open a table, row or cell."""
+        if tag == "table":
+            self._name = dict(attrs).get("class") or "models"
+            self.tables.setdefault(self._name, [])
+        elif tag == "tr":
+            self.tables[self._name].append([])
+        elif tag in ("td", "th"):
+            self._cell = True
+            self.tables[self._name][-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close a cell."""
+        if tag in ("td", "th"):
+            self._cell = False
+
+    def handle_data(self, data: str) -> None:
+        """Add to the open cell."""
+        if self._cell:
+            self.tables[self._name][-1][-1] += data
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """Rows of a CSV file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def without_plotly(page: str) -> str:
+    """The page less the plotly.js script, whose map layers know addresses that no chart here uses."""
+    return re.sub(r"<script>/\*\*\s*\* plotly\.js.*?</script>", "", page, count=1, flags=re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with results of two models and their report."""
+    folder = tmp_path_factory.mktemp("report")
+    models = [make_results(folder / name, name, seed=seed) for seed, name in enumerate(("first", "second"))]
+    write_report(models, folder / "out" / "report.html", folder / "out" / "tables")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(report: Path) -> str:
+    """The page's text."""
+    return (report / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_page_names_every_schedule_and_reference(page: str) -> None:
+    """Every label is in the page, escaped, and so are the facts of the run."""
+    for algorithm, devices in COMPETITORS:
+        assert f"{algorithm} &lt;{devices}&gt;" in page
+    for text in ("eager PyTorch, 1 thread", "eager PyTorch, 2 threads", "Test processor", "torch 2.13.0"):
+        assert text in page
+    assert "<2>" not in page
+
+
+def test_page_loads_nothing(page: str) -> None:
+    """plotly.js is inlined once and nothing is loaded by src, href, url() or import."""
+    assert len(re.findall(r"plotly\.js v\d", page)) == 1
+    rest = without_plotly(page)
+    assert len(rest) < len(page) / 2
+    assert re.findall(r"""(?:src|href)\s*=\s*["']?(?!["']?#)[^\s>]+""", rest) == []
+    assert "http:" not in rest
+    assert "https:" not in rest
+    assert "url(" not in rest
+    assert "@import" not in rest
+
+
+def test_schedule_table_equals_csv(report: Path, page: str) -> None:
+    """The numbers of the schedule tables are those of latency.csv, rounded."""
+    rows = [row for row in read_csv(report / "out/tables/latency.csv") if row["kind"] == "schedule"]
+    shown = [
+        cells for cells in PageTables(page).tables["schedules"] if cells[0].split()[0] in dict(COMPETITORS)
+    ]
+    assert len(rows) == len(shown) == 2 * len(COMPETITORS)
+    for row, cells in zip(rows, shown, strict=True):
+        places = len(cells[2].partition(".")[2])
+
+        def ms(column: str, row: dict[str, str] = row, places: int = places) -> str:
+            return f"{float(row[column]):.{places}f}"
+
+        assert cells[0].removesuffix(" fastest") == row["label"]
+        assert cells[1] == row["devices"]
+        assert cells[2] == ms("measured_median_ms")
+        assert cells[3] == f"{ms('measured_p20_ms')}–{ms('measured_p80_ms')}"  # noqa: RUF001
+        assert cells[4] == f"{float(row['speedup']):.2f}"
+        assert cells[5] == f"{100 * float(row['share_of_ceiling']):.1f}"
+        assert cells[6] == ms("predicted_ms")
+        assert cells[7] == f"{100 * float(row['prediction_error']):+.1f}"
+        assert cells[8] == ms("predicted_lower_bound_ms")
+        assert cells[10] == "2.0e-06"
+
+
+def test_fastest_schedule_is_marked(report: Path, page: str) -> None:
+    """In every model the row with the least measured median is marked, and no other."""
+    rows = [row for row in read_csv(report / "out/tables/latency.csv") if row["kind"] == "schedule"]
+    expected = [
+        min((row for row in rows if row["model"] == model), key=lambda row: float(row["measured_median_ms"]))
+        for model in ("first", "second")
+    ]
+    marked = [cells[0] for cells in PageTables(page).tables["schedules"] if cells[0].endswith(" fastest")]
+    assert marked == [f"{row['label']} fastest" for row in expected]
+
+
+def test_latency_csv(report: Path) -> None:
+    """latency.csv holds run.json unrounded, with baseline, references and ceiling."""
+    rows = read_csv(report / "out/tables/latency.csv")
+    header = (report / "out/tables/latency.csv").read_text(encoding="utf-8").splitlines()[0]
+    assert header == (
+        "model,kind,label,algorithm,parameters,devices,threads,runs,measured_median_ms,measured_p20_ms,"
+        "measured_p80_ms,speedup,share_of_ceiling,throughput_ratio,predicted_ms,prediction_error,"
+        "predicted_lower_bound_ms,scheduling_time_s,largest_difference"
+    )
+    run = artifacts.read(report / "first" / "run.json", "run")
+    first = [row for row in rows if row["model"] == "first"]
+    kinds = ["schedule"] * len(COMPETITORS) + ["baseline", "reference", "reference", "ceiling"]
+    assert [row["kind"] for row in first] == kinds
+    for row, result in zip(first, run["results"], strict=False):
+        assert float(row["measured_median_ms"]) == result["latency_ms"]["median"]
+        assert float(row["predicted_ms"]) == result["predicted_ms"]
+        assert json.loads(row["parameters"]) == result["parameters"]
+        assert row["runs"] == "21"
+    eager = first[len(COMPETITORS) + 1]
+    assert eager["threads"] == "1"
+    assert float(eager["speedup"]) == pytest.approx(
+        run["baseline"]["latency_ms"]["median"] / run["references"][0]["latency_ms"]["median"]
+    )
+    assert eager["predicted_ms"] == ""
+    assert float(first[-1]["throughput_ratio"]) == 1.9
+
+
+def test_operators_csv(report: Path) -> None:
+    """operators.csv has a row per operator; what was not measured or stated is empty."""
+    rows = read_csv(report / "out/tables/operators.csv")
+    assert list(rows[0]) == ["model", "operator", "type", "time_ms", "p20_ms", "p80_ms", "flops", "bytes"]
+    assert len(rows) == 24
+    costs = artifacts.read(report / "first" / "costs.json", "costs")["operators"]
+    assert float(rows[1]["time_ms"]) == costs["op1"]["time_ms"]
+    assert (rows[1]["p20_ms"], rows[1]["p80_ms"]) == ("0.1", "2.5")
+    assert (float(rows[1]["flops"]), rows[1]["bytes"]) == (1e6, "1000")
+    assert (rows[0]["p20_ms"], rows[0]["flops"], rows[0]["bytes"]) == ("", "", "")
+
+
+def test_predicted_figures_say_so(page: str) -> None:
+    """Columns, markers, chart halves and summaries with predicted figures bear the word."""
+    heads = [cell for cells in PageTables(page).tables["schedules"] for cell in cells]
+    assert "Predicted by the cost model" in heads
+    assert "predicted, ms" in heads
+    assert '"name":"predicted"' in page
+    assert page.count(r"\u003cb\u003epredicted\u003c\u002fb\u003e") == 2 * len(COMPETITORS)
+    assert len(re.findall(r"measured [\d.]+ ms, predicted [\d.]+ ms", page)) == 2 * len(COMPETITORS)
+
+
+def test_quiet_machine_gets_no_warning(page: str) -> None:
+    """On an idle machine with independent cores nothing is to be read with care."""
+    assert "Read with care" not in page
+
+
+def test_busy_machine_and_shared_cores_are_named(tmp_path: Path) -> None:
+    """A load average above 0.5 and a ceiling below 0.9 of the devices are said in the header."""
+    ceiling = {"devices": 2, "latency_ms": latency(10, random.Random(0)), "throughput_ratio": 1.4}
+    model = make_results(
+        tmp_path / "m", "net", platform={"name": "cpu", "load_average": 1.25}, ceiling=ceiling
+    )
+    write_report([model], tmp_path / "report.html", tmp_path)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "load average 1.25" in page
+    assert "1.40 times the throughput" in page
+    assert "not recorded" in page  # processor and cores
+
+
+def test_faster_reference_is_named(tmp_path: Path) -> None:
+    """A reference that beats every schedule is said beside the fastest schedule."""
+    quick = {"name": "eager", "threads": 2, "latency_ms": latency(0.5, random.Random(0))}
+    model = make_results(tmp_path / "m", "net", references=[quick])
+    write_report([model], tmp_path / "report.html", tmp_path)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Faster than every schedule: eager, 2 threads" in page
+
+
+def test_run_without_optional_data(tmp_path: Path) -> None:
+    """No results, references, versions or platform details still give a page and tables."""
+    zero = {"median": 0, "p20": 0, "p80": 0, "runs": []}
+    model = make_results(
+        tmp_path / "m",
+        "net",
+        results=[],
+        references=[{"name": "eager", "threads": 1, "latency_ms": zero}],
+        versions={},
+        platform={"name": "cpu"},
+    )
+    write_report([model], tmp_path / "report.html", tmp_path)
+    assert "No schedule was run." in (tmp_path / "report.html").read_text(encoding="utf-8")
+    kinds = [row["kind"] for row in read_csv(tmp_path / "latency.csv")]
+    assert kinds == ["baseline", "reference", "ceiling"]
+
+
+def test_folders_of_one_graph_are_told_apart(tmp_path: Path) -> None:
+    """Two folders with the same graph appear under the names of their folders."""
+    models = [make_results(tmp_path / folder, "net") for folder in ("small", "large")]
+    write_report(models, tmp_path / "report.html", tmp_path)
+    assert {row["model"] for row in read_csv(tmp_path / "operators.csv")} == {"net (small)", "net (large)"}
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "schema", "operator", "cost"])
+def test_bad_input_writes_nothing(tmp_path: Path, damage: str) -> None:
+    """A missing, damaged or unfitting file is named in one line, and no output appears."""
+    model = make_results(tmp_path / "m", "net")
+    run = model / "run.json"
+    culprit = run
+    if damage == "missing":
+        run.unlink()
+    elif damage == "cut":
+        run.write_text(run.read_text(encoding="utf-8")[:200], encoding="utf-8")
+    elif damage == "schema":
+        run.write_text("{}", encoding="utf-8")
+    elif damage == "operator":
+        run.write_text(run.read_text(encoding="utf-8").replace('"op3"', '"stray"'), encoding="utf-8")
+    else:
+        culprit = model / "costs.json"
+        costs = json.loads(culprit.read_text(encoding="utf-8"))
+        del costs["operators"]["op3"]
+        culprit.write_text(json.dumps(costs), encoding="utf-8")
+    good = make_results(tmp_path / "good", "good")
+    with pytest.raises(ArtifactError, match=re.escape(str(culprit))) as caught:
+        write_report([good, model], tmp_path / "out" / "report.html", tmp_path / "out")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_folder_is_an_error(tmp_path: Path) -> None:
+    """A report of nothing is refused."""
+    with pytest.raises(ArtifactError, match="at least one"):
+        write_report([], tmp_path / "report.html", tmp_path)
+
+
+@pytest.mark.skipif(not CHROMIUM.exists(), reason="needs /usr/bin/chromium")
+def test_page_in_browser(report: Path) -> None:
+    """Offline in Chromium every chart is drawn when visible or opened, without errors or further requests."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    requests: list[str] = []
+    errors: list[str] = []
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
+        context = browser.new_context(offline=True, viewport={"width": 1280, "height": 900})
+        tab = context.new_page()
+        tab.on("request", lambda request: requests.append(request.url))
+        tab.on("requestfailed", lambda request: errors.append(f"failed: {request.url}"))
+        tab.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        tab.on("pageerror", lambda error: errors.append(str(error)))
+        address = (report / "out" / "report.html").as_uri()
+        tab.goto(address)
+        drawn = tab.locator(".chart:has(.bars path)")
+        # Of every model the latencies and the fastest schedule.
+        sync_api.expect(drawn).to_have_count(4, timeout=20_000)
+        closed = tab.locator("details:not([open]) > summary")
+        while closed.count():
+            closed.first.click()
+        charts = 2 * (1 + len(COMPETITORS))
+        sync_api.expect(drawn).to_have_count(charts, timeout=20_000)
+        for chart in tab.locator(".chart").all():
+            boxes = [bar.bounding_box() for bar in chart.locator(".bars path").all()]
+            assert max(box["width"] for box in boxes if box) > 20
+            assert max(box["height"] for box in boxes if box) > 5
+        for width in (1280, 800):
+            tab.set_viewport_size({"width": width, "height": 900})
+            # Plotly resizes a moment later, and the page's policy forbids the eval of wait_for_function.
+            for _ in range(100):
+                if tab.evaluate("document.documentElement.scrollWidth") == width:
+                    break
+                tab.wait_for_timeout(100)
+            else:
+                pytest.fail(f"the page does not fit a width of {width} pixels")
+        browser.close()
+    assert errors == []
+    assert requests == [address]

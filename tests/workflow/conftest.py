@@ -1,0 +1,138 @@
+"""A checkout of its own for Snakemake, with a stand-in for `hios` that only writes files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+#: Two networks, two algorithms, one of them for one device only: 3 schedules a network.
+CONFIG: dict[str, Any] = {
+    "models": {"alpha": {"image_size": 64}, "beta": {"image_size": 64}},
+    "devices": [1, 2],
+    "algorithms": {"sequential": {}, "hios-lp": {"window": 2}},
+}
+
+#: What `python -m hios` is here: it writes what the options name, keeps a journal, and fails on demand.
+STAND_IN = """
+import json, os, sys, time
+from pathlib import Path
+
+began = time.time()
+words = sys.argv[1:]
+options = {word: words[place + 1] for place, word in enumerate(words[:-1]) if word.startswith("--")}
+if words[0] == os.environ.get("STAND_IN_FAILS"):
+    sys.exit(f"Error: {words[0]} was told to fail")
+print("progress of", words[0])
+written = [Path(options[option]) for option in ("--output", "--weights") if option in options]
+if "--tables" in options:
+    written += [Path(options["--tables"]) / name for name in ("latency.csv", "operators.csv")]
+if "--traces" in options:
+    written += [Path(options["--traces"]) / Path(word).name for word in words if "/schedules/" in word]
+for path in written:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("<p>" + " ".join(words) + "</p>")
+with Path(os.environ["STAND_IN_JOURNAL"]).open("a") as journal:
+    journal.write(json.dumps({"words": words, "began": began, "ended": time.time()}) + "\\n")
+"""
+
+
+def merged(value: Any, changes: Any) -> Any:
+    """The value with changes merged in; None takes a key out."""
+    if not isinstance(value, dict) or not isinstance(changes, dict):
+        return changes
+    both = {key: merged(value.get(key), changes.get(key, value.get(key))) for key in {**value, **changes}}
+    return {key: item for key, item in both.items() if item is not None}
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A copy of the pipeline in which tests may run and change what they like."""
+
+    path: Path
+
+    def snakemake(self, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run Snakemake; stdout and stderr come back together."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("SNAKEMAKE_")}
+        return subprocess.run(
+            [sys.executable, "-m", "snakemake", *map(str, arguments)],
+            cwd=self.path,
+            env={
+                **kept,
+                "XDG_CACHE_HOME": str(self.path / ".cache"),
+                "STAND_IN_JOURNAL": str(self.journal),
+                **environment,
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+
+    def planned(self, *arguments: str | Path) -> dict[str, int]:
+        """How many jobs of each rule a dry run announces."""
+        answer = self.snakemake("-n", *arguments)
+        assert answer.returncode == 0, answer.stdout
+        if "Job stats:" not in answer.stdout:
+            assert "Nothing to be done" in answer.stdout
+            return {}
+        table = answer.stdout.split("Job stats:")[1].split("total")[0]
+        jobs = {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}
+        del jobs["all"]
+        return jobs
+
+    def config(self, name: str = "other.yaml", **changes: Any) -> Path:
+        """Write CONFIG with changes merged in; None takes a key out."""
+        path = self.path / name
+        path.write_text(yaml.safe_dump(merged(CONFIG, changes), sort_keys=False))
+        return path
+
+    @property
+    def journal(self) -> Path:
+        """Where the stand-in notes its calls."""
+        return self.path / "journal"
+
+    def calls(self) -> list[dict[str, Any]]:
+        """The calls of the stand-in so far."""
+        return [json.loads(line) for line in self.journal.read_text().splitlines()]
+
+
+def make_checkout(path: Path) -> Checkout:
+    """Copy the pipeline and the package; models and the command line are stand-ins."""
+    path.mkdir()
+    for name in ("Snakefile", "config.yaml"):
+        shutil.copy(REPOSITORY / name, path / name)
+    for name in ("workflow", "envs", "schemas", "hios"):
+        shutil.copytree(REPOSITORY / name, path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (path / "profiles").symlink_to("workflow/profiles")
+    (path / "hios" / "__main__.py").write_text(STAND_IN)
+    (path / "models").mkdir()
+    for name in ("alpha", "beta", "gamma", "squeezenet", "inception_v3"):
+        (path / "models" / f"{name}.py").write_text(f"# {name}\n")
+    return Checkout(path)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    """A fresh checkout."""
+    return make_checkout(tmp_path / "checkout")
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A checkout whose run of CONFIG is complete; tests leave it as they found it."""
+    checkout = make_checkout(tmp_path_factory.mktemp("finished") / "checkout")
+    answer = checkout.snakemake("--cores", "2", "--configfile", checkout.config("config.yaml"))
+    assert answer.returncode == 0, answer.stdout
+    return checkout

@@ -1,0 +1,292 @@
+"""What config.yaml may say, and what it is told when it says something else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from hios import artifacts, config
+from hios.errors import ArtifactError, HiosError
+from hios.schedulers import ALGORITHMS, Algorithm, Parameter
+
+if TYPE_CHECKING:
+    from conftest import Checkout
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SMALL: dict[str, Any] = {"models": {"net": {}}, "algorithms": {"sequential": {}}}
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """A folder with two networks."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    for name in ("net.py", "other.py", "__init__.py"):
+        (folder / name).touch()
+    return folder
+
+
+def test_defaults(models: Path) -> None:
+    """What is left out takes the schema's defaults, parameters of algorithms included."""
+    data = {"models": {"net": None}, "algorithms": {"wide": {"algorithm": "hios-lp"}}, "execute": {"runs": 1}}
+    assert config.resolve(data, "config.yaml", models=models) == {
+        "models": {"net": {"model": "net", "batch_size": 1, "classifier": False}},
+        "platform": "cpu",
+        "devices": [1, 2],
+        "algorithms": {"wide": {"algorithm": "hios-lp", "window": 2}},
+        "profile": {"stages_of": ["greedy", "hios-lp"], "repeats": 20},
+        "execute": {"runs": 1, "warmup": 3, "tolerance": 0.0001},
+        "seed": 0,
+        "results": "results",
+    }
+
+
+def test_resolving_again(models: Path) -> None:
+    """Resolved settings resolve to themselves, from their YAML too."""
+    settings = config.resolve(SMALL, "config.yaml", models=models)
+    assert config.resolve(yaml.safe_load(config.as_yaml(settings)), "", models=models) == settings
+
+
+def test_input_stays(models: Path) -> None:
+    """What was read is not changed, and neither are the defaults in the schema."""
+    data = {**SMALL, "devices": [1]}
+    before = json.dumps(data)
+    config.resolve(data, "config.yaml", models=models)["profile"]["stages_of"].append("sequential")
+    assert json.dumps(data) == before
+    assert config.resolve(data, "", models=models)["profile"]["stages_of"] == ["greedy", "hios-lp"]
+
+
+def test_default_configuration_shows_the_defaults() -> None:
+    """config.yaml promises that what is left out takes the value shown there."""
+    shown = yaml.safe_load((REPOSITORY / "config.yaml").read_text())
+    known = artifacts.schema("config")["properties"]
+    for key in ("platform", "devices", "seed", "results"):
+        assert shown[key] == known[key]["default"]
+    for section in ("profile", "execute"):
+        assert shown[section] == {key: rule["default"] for key, rule in known[section]["properties"].items()}
+    assert set(shown) == set(known)
+
+
+def objects(rule: Any) -> Iterator[dict[str, Any]]:
+    """Every schema within a schema."""
+    if isinstance(rule, dict):
+        yield rule
+        for key in ("properties", "$defs"):
+            for part in rule.get(key, {}).values():
+                yield from objects(part)
+        for key in ("items", "additionalProperties"):
+            yield from objects(rule.get(key))
+
+
+def test_schema_is_described_and_closed() -> None:
+    """Everything in the schema is described, and every object says what else it allows."""
+    for rule in objects(artifacts.schema("config")):
+        assert rule["description"].endswith(".")
+        assert "additionalProperties" in rule or rule.get("type") != "object"
+
+
+def test_numbers_as_people_write_them(models: Path) -> None:
+    """YAML reads 1e-4 as text and 2.0 as a float; both mean what they look like."""
+    data = yaml.safe_load("{models: {net: }, algorithms: {sequential: }, execute: {tolerance: 1e-4, runs: 2.0}}")
+    settings = config.resolve(data, "config.yaml", models=models)
+    assert settings["execute"]["tolerance"] == 0.0001
+    assert config.options(settings["execute"]) == "--runs 2 --warmup 3 --tolerance 0.0001"
+
+
+def test_competitors(models: Path) -> None:
+    """Single-device algorithms are scheduled for one device only."""
+    data = {**SMALL, "algorithms": {"sequential": {}, "lp": {"algorithm": "hios-lp"}}, "devices": [1, 4]}
+    settings = config.resolve(data, "config.yaml", models=models)
+    assert config.competitors(settings) == [("sequential", 1), ("lp", 1), ("lp", 4)]
+
+
+def test_options() -> None:
+    """Settings become options: lists repeat them, True is a flag, False nothing, and text is quoted."""
+    values = {"model": "x", "image_size": 64, "classifier": True, "trusted": False, "stages_of": ["a", "b c"]}
+    assert config.options(values, without="model") == "--image-size 64 --classifier --stages-of a --stages-of 'b c'"
+
+
+def test_model_file() -> None:
+    """A label leads to the file of its network."""
+    path = config.model_file({"models": {"small": {"model": "squeezenet"}}}, "small")
+    assert path == artifacts.resource_directory("models") / "squeezenet.py"
+
+
+def test_seed_of_randomised_algorithms(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An algorithm with a seed takes that of the configuration unless it is given its own."""
+    dice = Algorithm("dice", "", "", False, (Parameter("seed", 0, "seed"),), ALGORITHMS["sequential"].run)
+    monkeypatch.setitem(ALGORITHMS, "dice", dice)
+    data = {**SMALL, "algorithms": {"dice": {}, "own": {"algorithm": "dice", "seed": 1}}, "seed": 7}
+    algorithms = config.resolve(data, "config.yaml", models=models)["algorithms"]
+    assert [entry["seed"] for entry in algorithms.values()] == [7, 1]
+
+
+BAD = [
+    pytest.param({"repeats": 3}, "(whole file): unknown key repeats; allowed: algorithms, ", id="unknown key"),
+    pytest.param(
+        {"models": {"net": {"size": 3}}},
+        "models.net: unknown key size; allowed: batch_size, classifier, image_size, model",
+        id="unknown key of a model",
+    ),
+    pytest.param(
+        {"models": {"nett": {}}},
+        "models.nett: unknown model nett; allowed: net, other (to add",
+        id="unknown model",
+    ),
+    pytest.param(
+        {"models": {"net": {"model": "../net"}}},
+        "models.net: unknown model ../net; allowed: net, other",
+        id="model outside the folder",
+    ),
+    pytest.param({"models": {}}, "models: found {}; allowed: at least 1 key(s)", id="no model"),
+    pytest.param({"models": {"a/b": {"model": "net"}}}, "allowed: text matching", id="label with a slash"),
+    pytest.param(
+        {"algorithms": {"hios": {}}},
+        "algorithms.hios: unknown algorithm hios; allowed: greedy, hios-lp, ",
+        id="unknown algorithm",
+    ),
+    pytest.param(
+        {"algorithms": {"hios-lp": {"windw": 2}}},
+        "algorithms.hios-lp: algorithm hios-lp: unknown parameter windw; allowed: window",
+        id="unknown parameter",
+    ),
+    pytest.param(
+        {"algorithms": {"hios-lp": {"window": 1}}},
+        "parameter window: found 1; allowed: a whole number of at least 2",
+        id="parameter out of range",
+    ),
+    pytest.param(
+        {"profile": {"stages_of": ["greedy", "greedi"]}},
+        "profile.stages_of[1]: unknown algorithm greedi; allowed: greedy, ",
+        id="unknown algorithm to profile for",
+    ),
+    pytest.param({"profile": {"stages_of": []}}, "profile.stages_of: found []; allowed: at least 1", id="no stages"),
+    pytest.param({"devices": []}, "devices: found []; allowed: at least 1 item(s)", id="no devices"),
+    pytest.param({"devices": [1, 0]}, "devices[1]: found 0; allowed: at least 1", id="zero devices"),
+    pytest.param({"devices": [1, 1]}, "devices: found [1, 1]; allowed: ", id="devices twice"),
+    pytest.param({"devices": [1, 5]}, "devices: found 5; allowed: at most 4, the cores", id="too few cores"),
+    pytest.param(
+        {"devices": [2]},
+        "devices: found [2]; allowed: numbers with 1 among them, because algorithms.sequential schedules",
+        id="single-device algorithm without a single device",
+    ),
+    pytest.param({"execute": {"runs": -1}}, "execute.runs: found -1; allowed: at least 1", id="negative runs"),
+    pytest.param({"execute": None}, "execute: found null; allowed: object", id="empty section"),
+    pytest.param({"execute": {"tolerance": float("nan")}}, "execute.tolerance: found nan; allowed: a finite", id="nan"),
+    pytest.param({"results": "a/{b}"}, 'results: found "a/{b}"; allowed: text matching', id="braces in a path"),
+    pytest.param({"algorithms": {False: {}}}, "algorithms: found the key False, which YAML reads as bool", id="no:"),
+    pytest.param({"results": yaml.safe_load("2024-01-01")}, "results: found 2024-01-01, which YAML", id="date"),
+    pytest.param({"platform": "tpu"}, 'platform: found "tpu"; allowed: one of "cpu"', id="unknown platform"),
+]
+
+
+@pytest.mark.parametrize(("changes", "expected"), BAD)
+def test_bad_configuration(models: Path, changes: dict[str, Any], expected: str) -> None:
+    """A bad configuration is refused in one line that names file, field and what is allowed."""
+    with pytest.raises(HiosError) as caught:
+        config.resolve({**SMALL, **changes}, "my.yaml", cores=4, models=models)
+    message = str(caught.value)
+    assert message.startswith("my.yaml: ")
+    assert expected in message
+    assert "\n" not in message
+
+
+def test_missing_section(models: Path) -> None:
+    """A configuration without algorithms is told which keys are required."""
+    with pytest.raises(ArtifactError, match="algorithms is missing; required: models, algorithms"):
+        config.resolve({"models": {"net": {}}}, "my.yaml", models=models)
+
+
+def test_no_models_yet(tmp_path: Path) -> None:
+    """With an empty folder the message says so."""
+    with pytest.raises(HiosError, match="unknown model net; allowed: none yet"):
+        config.resolve(SMALL, "my.yaml", models=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "seed: 1\nmodels:\n  a: {}\nseed: 2\n",
+            "line 4: key seed is given again; allowed: once (it is on line 1)",
+        ),
+        ("models:\n  a: {}\n  a: {}\n", "line 3: key a is given again; allowed: once (it is on line 2)"),
+        ("- a: 1\n  a: 2\n", "line 2: key a is given again"),
+        ("models: [\n", "line 2: not valid YAML"),
+        ("a: \x07\n", "not valid YAML"),
+    ],
+)
+def test_bad_yaml(tmp_path: Path, text: str, expected: str) -> None:
+    """Keys given twice and broken YAML are refused with file and line."""
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(ArtifactError) as caught:
+        config.refuse_repeated_keys(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: {expected}")
+    assert "\n" not in message
+
+
+def test_unreadable_file(tmp_path: Path) -> None:
+    """A missing file and one that is not text are named."""
+    with pytest.raises(ArtifactError, match=r"config.yaml: cannot be read: No such file"):
+        config.refuse_repeated_keys(tmp_path / "config.yaml")
+    (tmp_path / "config.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ArtifactError, match="byte 0 is not UTF-8; expected YAML"):
+        config.refuse_repeated_keys(tmp_path / "config.yaml")
+
+
+def test_anchors_are_no_repetition(tmp_path: Path) -> None:
+    """YAML's anchors, merge keys and even cycles pass."""
+    path = tmp_path / "config.yaml"
+    path.write_text("a: &x {b: 1}\nc: {<<: *x, b: 2}\nd: [*x, *x]\ne: &y [*y]\n? [1, 2]\n: 3\n")
+    config.refuse_repeated_keys(path)
+
+
+def test_usable_cores() -> None:
+    """There is at least one core to use."""
+    assert config.usable_cores() >= 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({"repeats": 3}, "unknown key repeats", id="unknown key"),
+        pytest.param({"models": {"delta": {}}}, "unknown model delta", id="unknown model"),
+        pytest.param({"algorithms": {"hios": {}}}, "unknown algorithm hios", id="unknown algorithm"),
+        pytest.param({"devices": [0]}, "devices[0]: found 0", id="zero devices"),
+        pytest.param({"devices": [1, 10_000]}, "devices: found 10000", id="more devices than cores"),
+        pytest.param({"execute": {"runs": -1}}, "execute.runs: found -1", id="negative runs"),
+    ],
+)
+def test_snakemake_refuses(checkout: Checkout, changes: dict[str, Any], expected: str) -> None:
+    """Snakemake ends with the one line, not with a traceback."""
+    answer = checkout.snakemake("-n", "--configfile", checkout.config("bad.yaml", **changes))
+    assert answer.returncode != 0
+    profile, message = answer.stdout.strip().splitlines()
+    assert profile.startswith("Using workflow specific profile")
+    assert message.startswith("Error: bad.yaml: ")
+    assert expected in message
+    assert "; allowed: " in message
+
+
+def test_snakemake_refuses_broken_yaml(checkout: Checkout) -> None:
+    """A key given twice in config.yaml ends Snakemake with the one line, too."""
+    with (checkout.path / "config.yaml").open("a") as file:
+        file.write("seed: 1\n")
+    answer = checkout.snakemake("-n")
+    assert answer.returncode != 0
+    assert "Error: config.yaml: line " in answer.stdout
+    assert "Traceback" not in answer.stdout
+
+
+def test_value_from_the_command_line(checkout: Checkout) -> None:
+    """Values of --config are checked like those of the file."""
+    answer = checkout.snakemake("-n", "--config", "seed=-1")
+    assert answer.returncode != 0
+    assert "Error: config.yaml: seed: found -1; allowed: at least 0" in answer.stdout

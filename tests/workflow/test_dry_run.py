@@ -1,0 +1,107 @@
+"""What Snakemake plans to run, and runs again, with a stand-in for `hios`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Checkout
+
+ALWAYS = {"report": 1, "provenance": 1}
+
+
+def test_default_configuration(checkout: Checkout) -> None:
+    """The config.yaml of the repository plans every stage for both networks."""
+    assert checkout.planned() == {
+        "export": 2,
+        "extract": 2,
+        "profile": 2,
+        "schedule": 12,
+        "execute": 2,
+        **ALWAYS,
+    }
+
+
+def test_tiny_configuration(checkout: Checkout) -> None:
+    """A file given with --configfile replaces config.yaml: its models do not come along."""
+    planned = checkout.planned("--configfile", Path(__file__).with_name("tiny.yaml"))
+    assert planned == {"export": 1, "extract": 1, "profile": 1, "schedule": 6, "execute": 1, **ALWAYS}
+
+
+def test_second_run(finished: Checkout) -> None:
+    """A second run does nothing and says so."""
+    answer = finished.snakemake("--cores", "2")
+    assert answer.returncode == 0
+    assert "Nothing to be done (all requested files are present and up to date)." in answer.stdout
+
+
+def test_other_number_of_cores(finished: Checkout) -> None:
+    """Results stay valid when Snakemake is given another number of cores."""
+    assert finished.planned("--cores", "1") == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param(
+            {"algorithms": {"greedy": {}}},
+            {"schedule": 2, "execute": 2},
+            id="new algorithm for one device",
+        ),
+        pytest.param(
+            {"algorithms": {"hios-lp-w4": {"algorithm": "hios-lp", "window": 4}}},
+            {"schedule": 4, "execute": 2},
+            id="new algorithm for one and two devices",
+        ),
+        pytest.param(
+            {"models": {"gamma": {}}},
+            {"export": 1, "extract": 1, "profile": 1, "schedule": 3, "execute": 1},
+            id="new model",
+        ),
+        pytest.param(
+            {"algorithms": {"hios-lp": {"window": 3}}},
+            {"schedule": 4, "execute": 2},
+            id="parameter of an algorithm",
+        ),
+        pytest.param({"algorithms": {"hios-lp": None}}, {"execute": 2}, id="algorithm taken out"),
+        pytest.param({"models": {"alpha": None}}, {}, id="model taken out"),
+        pytest.param({"execute": {"runs": 50}}, {"execute": 2}, id="runs"),
+        pytest.param(
+            {"profile": {"stages_of": ["greedy"]}},
+            {"profile": 2, "schedule": 6, "execute": 2},
+            id="measured stages",
+        ),
+        pytest.param(
+            {"models": {"alpha": {"image_size": 32}}},
+            {"export": 1, "extract": 1, "profile": 1, "schedule": 3, "execute": 1},
+            id="image size",
+        ),
+        pytest.param({"seed": 7}, {"export": 2, "extract": 2, "profile": 2, "schedule": 6, "execute": 2}, id="seed"),
+    ],
+)
+def test_change(finished: Checkout, changes: dict[str, Any], expected: dict[str, int]) -> None:
+    """A change of the configuration runs again what depends on it, and nothing else."""
+    planned = finished.planned("--configfile", finished.config(**changes))
+    assert planned == {**expected, **ALWAYS}
+
+
+def test_edited_model(finished: Checkout) -> None:
+    """Editing the file of a network runs that network again."""
+    file = finished.path / "models" / "alpha.py"
+    before = file.read_text()
+    file.write_text("# edited\n")
+    try:
+        planned = finished.planned()
+    finally:
+        file.write_text(before)
+    assert planned == {"export": 1, "extract": 1, "profile": 1, "schedule": 3, "execute": 1, "report": 1}
+
+
+def test_slurm_profile(checkout: Checkout) -> None:
+    """The profile for Slurm fits the rules; the local executor stands in for the plugin."""
+    answer = checkout.snakemake("-n", "--workflow-profile", "workflow/profiles/slurm", "--executor", "local")
+    assert answer.returncode == 0, answer.stdout
+    assert "workflow specific profile workflow/profiles/slurm" in answer.stdout

@@ -1,0 +1,22 @@
+"""Every rule is one file, with the same sections in the same order."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+RULES = sorted((Path(__file__).resolve().parents[2] / "workflow" / "rules").glob("*.smk"))
+SECTIONS = ["output", "log", "benchmark", "conda", "threads", "resources", "params", "message", "shell"]
+
+
+@pytest.mark.parametrize("file", [file for file in RULES if file.stem != "common"], ids=lambda file: file.stem)
+def test_sections(file: Path) -> None:
+    """A file holds the rule of its name; only input, cache and localrule are optional."""
+    text = file.read_text()
+    assert re.findall(r"^rule (\w+):$", text, re.MULTILINE) == [file.stem]
+    sections = re.findall(r"^    (\w+):", text, re.MULTILINE)
+    assert [section for section in sections if section not in {"input", "cache", "localrule"}] == SECTIONS
+    for resource in ("mem_mb=", "runtime="):
+        assert resource in text

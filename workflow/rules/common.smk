@@ -1,0 +1,99 @@
+# Loads and validates the configuration, and builds what the rules share: paths, constraints, targets.
+import os
+import re
+import shlex
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import hios
+from hios import config as configuration
+from hios.errors import HiosError
+from snakemake.settings.types import DeploymentMethod
+
+
+def checked(check, *arguments, **keywords):
+    """What a function of hios returns; its error ends Snakemake with that one line."""
+    try:
+        return check(*arguments, **keywords)
+    except HiosError as error:
+        sys.exit(f"Error: {error}")
+
+
+config_files = [
+    str(file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file)
+    for file in map(
+        Path.absolute, workflow.overwrite_configfiles or [Path("config.yaml")]
+    )
+]
+for file in config_files:
+    checked(configuration.refuse_repeated_keys, file)
+
+
+# Snakemake would merge a file given with --configfile into config.yaml, whose models and algorithms would then
+# be part of every run; so config.yaml is read only where no other file is given.
+if not workflow.overwrite_configfiles:
+
+    configfile: "config.yaml"
+
+
+# The jobs of a cluster see cores of their own; what counts there is the node that they run on.
+on_cluster = workflow.non_local_exec or workflow.remote_exec
+
+settings = checked(
+    configuration.resolve,
+    config,
+    source=", ".join(config_files),
+    cores=None if on_cluster else configuration.usable_cores(),
+)
+
+# Algorithm and number of devices, as in the names of schedules and traces.
+COMPETITORS = [
+    f"{label}-{devices}" for label, devices in configuration.competitors(settings)
+]
+
+# profile and execute measure: with every core taken, nothing runs beside them.
+ALL_CORES = max(settings["devices"]) if on_cluster else workflow.resource_settings.cores
+
+# Whether export and extract may take their results from the between-workflow cache ($SNAKEMAKE_OUTPUT_CACHE).
+CACHING = workflow.workflow_settings.cache is not None
+
+
+pathvars:
+    results=settings["results"],
+    logs=f"{settings['results']}/logs",
+    benchmarks=f"{settings['results']}/benchmarks",
+
+
+wildcard_constraints:
+    model="|".join(map(re.escape, settings["models"])),
+    algorithm="|".join(map(re.escape, settings["algorithms"])),
+    devices="|".join(map(str, settings["devices"])),
+
+
+# Rules call the hios of this checkout, by the Python that runs Snakemake or that of their conda environment.
+environment = f"export PYTHONPATH={shlex.quote(str(workflow.basedir))}; "
+if DeploymentMethod.CONDA not in workflow.deployment_settings.deployment_method:
+    python = shlex.quote(os.path.dirname(sys.executable))
+    environment += f'export PATH={python}:"$PATH"; '
+shell.prefix(f"set -euo pipefail; {environment}")
+
+
+def model_file(wildcards):
+    """The file that defines a network, relative so that a moved checkout stays up to date."""
+    return os.path.relpath(configuration.model_file(settings, wildcards.model))
+
+
+def version(package):
+    """The installed version; None where it is in a conda environment, which Snakemake itself compares."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def versions(*packages):
+    """Versions of hios and packages; as a parameter, other versions run a step again and miss the cache."""
+    return {"hios": hios.__version__} | {
+        package: version(package) for package in packages
+    }

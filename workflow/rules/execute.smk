@@ -1,0 +1,38 @@
+# All schedules of a network -> measured runs, interleaved in one session; needs the machine for itself.
+rule execute:
+    input:
+        graph="<results>/{model}/graph.json",
+        weights="<results>/{model}/weights.safetensors",
+        program="<results>/{model}/program.pt2",
+        schedules=expand(
+            "<results>/{model}/schedules/{competitor}.json",
+            competitor=COMPETITORS,
+            allow_missing=True,
+        ),
+    output:
+        run="<results>/{model}/run.json",
+        # a folder: with a trace more among its outputs, Snakemake would no longer notice that a rule is out of date
+        traces=directory("<results>/{model}/traces"),
+    log:
+        "<logs>/execute/{model}.log",
+    benchmark:
+        "<benchmarks>/execute/{model}.tsv"
+    conda:
+        "../../envs/torch.yaml"
+    threads: ALL_CORES
+    resources:
+        mem_mb=4000,
+        runtime=60,
+    params:
+        platform=settings["platform"],
+        devices=max(settings["devices"]),
+        options=configuration.options(settings["execute"]),
+        seed=settings["seed"],
+        versions=versions("torch"),
+    message:
+        "Executing the schedules of {wildcards.model}"
+    shell:
+        "python -m hios execute {input.graph:q} {input.weights:q} {input.schedules:q}"
+        " --platform {params.platform} --devices {params.devices} --program {input.program:q}"
+        " {params.options} --seed {params.seed} --output {output.run:q} --traces {output.traces:q}"
+        " 2>&1 | tee {log:q}"

@@ -1,0 +1,27 @@
+# torch.export program -> graph of scheduling units and weights, through TVM Relax.
+rule extract:
+    input:
+        "<results>/{model}/program.pt2",
+    output:
+        graph="<results>/{model}/graph.json",
+        weights="<results>/{model}/weights.safetensors",
+    log:
+        "<logs>/extract/{model}.log",
+    benchmark:
+        "<benchmarks>/extract/{model}.tsv"
+    cache: CACHING
+    conda:
+        "../../envs/tvm.yaml"
+    threads: 1
+    resources:
+        mem_mb=4000,
+        runtime=15,
+    params:
+        name="{model}",
+        versions=versions("torch", "apache-tvm", "apache-tvm-ffi"),
+    message:
+        "Extracting the graph of {wildcards.model}"
+    shell:
+        "python -m hios extract {input:q} --output {output.graph:q} --weights {output.weights:q}"
+        " --name {params.name:q}"
+        " > {log:q} 2>&1"

@@ -1,0 +1,45 @@
+# Graphs, costs and runs of all networks -> one page, and its tables as CSV.
+rule report:
+    input:
+        graphs=expand("<results>/{model}/graph.json", model=settings["models"]),
+        costs=expand("<results>/{model}/costs.json", model=settings["models"]),
+        runs=expand("<results>/{model}/run.json", model=settings["models"]),
+    output:
+        page=report(
+            "<results>/report.html",
+            caption="../report/report.rst",
+            category="Report",
+            labels={"what": "all networks and algorithms"},
+        ),
+        latency=report(
+            "<results>/tables/latency.csv",
+            caption="../report/latency.rst",
+            category="Tables",
+            labels={"what": "latency of every schedule"},
+        ),
+        operators=report(
+            "<results>/tables/operators.csv",
+            caption="../report/operators.rst",
+            category="Tables",
+            labels={"what": "cost of every operator"},
+        ),
+    log:
+        "<logs>/report.log",
+    benchmark:
+        "<benchmarks>/report.tsv"
+    localrule: True
+    conda:
+        "../../envs/report.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=10,
+    params:
+        directories=[f"{settings['results']}/{model}" for model in settings["models"]],
+        tables=subpath(output.latency, parent=True),
+        versions=versions("plotly"),
+    message:
+        "Writing the report"
+    shell:
+        "python -m hios report {params.directories:q} --output {output.page:q} --tables {params.tables:q}"
+        " > {log:q} 2>&1"

@@ -1,0 +1,29 @@
+# Graph and costs -> where and when each operator runs, by one algorithm for one number of devices.
+rule schedule:
+    input:
+        graph="<results>/{model}/graph.json",
+        costs="<results>/{model}/costs.json",
+    output:
+        "<results>/{model}/schedules/{algorithm}-{devices}.json",
+    log:
+        "<logs>/schedule/{model}/{algorithm}-{devices}.log",
+    benchmark:
+        "<benchmarks>/schedule/{model}/{algorithm}-{devices}.tsv"
+    conda:
+        "../../envs/schedule.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=60,
+    params:
+        algorithm=lambda w: settings["algorithms"][w.algorithm]["algorithm"],
+        options=lambda w: configuration.options(
+            settings["algorithms"][w.algorithm], without="algorithm"
+        ),
+        versions=versions(),
+    message:
+        "Scheduling {wildcards.model} with {wildcards.algorithm} for {wildcards.devices} device(s)"
+    shell:
+        "python -m hios schedule {input.graph:q} {input.costs:q} --algorithm {params.algorithm}"
+        " --devices {wildcards.devices} {params.options} --output {output:q}"
+        " > {log:q} 2>&1"
