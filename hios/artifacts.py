@@ -107,7 +107,10 @@ def replacing(path: str | Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
+        try:
+            temporary.replace(path)
+        except OSError as error:
+            raise ArtifactError(f"{path}: cannot be written: {error.strerror}") from error
     finally:
         temporary.unlink(missing_ok=True)
 

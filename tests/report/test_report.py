@@ -40,11 +40,7 @@ def make_graph(name: str, operators: int, chance: random.Random) -> Graph:
         )
         for number in range(operators)
     )
-    edges = {
-        (chance.randrange(max(0, number - 6), number), number)
-        for number in range(1, operators)
-        for _ in range(2)
-    }
+    edges = {(chance.randrange(max(0, number - 6), number), number) for number in range(1, operators) for _ in range(2)}
     return Graph(name, units, tuple(Edge(f"op{a}", f"op{b}") for a, b in sorted(edges)))
 
 
@@ -117,8 +113,7 @@ def make_result(problem: Problem, algorithm: str, devices: int, chance: random.R
         "largest_difference": 2e-6,
         "predicted": placements,
         "measured": [
-            row | {"start_ms": late * row["start_ms"], "finish_ms": late * row["finish_ms"]}
-            for row in placements
+            row | {"start_ms": late * row["start_ms"], "finish_ms": late * row["finish_ms"]} for row in placements
         ],
     }
 
@@ -205,9 +200,7 @@ def test_page_loads_nothing(page: str) -> None:
 def test_schedule_table_equals_csv(report: Path, page: str) -> None:
     """The numbers of the schedule tables are those of latency.csv, rounded."""
     rows = [row for row in read_csv(report / "out/tables/latency.csv") if row["kind"] == "schedule"]
-    shown = [
-        cells for cells in PageTables(page).tables["schedules"] if cells[0].split()[0] in dict(COMPETITORS)
-    ]
+    shown = [cells for cells in PageTables(page).tables["schedules"] if cells[0].split()[0] in dict(COMPETITORS)]
     assert len(rows) == len(shown) == 2 * len(COMPETITORS)
     for row, cells in zip(rows, shown, strict=True):
         places = len(cells[2].partition(".")[2])
@@ -295,9 +288,7 @@ def test_quiet_machine_gets_no_warning(page: str) -> None:
 def test_busy_machine_and_shared_cores_are_named(tmp_path: Path) -> None:
     """A load average above 0.5 and a ceiling below 0.9 of the devices are said in the header."""
     ceiling = {"devices": 2, "latency_ms": latency(10, random.Random(0)), "throughput_ratio": 1.4}
-    model = make_results(
-        tmp_path / "m", "net", platform={"name": "cpu", "load_average": 1.25}, ceiling=ceiling
-    )
+    model = make_results(tmp_path / "m", "net", platform={"name": "cpu", "load_average": 1.25}, ceiling=ceiling)
     write_report([model], tmp_path / "report.html", tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "load average 1.25" in page

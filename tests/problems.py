@@ -1,0 +1,53 @@
+"""Random scheduling problems for hypothesis, and small ones by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hypothesis import strategies as st
+
+from hios import Costs, Edge, Graph, Operator, Problem
+
+
+def problem(
+    times: Mapping[str, float],
+    edges: Mapping[tuple[str, str], float],
+    *,
+    utilization: Mapping[str, float] | None = None,
+    stages: Mapping[frozenset[tuple[str, ...]], float] | None = None,
+    contention: str = "blend",
+    alpha: float = 0.5,
+) -> Problem:
+    """A problem from times by operator and transfer times by edge."""
+    graph = Graph(
+        "test", tuple(Operator(name, "task") for name in times), tuple(Edge(source, target) for source, target in edges)
+    )
+    costs = Costs(dict(times), dict(edges), utilization or {}, stages or {}, contention, alpha)
+    return Problem(graph, costs)
+
+
+_TIMES = st.one_of(st.just(0.0), st.sampled_from([1.0, 2.0]), st.floats(0.01, 10.0))
+
+
+@st.composite
+def problems(draw: st.DrawFn, largest: int = 12) -> Problem:
+    """Graphs of 1 to ``largest`` operators: ties, zero times, no edges, parts apart, one fed by all."""
+    count = draw(st.integers(1, largest))
+    names = [f"v{number}" for number in range(count)]
+    pairs = [(source, target) for target in range(count) for source in range(target)]
+    shape = draw(st.sampled_from(["any", "none", "fan-in", "chain"]))
+    if shape == "any":
+        chosen: Sequence[tuple[int, int]] = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
+    else:
+        keep = {"none": lambda s, t: False, "fan-in": lambda s, t: t == count - 1, "chain": lambda s, t: t == s + 1}
+        chosen = [pair for pair in pairs if keep[shape](*pair)]
+    # Operators are not listed in topological order.
+    listed = draw(st.permutations(names))
+    times = {name: draw(_TIMES) for name in listed}
+    return problem(
+        times,
+        {(names[source], names[target]): draw(_TIMES) for source, target in chosen},
+        utilization={name: draw(st.floats(0.1, 1.0)) for name in names},
+        contention=draw(st.sampled_from(["blend", "none"])),
+        alpha=draw(st.sampled_from([0.0, 0.5, 1.0])),
+    )

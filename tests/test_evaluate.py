@@ -1,0 +1,222 @@
+"""The evaluator, the checker and the lower bound."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hios import Placement, Problem, Schedule, evaluate, lower_bound_ms, violations
+from hios.errors import ScheduleError
+from hios.evaluate import latency_ms
+from hios.problem import Stage
+from hios.schedule import Plan, StagedPlan, StreamPlan
+from tests.problems import problem, problems
+
+
+def _schedule(instance: Problem, plan: Plan) -> Schedule:
+    rows = evaluate(instance, plan)
+    devices = len(plan.devices)
+    return Schedule("test", {}, devices, latency_ms(rows), 0.0, 0.0, tuple(rows))
+
+
+def _times(rows: list[Placement]) -> dict[str, tuple[float, float]]:
+    return {row.operator: (row.start_ms, row.finish_ms) for row in rows}
+
+
+DIAMOND = problem(
+    {"a": 2.0, "b": 4.0, "c": 6.0, "d": 1.0},
+    {("a", "b"): 0.5, ("a", "c"): 1.0, ("b", "d"): 0.25, ("c", "d"): 3.0},
+    utilization={"b": 0.5, "c": 0.5},
+)
+
+
+def test_stages_on_two_devices_wait_for_transfers() -> None:
+    """A stage starts when the one before has ended and inputs from other devices have arrived."""
+    rows = evaluate(DIAMOND, StagedPlan(((((0,),), ((2,),), ((3,),)), (((1,),),))))
+    assert _times(rows) == {"a": (0, 2), "c": (2, 8), "b": (2.5, 6.5), "d": (8, 9)}
+    assert [row.operator for row in rows] == ["a", "c", "b", "d"]
+    rows = evaluate(DIAMOND, StagedPlan(((((0,),), ((1,),), ((3,),)), (((2,),),))))
+    assert _times(rows)["d"] == (12, 13)  # 2 + 1 + 6 + 3
+
+
+def test_blend_of_several_groups() -> None:
+    """t(S) = a*sum(t) + (1-a)*max(sum(t*u), longest group); outputs are there when the whole stage has ended."""
+    rows = evaluate(DIAMOND, StagedPlan(((((0,),), ((1,), (2,)), ((3,),)),)))
+    # 0.5 * 10 + 0.5 * max(0.5*4 + 0.5*6, 6) = 8
+    assert _times(rows) == {"a": (0, 2), "b": (2, 10), "c": (2, 10), "d": (10, 11)}
+
+
+def test_measured_stage_beats_the_model() -> None:
+    """A measured t(S) is taken whatever the order of its groups."""
+    instance = problem({"a": 1.0, "b": 1.0, "c": 2.0}, {}, stages={frozenset({("c",), ("a", "b")}): 2.5})
+    rows = evaluate(instance, StagedPlan(((((0, 1), (2,)),),)))
+    assert latency_ms(rows) == 2.5
+    # Groups share the span of the stage in proportion to their times and end with it.
+    assert _times(rows) == {"a": (0, 1.25), "b": (1.25, 2.5), "c": (0, 2.5)}
+    # The same operators in other groups were not measured.
+    assert latency_ms(evaluate(instance, StagedPlan(((((0,), (1,), (2,)),),)))) == 0.5 * 4 + 0.5 * 4
+
+
+def test_no_contention_is_the_longest_group() -> None:
+    """With contention "none" a stage lasts as long as its longest group."""
+    instance = problem({"a": 1.0, "b": 1.0, "c": 1.5}, {}, contention="none")
+    assert latency_ms(evaluate(instance, StagedPlan(((((0, 1), (2,)),),)))) == 2.0
+
+
+def test_streams_slow_each_other() -> None:
+    """While the set C runs, each member progresses at 1/(a*|C| + (1-a)*max(sum of u, 1))."""
+    instance = problem({"a": 2.0, "b": 1.0}, {}, utilization={"a": 0.8, "b": 0.6})
+    rows = evaluate(instance, StreamPlan((((0,), (1,)),)))
+    slowdown = 0.5 * 2 + 0.5 * 1.4
+    assert _times(rows)["b"] == (0, pytest.approx(slowdown))
+    assert _times(rows)["a"] == (0, pytest.approx(slowdown + 1.0))
+
+
+def test_lios_table_3_schedule() -> None:
+    """The schedule of LIOS table III has latency 38 against 73 in sequence (contention none)."""
+    weights = dict(zip((f"v{n}" for n in range(1, 11)), (3, 5, 5, 5, 8, 15, 10, 7, 13, 2), strict=True))
+    pairs = "1-2 1-3 1-4 1-5 2-6 3-6 4-7 5-8 6-9 7-9 8-9 9-10"
+    edges = {(f"v{s}", f"v{t}"): 0.0 for s, t in (pair.split("-") for pair in pairs.split())}
+    instance = problem({name: float(time) for name, time in weights.items()}, edges, contention="none")
+    rows = evaluate(instance, StreamPlan((((0, 1, 5, 8, 9), (2, 3, 6), (4, 7)),)))
+    assert latency_ms(rows) == 38
+    assert _times(rows)["v6"][1] == 23  # the printed tuple of v6 is a misprint
+    assert sum(instance.time) == 73
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        StagedPlan(((((3,),), ((0,),), ((1,),), ((2,),)),)),
+        StagedPlan(((((0,),), ((3,),), ((1,),)), (((2,),),))),
+        StreamPlan((((3, 0), (1,), (2,)),)),
+    ],
+)
+def test_deadlock_is_named(plan: Plan) -> None:
+    """A plan whose operators wait for each other is refused with their names."""
+    with pytest.raises(ScheduleError, match=r"the schedule deadlocks: .* wait for each other"):
+        evaluate(DIAMOND, plan)
+
+
+def test_dependent_groups_are_refused() -> None:
+    """Operators of different groups of a stage cannot depend on each other."""
+    with pytest.raises(ScheduleError, match="operator b depends on a"):
+        evaluate(DIAMOND, StagedPlan(((((0,), (1,)), ((2,),), ((3,),)),)))
+
+
+def _mutated(schedule: Schedule, position: int, **changes: object) -> Schedule:
+    rows = list(schedule.placements)
+    rows[position] = dataclasses.replace(rows[position], **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(schedule, placements=tuple(rows))
+
+
+VALID = _schedule(DIAMOND, StagedPlan(((((0,),), ((2,),), ((3,),)), (((1,),),))))
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (dataclasses.replace(VALID, placements=VALID.placements[:-1]), "operator d is missing"),
+        (dataclasses.replace(VALID, placements=(*VALID.placements, VALID.placements[0])), "a is placed twice"),
+        (_mutated(VALID, 0, operator="z"), "found z, which is not an operator"),
+        (_mutated(VALID, 2, device=5), "device: found 5; allowed: 0 to 1"),
+        (_mutated(VALID, 2, stage=None), "some rows have a stage and some have none"),
+        (_mutated(VALID, 1, start_ms=1.5, finish_ms=7.5), "overlap"),
+        (_mutated(VALID, 1, finish_ms=7.5), "lasts 5.5 ms but costs 6.0 ms"),
+        (_mutated(VALID, 2, start_ms=2.0), "starts at 2.0 ms, before its input from a is there at 2.5 ms"),
+        (_mutated(VALID, 3, start_ms=7.0, finish_ms=8.0), "before its input"),
+        (dataclasses.replace(VALID, latency_ms=8.0), "latency_ms is 8.0 but the last operator finishes at 9"),
+        (dataclasses.replace(VALID, placements=VALID.placements[::-1]), "launched before its predecessor"),
+        (_mutated(VALID, 0, finish_ms=-1.0), "before it starts"),
+    ],
+)
+def test_checker_refuses(broken: Schedule, message: str) -> None:
+    """The checker finds each way to break a schedule."""
+    assert violations(DIAMOND, VALID) == []
+    found = violations(DIAMOND, broken)
+    assert any(message in line for line in found), found
+
+
+def test_checker_refuses_too_fast_streams() -> None:
+    """Operators beside each other on one device that ran as if alone are found."""
+    instance = problem({"a": 2.0, "b": 2.0}, {})
+    rows = (Placement("a", 0, 0, None, 0.0, 2.0), Placement("b", 0, 1, None, 0.0, 2.0))
+    found = violations(instance, Schedule("test", {}, 1, 2.0, 0.0, 0.0, rows))
+    assert any("of progress on device 0 but needs 2.0 ms" in line for line in found), found
+
+
+@st.composite
+def _staged_plans(draw: st.DrawFn, instance: Problem) -> StagedPlan:
+    """Chunks of a topological order, dealt to devices: each chunk a stage of one group."""
+    devices = draw(st.integers(1, 4))
+    rows: list[list[Stage]] = [[] for _ in range(devices)]
+    left = list(instance.order)
+    while left:
+        size = draw(st.integers(1, len(left)))
+        rows[draw(st.integers(0, devices - 1))].append((tuple(left[:size]),))
+        left = left[size:]
+    return StagedPlan(tuple(tuple(row) for row in rows))
+
+
+@st.composite
+def _stream_plans(draw: st.DrawFn, instance: Problem) -> StreamPlan:
+    """A topological order dealt to streams of devices."""
+    streams: list[list[list[int]]] = [
+        [[] for _ in range(draw(st.integers(1, 3)))] for _ in range(draw(st.integers(1, 3)))
+    ]
+    for operator in instance.order:
+        device = draw(st.integers(0, len(streams) - 1))
+        streams[device][draw(st.integers(0, len(streams[device]) - 1))].append(operator)
+    return StreamPlan(tuple(tuple(tuple(s) for s in device) for device in streams))
+
+
+@given(st.data())
+def test_evaluated_plans_pass_the_checker(data: st.DataObject) -> None:
+    """Whatever the plan, the evaluator's times satisfy the checker, which shares no code with it."""
+    instance = data.draw(problems())
+    plan = data.draw(st.one_of(_staged_plans(instance), _stream_plans(instance)))
+    schedule = _schedule(instance, plan)
+    assert violations(instance, schedule) == []
+
+
+@given(st.data())
+def test_placements_give_the_plan_back(data: st.DataObject) -> None:
+    """A plan survives the way through schedule.json: its latency stays the same."""
+    instance = data.draw(problems())
+    plan = data.draw(st.one_of(_staged_plans(instance), _stream_plans(instance)))
+    schedule = _schedule(instance, plan)
+    again = Schedule.from_json(schedule.to_json())
+    assert latency_ms(evaluate(instance, again.plan(instance.graph))) == pytest.approx(schedule.latency_ms)
+
+
+@given(st.data())
+def test_bound_holds(data: st.DataObject) -> None:
+    """No plan is faster than the lower bound."""
+    instance = data.draw(problems())
+    plan = data.draw(st.one_of(_staged_plans(instance), _stream_plans(instance)))
+    bound = lower_bound_ms(instance, len(plan.devices))
+    assert latency_ms(evaluate(instance, plan)) >= bound - 1e-9
+
+
+def test_bound_gives_way_to_measured_stages() -> None:
+    """A measured stage that beats the model loosens the bound, and no schedule falls below it."""
+    stages = {frozenset({("a",), ("b",)}): 1.5}
+    instance = problem({"a": 2.0, "b": 2.0, "c": 1.0}, {("a", "c"): 0.0}, stages=stages)
+    best = min(
+        latency_ms(evaluate(instance, plan))
+        for plan in (
+            StagedPlan(((((0,), (1,)), ((2,),)),)),
+            *(
+                StagedPlan((tuple(((op,),) for op in order),))
+                for order in itertools.permutations(range(3))
+                if order.index(0) < order.index(2)
+            ),
+        )
+    )
+    assert best == 2.5
+    assert lower_bound_ms(instance, 1) <= best
+    assert lower_bound_ms(problem({"a": 2.0, "b": 2.0, "c": 1.0}, {("a", "c"): 0.0}), 1) == 5.0

@@ -1,0 +1,78 @@
+"""The registry, and every algorithm in it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hios import ALGORITHMS, HiosError, Problem, schedule, violations
+from hios.schedulers.registry import Parameter, register
+from tests.problems import problems
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@given(instance=problems(), devices=st.integers(1, 16))
+def test_every_algorithm_is_valid_on_every_graph(name: str, instance: Problem, devices: int) -> None:
+    """Schedules pass the checker and are not faster than the bound, for 1 to 16 devices."""
+    if not ALGORITHMS[name].several_devices:
+        devices = 1
+    found = schedule(instance, name, devices)
+    assert violations(instance, found) == []
+    assert found.latency_ms >= found.lower_bound_ms - 1e-9
+    assert found.parameters == ALGORITHMS[name].resolved({})
+
+
+@pytest.mark.parametrize("name", sorted(name for name, entry in ALGORITHMS.items() if not entry.several_devices))
+def test_single_device_algorithms_say_so(name: str) -> None:
+    """Asked for several devices, they name what can use them."""
+    with pytest.raises(HiosError, match=f"algorithm {name} schedules a single device; found devices = 2.*hios-lp"):
+        schedule(problems_example(), name, 2)
+
+
+def problems_example() -> Problem:
+    """A problem with a single operator."""
+    from tests.problems import problem
+
+    return problem({"a": 1.0}, {})
+
+
+def test_unknown_names_are_refused() -> None:
+    """An unknown algorithm or parameter, a wrong value and no devices are one-line errors with what is allowed."""
+    instance = problems_example()
+    with pytest.raises(HiosError, match="unknown algorithm magic; allowed: greedy, hios-lp"):
+        schedule(instance, "magic")
+    with pytest.raises(HiosError, match="algorithm hios-lp: unknown parameter depth; allowed: window"):
+        schedule(instance, "hios-lp", parameters={"depth": 1})
+    with pytest.raises(HiosError, match="parameter window: found 1; allowed: a whole number of at least 2"):
+        schedule(instance, "hios-lp", parameters={"window": 1})
+    with pytest.raises(HiosError, match=r"parameter window: found 2\.5; allowed: a whole number"):
+        schedule(instance, "hios-lp", parameters={"window": 2.5})
+    with pytest.raises(HiosError, match="devices: found 0; allowed: at least 1"):
+        schedule(instance, "hios-lp", 0)
+
+
+def test_registry_refuses_duplicates_and_drift() -> None:
+    """A name stands once, and declared parameters are those of the function."""
+    with pytest.raises(ValueError, match="registered already"):
+        register("greedy", paper="", summary="", several_devices=False)(lambda problem, devices: None)  # type: ignore[arg-type,return-value]
+
+    def drifted(problem: Problem, devices: int, *, window: int = 3) -> None: ...
+
+    with pytest.raises(ValueError, match="disagree"):
+        register("drifted", paper="", summary="", several_devices=False, parameters=(Parameter("window", 2, ""),))(
+            drifted
+        )  # type: ignore[arg-type]
+    assert "drifted" not in ALGORITHMS
+
+
+def test_choices_and_numbers_are_checked() -> None:
+    """Parameters with choices and with floating-point values check what they are given."""
+    mode = Parameter("mode", "both", "", choices=("both", "merge"))
+    assert mode.checked("x", "merge") == "merge"
+    with pytest.raises(HiosError, match="allowed: one of both, merge"):
+        mode.checked("x", "all")
+    share = Parameter("share", 0.5, "", minimum=0)
+    assert share.checked("x", 1) == 1
+    with pytest.raises(HiosError, match="allowed: a number of at least 0"):
+        share.checked("x", True)
