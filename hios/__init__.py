@@ -3,10 +3,10 @@
 The package is layered; a module imports only from layers above its own:
 
     errors artifacts                     what every layer uses
-    graph costs problem plan schedule
+    graph costs problem schedule
     evaluate bound check                 the problem and its solution (no torch, no TVM)
-    schedulers                           one algorithm a file, one signature, one registry
-    frontends kernels                    torch.export -> Relax -> graph; Relax operator -> torch call
+    schedulers config                    one algorithm a file, one signature, one registry; config.yaml
+    kernels frontends                    Relax operator -> torch call; torch.export -> Relax -> graph
     platforms profiling runtime          devices, measuring, executing
     report cli                           what people see
 

@@ -190,15 +190,25 @@ def _explained(error: Any, schema_root: Json) -> str:
     if keyword == "required":
         missing = ", ".join(key for key in rule["required"] if key not in value)
         return f"{where}: {missing} is missing; required: {', '.join(rule['required'])}"
-    allowed = {
-        "enum": lambda: "one of " + ", ".join(_shown(item) for item in rule["enum"]),
-        "const": lambda: _shown(rule["const"]),
-        "type": lambda: str(rule["type"]),
-        "minimum": lambda: f"at least {rule['minimum']}",
-        "exclusiveMinimum": lambda: f"more than {rule['exclusiveMinimum']}",
-        "maximum": lambda: f"at most {rule['maximum']}",
-        "minItems": lambda: f"at least {rule['minItems']} item(s)",
-        "minProperties": lambda: f"at least {rule['minProperties']} key(s)",
-        "pattern": lambda: f"text matching {rule['pattern']}",
-    }.get(str(keyword), lambda: str(error.message))()
-    return f"{where}: found {_shown(value)}; allowed: {allowed}{meaning}"
+    return f"{where}: found {_shown(value)}; allowed: {_allowed(str(keyword), rule, error.message)}{meaning}"
+
+
+def _allowed(keyword: str, rule: Json, message: str) -> str:
+    """What a rule allows, in words; the validator's own message for keywords without words here."""
+    bound = rule.get(keyword)
+    if keyword == "enum":
+        return "one of " + ", ".join(map(_shown, rule["enum"]))
+    if keyword == "type":
+        return bound if isinstance(bound, str) else " or ".join(rule["type"])
+    words = {
+        "const": _shown(bound),
+        "minimum": f"at least {bound}",
+        "exclusiveMinimum": f"more than {bound}",
+        "maximum": f"at most {bound}",
+        "minLength": f"at least {bound} character(s)",
+        "minItems": f"at least {bound} item(s)",
+        "minProperties": f"at least {bound} key(s)",
+        "uniqueItems": "items that differ from each other",
+        "pattern": f"text matching {bound}",
+    }
+    return words.get(keyword, message)

@@ -150,9 +150,14 @@ def test_write_is_all_or_nothing(tmp_path: Path) -> None:
     """An artifact that breaks its schema leaves neither a file nor a temporary one."""
     with pytest.raises(ArtifactError):
         artifacts.write(tmp_path / "graph.json", "graph", {"name": "x"})
-    with pytest.raises(RuntimeError), artifacts.replacing(tmp_path / "graph.json") as temporary:
-        temporary.write_text("half")
-        raise RuntimeError
+
+    def interrupted() -> None:
+        with artifacts.replacing(tmp_path / "graph.json") as temporary:
+            temporary.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -110,7 +110,7 @@ def test_grouping_needs_a_strict_gain() -> None:
 
 
 def test_grouping_that_makes_a_cycle_is_refused() -> None:
-    """a and d are neighbours on device 0, but d needs b, which needs a, on device 1: no group."""
+    """A and d are neighbours on device 0, but d needs b, which needs a, on device 1: no group."""
     instance = problem(
         {"a": 5.0, "b": 1.0, "d": 5.0},
         {("a", "b"): 0.0, ("b", "d"): 0.0},

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.export import ExportedProgram
@@ -20,6 +18,7 @@ from hios.frontends.lowering import Call, Input, Lowered, Weight, lower
 from hios.frontends.units import Unit, group
 from hios.graph import Edge, Graph, Operator
 from hios.kernels.flops import flops
+from hios.kernels.tensors import nbytes
 from hios.kernels.unit import compile_operator
 
 
@@ -75,7 +74,7 @@ class _Writer:
             operator = self._operator(unit)
             operators.append(operator)
             edges.extend(
-                Edge(self._id_of[producer], operator.id, _bytes(producer.shapes[item], producer.dtype))
+                Edge(self._id_of[producer], operator.id, nbytes(producer.shapes[item], producer.dtype))
                 for call in unit.calls
                 for producer, item in map(_producer, call.arguments)
                 if producer is not None and producer not in unit.calls
@@ -108,7 +107,7 @@ class _Writer:
         inputs = [_described(value) for value in dict.fromkeys(outside)]
         outputs = [(shape, unit.output.dtype) for shape in unit.output.shapes]
         weights = [value for call in unit.calls for value in call.arguments if isinstance(value, Weight)]
-        moved = sum(_bytes(shape, dtype) for shape, dtype in (*inputs, *outputs))
+        moved = sum(nbytes(shape, dtype) for shape, dtype in (*inputs, *outputs))
         details = {
             "calls": calls,
             "shapes": {
@@ -181,7 +180,3 @@ def _described(value: Any) -> tuple[tuple[int, ...], str]:
 def _flops(call: Call) -> int:
     shapes = [_described(argument)[0] for argument in call.arguments]
     return flops(call.function, call.attributes, shapes, call.shapes[0])
-
-
-def _bytes(shape: tuple[int, ...], dtype: str) -> int:
-    return math.prod(shape) * int(getattr(torch, dtype).itemsize)

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from hios.graph import Graph, Operator
 from hios.kernels import CompiledOperator, compile_operator
+from hios.kernels.tensors import torch_dtype, value_type
 from hios.kernels.unit import External
 from hios.platforms.worker import Worker
-from hios.runtime.program import torch_dtype, value_type
 
 #: Flags of the arena used by ``send`` and ``receive``: sent, received.
 SENT, RECEIVED = 1, 2

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from hios.graph import Graph
 from hios.kernels import CompiledOperator, compile_operator
+from hios.kernels.tensors import torch_dtype
 from hios.kernels.unit import External
 from hios.platforms.arena import Arena
 from hios.platforms.worker import Worker
@@ -22,7 +23,6 @@ from hios.runtime.program import (
     Buffer,
     DeviceProgram,
     StageProgram,
-    torch_dtype,
 )
 
 #: One operator's run: id, stream, stage, start and finish in nanoseconds of the monotonic clock.

@@ -10,8 +10,9 @@ import time
 import torch
 
 from hios.frontends import program as programs
+from hios.kernels.tensors import torch_dtype
 from hios.platforms.worker import Worker
-from hios.runtime.program import Buffer, torch_dtype
+from hios.runtime.program import Buffer
 
 
 def load(worker: Worker, program: str, inputs: list[Buffer], outputs: list[Buffer]) -> None:

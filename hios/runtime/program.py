@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import torch
 
 from hios.errors import ScheduleError
 from hios.graph import Graph
+from hios.kernels.tensors import nbytes, value_type
 from hios.kernels.unit import External, external, externals
 from hios.platforms.arena import Layout
 from hios.problem import Stage
@@ -159,20 +156,3 @@ class ArenaPlan:
                 )
             )
         return tuple(stages)
-
-
-def value_type(graph: Graph, value: External) -> tuple[tuple[int, ...], str]:
-    """Shape and dtype of an operator's output."""
-    details = graph.operators[graph.index[value[1]]].details
-    return tuple(details["shapes"]["outputs"][value[2]]), details["dtype"]
-
-
-def nbytes(shape: Sequence[int], dtype: str) -> int:
-    """Bytes of a tensor."""
-    return math.prod(shape) * int(torch_dtype(dtype).itemsize)
-
-
-def torch_dtype(name: str) -> torch.dtype:
-    """Torch's dtype of a name such as float32."""
-    found: Any = getattr(torch, name)
-    return found

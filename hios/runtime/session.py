@@ -15,13 +15,14 @@ from hios import artifacts
 from hios.errors import PlatformError, ScheduleError
 from hios.frontends import program as programs
 from hios.graph import Graph
+from hios.kernels.tensors import torch_dtype
 from hios.platforms import cpu
 from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
 from hios.profiling.profile import require_executable
 from hios.profiling.statistics import spread
 from hios.runtime import device, eager
-from hios.runtime.program import ArenaPlan, Buffer, DeviceProgram, torch_dtype
+from hios.runtime.program import ArenaPlan, Buffer, DeviceProgram
 from hios.runtime.trace import write_trace
 from hios.schedule import Placement, Schedule, StagedPlan
 

@@ -1,0 +1,40 @@
+# make report   set up, run the pipeline with config.yaml, say where the report is
+# make test     set up, run the tests
+# make setup    the project's own environment in .venv, with pinned dependencies
+# make check    format, lint and types, as CI checks them
+# make bench    the benchmarks under benchmarks/
+
+PYTHON ?= python3
+BIN := .venv/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: report test setup check bench clean
+
+report: setup
+	@snakemake --cores all
+	@python -c 'import pathlib; print("The report is", pathlib.Path("results/report.html").resolve())'
+
+test: setup
+	@python -m pytest
+
+setup: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hios needs Python 3.11 or later; found " + sys.version.split()[0] + ". Name another: make PYTHON=python3.11 setup")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
+	@touch $@
+
+check: setup
+	ruff format --check .
+	ruff check .
+	mypy
+	snakefmt --check Snakefile workflow
+	snakemake --lint
+
+bench: setup
+	python benchmarks/startup.py
+	python benchmarks/engine_overhead.py
+
+clean:
+	rm -rf .venv results results-* .snakemake .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*

@@ -1,0 +1,49 @@
+"""How long the light commands take as processes: hios --help, and hios schedule on 200 operators.
+
+python benchmarks/startup.py
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from instances import hios_simulation
+
+RUNS = 15
+
+
+def seconds(arguments: list[str]) -> list[float]:
+    """Wall-clock seconds of a command, run after run, after one to warm up."""
+    found = []
+    for _ in range(RUNS + 1):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+        found.append(time.perf_counter() - began)
+    return sorted(found[1:])
+
+
+def main() -> None:
+    """Print median, 20th and 80th percentile of each command."""
+    with tempfile.TemporaryDirectory() as name:
+        graph, costs = map(str, hios_simulation(Path(name)))
+        target = str(Path(name) / "schedule.json")
+        schedule = ["-m", "hios", "schedule", graph, costs, "--devices", "4", "--output", target, "--algorithm"]
+        commands = {
+            "import hios": ["-c", "import hios"],
+            "hios --help": ["-m", "hios", "--help"],
+            "hios schedule hios-lp-inter, 200 operators, 4 devices": [*schedule, "hios-lp-inter"],
+            "hios schedule hios-lp, 200 operators, 4 devices": [*schedule, "hios-lp"],
+        }
+        for label, arguments in commands.items():
+            found = seconds(arguments)
+            p20, _, _, p80 = statistics.quantiles(found, n=5)
+            print(f"{label:<55} {statistics.median(found):.3f} s  (p20 {p20:.3f}, p80 {p80:.3f}, {RUNS} runs)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""Shapes, dtypes and sizes of the values of a graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from hios.graph import Graph
+from hios.kernels.unit import External
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """Torch's dtype of a name such as float32."""
+    found: Any = getattr(torch, name)
+    return found
+
+
+def nbytes(shape: Sequence[int], dtype: str) -> int:
+    """Bytes of a tensor."""
+    return math.prod(shape) * int(torch_dtype(dtype).itemsize)
+
+
+def value_type(graph: Graph, value: External) -> tuple[tuple[int, ...], str]:
+    """Shape and dtype of an operator's output."""
+    details = graph.operators[graph.index[value[1]]].details
+    return tuple(details["shapes"]["outputs"][value[2]]), details["dtype"]
