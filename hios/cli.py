@@ -16,6 +16,16 @@ from hios.schedulers.registry import ALGORITHMS
 
 _PATH = click.Path(path_type=Path)
 
+#: Extras of the package that hold what a command may lack.
+_EXTRAS = {
+    "torch": "torch",
+    "safetensors": "torch",
+    "tqdm": "torch",
+    "tvm": "torch,tvm",
+    "plotly": "report",
+    "jinja2": "report",
+}
+
 
 class _Main(click.Group):
     """Turns the errors that hios raises on purpose into one line and exit status 1."""
@@ -25,6 +35,13 @@ class _Main(click.Group):
             return super().invoke(ctx)
         except HiosError as error:
             raise click.ClickException(str(error)) from error
+        except ModuleNotFoundError as error:
+            extra = _EXTRAS.get((error.name or "").partition(".")[0])
+            if extra is None:
+                raise
+            raise click.ClickException(
+                f"this command needs {error.name}, which is not installed: pip install 'hios[{extra}]'"
+            ) from error
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             raise click.ClickException(f"{where}{error.strerror or error}") from error

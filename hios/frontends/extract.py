@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from hios.artifacts import replacing
 from hios.frontends import program as programs
 from hios.frontends.folding import Folder
-from hios.frontends.lowering import Call, Input, Lowered, Weight, lower
+from hios.frontends.lowering import Call, Input, Weight, is_constant, lower
 from hios.frontends.units import Unit, group
 from hios.graph import Edge, Graph, Operator
 from hios.kernels.flops import flops
@@ -37,7 +37,7 @@ def extract(program: str | Path, output: str | Path, weights: str | Path, name: 
     graph, tensors = extract_program(programs.load(program), name)
     with replacing(weights) as temporary:
         save_file(tensors, temporary)
-    graph.write(output)
+        graph.write(output)  # inside: without a graph there are no weights either
     return graph
 
 
@@ -49,7 +49,8 @@ def extract_program(program: ExportedProgram, name: str) -> tuple[Graph, dict[st
     lowered = lower(program)
     folder = Folder()
     units = [folder.fold(unit) for unit in group(lowered)]
-    writer = _Writer(lowered, units)
+    outputs = [folder.weight(value) if is_constant(value) else value for value in lowered.outputs]
+    writer = _Writer(lowered.inputs, outputs, units)
     graph = writer.graph(name)
     for operator in graph.operators:
         compile_operator(operator, writer.tensors)  # a missing kernel is reported now, not in the run
@@ -59,12 +60,13 @@ def extract_program(program: ExportedProgram, name: str) -> tuple[Graph, dict[st
 class _Writer:
     """Names the units and describes them as graph.json does."""
 
-    def __init__(self, lowered: Lowered, units: list[Unit]) -> None:
-        self._lowered = lowered
+    def __init__(self, inputs: Sequence[Input], outputs: Sequence[Any], units: Sequence[Unit]) -> None:
+        self._inputs = inputs
+        self._outputs = outputs
         self._units = units
         self._ids: set[str] = set()
         self._id_of: dict[Call, str] = {}
-        self._name_of: dict[int, str] = {}
+        self._name_of: dict[Any, str] = {}
         self.tensors: dict[str, Tensor] = {}
 
     def graph(self, name: str) -> Graph:
@@ -84,9 +86,9 @@ class _Writer:
             operators=tuple(operators),
             edges=tuple(edges),
             inputs=tuple(
-                {"name": value.name, "shape": list(value.shape), "dtype": value.dtype} for value in self._lowered.inputs
+                {"name": value.name, "shape": list(value.shape), "dtype": value.dtype} for value in self._inputs
             ),
-            outputs=tuple(self._reference(value, []) for value in self._lowered.outputs),
+            outputs=tuple(self._reference(value, []) for value in self._outputs),
             weights=tuple(
                 {"name": key, "shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
                 for key, tensor in self.tensors.items()
@@ -135,10 +137,12 @@ class _Writer:
 
     def _tensor_name(self, weight: Weight) -> str:
         """The weight's own name; a number behind it where folding made several tensors from one."""
-        key = id(weight.tensor)
+        tensor = weight.tensor
+        key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
         if key not in self._name_of:
             self._name_of[key] = name = _free(weight.name, self.tensors)
-            self.tensors[name] = weight.tensor.contiguous()
+            # A copy: safetensors refuses tensors that share memory, as views of one weight do.
+            self.tensors[name] = tensor.contiguous().clone()
         return self._name_of[key]
 
     def _unique_id(self, unit: Unit) -> str:

@@ -19,17 +19,18 @@ class Folder:
     """Evaluates weight-only calls, each once, and folds biases and batch norm into convolutions."""
 
     def __init__(self) -> None:
-        self._results: dict[Call, Weight] = {}
+        self._results: dict[Call, list[Weight]] = {}
 
     def weight(self, value: Any) -> Weight | float | int | bool:
         """The tensor or number behind a constant value; operators on weights are evaluated."""
-        if isinstance(value, Call):
-            if value not in self._results:
-                self._results[value] = self._evaluated(value)
-            return self._results[value]
-        return value
+        call, item = value if isinstance(value, tuple) else (value, 0)
+        if not isinstance(call, Call):
+            return value
+        if call not in self._results:
+            self._results[call] = self._evaluated(call)
+        return self._results[call][item]
 
-    def _evaluated(self, call: Call) -> Weight:
+    def _evaluated(self, call: Call) -> list[Weight]:
         arguments = [self.weight(argument) for argument in call.arguments]
         names = [argument.name for argument in arguments if isinstance(argument, Weight)]
         run = build(call.function, call.attributes, names[0] if names else call.function)
@@ -37,7 +38,8 @@ class Folder:
         with torch.inference_mode():
             result = run(*tensors)
         short = call.function.rsplit(".", 1)[1]
-        return Weight(f"{names[0]}.{short}" if names else short, result)
+        name = f"{names[0]}.{short}" if names else short
+        return [Weight(name, part) for part in (result if isinstance(result, tuple | list) else [result])]
 
     def fold(self, unit: Unit) -> Unit:
         """The unit with constant arguments as weights, and bias and batch norm inside its convolution."""
@@ -62,7 +64,7 @@ class Folder:
     def _argument(self, value: Any, replaced: dict[Call, Call]) -> Any:
         if isinstance(value, Call) and value in replaced:
             return replaced[value]
-        return self.weight(value) if is_constant(value) and not isinstance(value, tuple) else value
+        return self.weight(value) if is_constant(value) else value
 
     @staticmethod
     def _folded(convolution: Call, call: Call) -> bool:
@@ -78,7 +80,8 @@ class Folder:
 
 def _fold_bias(convolution: Call, weight: Weight, bias: Weight) -> bool:
     filters = weight.tensor.shape[0]
-    if bias.tensor.numel() != filters or bias.tensor.shape[-3:] != (filters, 1, 1):
+    # A bias of more dimensions than the image would add dimensions to the result.
+    if bias.tensor.ndim > 4 or bias.tensor.numel() != filters or bias.tensor.shape[-3:] != (filters, 1, 1):
         return False
     added = bias.tensor.reshape(filters)
     if len(convolution.arguments) > 2:

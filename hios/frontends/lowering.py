@@ -19,6 +19,13 @@ from hios.errors import UnsupportedError
 #: Core ATen operators that Relax imports whole; decomposing them would scatter one unit over many.
 _KEPT_WHOLE = ("linear", "gelu", "softmax", "adaptive_avg_pool2d", "batch_norm", "scaled_dot_product")
 
+#: Arguments of ATen operators that Relax's importer ignores, with the value that does no harm.
+_DROPPED: dict[str, dict[str, Any]] = {
+    "aten::add": {"alpha": 1},
+    "aten::sub": {"alpha": 1},
+    "aten::avg_pool2d": {"divisor_override": None},
+}
+
 
 @dataclass(eq=False)
 class Call:
@@ -84,14 +91,32 @@ def lower(program: ExportedProgram) -> Lowered:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's own pytree deprecation
         decomposed = program.run_decompositions(table)
+    if changed := sorted(decomposed.graph_signature.buffers_to_mutate.values()):
+        raise UnsupportedError(f"the model changes its buffer {changed[0]} in every inference; export it in eval mode")
+    _refuse_dropped_arguments(decomposed)
     try:
         module = from_exported_program(decomposed, keep_params_as_input=True, run_ep_decomposition=False)
-    except (AssertionError, ValueError, KeyError, NotImplementedError, tvm.TVMError) as error:
-        raise UnsupportedError(f"Relax cannot import the program: {str(error).strip().splitlines()[0]}") from error
+    except Exception as error:  # the importer raises many types; all mean the same to the user
+        first = str(error).strip().splitlines() or [type(error).__name__]
+        raise UnsupportedError(f"Relax cannot import the program: {first[0]}") from error
     module, _ = relax.frontend.detach_params(module)
     module = relax.transform.CanonicalizeBindings()(module)
     module = relax.transform.DeadCodeElimination()(module)
     return _Reader(module["main"], _parameters(decomposed)).read()
+
+
+def _refuse_dropped_arguments(program: ExportedProgram) -> None:
+    for node in program.graph.nodes:
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        names = [argument.name for argument in node.target._schema.arguments]
+        given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+        for argument, harmless in _DROPPED.get(node.target._schema.name, {}).items():
+            if given.get(argument, harmless) != harmless:
+                raise UnsupportedError(
+                    f"Relax cannot import the program: {node.target}: {argument} is {given[argument]}; "
+                    f"allowed: {harmless}, as Relax would ignore it"
+                )
 
 
 def _parameters(program: ExportedProgram) -> dict[str, Weight]:
@@ -141,17 +166,17 @@ class _Reader:
             if whole.function == "relax.nn.batch_norm" and expression.index == 0:
                 return whole  # its mean and variance only exist in training
             return (whole, expression.index)
-        return self._argument(expression)
+        return self._argument(expression, _text(variable.name))
 
-    def _argument(self, expression: Any) -> Any:
+    def _argument(self, expression: Any, place: str) -> Any:
         if isinstance(expression, relax.Tuple):
-            return [self._argument(item) for item in expression.fields]
+            return [self._argument(item, place) for item in expression.fields]
         if isinstance(expression, tvm.ir.GenericConst):
             return self._constant(expression)
         if expression in self._values:
             return self._values[expression]
         raise UnsupportedError(
-            f"Relax expression {str(expression)[:80]} ({type(expression).__name__}) is not supported"
+            f"{place}: Relax expression {str(expression)[:80]} ({type(expression).__name__}) is not supported"
         )
 
     def _constant(self, expression: Any) -> Weight | float | int | bool:
@@ -168,7 +193,7 @@ class _Reader:
         for argument in expression.args:
             if isinstance(argument, relax.ShapeExpr):
                 attributes["shape"] = [int(size) for size in argument.values]
-            elif isinstance(value := self._argument(argument), list):
+            elif isinstance(value := self._argument(argument, name), list):
                 arguments.extend(value)
             else:
                 arguments.append(value)

@@ -50,8 +50,9 @@ def export(module: nn.Module, inputs: tuple[Tensor, ...]) -> ExportedProgram:
 def save(program: ExportedProgram, path: str | Path) -> None:
     """Write program.pt2 without the example inputs, which it would embed."""
     program.example_inputs = None
-    with replacing(path) as temporary:
-        torch.export.save(program, temporary)
+    # Given a path, torch names the folder inside the archive after it; given a stream, equal programs give equal files.
+    with replacing(path) as temporary, temporary.open("wb") as stream:
+        torch.export.save(program, stream)
 
 
 def load(path: str | Path) -> ExportedProgram:
@@ -66,10 +67,16 @@ def load(path: str | Path) -> ExportedProgram:
     if not zipfile.is_zipfile(path):
         raise ArtifactError(f"{path}: not a program written by torch.export (.pt2), or cut off; export it again")
     try:
+        with zipfile.ZipFile(path) as archive:
+            broken = archive.testzip()  # torch does not look at the checksums of weights
+        if broken is not None:
+            raise ArtifactError(f"{path}: damaged at {broken}; export it again")
         with warnings.catch_warnings():
             # torch 2.13 warns about its own use of a deprecated pytree class while loading.
             warnings.simplefilter("ignore", FutureWarning)
             return torch.export.load(path)
+    except ArtifactError:
+        raise
     except Exception as error:  # damaged archives fail in many ways inside torch
         raise ArtifactError(
             f"{path}: damaged, or written by another version of torch ({type(error).__name__}); export it again"

@@ -6,6 +6,7 @@ import math
 import mmap
 import os
 import time
+import weakref
 from collections.abc import Callable
 
 import torch
@@ -37,6 +38,7 @@ class Arena:
         total = max(self._base + size, mmap.PAGESIZE)
         if descriptor is None:
             descriptor = os.memfd_create("hios")
+            weakref.finalize(self, os.close, descriptor)
             os.ftruncate(descriptor, total)
         self.descriptor = descriptor
         self._memory = mmap.mmap(descriptor, total)

@@ -25,9 +25,9 @@ class Streams:
             self._start_thread()
         for queue, function in zip(self._work, functions[1:], strict=False):
             queue.put(function)
-        functions[0]()
-        for _ in functions[1:]:
-            if (error := self._done.get()) is not None:
+        errors = [_attempt(functions[0]), *(self._done.get() for _ in functions[1:])]
+        for error in errors:
+            if error is not None:
                 raise error
 
     def _start_thread(self) -> None:
@@ -39,10 +39,12 @@ class Streams:
         torch.set_num_threads(1)
         with torch.inference_mode():
             while True:
-                function = queue.get()
-                try:
-                    function()
-                except BaseException as error:  # handed to the caller of run, whatever it is
-                    self._done.put(error)
-                else:
-                    self._done.put(None)
+                self._done.put(_attempt(queue.get()))
+
+
+def _attempt(function: Callable[[], None]) -> BaseException | None:
+    try:
+        function()
+    except BaseException as error:  # handed to the caller of run, whatever it is
+        return error
+    return None

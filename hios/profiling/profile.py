@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from hios import artifacts
 from hios.costs import Costs
 from hios.errors import ArtifactError
@@ -18,6 +16,7 @@ from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
 from hios.problem import Problem
 from hios.profiling import kernels
+from hios.profiling.progress import bar
 from hios.profiling.signature import signatures
 from hios.profiling.statistics import spread
 from hios.schedulers import find
@@ -118,13 +117,13 @@ class _Session:
 
     def measure_operators(self) -> None:
         count = len(self._measured_for)
-        with tqdm(total=count * self.repeats, desc=f"{count} operators", unit="run") as bar:
+        with bar(count * self.repeats, f"{count} operators", "run") as progress:
             for number, rounds in enumerate(self._chunks()):
                 device = number % self.devices
                 found = self.pool.call(device, kernels.time_operators, rounds=rounds, warmup=_WARMUP)
                 for operator, samples in found.items():
                     self._operators.setdefault(operator, []).extend(samples)
-                bar.update(count * rounds)
+                progress.update(count * rounds)
 
     def measure_transfers(self) -> None:
         sizes = sorted({edge.bytes or 0 for edge in self.graph.edges})
@@ -161,14 +160,14 @@ class _Session:
         """Measure stages; says whether there were any."""
         if not stages:
             return False
-        with tqdm(total=len(stages) * self.repeats, desc=f"{len(stages)} stages", unit="run") as bar:
+        with bar(len(stages) * self.repeats, f"{len(stages)} stages", "run") as progress:
             for number, rounds in enumerate(self._chunks()):
                 found = self.pool.call(
                     number % self.devices, kernels.time_stages, stages=stages, rounds=rounds, warmup=_WARMUP
                 )
                 for stage, samples in zip(stages, found, strict=True):
                     self._stages.setdefault(stage, []).extend(samples)
-                bar.update(len(stages) * rounds)
+                progress.update(len(stages) * rounds)
         return True
 
     def costs(self) -> dict[str, Any]:

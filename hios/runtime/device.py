@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from safetensors.torch import load_file
 from torch import Tensor
 
 from hios.graph import Graph
@@ -24,6 +23,7 @@ from hios.runtime.program import (
     DeviceProgram,
     StageProgram,
 )
+from hios.runtime.weights import load_weights
 
 #: One operator's run: id, stream, stage, start and finish in nanoseconds of the monotonic clock.
 Row = tuple[str, int, int, int, int]
@@ -33,8 +33,9 @@ _Step = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], str]
 
 def load(worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], timeout_s: float) -> None:
     """Read graph and weights and compile every operator."""
-    tensors = load_file(weights)
-    operators = Graph.read(graph).operators
+    known = Graph.read(graph)
+    tensors = load_weights(weights, known)
+    operators = known.operators
     worker.state["operators"] = {operator.id: compile_operator(operator, tensors) for operator in operators}
     worker.state["outputs"] = {
         operator.id: [("operator", operator.id, item) for item in range(len(operator.details["shapes"]["outputs"]))]

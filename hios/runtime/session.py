@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor
-from tqdm import tqdm
 
 from hios import artifacts
+from hios.costs import Costs
 from hios.errors import PlatformError, ScheduleError
+from hios.evaluate import staged_times
 from hios.frontends import program as programs
 from hios.graph import Graph
 from hios.kernels.tensors import torch_dtype
 from hios.platforms import cpu
 from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
+from hios.problem import Problem
 from hios.profiling.profile import require_executable
+from hios.profiling.progress import bar
 from hios.profiling.statistics import spread
 from hios.runtime import device, eager
 from hios.runtime.program import ArenaPlan, Buffer, DeviceProgram
@@ -82,6 +85,7 @@ def execute(
     known = Graph.read(graph)
     require_executable(known)
     entries = [_Entry.read(path, known, settings.devices) for path in schedules]
+    _require_unique_names(entries)
     platform = cpu.describe(settings.devices)
     arena_plan = ArenaPlan(known, settings.devices)
     competitors = _competitors(known, arena_plan, entries, settings.devices)
@@ -140,7 +144,23 @@ class _Entry:
         plan = schedule.plan(graph)
         if not isinstance(plan, StagedPlan):
             raise ScheduleError(f"{path}: placements: a stream schedule; the cpu platform executes staged schedules")
+        free = Costs(dict.fromkeys(graph.index, 0.0), {(edge.source, edge.target): 0.0 for edge in graph.edges})
+        try:
+            staged_times(Problem(graph, free), plan)  # whether it can run does not depend on times
+        except ScheduleError as error:
+            raise ScheduleError(f"{path}: {error}") from None
         return cls(Path(path).stem, schedule, plan)
+
+
+def _require_unique_names(entries: Sequence[_Entry]) -> None:
+    taken = {_BASELINE, _COPIES}
+    for entry in entries:
+        if entry.label in taken:
+            raise ScheduleError(
+                f"{entry.schedule.source}: a schedule named {entry.label} takes part already; "
+                "schedules are told apart by their file names"
+            )
+        taken.add(entry.label)
 
 
 @dataclass
@@ -228,22 +248,27 @@ class _Session:
         turns: list[str | _Reference] = [*self.competitors, *self.references]
         shuffle = random.Random(self.settings.seed).shuffle
         rounds = self.settings.warmup + self.settings.runs
-        for number in tqdm(range(rounds), desc=f"{self.graph.name}: {len(turns)} competitors", unit="round"):
-            shuffle(turns)
-            for turn in turns:
-                self._clear_outputs()
-                if isinstance(turn, _Reference):
-                    latency = self.pool.call(turn.worker, eager.run) / 1e6
-                    self._difference(turn.name)
-                    if number >= self.settings.warmup:
-                        turn.latencies_ms.append(latency)
-                    continue
-                latency, rows = self._run(turn)
-                competitor = self.competitors[turn]
-                competitor.difference = max(competitor.difference, self._difference(turn))
-                if number >= self.settings.warmup:
-                    competitor.latencies_ms.append(latency)
-                    competitor.timelines.append(rows)
+        with bar(rounds, f"{self.graph.name}: {len(turns)} competitors", "round") as progress:
+            for number in range(rounds):
+                shuffle(turns)
+                for turn in turns:
+                    self._take_turn(turn, measured=number >= self.settings.warmup)
+                progress.update()
+
+    def _take_turn(self, turn: str | _Reference, measured: bool) -> None:
+        self._clear_outputs()
+        if isinstance(turn, _Reference):
+            latency = self.pool.call(turn.worker, eager.run) / 1e6
+            self._difference(turn.name)
+            if measured:
+                turn.latencies_ms.append(latency)
+            return
+        latency, rows = self._run(turn)
+        competitor = self.competitors[turn]
+        competitor.difference = max(competitor.difference, self._difference(turn))
+        if measured:
+            competitor.latencies_ms.append(latency)
+            competitor.timelines.append(rows)
 
     def _clear_outputs(self) -> None:
         """So that a competitor that writes nothing is not taken for one that is right."""

@@ -1,0 +1,230 @@
+"""The networks of models/: what is extracted from them."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from torch.export import ExportedProgram
+
+from hios import Graph, HiosError
+from hios.errors import ArtifactError
+from hios.frontends import program as programs
+from hios.frontends.extract import extract
+from hios.frontends.registered import build_model, names
+from tests.frontends.networks import Model, network, write_squeezenet
+
+#: Operators and edges of FACTS.md section 1 (LIOS table IV, IOS tables 1 and 2), and operators by kind.
+PUBLISHED = {
+    ("squeezenet", 224): (50, 65, {"convolution": 30, "pool": 4, "concat or add": 16}),
+    ("inception_v3", 299): (119, 153, {"convolution": 94, "pool": 14, "concat or add": 11}),
+}
+_KIND = {
+    "conv2d": "convolution",
+    "conv2d-relu": "convolution",
+    "max_pool2d": "pool",
+    "avg_pool2d": "pool",
+    "adaptive_avg_pool2d": "pool",
+    "concat": "concat or add",
+    "add": "concat or add",
+}
+
+
+def _kinds(graph: Graph) -> dict[str, int]:
+    return dict(collections.Counter(_KIND.get(operator.type, operator.type) for operator in graph.operators))
+
+
+@pytest.mark.parametrize(("name", "image_size"), PUBLISHED)
+def test_published_counts(name: str, image_size: int) -> None:
+    """At the papers' image sizes operators, edges and operators by kind are those that the papers print."""
+    graph = network(name, image_size).graph
+    assert (len(graph.operators), len(graph.edges), _kinds(graph)) == PUBLISHED[name, image_size]
+
+
+@pytest.mark.parametrize(
+    ("name", "image_size", "batch_size"),
+    [
+        ("squeezenet", 64, 1),
+        ("squeezenet", 97, 1),
+        ("squeezenet", 64, 2),
+        ("squeezenet", 97, 2),
+        ("inception_v3", 75, 1),
+        ("inception_v3", 107, 2),
+    ],
+)
+def test_graph_equals_eager(name: str, image_size: int, batch_size: int) -> None:
+    """The extracted graph, run operator by operator, gives what eager PyTorch gives; its counts are the published."""
+    found = network(name, image_size, batch_size)
+    counts = next(counts for (published, _), counts in PUBLISHED.items() if published == name)
+    assert (len(found.graph.operators), len(found.graph.edges), _kinds(found.graph)) == counts
+    (expected,), (output,) = found.eager(), found.run()
+    assert expected.abs().max() > 0.01  # else any two outputs would be near each other
+    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "image_size", "added"),
+    [("squeezenet", 64, ["reshape", "softmax"]), ("inception_v3", 75, ["reshape", "matmul", "add", "softmax"])],
+)
+def test_classifier_adds_operators(name: str, image_size: int, added: list[str]) -> None:
+    """With the classifier the graph ends in its operators, one after another, and still equals eager."""
+    found, plain = network(name, image_size, classifier=True), network(name, image_size)
+    operators = found.graph.operators
+    assert [operator.type for operator in operators] == [o.type for o in plain.graph.operators] + added
+    tail = [operator.id for operator in operators[-len(added) - 1 :]]
+    edges = [(edge.source, edge.target) for edge in found.graph.edges]
+    assert edges[-len(added) :] == list(itertools.pairwise(tail))
+    (expected,), (output,) = found.eager(), found.run()
+    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-6)
+    assert output.sum().item() == pytest.approx(1.0, abs=1e-4)
+
+
+def test_inception_is_folded() -> None:
+    """Every convolution holds its batch norm and bias: three arguments, then at most a ReLU."""
+    for operator in network("inception_v3", 75).graph.operators:
+        functions = [call["function"] for call in operator.details["calls"]]
+        assert "relax.nn.batch_norm" not in functions
+        if operator.type.startswith("conv2d"):
+            assert functions == ["relax.nn.conv2d", "relax.nn.relu"]
+            assert [*map(list, operator.details["calls"][0]["arguments"][1:])] == [["weight"], ["weight"]]
+
+
+def test_operators_are_described() -> None:
+    """Ids say which module an operator comes from; shapes, bytes and edges fit together."""
+    graph = network("squeezenet", 64).graph
+    assert graph.operators[0].id == "conv1"
+    assert "fire2.expand3x3" in graph.index
+    details = graph.operators[0].details
+    assert details["shapes"] == {"inputs": [[1, 3, 64, 64]], "outputs": [[1, 96, 29, 29]]}
+    assert details["bytes"] == 4 * (3 * 64 * 64 + 96 * 29 * 29 + 96 * 3 * 7 * 7 + 96)
+    assert [edge.bytes for edge in graph.edges if edge.source == "conv1"] == [4 * 96 * 29 * 29]
+    assert [dict(entry) for entry in graph.inputs] == [{"name": "x", "shape": [1, 3, 64, 64], "dtype": "float32"}]
+
+
+def test_extraction_is_deterministic(tmp_path: Path) -> None:
+    """Exporting and extracting twice gives the same files to the byte."""
+    first, second = write_squeezenet(tmp_path / "a" / "net"), write_squeezenet(tmp_path / "b" / "net")
+    assert first.program.read_bytes() == second.program.read_bytes()
+    assert first.graph.read_bytes() == second.graph.read_bytes()
+    assert first.weights.read_bytes() == second.weights.read_bytes()
+
+
+def test_seed_changes_weights_only() -> None:
+    """Another seed gives other weights and the same shapes."""
+    one, other = (build_model("squeezenet", {"image_size": 64}, seed)[0] for seed in (0, 1))
+    pairs = list(zip(one.parameters(), other.parameters(), strict=True))
+    assert all(a.shape == b.shape and not torch.equal(a, b) for a, b in pairs)
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """program.pt2 of SqueezeNet on small images."""
+    return write_squeezenet(tmp_path_factory.mktemp("squeezenet")).program
+
+
+def test_program_does_not_embed_inputs(tmp_path: Path) -> None:
+    """The example inputs, here 4 MB, are not in program.pt2."""
+    path = tmp_path / "program.pt2"
+    programs.save(programs.export(Model(lambda _, x: torch.relu(x)), (torch.randn(1024, 1024),)), path)
+    assert path.stat().st_size < 100_000
+    with zipfile.ZipFile(path) as archive:
+        assert [entry.file_size for entry in archive.infolist() if "sample_inputs" in entry.filename] == [0]
+    assert programs.load(path).example_inputs is None
+
+
+def test_program_comes_back(program: Path) -> None:
+    """A saved program, loaded again, computes what the module computes."""
+    found = network("squeezenet", 64)
+    loaded = programs.load(program)
+    assert isinstance(loaded, ExportedProgram)
+    with torch.inference_mode():
+        torch.testing.assert_close(loaded.module()(*found.inputs), found.eager()[0])
+
+
+def _refused(path: Path, message: str) -> None:
+    outputs = path.parent / "outputs"
+    with pytest.raises(ArtifactError, match=message) as caught:
+        extract(path, outputs / "graph.json", outputs / "weights.safetensors", "test")
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+    assert not outputs.exists()
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.01, 0.5, 0.99])
+def test_truncated_program_is_refused(tmp_path: Path, program: Path, kept: float) -> None:
+    """A program that was cut off is named, and nothing is written."""
+    data = program.read_bytes()
+    path = tmp_path / "program.pt2"
+    path.write_bytes(data[: int(len(data) * kept)])
+    _refused(path, "not a program written by torch.export .* or cut off; export it again")
+
+
+def test_random_bytes_are_refused(tmp_path: Path) -> None:
+    """A file of random bytes is not a program."""
+    path = tmp_path / "program.pt2"
+    path.write_bytes(bytes(torch.randint(0, 256, (10_000,), generator=torch.Generator().manual_seed(0)).tolist()))
+    _refused(path, "not a program written by torch.export")
+
+
+def test_missing_program_is_refused(tmp_path: Path) -> None:
+    """A file that is not there is named."""
+    _refused(tmp_path / "nowhere.pt2", "cannot be read: no such file")
+
+
+def test_other_archive_is_refused(tmp_path: Path) -> None:
+    """A zip archive of something else is not a program."""
+    path = tmp_path / "program.pt2"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme", "hello")
+    _refused(path, "damaged, or written by another version of torch")
+
+
+@pytest.mark.parametrize("place", [0.2, 0.5, 0.8])
+def test_damaged_weights_are_refused(tmp_path: Path, program: Path, place: float) -> None:
+    """A few overwritten bytes in the middle of the weights, which torch would load, are found."""
+    data = bytearray(program.read_bytes())
+    position = int(len(data) * place)
+    data[position : position + 16] = bytes(byte ^ 0xFF for byte in data[position : position + 16])
+    path = tmp_path / "program.pt2"
+    path.write_bytes(data)
+    _refused(path, r"damaged at archive/data/weights/weight_\d+; export it again")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"graph'])
+def test_damaged_program_text_is_refused(tmp_path: Path, program: Path, content: bytes) -> None:
+    """An archive whose description of the network is broken is refused, whatever torch makes of it."""
+    path = tmp_path / "program.pt2"
+    with zipfile.ZipFile(program) as old, zipfile.ZipFile(path, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, content if name.endswith("models/model.json") else old.read(name))
+    _refused(path, "damaged, or written by another version of torch")
+
+
+def test_unwritable_graph_leaves_no_weights(tmp_path: Path, program: Path) -> None:
+    """Where the graph cannot be written, its weights are not either."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HiosError, match="cannot be written"):
+        extract(program, tmp_path / "file" / "graph.json", tmp_path / "weights.safetensors", "test")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_unknown_model_and_option_are_refused() -> None:
+    """A name that models/ does not have, or an option of no build function, lists those there are."""
+    with pytest.raises(HiosError, match=r"unknown model resnet; allowed: .*inception_v3.*squeezenet.*; to add one"):
+        build_model("resnet", {}, 0)
+    with pytest.raises(
+        HiosError, match="model squeezenet: unknown option depth; allowed: image_size, batch_size, classifier"
+    ):
+        build_model("squeezenet", {"depth": 3}, 0)
+
+
+@pytest.mark.parametrize("name", names())
+def test_too_small_images_are_refused(name: str) -> None:
+    """An image that shrinks to nothing is one line that names the model and the size."""
+    with pytest.raises(HiosError, match=f"model {name}: cannot be run with image_size=4: ") as caught:
+        build_model(name, {"image_size": 4}, 0)
+    assert "\n" not in str(caught.value)
