@@ -14,7 +14,7 @@ from hios.bound import lower_bound_ms
 from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Schedule
-from hios.schedulers import greedy, hios_lp, sequential
+from hios.schedulers import greedy, heft, hios_lp, hios_mr, sequential
 from hios.schedulers.registry import ALGORITHMS, Algorithm, Parameter, check_devices, find, register
 
 __all__ = [
@@ -23,7 +23,9 @@ __all__ = [
     "Parameter",
     "find",
     "greedy",
+    "heft",
     "hios_lp",
+    "hios_mr",
     "register",
     "schedule",
     "sequential",
