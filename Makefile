@@ -12,7 +12,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 report: setup
 	@snakemake --cores all
-	@python -c 'import pathlib; print("The report is", pathlib.Path("results/report.html").resolve())'
+	@python -c 'import pathlib, yaml; folder = yaml.safe_load(open("config.yaml")).get("results", "results"); print("The report is", pathlib.Path(folder, "report.html").resolve())'
 
 test: setup
 	@python -m pytest

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import math
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from hios.errors import ArtifactError
+from hios.errors import ArtifactError, first_line
 
 Json = dict[str, Any]
 
@@ -68,7 +68,7 @@ def read(path: str | Path, kind: str) -> Json:
     """
     path = Path(path)
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_repetition)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -80,8 +80,19 @@ def read(path: str | Path, kind: str) -> Json:
         ) from error
     except RecursionError as error:
         raise ArtifactError(f"{path}: nested too deeply to be an artifact of hios") from error
+    except ValueError as error:  # a repeated key, or a number of thousands of digits
+        raise ArtifactError(f"{path}: {first_line(error)}") from error
     validate(data, kind, str(path))
     return data  # type: ignore[no-any-return]
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> Json:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice} stands twice in one object; every key stands once")
+    return found
 
 
 def write(path: str | Path, kind: str, data: Mapping[str, Any]) -> None:
@@ -96,7 +107,9 @@ def write(path: str | Path, kind: str, data: Mapping[str, Any]) -> None:
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Give a temporary path beside ``path`` that replaces it on success and vanishes on failure."""
-    path = Path(path)
+    path = Path(path).resolve()  # a link stays a link; what it points to is replaced
+    if path.exists() and not path.is_file():
+        raise ArtifactError(f"{path}: cannot be written: it exists and is not a regular file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
@@ -137,18 +150,21 @@ def validate(data: Any, kind: str, source: str) -> None:
             f"{source}: format_version: found {_shown(data['format_version'])}; this hios reads version "
             f"{FORMAT_VERSION}: write the file again with this version"
         )
-    for place, number in _non_finite(data, ()):
-        raise ArtifactError(f"{source}: {_field(place)}: found {number}; allowed: a finite number")
-    # Errors nearest to the top first: what is wrong with the whole says more than what is wrong with a part.
-    found = min(_validator(kind).iter_errors(data), key=lambda e: len(e.instance_path), default=None)
+    try:
+        for place, number in _non_finite(data, ()):
+            raise ArtifactError(f"{source}: {_field(place)}: found {number}; allowed: a finite number")
+        # Errors nearest to the top first: what is wrong with the whole says more than what is wrong with a part.
+        found = min(_validator(kind).iter_errors(data), key=lambda e: len(e.instance_path), default=None)
+    except (ValueError, RecursionError) as error:  # nested too deeply, or text that is not Unicode
+        raise ArtifactError(f"{source}: cannot be an artifact of hios: {first_line(error)}") from error
     if found is not None:
         raise ArtifactError(f"{source}: {_explained(found, schema(kind))}")
 
 
 def _non_finite(value: Any, place: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], float]]:
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            yield place, value
+    if isinstance(value, int | float):
+        if not abs(value) <= sys.float_info.max:
+            yield place, float("nan") if value != value else float("inf") if value > 0 else float("-inf")
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _non_finite(item, (*place, key))

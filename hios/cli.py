@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import click
 
 from hios import __version__
-from hios.errors import HiosError
+from hios.errors import HiosError, ScheduleError
 from hios.schedulers.registry import ALGORITHMS
 
 _PATH = click.Path(path_type=Path)
@@ -28,7 +29,21 @@ _EXTRAS = {
 
 
 class _Main(click.Group):
-    """Turns the errors that hios raises on purpose into one line and exit status 1."""
+    """Turns the errors that hios raises on purpose into one line and exit status 1, wrong usage into 2."""
+
+    def main(self, *arguments: Any, **keywords: Any) -> Any:
+        try:
+            return super().main(*arguments, **{**keywords, "standalone_mode": False})
+        except click.UsageError as error:
+            command = error.ctx.command_path if error.ctx is not None else "hios"
+            click.echo(f"Error: {error.format_message()} (see {command} --help)", err=True)
+            sys.exit(2)
+        except click.ClickException as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except click.Abort:
+            click.echo("Aborted", err=True)
+            sys.exit(130)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -66,6 +81,11 @@ _platform = click.option(
 )
 
 
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**63:
+        raise HiosError(f"--seed: found {seed}; allowed: 0 to {2**63 - 1}")
+
+
 def _output(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.option("--output", type=_PATH, required=True, help=f"{what} to write.")
 
@@ -87,6 +107,7 @@ def export(
             raise HiosError(f"--{name.replace('_', '-')}: found {value}; allowed: at least 1")
     from hios.frontends.program import export_registered
 
+    _check_seed(seed)
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if classifier:
         given["classifier"] = True
@@ -138,7 +159,7 @@ def _algorithm_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
             parameters[parameter.name] = parameter
     for name, parameter in parameters.items():
         command = click.option(
-            f"--{name}",
+            f"--{name.replace('_', '-')}",
             type=type(parameter.default),
             help=f"{parameter.help} ({', '.join(users[name])}; default {parameter.default})",
         )(command)
@@ -181,7 +202,11 @@ def evaluate(graph: Path, costs: Path, schedule: Path) -> None:
     from hios.schedule import Schedule
 
     problem, found = Problem.read(graph, costs), Schedule.read(schedule)
-    latency = latency_ms(run(problem, found.plan(problem.graph)))
+    try:
+        latency = latency_ms(run(problem, found.plan(problem.graph)))
+    except ScheduleError as error:
+        where = "" if str(error).startswith(str(schedule)) else f"{schedule}: invalid: "
+        raise HiosError(f"{where}{error}") from None
     if wrong := violations(problem, found):
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise HiosError(f"{schedule}: invalid: {wrong[0]}{more}")
@@ -218,8 +243,9 @@ def execute(
     for name, least in (("runs", 1), ("warmup", 0)):
         if settings[name] < least:
             raise HiosError(f"--{name}: found {settings[name]}; allowed: at least {least}")
-    if not settings["tolerance"] > 0:
-        raise HiosError(f"--tolerance: found {settings['tolerance']}; allowed: more than 0")
+    if not 0 < settings["tolerance"] < math.inf:
+        raise HiosError(f"--tolerance: found {settings['tolerance']}; allowed: more than 0, finite")
+    _check_seed(settings["seed"])
     if devices is None:
         devices = max(Schedule.read(path).devices for path in schedules)
     from hios.runtime.session import Settings
@@ -268,7 +294,3 @@ def versions(output: Path) -> None:
 
     with replacing(output) as temporary:
         temporary.write_text(json.dumps(found(), indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

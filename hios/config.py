@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import os
 import re
 import shlex
 from collections.abc import Hashable, Iterator, Mapping
@@ -24,11 +23,6 @@ from hios.schedulers import find
 
 # YAML 1.1, which PyYAML reads, takes 1e-4 for text; people and YAML 1.2 take it for a number.
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
-
-
-def usable_cores() -> int:
-    """Number of cores that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | None = None) -> Json:

@@ -42,6 +42,7 @@ class Costs:
         stages: measured t(S) by stage.
         contention: ``blend`` or ``none``, for stages that were not measured.
         alpha: share of serialisation in the blend.
+        graph: name of the graph that was measured; empty where unknown.
         source: file name for messages.
     """
 
@@ -51,6 +52,7 @@ class Costs:
     stages: Mapping[StageIds, float] = field(default_factory=dict)
     contention: str = "blend"
     alpha: float = DEFAULT_ALPHA
+    graph: str = ""
     source: str = "costs"
 
     @classmethod
@@ -62,6 +64,13 @@ class Costs:
     def from_json(cls, data: Mapping[str, Any], source: str = "costs") -> Costs:
         """Build costs from the contents of costs.json."""
         transfers = data["transfers"]
+        if isinstance(transfers, list):
+            ends = [(entry["source"], entry["target"]) for entry in transfers]
+            if len(set(ends)) < len(ends):
+                position = next(number for number, end in enumerate(ends) if end in ends[:number])
+                raise ArtifactError(
+                    f"{source}: transfers[{position}]: edge {' -> '.join(ends[position])} stands twice; every edge once"
+                )
         contention = data.get("contention", {})
         return cls(
             time_ms={key: entry["time_ms"] for key, entry in data["operators"].items()},
@@ -77,6 +86,7 @@ class Costs:
             },
             contention=contention.get("kind", "blend"),
             alpha=contention.get("alpha", DEFAULT_ALPHA),
+            graph=data.get("graph", ""),
             source=source,
         )
 

@@ -1,6 +1,12 @@
 """The errors that hios raises on purpose; the command line prints their message and nothing else."""
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of another library's error message; the name of its type where it has none."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
 class HiosError(Exception):
     """Something the user can mend: the message says where, what was found and what is allowed."""
 

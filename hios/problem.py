@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hios.costs import Costs
+from hios.errors import ArtifactError
 from hios.graph import Graph
 
 #: Operators that run one after another, by number.
@@ -31,7 +32,7 @@ class Problem:
         asked: stages whose time was asked for and not measured; the profiler measures them.
 
     Raises:
-        ArtifactError: an operator or edge has no cost.
+        ArtifactError: an operator or edge has no cost, or the costs are those of another graph.
     """
 
     def __init__(self, graph: Graph, costs: Costs) -> None:
@@ -39,9 +40,15 @@ class Problem:
         self.ids = [operator.id for operator in graph.operators]
         self.time = [costs.operator_ms(operator) for operator in self.ids]
         self.utilization = [costs.utilization.get(operator, 1.0) for operator in self.ids]
-        transfers = {
-            (graph.index[edge.source], graph.index[edge.target]): costs.transfer_ms(edge) for edge in graph.edges
-        }
+        if graph.name and costs.graph and graph.name != costs.graph:
+            raise ArtifactError(
+                f"{costs.source}: graph: found {costs.graph}; allowed: {graph.name}, the name of {graph.source}"
+            )
+        transfers: dict[tuple[int, int], float] = {}
+        for edge in graph.edges:
+            ends = (graph.index[edge.source], graph.index[edge.target])
+            # Of several values on one way the largest counts: they travel at the same time.
+            transfers[ends] = max(transfers.get(ends, 0.0), costs.transfer_ms(edge))
         self.predecessors: list[list[tuple[int, float]]] = [[] for _ in self.ids]
         self.successors: list[list[tuple[int, float]]] = [[] for _ in self.ids]
         for (source, target), transfer in transfers.items():
@@ -53,10 +60,15 @@ class Problem:
             neighbours.sort(key=lambda neighbour: place[neighbour[0]])
         self.alpha = costs.alpha if costs.contention == "blend" else None
         self.asked: set[frozenset[Group]] = set()
+        for stage in costs.stages:
+            for operator in (operator for group in stage for operator in group):
+                if operator not in graph.index:
+                    raise ArtifactError(
+                        f"{costs.source}: stages: found operator {operator}, which is not in {graph.source}"
+                    )
         self.measured: dict[frozenset[Group], float] = {
             frozenset(tuple(graph.index[operator] for operator in group) for group in stage): time
             for stage, time in costs.stages.items()
-            if all(operator in graph.index for group in stage for operator in group)
         }
 
     @classmethod

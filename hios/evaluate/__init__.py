@@ -6,6 +6,11 @@ that contention leaves them. The times mean the same for all algorithms, so thei
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from hios.errors import ScheduleError
 from hios.evaluate.staged import evaluate_staged, staged_times
 from hios.evaluate.streams import evaluate_streams
 from hios.problem import Problem
@@ -18,9 +23,25 @@ def evaluate(problem: Problem, plan: Plan) -> list[Placement]:
     """Times of every operator, rows in launch order.
 
     Raises:
-        ScheduleError: the plan deadlocks; the message names operators that wait for each other.
+        ScheduleError: the plan does not hold every operator once, or it deadlocks; the message names operators.
     """
+    rows = [row for device in plan.devices for row in device]
+    held = Counter(_operators(rows))
+    for operator in range(len(problem)):
+        if held[operator] != 1:
+            raise ScheduleError(
+                f"operator {problem.ids[operator]} is in the plan {held[operator]} times; allowed: once"
+            )
     return evaluate_staged(problem, plan) if isinstance(plan, StagedPlan) else evaluate_streams(problem, plan)
+
+
+def _operators(nested: Iterable[Any]) -> Iterator[int]:
+    """Operator numbers of stages (groups of operators) or streams (operators)."""
+    for part in nested:
+        if isinstance(part, int):
+            yield part
+        else:
+            yield from _operators(part)
 
 
 def latency_ms(placements: list[Placement]) -> float:

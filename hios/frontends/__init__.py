@@ -6,5 +6,6 @@ lowering     Relax: import, canonicalisation, dead code; its function as plain c
 patterns     which Relax operators form one scheduling unit (add fusion patterns here)
 units        matching the patterns
 folding      batch norm, biases and constants folded in torch
+verification whether the extracted graph computes what the program computes
 extract      all of it, to graph.json and weights.safetensors
 """

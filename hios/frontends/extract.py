@@ -12,14 +12,15 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from hios.artifacts import replacing
+from hios.errors import HiosError
 from hios.frontends import program as programs
 from hios.frontends.folding import Folder
 from hios.frontends.lowering import Call, Input, Weight, is_constant, lower
 from hios.frontends.units import Unit, group
+from hios.frontends.verification import require_equal
 from hios.graph import Edge, Graph, Operator
 from hios.kernels.flops import flops
 from hios.kernels.tensors import nbytes
-from hios.kernels.unit import compile_operator
 
 
 def extract(program: str | Path, output: str | Path, weights: str | Path, name: str) -> Graph:
@@ -34,6 +35,8 @@ def extract(program: str | Path, output: str | Path, weights: str | Path, name: 
     Raises:
         HiosError: the program cannot be read, imported or run by the kernel table.
     """
+    if Path(output).resolve() == Path(weights).resolve():
+        raise HiosError(f"{output}: named for the graph and for the weights; they are two files")
     graph, tensors = extract_program(programs.load(program), name)
     with replacing(weights) as temporary:
         save_file(tensors, temporary)
@@ -44,7 +47,11 @@ def extract(program: str | Path, output: str | Path, weights: str | Path, name: 
 def extract_program(program: ExportedProgram, name: str) -> tuple[Graph, dict[str, Tensor]]:
     """The optimised graph of a program with its weights by name.
 
-    Batch norm and constants are folded, dead code is removed, operators are fused into scheduling units.
+    Batch norm and constants are folded, dead code is removed, operators are fused into scheduling units. The
+    graph is run once beside the program: an import that silently changes a model does not get past this.
+
+    Raises:
+        UnsupportedError: Relax or the kernel table lacks an operator, or the outputs differ.
     """
     lowered = lower(program)
     folder = Folder()
@@ -52,8 +59,7 @@ def extract_program(program: ExportedProgram, name: str) -> tuple[Graph, dict[st
     outputs = [folder.weight(value) if is_constant(value) else value for value in lowered.outputs]
     writer = _Writer(lowered.inputs, outputs, units)
     graph = writer.graph(name)
-    for operator in graph.operators:
-        compile_operator(operator, writer.tensors)  # a missing kernel is reported now, not in the run
+    require_equal(graph, writer.tensors, program)
     return graph, writer.tensors
 
 

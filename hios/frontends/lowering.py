@@ -14,7 +14,7 @@ from torch.export import ExportedProgram, default_decompositions
 from tvm import relax
 from tvm.relax.frontend.torch import from_exported_program
 
-from hios.errors import UnsupportedError
+from hios.errors import UnsupportedError, first_line
 
 #: Core ATen operators that Relax imports whole; decomposing them would scatter one unit over many.
 _KEPT_WHOLE = ("linear", "gelu", "softmax", "adaptive_avg_pool2d", "batch_norm", "scaled_dot_product")
@@ -91,14 +91,16 @@ def lower(program: ExportedProgram) -> Lowered:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's own pytree deprecation
         decomposed = program.run_decompositions(table)
-    if changed := sorted(decomposed.graph_signature.buffers_to_mutate.values()):
+    signature = decomposed.graph_signature
+    if changed := sorted(signature.buffers_to_mutate.values()):
         raise UnsupportedError(f"the model changes its buffer {changed[0]} in every inference; export it in eval mode")
+    if changed := sorted(signature.user_inputs_to_mutate.values()):
+        raise UnsupportedError(f"the model changes its input {changed[0]} in place; let it work on a copy")
     _refuse_dropped_arguments(decomposed)
     try:
         module = from_exported_program(decomposed, keep_params_as_input=True, run_ep_decomposition=False)
     except Exception as error:  # the importer raises many types; all mean the same to the user
-        first = str(error).strip().splitlines() or [type(error).__name__]
-        raise UnsupportedError(f"Relax cannot import the program: {first[0]}") from error
+        raise UnsupportedError(f"Relax cannot import the program: {first_line(error)}") from error
     module, _ = relax.frontend.detach_params(module)
     module = relax.transform.CanonicalizeBindings()(module)
     module = relax.transform.DeadCodeElimination()(module)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from hios.artifacts import replacing
-from hios.errors import ArtifactError, UnsupportedError
+from hios.errors import ArtifactError, UnsupportedError, first_line
 from hios.frontends.registered import build_model
 
 
@@ -42,9 +42,7 @@ def export(module: nn.Module, inputs: tuple[Tensor, ...]) -> ExportedProgram:
         with torch.no_grad():
             return torch.export.export(module, inputs)
     except Exception as error:  # torch.export raises many types; all mean the same to the user
-        raise UnsupportedError(
-            f"torch.export cannot export {type(module).__name__}: {str(error).strip().splitlines()[0]}"
-        ) from error
+        raise UnsupportedError(f"torch.export cannot export {type(module).__name__}: {first_line(error)}") from error
 
 
 def save(program: ExportedProgram, path: str | Path) -> None:

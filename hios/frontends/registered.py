@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hios.artifacts import resource_directory
-from hios.errors import HiosError
+from hios.errors import HiosError, first_line
 
 Build = Callable[..., tuple[nn.Module, tuple[Tensor, ...]]]
 
@@ -50,14 +50,10 @@ def build_model(name: str, options: dict[str, Any], seed: int) -> tuple[nn.Modul
         initialise(module, seed)
         with torch.inference_mode():
             module(*inputs)
-    except (ValueError, RuntimeError) as error:
+    except Exception as error:  # whatever a user's file raises
         given = ", ".join(f"{key}={value}" for key, value in options.items()) or "its defaults"
-        raise HiosError(f"model {name}: cannot be run with {given}: {_first_line(error)}") from error
+        raise HiosError(f"model {name}: cannot be run with {given}: {first_line(error)}") from error
     return module, inputs
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
 
 
 def _build_function(name: str) -> Build:
@@ -66,7 +62,10 @@ def _build_function(name: str) -> Build:
     if spec is None or spec.loader is None:
         raise HiosError(f"{path}: cannot be loaded as a Python file")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever a user's file raises
+        raise HiosError(f"{path}: cannot be loaded: {type(error).__name__}: {first_line(error)}") from error
     if not callable(build := getattr(module, "build", None)):
         raise HiosError(f"{path}: has no function build; it must return the module and a tuple of example inputs")
     return build

@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 import platform
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
+from hios import machine
 from hios.errors import PlatformError
-
-
-def usable_cores() -> list[int]:
-    """Cores this process may run on."""
-    return sorted(os.sched_getaffinity(0))
+from hios.machine import usable_cores
 
 
 def device_cores(devices: int) -> list[list[int]]:
-    """Cores of every device: one core each, the lowest first.
+    """Cores of every device: one core each, separate physical cores first.
 
     Raises:
         PlatformError: fewer than one device, or more devices than cores.
@@ -32,23 +28,16 @@ def device_cores(devices: int) -> list[list[int]]:
 
 
 def describe(devices: int) -> dict[str, Any]:
-    """The platform as artifacts state it."""
+    """The platform as artifacts state it; takes half a second to see what else keeps its cores busy."""
+    cores = device_cores(devices)
     return {
         "name": "cpu",
         "devices": devices,
-        "cores": device_cores(devices),
-        "processor": _processor(),
+        "cores": cores,
+        "processor": machine.processor(),
         "load_average": round(os.getloadavg()[0], 2),
+        "busy_share": machine.busy_share({core for own in cores for core in own}),
     }
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def versions() -> dict[str, str]:

@@ -109,6 +109,7 @@ class WorkerPool:
         return self._gather(dict.fromkeys(arguments, function.__name__), self._timeout_s)
 
     def _gather(self, pending: dict[int, str], timeout_s: float) -> dict[int, Any]:
+        order = list(pending)
         results: dict[int, Any] = {}
         deadline = time.monotonic() + timeout_s
         failure: HiosError | None = None
@@ -137,7 +138,7 @@ class WorkerPool:
         if failure is not None:
             self._abort()
             raise failure
-        return results
+        return {worker: results[worker] for worker in order}
 
     def _fail(self, worker: int, what: str) -> None:
         code = self._processes[worker].wait(timeout=5)

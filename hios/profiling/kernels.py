@@ -8,7 +8,7 @@ are written right before they are read, as the operator before would have.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -66,35 +66,42 @@ def _random(shape: Sequence[int], dtype: str, generator: torch.Generator) -> Ten
     return torch.randint(0, 2, tuple(shape), generator=generator, dtype=kind)
 
 
-def load(worker: Worker, graph: str, operators: Sequence[str]) -> None:
-    """Make the operators that stand for all others ready to be timed."""
+def load(worker: Worker, graph: str, operators: Mapping[str, int]) -> None:
+    """Make operators ready to be timed.
+
+    Args:
+        worker: where they will run.
+        graph: graph.json.
+        operators: how many of each operator are needed: as many as a stage runs beside each other, since real
+            operators of equal signature do not share weights and inputs.
+    """
     known = Graph.read(graph)
     generator = torch.Generator().manual_seed(0)
-    worker.state["subjects"] = {
-        name: _Subject(known, known.operators[known.index[name]], generator) for name in operators
-    }
+    subjects: dict[str, list[_Subject]] = worker.state.setdefault("subjects", {})
+    for name, count in operators.items():
+        held = subjects.setdefault(name, [])
+        while len(held) < count:
+            held.append(_Subject(known, known.operators[known.index[name]], generator))
 
 
 def time_operators(worker: Worker, rounds: int, warmup: int) -> dict[str, list[float]]:
     """Milliseconds of every loaded operator in every round after the warm-up."""
-    subjects: dict[str, _Subject] = worker.state["subjects"]
+    subjects: dict[str, list[_Subject]] = worker.state["subjects"]
     samples: dict[str, list[float]] = {name: [] for name in subjects}
-    clock = time.perf_counter_ns
     for number in range(warmup + rounds):
-        for name, subject in subjects.items():
-            subject.refresh()
-            began = clock()
-            subject.run()
-            elapsed = clock() - began
+        for name, (subject, *_) in subjects.items():
+            elapsed = _timed(partial(_run_group, [subject]), [subject])
             if number >= warmup:
-                samples[name].append(elapsed / 1e6)
+                samples[name].append(elapsed)
     return samples
 
 
 def time_stages(
     worker: Worker, stages: Sequence[Sequence[Sequence[str]]], rounds: int, warmup: int
-) -> list[list[float]]:
-    """Milliseconds of every stage in every round after the warm-up.
+) -> list[list[tuple[float, float]]]:
+    """Milliseconds of every stage, with those of its operators one after another, in every round.
+
+    Both are taken right after each other, so that their ratio is free of the machine's drift.
 
     Args:
         worker: where it runs.
@@ -102,21 +109,28 @@ def time_stages(
         rounds: measured rounds.
         warmup: rounds before.
     """
-    subjects: dict[str, _Subject] = worker.state["subjects"]
-    samples: list[list[float]] = [[] for _ in stages]
+    subjects: dict[str, list[_Subject]] = worker.state["subjects"]
+    samples: list[list[tuple[float, float]]] = [[] for _ in stages]
     for number in range(warmup + rounds):
         for position, stage in enumerate(stages):
-            members = [[subjects[operator] for operator in group] for group in stage]
-            for group in members:
-                for subject in group:
-                    subject.refresh()
-            functions = [partial(_run_group, group) for group in members]
-            began = time.perf_counter_ns()
-            worker.streams.run(functions)
-            elapsed = time.perf_counter_ns() - began
+            unused = {name: iter(held) for name, held in subjects.items()}
+            groups = [[next(unused[operator]) for operator in group] for group in stage]
+            members = [subject for group in groups for subject in group]
+            functions = [partial(_run_group, group) for group in groups]
+            apart = _timed(partial(_run_group, members), members)
+            together = _timed(partial(worker.streams.run, functions), members)
             if number >= warmup:
-                samples[position].append(elapsed / 1e6)
+                samples[position].append((together, apart))
     return samples
+
+
+def _timed(run: Callable[[], None], subjects: Sequence[_Subject]) -> float:
+    """Milliseconds of a function, after the inputs of its operators were written."""
+    for subject in subjects:
+        subject.refresh()
+    began = time.perf_counter_ns()
+    run()
+    return (time.perf_counter_ns() - began) / 1e6
 
 
 def _run_group(group: Sequence[_Subject]) -> None:

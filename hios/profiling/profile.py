@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any
 
 from hios import artifacts
 from hios.costs import Costs
-from hios.errors import ArtifactError
+from hios.evaluate import evaluate
 from hios.graph import Graph
+from hios.kernels.executable import require_executable
 from hios.platforms import cpu
 from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
@@ -67,21 +69,6 @@ def profile(graph: str | Path, output: str | Path, *, devices: int, repeats: int
     artifacts.write(output, "costs", {"graph": known.name, "platform": platform, "versions": cpu.versions(), **data})
 
 
-def require_executable(graph: Graph) -> None:
-    """Refuse synthetic graphs, which have nothing to run.
-
-    Raises:
-        ArtifactError: an operator has no calls or shapes.
-    """
-    for position, operator in enumerate(graph.operators):
-        for key in ("calls", "shapes", "dtype"):
-            if not operator.details.get(key):
-                raise ArtifactError(
-                    f"{graph.source}: operators[{position}].{key}: operator {operator.id} has none, so it can be "
-                    "scheduled but not run; required: a graph written by hios extract"
-                )
-
-
 @dataclass
 class _Session:
     """Measurements of one graph."""
@@ -91,12 +78,14 @@ class _Session:
     devices: int
     repeats: int
     _operators: dict[str, list[float]] = field(default_factory=dict)
-    _stages: dict[_Stage, list[float]] = field(default_factory=dict)
+    #: Milliseconds of stages, with those of their operators one after another, by stand-ins.
+    _stages: dict[_Stage, list[tuple[float, float]]] = field(default_factory=dict)
     #: Stages that algorithms asked for, with the stage of stand-ins that is measured for each.
     _asked: dict[_Stage, _Stage] = field(default_factory=dict)
     _transfers: dict[int, list[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._path = ""
         self._signature = signatures(self.graph)
         #: The operator that is measured for each signature: the first in execution order.
         self._measured_for: dict[str, str] = {}
@@ -108,7 +97,11 @@ class _Session:
         return self._measured_for[self._signature[operator]]
 
     def load(self, graph: str) -> None:
-        arguments = {"graph": graph, "operators": list(self._measured_for.values())}
+        self._path = graph
+        self._load(dict.fromkeys(self._measured_for.values(), 1))
+
+    def _load(self, operators: dict[str, int]) -> None:
+        arguments = {"graph": self._path, "operators": operators}
         self.pool.call_each(kernels.load, dict.fromkeys(range(self.devices), arguments))
 
     def _chunks(self) -> list[int]:
@@ -147,7 +140,8 @@ class _Session:
             algorithm = find(name)
             for devices in range(1, self.devices + 1 if algorithm.several_devices else 2):
                 problem = Problem(self.graph, costs)
-                algorithm.run(problem, devices, **algorithm.resolved({}))
+                # What an algorithm does not ask for while it searches, the evaluation of its plan does.
+                evaluate(problem, algorithm.run(problem, devices, **algorithm.resolved({})))
                 for stage in problem.asked:
                     groups = tuple(sorted(tuple(problem.ids[operator] for operator in group) for group in stage))
                     measured = tuple(sorted(tuple(map(self._stand_in, group)) for group in groups))
@@ -160,6 +154,11 @@ class _Session:
         """Measure stages; says whether there were any."""
         if not stages:
             return False
+        needed: dict[str, int] = {}
+        for stage in stages:
+            for operator, count in Counter(operator for group in stage for operator in group).items():
+                needed[operator] = max(needed.get(operator, 1), count)
+        self._load(needed)
         with bar(len(stages) * self.repeats, f"{len(stages)} stages", "run") as progress:
             for number, rounds in enumerate(self._chunks()):
                 found = self.pool.call(
@@ -172,22 +171,38 @@ class _Session:
 
     def costs(self) -> dict[str, Any]:
         """What was measured so far, as costs.json states it."""
+        sizes: dict[tuple[str, str], int] = {}
+        for edge in self.graph.edges:
+            ends = (edge.source, edge.target)
+            sizes[ends] = max(sizes.get(ends, 0), edge.bytes or 0)
         return {
             "operators": {
                 operator.id: _entry(self._operators[self._stand_in(operator.id)]) for operator in self.graph.operators
             },
             "transfers": [
                 {"source": source, "target": target, **_entry(self._transfers[size])}
-                for (source, target), size in {(e.source, e.target): e.bytes or 0 for e in self.graph.edges}.items()
+                for (source, target), size in sizes.items()
             ],
             "stages": [
-                {"groups": [list(group) for group in groups], **_entry(self._stages[measured])}
+                {"groups": [list(group) for group in groups], **self._stage_entry(measured)}
                 for groups, measured in sorted(self._asked.items())
                 if measured in self._stages
             ],
             # A device is one core, which every operator keeps busy: beside each other they take their sum.
             "contention": {"kind": "blend", "alpha": 1.0},
         }
+
+    def _stage_entry(self, stage: _Stage) -> dict[str, float]:
+        """t(S) as the operators' own times by the ratio of the stage to its operators one after another.
+
+        The two were taken right after each other, t(v) at another time: their plain comparison would take drift
+        for a gain. A ratio that its spread does not tell from 1 counts as 1.
+        """
+        samples = self._stages[stage]
+        ratio, p20, p80 = spread([together / apart for together, apart in samples])
+        alone = sum(spread(self._operators[operator])[0] for group in stage for operator in group)
+        known = 1.0 if p20 <= 1.0 <= p80 else ratio
+        return {"time_ms": known * alone, "p20_ms": p20 * alone, "p80_ms": p80 * alone, "repeats": len(samples)}
 
 
 def _entry(samples: Sequence[float]) -> dict[str, float]:

@@ -8,8 +8,8 @@ from hios.artifacts import Json
 from hios.report.results import ModelResults
 from hios.report.tables import reference_rows
 
-#: Load average at which a measurement no longer had the machine to itself.
-BUSY_LOAD = 0.5
+#: Share of the cores' time spent on other work from which a measurement no longer had the machine to itself.
+BUSY_SHARE = 0.1
 #: Share of the number of devices below which devices are not independent.
 FULL_CEILING = 0.9
 
@@ -25,16 +25,17 @@ def facts(models: Sequence[ModelResults]) -> list[tuple[str, str]]:
 def _described(run: Json) -> dict[str, str]:
     platform, versions = run["platform"], run["versions"]
     cores = platform.get("cores", [])
-    load = platform.get("load_average")
+    busy = platform.get("busy_share")
+    checked = "eager PyTorch" if run.get("checked_against") == "eager" else "the sequential schedule"
     return {
         "Platform": platform["name"],
         "Processor": platform.get("processor") or _UNKNOWN,
         "Devices": str(platform.get("devices", _UNKNOWN)),
         "Cores": "; ".join(_cores(device, numbers) for device, numbers in enumerate(cores)) or _UNKNOWN,
-        "Load average at the start": _UNKNOWN if load is None else f"{load:.2f}",
+        "Other work on the cores before": _UNKNOWN if busy is None else f"{busy:.0%} of their time",
         "Runs of every competitor": f"{run['runs']} measured, after {run['warmup']} to warm up",
         "Seed": str(run["seed"]),
-        "Tolerance against eager PyTorch": f"{run['tolerance']:g}, absolute plus relative",
+        "Outputs compared with": f"{checked}, within {run['tolerance']:g} absolute plus relative",
         "Software": ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) or _UNKNOWN,
     }
 
@@ -56,26 +57,29 @@ def cautions(models: Sequence[ModelResults]) -> list[str]:
     """Sentences on measurements that other programs or shared hardware disturbed."""
     found = []
     for model in models:
-        load = model.run["platform"].get("load_average")
-        if load is not None and load > BUSY_LOAD:
+        busy = model.run["platform"].get("busy_share")
+        if busy is not None and busy > BUSY_SHARE:
             found.append(
-                f"The machine was busy when the measurement of {model.name} began (load average {load:.2f}): "
-                "its latencies may be too long and its speedups wrong."
+                f"The cores were busy with other work right before the measurement of {model.name} ({busy:.0%} of "
+                "their time): its latencies may be too long and its speedups wrong."
             )
-        ceiling = model.run["ceiling"]
-        if ceiling["throughput_ratio"] < FULL_CEILING * ceiling["devices"]:
-            found.append(
-                f"{ceiling['devices']} independent copies of {model.name} reached only "
-                f"{ceiling['throughput_ratio']:.2f} times the throughput of one: the cores share hardware, "
-                "or a neighbour was busy."
-            )
+        found += [
+            f"{ceiling['devices']} independent copies of {model.name} reached only "
+            f"{ceiling['throughput_ratio']:.2f} times the throughput of one: the cores share hardware, "
+            "or a neighbour was busy."
+            for ceiling in model.run["ceilings"]
+            if ceiling["throughput_ratio"] < FULL_CEILING * ceiling["devices"]
+        ]
     return found
 
 
-def ceiling_sentence(model: ModelResults) -> str:
-    """What the machine gives at most, as the ceiling measured it."""
-    ceiling = model.run["ceiling"]
-    devices, latency, decimals = ceiling["devices"], ceiling["latency_ms"], model.decimals
+def ceiling_sentences(model: ModelResults) -> list[str]:
+    """What the machine gives at most, as the ceilings measured it."""
+    return [_ceiling_sentence(ceiling, model.decimals) for ceiling in model.run["ceilings"]]
+
+
+def _ceiling_sentence(ceiling: Json, decimals: int) -> str:
+    devices, latency = ceiling["devices"], ceiling["latency_ms"]
     return (
         f"Ceiling: {devices} independent copies of the model, one per device, had "
         f"{ceiling['throughput_ratio']:.2f} times the throughput of one copy ({devices} on a machine that "
@@ -97,7 +101,7 @@ def engine_sentence(model: ModelResults) -> str | None:
     ratio = model.run["baseline"]["latency_ms"]["median"] / reference["latency_ms"]["median"]
     return (
         f"The engine's sequential schedule on one device takes {ratio:.3f} times as long as "
-        f"{reference['name']} with one thread: what the engine itself costs (above 1) or saves (below 1)."
+        f"{reference['name']}: what the engine itself costs (above 1) or saves (below 1)."
     )
 
 

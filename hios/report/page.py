@@ -12,7 +12,7 @@ from plotly.offline import get_plotlyjs
 
 from hios.report.charts import gantt_chart, latency_chart
 from hios.report.colours import Style, type_styles
-from hios.report.facts import cautions, ceiling_sentence, engine_sentence, facts, fastest_sentence
+from hios.report.facts import cautions, ceiling_sentences, engine_sentence, facts, fastest_sentence
 from hios.report.results import ModelResults
 from hios.report.tables import reference_rows, schedule_rows
 
@@ -57,7 +57,7 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict
         "decimals": model.decimals,
         "sentences": [
             sentence
-            for sentence in (fastest_sentence(model), engine_sentence(model), ceiling_sentence(model))
+            for sentence in (fastest_sentence(model), engine_sentence(model), *ceiling_sentences(model))
             if sentence
         ],
         "latency_chart": _chart(f"latency-{number}", latency_chart(model)),

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from hios.errors import PlatformError
 from hios.graph import Graph
 from hios.kernels import CompiledOperator, compile_operator
 from hios.kernels.tensors import torch_dtype
@@ -67,6 +68,20 @@ def run(worker: Worker, name: str, epoch: int) -> tuple[int, int, list[Row]]:
 
 def _tensor(arena: Arena, buffer: Buffer) -> Tensor:
     return arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype))
+
+
+def deliver(value: Tensor, buffer: Tensor) -> None:
+    """Copy a value into its buffer; ``copy_`` alone would broadcast and convert what does not fit.
+
+    Raises:
+        PlatformError: shape or dtype are not those that the graph states.
+    """
+    if value.shape != buffer.shape or value.dtype != buffer.dtype:
+        raise PlatformError(
+            f"found a value of shape {tuple(value.shape)} and {value.dtype}; the graph states "
+            f"{tuple(buffer.shape)} and {buffer.dtype}"
+        )
+    buffer.copy_(value)
 
 
 class _Stage:
@@ -157,10 +172,10 @@ class _Runner:
                     ]
                 )
             for slot, buffer, signal in stage.departures:
-                buffer.copy_(values[slot])
+                deliver(values[slot], buffer)
                 signal(epoch)
             for slot, buffer in stage.results:
-                buffer.copy_(values[slot])
+                deliver(values[slot], buffer)
             for slot in stage.dead:
                 values[slot] = None
         return began, time.perf_counter_ns(), rows

@@ -10,8 +10,10 @@ import time
 import torch
 
 from hios.frontends import program as programs
+from hios.frontends.verification import flat
 from hios.kernels.tensors import torch_dtype
 from hios.platforms.worker import Worker
+from hios.runtime.device import deliver
 from hios.runtime.program import Buffer
 
 
@@ -33,14 +35,6 @@ def run(worker: Worker) -> int:
         began = time.perf_counter_ns()
         found = module(*inputs)
         finished = time.perf_counter_ns()
-        for buffer, tensor in zip(worker.state["outputs"], _flat(found), strict=True):
-            buffer.copy_(tensor)
+        for buffer, tensor in zip(worker.state["outputs"], flat(found), strict=True):
+            deliver(tensor, buffer)
     return finished - began
-
-
-def _flat(found: object) -> list[torch.Tensor]:
-    if isinstance(found, torch.Tensor):
-        return [found]
-    if isinstance(found, dict):
-        return [tensor for value in found.values() for tensor in _flat(value)]
-    return [tensor for value in found for tensor in _flat(value)]  # type: ignore[attr-defined]

@@ -112,10 +112,10 @@ class ArenaPlan:
             for device in taking_part
         ]
 
-    def copies(self, plan: StagedPlan) -> list[DeviceProgram]:
-        """Programs in which every device runs the whole single-device plan by itself."""
+    def copies(self, plan: StagedPlan, count: int) -> list[DeviceProgram]:
+        """Programs in which each of ``count`` devices runs the whole single-device plan by itself."""
         (alone,) = self.program(plan)
-        everyone = tuple(range(self.devices))
+        everyone = tuple(range(count))
         return [DeviceProgram(device, everyone, alone.stages) for device in everyone]
 
     def _crossing(self, home: dict[str, int]) -> list[External]:

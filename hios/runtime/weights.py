@@ -25,11 +25,14 @@ def load_weights(path: str | Path, graph: Graph) -> dict[str, Tensor]:
     except SafetensorError as error:
         raise ArtifactError(f"{path}: damaged or not a safetensors file ({error}); extract it again") from error
     for entry in graph.weights:
-        name, shape = entry["name"], entry["shape"]
-        found = list(tensors[name].shape) if name in tensors else "none"
-        if found != shape:
+        name, required = entry["name"], f"{entry['dtype']} of shape {entry['shape']}"
+        tensor = tensors.get(name)
+        found = (
+            "none" if tensor is None else f"{str(tensor.dtype).removeprefix('torch.')} of shape {list(tensor.shape)}"
+        )
+        if found != required:
             raise ArtifactError(
-                f"{path}: {name}: found {found}; required: shape {shape}, as graph {graph.name} states; "
+                f"{path}: {name}: found {found}; required: {required}, as graph {graph.name} states; "
                 "graph and weights must come from one extraction"
             )
     return tensors

@@ -20,7 +20,7 @@ _PAPER = "HIOS (Kundu and Shu), Algorithm 1"
 def hios_lp(problem: Problem, devices: int, *, window: int = 2) -> StagedPlan:
     """Algorithm 1 in full: Lines 1-16 are ``map_longest_paths``, Line 17 is ``parallelize``.
 
-    O(|V| |E| (M |V|^2 + w^2 |E|^2)) as the paper states it; here far less, see the two steps.
+    The paper states O(|V| |E| (M |V|^2 + w^2 |E|^2)) for both together.
     """
     return parallelize(problem, map_longest_paths(problem, devices), window)
 
@@ -42,9 +42,15 @@ def map_longest_paths(problem: Problem, devices: int) -> StagedPlan:
     While operators are unmapped, the longest valid path is mapped as a whole onto the device that gives the
     mapped operators the least latency; ties go to the lowest device.
 
-    Choices where the paper is silent: among paths of equal length the one whose first operator, and then each
-    next operator, comes first in topological order; equal priorities are ordered topologically. Devices that
-    hold no operator yet are alike, so only the first of them is tried.
+    Choices where the paper is silent:
+
+    - Line 12: "the earliest available start time on its GPU" is after the operators placed there before; idle
+      gaps between them are not filled.
+    - Among paths of equal length the one whose first operator, and then each next operator, comes first in
+      topological order; a path goes on rather than ends. Equal priorities are ordered topologically.
+    - Devices that hold no operator yet are alike, so only the first of them is tried.
+
+    O(P (M |V| + M |E|)) for P paths, at most |V|; the paper bounds the search for a path alone by |V|^2 |E|.
     """
     order = priority_order(problem)
     timetable = _Timetable(problem, order, devices)

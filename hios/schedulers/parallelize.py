@@ -12,6 +12,10 @@ from hios.schedulers.registry import Parameter
 WINDOW = Parameter("window", 2, "largest number w of operators in a stage", minimum=2)
 
 
+#: A gain below this share is rounding in floating point, not a gain.
+_ROUNDING = 1e-12
+
+
 def parallelize(problem: Problem, plan: StagedPlan, window: int) -> StagedPlan:
     """Group neighbouring independent operators of a device where that lowers the latency.
 
@@ -25,6 +29,8 @@ def parallelize(problem: Problem, plan: StagedPlan, window: int) -> StagedPlan:
     says that the schedule changes only "if the schedule candidate with the lowest inference latency performs
     better", a grouping is kept here only with a strict gain. The cycle check runs on the graph of stages with
     the order on each device as edges, since those dependencies are implicit in the schedule (section I).
+
+    O(w |V| (|V| + |E|)): every window evaluates the whole plan.
     """
     rows: list[list[Stage]] = [list(row) for row in plan.devices]
     latency = _latency(problem, rows)
@@ -44,7 +50,7 @@ def parallelize(problem: Problem, plan: StagedPlan, window: int) -> StagedPlan:
             candidate = [*rows]
             candidate[home[operator]] = grouped
             found = _latency(problem, candidate)
-            if found is not None and found < latency:
+            if found is not None and found < latency * (1 - _ROUNDING):
                 latency, rows, row = found, candidate, grouped
     return StagedPlan(tuple(tuple(row) for row in rows))
 

@@ -71,6 +71,9 @@ class Algorithm:
         }
 
 
+#: More than any machine has; a typing error must not ask for memory by the gigabyte.
+MOST_DEVICES = 1024
+
 #: Every algorithm by name.
 ALGORITHMS: dict[str, Algorithm] = {}
 
@@ -118,10 +121,10 @@ def check_devices(algorithm: Algorithm, devices: int) -> None:
     """Refuse a number of devices that an algorithm cannot use.
 
     Raises:
-        HiosError: fewer than one, or several for a single-device algorithm.
+        HiosError: none or too many, or several for a single-device algorithm.
     """
-    if devices < 1:
-        raise HiosError(f"devices: found {devices}; allowed: at least 1")
+    if not 1 <= devices <= MOST_DEVICES:
+        raise HiosError(f"devices: found {devices}; allowed: 1 to {MOST_DEVICES}")
     if devices > 1 and not algorithm.several_devices:
         raise HiosError(
             f"algorithm {algorithm.name} schedules a single device; found devices = {devices}; allowed: 1 "

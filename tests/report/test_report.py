@@ -76,13 +76,14 @@ def make_results(directory: Path, name: str, operators: int = 12, seed: int = 1,
             "cores": [[0], [1]],
             "processor": "Test processor",
             "load_average": 0.1,
+            "busy_share": 0.02,
         },
         "versions": {"hios": "0.1.0", "torch": "2.13.0"},
         "seed": 7,
         "runs": 21,
         "warmup": 3,
         "tolerance": 1e-4,
-        "ceiling": {"devices": 2, "latency_ms": latency(10, chance), "throughput_ratio": 1.9},
+        "ceilings": [{"devices": 2, "latency_ms": latency(10, chance), "throughput_ratio": 1.9}],
         "references": [
             {"name": "eager PyTorch", "threads": threads, "latency_ms": latency(12 / threads, chance)}
             for threads in (1, 2)
@@ -286,12 +287,12 @@ def test_quiet_machine_gets_no_warning(page: str) -> None:
 
 
 def test_busy_machine_and_shared_cores_are_named(tmp_path: Path) -> None:
-    """A load average above 0.5 and a ceiling below 0.9 of the devices are said in the header."""
+    """Cores that were busy before, and a ceiling below 0.9 of the devices, are said in the header."""
     ceiling = {"devices": 2, "latency_ms": latency(10, random.Random(0)), "throughput_ratio": 1.4}
-    model = make_results(tmp_path / "m", "net", platform={"name": "cpu", "load_average": 1.25}, ceiling=ceiling)
+    model = make_results(tmp_path / "m", "net", platform={"name": "cpu", "busy_share": 0.25}, ceilings=[ceiling])
     write_report([model], tmp_path / "report.html", tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "load average 1.25" in page
+    assert "25% of their time" in page
     assert "1.40 times the throughput" in page
     assert "not recorded" in page  # processor and cores
 

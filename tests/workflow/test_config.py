@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from hios import artifacts, config
+from hios import artifacts, config, machine
 from hios.errors import ArtifactError, HiosError
 from hios.schedulers import ALGORITHMS, Algorithm, Parameter
 
@@ -250,7 +250,7 @@ def test_anchors_are_no_repetition(tmp_path: Path) -> None:
 
 def test_usable_cores() -> None:
     """There is at least one core to use."""
-    assert config.usable_cores() >= 1
+    assert len(machine.usable_cores()) >= 1
 
 
 @pytest.mark.parametrize(

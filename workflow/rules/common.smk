@@ -9,6 +9,7 @@ from pathlib import Path
 import hios
 from hios import config as configuration
 from hios.errors import HiosError
+from hios.machine import usable_cores
 from snakemake.settings.types import DeploymentMethod
 
 
@@ -44,7 +45,7 @@ settings = checked(
     configuration.resolve,
     config,
     source=", ".join(config_files),
-    cores=None if on_cluster else configuration.usable_cores(),
+    cores=None if on_cluster else len(usable_cores()),
 )
 
 # Algorithm and number of devices, as in the names of schedules and traces.

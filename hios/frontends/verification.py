@@ -1,0 +1,73 @@
+"""Whether an extracted graph computes what its program computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from hios.errors import UnsupportedError
+from hios.frontends import program as programs
+from hios.graph import Graph
+from hios.kernels import compile_operator
+from hios.kernels.tensors import torch_dtype
+from hios.kernels.unit import External, external
+
+#: Allowed difference, absolute plus relative, by the precision of the output.
+_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float32: 1e-4, torch.float64: 1e-8}
+
+
+def require_equal(graph: Graph, weights: Mapping[str, Tensor], program: ExportedProgram) -> None:
+    """Run graph and program on one seeded input and compare all outputs.
+
+    Raises:
+        UnsupportedError: a kernel is missing, or shape, dtype or values of an output differ.
+    """
+    kinds = [(tuple(entry["shape"]), torch_dtype(entry["dtype"])) for entry in graph.inputs]
+    inputs = programs.example_inputs(kinds, seed=0)
+    found = run_graph(graph, weights, inputs)
+    with torch.inference_mode():
+        expected = flat(program.module()(*inputs))
+    for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        place = f"output {number} of the extracted graph"
+        if (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype):
+            raise UnsupportedError(
+                f"{place} is {ours.dtype} of shape {tuple(ours.shape)}, the program's {theirs.dtype} of shape "
+                f"{tuple(theirs.shape)}: Relax changes this model in importing it"
+            )
+        tolerance = _TOLERANCE.get(theirs.dtype, 0.0)
+        if not torch.allclose(ours, theirs, rtol=tolerance, atol=tolerance, equal_nan=True):
+            off = (ours.double() - theirs.double()).abs().max().item()
+            raise UnsupportedError(f"{place} differs from the program's by up to {off:.3g}; allowed: {tolerance:g}")
+
+
+def run_graph(graph: Graph, weights: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> list[Tensor]:
+    """Outputs of a graph, its operators run one after another in topological order."""
+    values: dict[External, Any] = {
+        ("input", entry["name"], 0): value for entry, value in zip(graph.inputs, inputs, strict=True)
+    }
+    with torch.inference_mode():
+        for position in graph.order:
+            compiled = compile_operator(graph.operators[position], weights)
+            result = compiled.run(*(values[value] for value in compiled.externals))
+            for item, part in enumerate(result if isinstance(result, tuple | list) else [result]):
+                values["operator", compiled.id, item] = part
+    return [_output(reference, values, weights) for reference in graph.outputs]
+
+
+def _output(reference: Mapping[str, Any], values: Mapping[External, Any], weights: Mapping[str, Tensor]) -> Tensor:
+    value = external(reference)
+    if value is not None:
+        return torch.as_tensor(values[value])
+    return weights[reference["weight"]] if "weight" in reference else torch.as_tensor(reference["constant"])
+
+
+def flat(outputs: Any) -> list[Tensor]:
+    """All tensors of a module's output, in order."""
+    if isinstance(outputs, Tensor):
+        return [outputs]
+    parts = outputs.values() if isinstance(outputs, dict) else outputs
+    return [tensor for part in parts for tensor in flat(part)]

@@ -1,0 +1,56 @@
+"""The machine: which cores this process may use, how they hang together, and what else keeps them busy."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+_CPUS = Path("/sys/devices/system/cpu")
+_STATISTICS = Path("/proc/stat")
+
+
+def usable_cores() -> list[int]:
+    """Cores this process may run on: one of every physical core first, then their sibling threads."""
+    seen: set[str] = set()
+    first: list[int] = []
+    siblings: list[int] = []
+    for core in sorted(os.sched_getaffinity(0)):
+        path = _CPUS / f"cpu{core}" / "topology" / "thread_siblings_list"
+        physical = path.read_text(encoding="utf-8").strip() if path.exists() else str(core)
+        (siblings if physical in seen else first).append(core)
+        seen.add(physical)
+    return first + siblings
+
+
+def processor() -> str:
+    """Model name of the processor."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def busy_share(cores: Collection[int], seconds: float = 0.5) -> float:
+    """Share of the next ``seconds`` that cores spend on other work, stolen time included; 0 where unknown."""
+    if not _STATISTICS.exists():
+        return 0.0
+    before = _times(cores)
+    time.sleep(seconds)
+    total, idle = (after - earlier for after, earlier in zip(_times(cores), before, strict=True))
+    return 0.0 if total <= 0 else round(max(0.0, 1 - idle / total), 3)
+
+
+def _times(cores: Collection[int]) -> tuple[int, int]:
+    """Ticks of all kinds, and idle ones, over some cores."""
+    total = idle = 0
+    for line in _STATISTICS.read_text(encoding="utf-8").splitlines():
+        name, *ticks = line.split()
+        if name[:3] == "cpu" and name[3:].isdigit() and int(name[3:]) in cores:
+            total += sum(map(int, ticks[:8]))
+            idle += int(ticks[3]) + int(ticks[4])
+    return total, idle

@@ -1,0 +1,136 @@
+"""Who takes part in a session: schedules, the baseline, independent copies, eager PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hios.costs import Costs
+from hios.errors import ScheduleError
+from hios.evaluate import evaluate
+from hios.graph import Graph
+from hios.problem import Problem
+from hios.profiling.statistics import spread
+from hios.runtime.program import ArenaPlan, DeviceProgram
+from hios.schedule import Placement, Schedule, StagedPlan
+
+BASELINE = "sequential on one device"
+
+
+@dataclass
+class Entry:
+    """A schedule file that takes part; ``competitor`` names what runs for it."""
+
+    label: str
+    schedule: Schedule
+    plan: StagedPlan
+    competitor: str = ""
+
+    @classmethod
+    def read(cls, path: str | Path, graph: Graph, devices: int) -> Entry:
+        """Read a schedule and check that it can run.
+
+        Raises:
+            ScheduleError: it is for another graph, for more devices, of a kind that cannot be executed, or it
+                deadlocks.
+        """
+        schedule = Schedule.read(path)
+        if schedule.devices > devices:
+            raise ScheduleError(
+                f"{path}: devices: found {schedule.devices}; allowed: at most {devices}, the devices of this run"
+            )
+        if schedule.merges:
+            raise ScheduleError(f"{path}: merges: merged operators cannot be executed by the cpu platform")
+        plan = schedule.plan(graph)
+        if not isinstance(plan, StagedPlan):
+            raise ScheduleError(f"{path}: placements: a stream schedule; the cpu platform executes staged schedules")
+        free = Costs(dict.fromkeys(graph.index, 0.0), {(edge.source, edge.target): 0.0 for edge in graph.edges})
+        try:
+            evaluate(Problem(graph, free), plan)  # whether it can run does not depend on times
+        except ScheduleError as error:
+            raise ScheduleError(f"{path}: {error}") from None
+        return cls(Path(path).stem, schedule, plan)
+
+
+@dataclass
+class Competitor:
+    """A program on one or more devices, with what was measured of it.
+
+    Attributes:
+        programs: one a device that takes part.
+        copies: whether the devices run independent copies of the model.
+        latencies_ms: of every measured run; of copies the harmonic mean over the devices.
+        timelines: rows of every measured run.
+        difference: largest difference of any output from what outputs are compared with.
+    """
+
+    programs: list[DeviceProgram]
+    copies: bool = False
+    latencies_ms: list[float] = field(default_factory=list)
+    timelines: list[list[Placement]] = field(default_factory=list)
+    difference: float = 0.0
+
+    def typical(self) -> list[Placement]:
+        """The rows of the run whose latency is nearest to the median."""
+        median = spread(self.latencies_ms)[0]
+        nearest = min(range(len(self.latencies_ms)), key=lambda run: abs(self.latencies_ms[run] - median))
+        return self.timelines[nearest]
+
+
+@dataclass
+class Reference:
+    """Eager PyTorch in a worker of its own."""
+
+    name: str
+    worker: int
+    cores: list[int]
+    latencies_ms: list[float] = field(default_factory=list)
+
+
+def read_entries(paths: Sequence[str | Path], graph: Graph, devices: int) -> list[Entry]:
+    """All schedules of a session, told apart by the names of their files.
+
+    Raises:
+        ScheduleError: one cannot run, or two have the same name.
+    """
+    entries: list[Entry] = []
+    for path in paths:
+        entry = Entry.read(path, graph, devices)
+        if entry.label in {BASELINE, *(other.label for other in entries)}:
+            raise ScheduleError(
+                f"{path}: a schedule named {entry.label} takes part already; "
+                "schedules are told apart by their file names"
+            )
+        entries.append(entry)
+    return entries
+
+
+def competitors(graph: Graph, arena: ArenaPlan, entries: Sequence[Entry], devices: int) -> dict[str, Competitor]:
+    """What runs, by name: the baseline, copies for every number of devices above one, and the schedules.
+
+    A schedule that is the baseline does not run a second time.
+    """
+    sequential = StagedPlan((tuple(((operator,),) for operator in graph.order),))
+    found = {BASELINE: Competitor(arena.program(sequential))}
+    for count in sorted({devices, *(entry.schedule.devices for entry in entries)} - {1}):
+        found[copies_name(count)] = Competitor(arena.copies(sequential, count), copies=True)
+    for entry in entries:
+        entry.competitor = BASELINE if entry.plan == sequential else entry.label
+        if entry.competitor not in found:
+            found[entry.competitor] = Competitor(arena.program(entry.plan))
+    return found
+
+
+def copies_name(devices: int) -> str:
+    """Name of the competitor that runs independent copies."""
+    return f"{devices} independent copies"
+
+
+def references(cores: Sequence[list[int]]) -> list[Reference]:
+    """Eager PyTorch with one thread, and with one on every core; their workers come after those of devices."""
+    found = [Reference("eager PyTorch, 1 thread", len(cores), list(cores[0]))]
+    if len(cores) > 1:
+        everything = [core for own in cores for core in own]
+        found.append(Reference(f"eager PyTorch, {len(everything)} threads", len(cores) + 1, everything))
+    return found

@@ -1,0 +1,180 @@
+"""Operators compiled to functions, and their floating-point operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from hios import Graph, Operator
+from hios.errors import UnsupportedError
+from hios.kernels import compile_operator
+from hios.kernels.flops import flops
+from hios.kernels.tensors import nbytes, torch_dtype, value_type
+from hios.kernels.unit import externals
+from tests.frontends.networks import network
+
+_CONV = {"strides": [1, 1], "padding": [0, 0, 0, 0], "dilation": [1, 1], "groups": 1}
+
+
+def _call(function: str, *arguments: dict[str, Any], **attributes: Any) -> dict[str, Any]:
+    return {"function": f"relax.{function}", "arguments": list(arguments), "attributes": attributes}
+
+
+def _operator(*calls: dict[str, Any]) -> Operator:
+    return Operator("unit", "test", {"calls": list(calls)})
+
+
+X, Y = {"input": "x"}, {"operator": "y"}
+
+
+def test_arguments_come_in_order_of_first_use() -> None:
+    """Outside values stand once each, in order of first use, with the item of an operator that has several."""
+    operator = _operator(
+        _call("subtract", {"operator": "y", "item": 1}, X),
+        _call("multiply", {"call": 0}, {"operator": "y", "item": 1}),
+        _call("add", {"call": 1}, {"operator": "y", "item": 0}),
+    )
+    found = compile_operator(operator, {})
+    assert found.externals == externals(operator) == (("operator", "y", 1), ("input", "x", 0), ("operator", "y", 0))
+    assert found.run(torch.tensor(5.0), torch.tensor(2.0), torch.tensor(1.0)) == (5 - 2) * 5 + 1
+
+
+def test_a_value_read_twice_is_taken_once() -> None:
+    """The operator x - x takes one tensor."""
+    found = compile_operator(_operator(_call("subtract", X, X)), {})
+    assert found.externals == (("input", "x", 0),)
+    assert found.run(torch.tensor(3.0)) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([X, {"weight": "w"}], 3.0),
+        ([{"weight": "w"}, X], -3.0),
+        ([X, {"constant": 1.5}], 3.5),
+        ([{"constant": 1.5}, X], -3.5),
+        ([{"weight": "w"}, {"constant": 1.5}], 0.5),
+    ],
+)
+def test_weights_and_numbers_keep_their_place(arguments: list[dict[str, Any]], expected: float) -> None:
+    """Weights and numbers are bound where the call has them, on either side."""
+    found = compile_operator(_operator(_call("subtract", *arguments)), {"w": torch.tensor(2.0)})
+    values = [torch.tensor(5.0)] if X in arguments else []
+    assert found.run(*values) == expected
+
+
+def _conv(*arguments: dict[str, Any]) -> dict[str, Any]:
+    return _call("nn.conv2d", *arguments, **_CONV)
+
+
+@pytest.fixture
+def image() -> Tensor:
+    """An image with negative numbers."""
+    return torch.randn(1, 2, 5, 5, generator=torch.Generator().manual_seed(0))
+
+
+WEIGHTS = {
+    "w": torch.randn(3, 2, 3, 3, generator=torch.Generator().manual_seed(1)),
+    "b": torch.tensor([-1.0, 0.0, 1.0]),
+}
+
+
+def test_activation_of_a_convolution_runs_in_place(image: Tensor) -> None:
+    """ReLU right behind a convolution overwrites its result: one buffer fewer; the input stays as it was."""
+    before = image.clone()
+    found = compile_operator(
+        _operator(_conv(X, {"weight": "w"}, {"weight": "b"}), _call("nn.relu", {"call": 0})), WEIGHTS
+    )
+    with torch.profiler.profile() as profile:
+        output = found.run(image)
+    assert "aten::relu_" in {event.key for event in profile.key_averages()}
+    torch.testing.assert_close(output, torch.conv2d(image, WEIGHTS["w"], WEIGHTS["b"]).clamp(min=0))
+    assert torch.equal(image, before)
+
+
+@pytest.mark.parametrize("activation", ["nn.relu", "sigmoid"])
+def test_activation_of_a_view_is_not_in_place(image: Tensor, activation: str) -> None:
+    """A view shares its memory with what it views: an activation of it must not overwrite that."""
+    before = image.clone()
+    found = compile_operator(_operator(_call("reshape", X, shape=[2, 25]), _call(activation, {"call": 0})), {})
+    found.run(image)
+    assert torch.equal(image, before)
+
+
+def test_activation_of_an_input_is_not_in_place(image: Tensor) -> None:
+    """An activation alone makes a new tensor."""
+    before = image.clone()
+    compile_operator(_operator(_call("nn.relu", X)), {}).run(image)
+    assert torch.equal(image, before)
+
+
+def test_activation_of_a_result_that_is_read_again_is_not_in_place(image: Tensor) -> None:
+    """Where something else reads the convolution's result too, the activation leaves it alone."""
+    found = compile_operator(
+        _operator(
+            _conv(X, {"weight": "w"}), _call("nn.relu", {"call": 0}), _call("subtract", {"call": 1}, {"call": 0})
+        ),
+        WEIGHTS,
+    )
+    plain = torch.conv2d(image, WEIGHTS["w"])
+    torch.testing.assert_close(found.run(image), plain.clamp(min=0) - plain)
+
+
+def test_missing_kernel_names_the_operator() -> None:
+    """An operator that needs a function without an entry is named."""
+    with pytest.raises(UnsupportedError, match=r"operator unit: the kernel table has no entry for relax\.erf"):
+        compile_operator(_operator(_call("erf", X)), {})
+
+
+def test_sizes_and_types() -> None:
+    """Bytes follow from shape and dtype, the type of a value from its operator."""
+    assert nbytes((2, 3), "float32") == 24
+    assert nbytes((2, 3), "bool") == 6
+    assert nbytes((), "float64") == 8
+    assert nbytes((0, 3), "float64") == 0
+    assert torch_dtype("int64") is torch.int64
+    details = {"shapes": {"inputs": [], "outputs": [[1], [2, 3]]}, "dtype": "float32"}
+    graph = Graph("test", (Operator("y", "test", details),), ())
+    assert value_type(graph, ("operator", "y", 1)) == ((2, 3), "float32")
+
+
+@pytest.mark.parametrize(
+    ("function", "attributes", "arguments", "output", "expected"),
+    [
+        ("nn.conv2d", {"groups": 1}, [(1, 4, 9, 9), (8, 4, 3, 3)], (1, 8, 7, 7), 2 * 8 * 7 * 7 * 4 * 9),
+        ("nn.conv2d", {"groups": 4}, [(1, 4, 9, 9), (8, 1, 3, 3)], (1, 8, 7, 7), 2 * 8 * 7 * 7 * 1 * 9),
+        ("matmul", {}, [(5, 3, 4), (5, 4, 6)], (5, 3, 6), 2 * 5 * 3 * 4 * 6),
+        ("nn.max_pool2d", {"pool_size": [3, 2]}, [(1, 4, 9, 9)], (1, 4, 3, 4), 4 * 3 * 4 * 6),
+        ("nn.avg_pool2d", {"pool_size": [3, 3]}, [(1, 4, 9, 9)], (1, 4, 3, 3), 4 * 3 * 3 * 9),
+        ("nn.adaptive_avg_pool2d", {}, [(1, 4, 9, 9)], (1, 4, 1, 1), 4 * 9 * 9),
+        ("mean", {}, [(2, 5)], (2,), 10),
+        ("concat", {}, [(2, 5), (2, 6)], (2, 11), 0),
+        ("reshape", {}, [(2, 5)], (10,), 0),
+        ("permute_dims", {}, [(2, 5)], (5, 2), 0),
+        ("add", {}, [(2, 5), (5,)], (2, 5), 10),
+    ],
+)
+def test_flops_of_a_call(
+    function: str, attributes: dict[str, Any], arguments: list[tuple[int, ...]], output: tuple[int, ...], expected: int
+) -> None:
+    """A multiply-add counts two, a pool its window, a copy nothing, everything else its output."""
+    assert flops(f"relax.{function}", attributes, arguments, output) == expected
+
+
+@pytest.mark.parametrize(("name", "image_size"), [("squeezenet", 64), ("inception_v3", 75)])
+def test_flops_equal_torch_counter(name: str, image_size: int) -> None:
+    """Convolutions and matrix products have the operations that torch's own counter finds in the module."""
+    found = network(name, image_size, classifier=True)
+    with FlopCounterMode(display=False) as counter, torch.inference_mode():
+        found.module(*found.inputs)
+    total = 0
+    for operator in found.graph.operators:
+        if operator.type in ("conv2d", "conv2d-relu", "matmul"):
+            (output,) = operator.details["shapes"]["outputs"]
+            activation = torch.Size(output).numel() if operator.type == "conv2d-relu" else 0
+            total += operator.details["flops"] - activation
+    assert total == counter.get_total_flops() > 1e7

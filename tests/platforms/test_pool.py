@@ -1,0 +1,235 @@
+"""Worker processes: calls, failures and what is left of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from hios.errors import HiosError, PlatformError
+from hios.platforms import cpu, worker
+from hios.platforms.arena import Arena
+from hios.platforms.pool import WorkerPool
+from hios.platforms.streams import Streams
+from tests.platforms import tasks
+from tests.platforms.processes import children, eventually, running
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _cores(workers: int) -> list[list[int]]:
+    """A core for each worker; they share cores on a machine that has too few."""
+    usable = cpu.usable_cores()
+    return [[usable[number % len(usable)]] for number in range(workers)]
+
+
+@pytest.fixture(autouse=True)
+def _workers_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+class _Pool(WorkerPool):
+    """Two workers with an arena of their own."""
+
+    def __init__(self, timeout_s: float = 120.0) -> None:
+        self.arena = Arena(8, 4096)
+        super().__init__(_cores(2), self.arena, timeout_s)
+        self.pids = [found["pid"] for found in self.call_each(tasks.who, {0: {}, 1: {}}).values()]
+
+    def is_gone(self) -> bool:
+        """Whether no worker is left, not even as a zombie."""
+        return not set(self.pids) & set(children()) and not any(map(running, self.pids))
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[_Pool]:
+    """A pool for tests that leave it as it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        pool = _Pool()
+    with pool:
+        yield pool
+    assert pool.is_gone()
+
+
+@pytest.fixture
+def pool() -> Iterator[_Pool]:
+    """A pool for a test that breaks it; nothing of it may be left after the failure."""
+    found = _Pool(timeout_s=2.0)
+    yield found
+    assert found.is_gone()
+
+
+def test_workers_are_pinned_and_use_one_thread(shared: _Pool) -> None:
+    """Each worker runs on its core only, with one thread inside operators, without gradients."""
+    found = shared.call_each(tasks.who, {0: {}, 1: {}})
+    for number, cores in enumerate(_cores(2)):
+        pid = found[number].pop("pid")
+        assert pid in children()
+        assert found[number] == {"number": number, "cores": cores, "threads": 1, "omp": "1", "inference": True}
+    assert os.sched_getaffinity(0) == set(cpu.usable_cores())  # the controller is not pinned
+
+
+def test_calls_run_at_the_same_time(shared: _Pool) -> None:
+    """Calls of several workers overlap: each ends only if the other runs; results stand under their worker."""
+    shared.arena.write(1, 0)
+    shared.arena.write(2, 0)
+    found = shared.call_each(tasks.meet, {1: {"flag": 2, "other": 1}, 0: {"flag": 1, "other": 2}})
+    assert found == {0: "worker 0", 1: "worker 1"}
+
+
+def test_results_stand_in_the_order_of_the_workers(shared: _Pool) -> None:
+    """Results come in the order in which the workers were named, whichever answers first."""
+    for order in ((0, 1), (1, 0)):
+        shared.arena.write(1, 0)
+        slow, quick = order
+        found = shared.call_each(tasks.late, {slow: {"late": True}, quick: {"late": False}})
+        assert list(found.items()) == [(slow, slow), (quick, quick)]
+
+
+def test_one_worker_at_a_time(shared: _Pool) -> None:
+    """A call to one worker reaches that worker and no other; its state stays until the next call."""
+    assert shared.call(1, tasks.remember, name="x", value=[1, 2]) is None
+    assert shared.call(0, tasks.remember, name="x", value=None) is None
+    assert shared.call(1, tasks.remember, name="x", value=3) == [1, 2]
+
+
+def test_arena_is_shared(shared: _Pool) -> None:
+    """What workers write into the arena the controller reads."""
+    shared.arena.write(1, 0)
+    shared.call_each(tasks.fill, {0: {"offset": 0, "value": 1.0}, 1: {"offset": 64, "value": 2.0}})
+    assert shared.arena.read(1) == 7
+    assert shared.arena.tensor(0, (10,), torch.float32).tolist() == [1.0] * 10
+    assert shared.arena.tensor(64, (10,), torch.float32).tolist() == [2.0] * 10
+
+
+def test_streams_run_at_the_same_time(shared: _Pool) -> None:
+    """Functions on streams overlap (each waits for the next) and use one thread inside operators."""
+    for flag in (1, 2, 3):
+        shared.arena.write(flag, 0)
+    assert shared.call(0, tasks.streams) == [("third", 1), ("second", 1), ("first", 1)]
+
+
+def test_an_exception_names_the_device(pool: _Pool) -> None:
+    """An exception is one line with the device; the other worker, which waits for it, is ended too."""
+    with pytest.raises(HiosError, match=r"^device 0: no such kernel$"):
+        pool.call_each(tasks.fail, {0: {"message": "no such kernel\nand more"}, 1: {"message": ""}})
+
+
+@pytest.mark.parametrize(
+    ("function", "answer"),
+    [
+        ("fail", (False, "ValueError (fail)")),
+        ("run_out_of_memory", (False, "out of memory (run_out_of_memory)")),
+        ("refuse", (False, "refused on purpose")),
+        ("no_such_function", (False, "module 'tests.platforms.tasks' has no attribute 'no_such_function'")),
+        ("remember", (True, None)),
+    ],
+)
+def test_answers_are_one_line(function: str, answer: tuple[bool, object]) -> None:
+    """A worker answers with a result, or with one line about what went wrong."""
+    arguments: dict[str, dict[str, Any]] = {"fail": {"message": ""}, "remember": {"name": "x", "value": 1}}
+    keywords = arguments.get(function, {})
+    found = worker._answer(worker.Worker(0, Arena(4, 0), Streams()), f"{tasks.__name__}:{function}", keywords)
+    assert found == answer
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("kill", r"died by signal SIGKILL \(die\); the machine may be out of memory"),
+        ("exit", r"died with exit status 3 \(die\)"),
+    ],
+)
+def test_a_dead_worker_is_named(pool: _Pool, how: str, expected: str) -> None:
+    """A worker that dies is named with how it died, and the other one is ended."""
+    with pytest.raises(PlatformError, match=f"^device 0 {expected}; the run was ended$"):
+        pool.call_each(tasks.die, {0: {"how": how}, 1: {"how": how}})
+
+
+def test_a_worker_that_died_between_calls_is_named(pool: _Pool) -> None:
+    """A worker that is gone before a call is found by the call."""
+    os.kill(pool.pids[1], signal.SIGTERM)
+    assert eventually(lambda: not running(pool.pids[1]))
+    with pytest.raises(PlatformError, match=r"^device 1 died by signal SIGTERM"):
+        pool.call_each(tasks.who, {0: {}, 1: {}})
+
+
+def test_a_hang_ends(pool: _Pool) -> None:
+    """A worker that never answers is named after the time-out, and all are ended."""
+    with pytest.raises(PlatformError, match=r"^device 0 did not answer within 2 s \(hang\); the run was ended$"):
+        pool.call_each(tasks.hang, {0: {}, 1: {}})
+
+
+def test_a_wait_in_vain_says_for_what() -> None:
+    """A worker that waits for a value that never comes says which; a worker may have a name of its own."""
+    with (
+        WorkerPool(_cores(1), Arena(4, 0), 60.0, ["the only device"]) as pool,
+        pytest.raises(HiosError, match=r"^the only device: waited 0\.2 s for the output of operator conv1$"),
+    ):
+        pool.call(0, tasks.wait_in_vain)
+
+
+def test_a_worker_that_does_not_start_is_named() -> None:
+    """A core that is not there ends the pool with a message, not with a hang."""
+    missing = os.cpu_count() or 1
+    before = set(children())
+    with pytest.raises(PlatformError, match=r"^device 1 died with exit status 1 \(starting\); the run was ended$"):
+        WorkerPool([*_cores(1), [missing + 1000]], Arena(4, 0), 60.0)
+    assert set(children()) <= before
+
+
+_CONTROLLER = """
+import time
+from hios.platforms.arena import Arena
+from hios.platforms.pool import WorkerPool
+from hios.platforms.streams import Streams
+from tests.platforms import tasks
+pool = WorkerPool({cores}, Arena(8, 64), 600.0)
+print(*(found["pid"] for found in pool.call_each(tasks.who, {{0: {{}}, 1: {{}}}}).values()), flush=True)
+pool.call_each(tasks.hang, {{0: {{}}, 1: {{}}}})
+"""
+
+
+def test_workers_die_with_a_killed_controller() -> None:
+    """Workers, busy or idle, vanish when the controller is killed and cannot clean up."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _CONTROLLER.format(cores=_cores(2))], stdout=subprocess.PIPE, cwd=ROOT, text=True
+    ) as controller:
+        assert controller.stdout is not None
+        pids = [int(pid) for pid in controller.stdout.readline().split()]
+        assert len(pids) == 2
+        assert all(map(running, pids))
+        controller.kill()
+    assert eventually(lambda: not any(map(running, pids)))
+
+
+def test_devices_are_cores() -> None:
+    """A device is one core, the lowest first."""
+    usable = cpu.usable_cores()
+    assert cpu.device_cores(len(usable)) == [[core] for core in usable]
+    assert cpu.device_cores(1) == [[usable[0]]]
+
+
+@pytest.mark.parametrize("devices", [0, -1, 10_000])
+def test_wrong_numbers_of_devices_are_refused(devices: int) -> None:
+    """No devices, or more than there are cores, names what is allowed."""
+    allowed = len(cpu.usable_cores())
+    with pytest.raises(PlatformError, match=f"platform cpu: devices: found {devices}; allowed: 1 to {allowed}"):
+        cpu.device_cores(devices)
+
+
+def test_platform_is_described() -> None:
+    """Artifacts state platform, cores, processor and versions."""
+    found = cpu.describe(1)
+    assert found["name"] == "cpu"
+    assert found["cores"] == [[cpu.usable_cores()[0]]]
+    assert found["processor"]
+    assert cpu.versions()["torch"] == torch.__version__

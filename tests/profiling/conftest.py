@@ -1,0 +1,29 @@
+"""SqueezeNet on small images, profiled once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hios.profiling.profile import profile
+from tests.frontends.networks import write_squeezenet
+
+#: Devices to profile on: two, or one on a machine with a single core.
+DEVICES = min(2, len(os.sched_getaffinity(0)))
+REPEATS = 7
+
+
+@pytest.fixture(scope="session")
+def graph_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """graph.json."""
+    return write_squeezenet(tmp_path_factory.mktemp("profiled")).graph
+
+
+@pytest.fixture(scope="session")
+def costs_file(graph_file: Path) -> Path:
+    """costs.json, measured with few repeats."""
+    path = graph_file.with_name("costs.json")
+    profile(graph_file, path, devices=DEVICES, repeats=REPEATS, stages_of=["greedy", "hios-lp"])
+    return path

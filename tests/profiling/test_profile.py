@@ -1,0 +1,157 @@
+"""Profiling a small network for real."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hios import Costs, Edge, Graph, HiosError, Operator, Problem, artifacts, schedule, violations
+from hios.profiling.profile import profile
+from hios.profiling.signature import signatures
+from tests.profiling.conftest import DEVICES, REPEATS
+
+
+@pytest.fixture(scope="module")
+def costs(costs_file: Path) -> dict[str, Any]:
+    """The contents of costs.json, validated."""
+    return artifacts.read(costs_file, "costs")
+
+
+@pytest.fixture(scope="module")
+def graph(graph_file: Path) -> Graph:
+    """The graph that was profiled."""
+    return Graph.read(graph_file)
+
+
+def _entries(costs: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*costs["operators"].values(), *costs["transfers"], *costs["stages"]]
+
+
+def test_every_operator_and_edge_has_a_cost(costs: dict[str, Any], graph: Graph) -> None:
+    """Operators and edges are exactly those of the graph."""
+    assert list(costs["operators"]) == [operator.id for operator in graph.operators]
+    assert {(e["source"], e["target"]) for e in costs["transfers"]} == {(e.source, e.target) for e in graph.edges}
+
+
+def test_times_are_positive_with_their_spread(costs: dict[str, Any]) -> None:
+    """Every time is a median between its percentiles; operators and stages were repeated as often as asked."""
+    for entry in _entries(costs):
+        assert 0 < entry["p20_ms"] <= entry["time_ms"] <= entry["p80_ms"] < math.inf
+    for entry in [*costs["operators"].values(), *costs["stages"]]:
+        assert entry["repeats"] == REPEATS
+
+
+def test_equal_operators_have_equal_times(costs: dict[str, Any], graph: Graph) -> None:
+    """Operators of one signature share one measurement, operators of different ones do not."""
+    members: dict[str, list[str]] = defaultdict(list)
+    for operator, signature in signatures(graph).items():
+        members[signature].append(operator)
+    measured = [json.dumps(costs["operators"][group[0]]) for group in members.values()]
+    for group in members.values():
+        assert len({json.dumps(costs["operators"][operator]) for operator in group}) == 1
+    assert len(measured) < len(graph.operators)
+    assert len(set(measured)) > len(measured) / 2  # two may be equal by chance
+
+
+def test_platform_and_versions_are_stated(costs: dict[str, Any]) -> None:
+    """Costs say where, with how many devices and with which software they were measured."""
+    assert costs["platform"]["devices"] == len(costs["platform"]["cores"]) == DEVICES
+    assert {"hios", "torch", "python"} <= set(costs["versions"])
+    assert costs["contention"] == {"kind": "blend", "alpha": 1.0}
+
+
+def test_stages_of_greedy_are_measured(costs_file: Path, graph_file: Path) -> None:
+    """Every stage with several groups that greedy makes is among the measured ones."""
+    problem = Problem.read(graph_file, costs_file)
+    schedule(problem, "greedy")
+    assert problem.asked == set()
+    assert len(problem.measured) > 0
+
+
+def test_stages_of_hios_lp_are_measured(costs: dict[str, Any], graph: Graph) -> None:
+    """HIOS-LP asks for stages that greedy does not make, and those are measured too."""
+    unmeasured = Problem(graph, Costs.from_json({**costs, "stages": []}))
+    schedule(unmeasured, "greedy")
+    measured = Problem(graph, Costs.from_json(costs)).measured
+    assert set(measured) > unmeasured.asked
+
+
+def test_measured_stages_can_run(costs: dict[str, Any], graph: Graph) -> None:
+    """The groups of a stage hold operators once each and do not depend on each other."""
+    reached: dict[str, set[str]] = {operator.id: set() for operator in graph.operators}
+    for number in graph.order:
+        operator = graph.operators[number].id
+        for edge in graph.edges:
+            if edge.target == operator:
+                reached[operator] |= {edge.source} | reached[edge.source]
+    for stage in costs["stages"]:
+        members = [operator for group in stage["groups"] for operator in group]
+        assert len(stage["groups"]) > 1
+        assert len(members) == len(set(members))
+        for group in stage["groups"]:
+            others = set(members) - set(group)
+            assert not any(reached[operator] & others for operator in group)
+
+
+@pytest.mark.parametrize(("name", "devices"), [("greedy", 1), ("hios-lp", 2)])
+def test_measured_costs_can_be_scheduled(name: str, devices: int, graph_file: Path, costs_file: Path) -> None:
+    """Measured costs are a problem whose schedules are valid."""
+    problem = Problem.read(graph_file, costs_file)
+    assert violations(problem, schedule(problem, name, devices)) == []
+
+
+def test_one_device(graph_file: Path, tmp_path: Path) -> None:
+    """On one device transfers are copies into shared memory, and an algorithm's stages are measured there."""
+    path = tmp_path / "costs.json"
+    profile(graph_file, path, devices=1, repeats=1, stages_of=["hios-lp"])
+    found = artifacts.read(path, "costs")
+    assert found["platform"]["devices"] == 1
+    assert all(0 < entry["time_ms"] < math.inf for entry in _entries(found))
+    assert {entry["repeats"] for entry in found["operators"].values()} == {1}
+    assert found["stages"]
+
+
+def _refused(graph: Path, message: str, **changes: Any) -> None:
+    output = graph.parent / "refused" / "costs.json"
+    with pytest.raises(HiosError, match=message) as caught:
+        profile(graph, output, **{"devices": 1, "repeats": 1, "stages_of": (), **changes})
+    assert "\n" not in str(caught.value)
+    assert not output.exists()
+
+
+def test_unknown_algorithm_is_refused(graph_file: Path) -> None:
+    """An algorithm that is not in the registry is refused before anything is measured."""
+    _refused(graph_file, "unknown algorithm magic; allowed: .*greedy", stages_of=["greedy", "magic"])
+
+
+@pytest.mark.parametrize("devices", [0, 10_000])
+def test_wrong_devices_are_refused(graph_file: Path, devices: int) -> None:
+    """No devices or more than cores are refused before anything is measured."""
+    _refused(graph_file, f"platform cpu: devices: found {devices}; allowed: 1 to ", devices=devices)
+
+
+def test_synthetic_graph_is_refused(tmp_path: Path) -> None:
+    """A graph without calls can be scheduled, not run: the operator is named."""
+    path = tmp_path / "graph.json"
+    Graph("test", (Operator("a", "task"), Operator("b", "task")), (Edge("a", "b"),)).write(path)
+    _refused(path, r"graph\.json: operators\[0\]\.calls: operator a has none, so it can be scheduled but not run")
+
+
+def test_graph_without_edges(tmp_path: Path) -> None:
+    """A single operator has no transfers and no stages, and is profiled all the same."""
+    details = {
+        "calls": [{"function": "relax.nn.relu", "arguments": [{"input": "x"}], "attributes": {}}],
+        "shapes": {"inputs": [[4]], "outputs": [[4]]},
+        "dtype": "float32",
+    }
+    inputs = ({"name": "x", "shape": [4], "dtype": "float32"},)
+    Graph("one", (Operator("a", "relu", details),), (), inputs, ({"operator": "a"},)).write(tmp_path / "graph.json")
+    profile(tmp_path / "graph.json", tmp_path / "costs.json", devices=DEVICES, repeats=2, stages_of=["hios-lp"])
+    found = artifacts.read(tmp_path / "costs.json", "costs")
+    assert found["operators"]["a"]["repeats"] == 2
+    assert found["transfers"] == found["stages"] == []

@@ -1,0 +1,79 @@
+"""SqueezeNet on small images, and one session that runs many schedules of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hios import Graph, artifacts
+from hios.runtime.session import Settings, execute
+from hios.schedule import StagedPlan
+from tests.frontends.networks import Files, write_squeezenet
+from tests.runtime.schedules import random_plan, schedule_of
+
+#: Devices of the session: two, or one on a machine with a single core.
+DEVICES = min(2, len(os.sched_getaffinity(0)))
+RUNS, WARMUP = 3, 1
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a session left: run.json and the folder of traces."""
+
+    run: dict[str, Any]
+    traces: Path
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """program.pt2, graph.json and weights."""
+    return write_squeezenet(tmp_path_factory.mktemp("executed"))
+
+
+@pytest.fixture(scope="session")
+def graph(files: Files) -> Graph:
+    """The graph."""
+    return Graph.read(files.graph)
+
+
+@pytest.fixture(scope="session")
+def plans(graph: Graph) -> dict[str, StagedPlan]:
+    """Plans that the session runs, by label."""
+    one_by_one = StagedPlan((tuple(((operator,),) for operator in graph.order),))
+    alternating: list[list[Any]] = [[] for _ in range(DEVICES)]
+    for position, operator in enumerate(graph.order):
+        alternating[position % DEVICES].append(((operator,),))
+    found = {
+        "sequential": one_by_one,
+        "one-group": StagedPlan((((tuple(graph.order),),),)),
+        "alternating": StagedPlan(tuple(tuple(row) for row in alternating)),
+        "idle-device": StagedPlan(((),) * (DEVICES - 1) + one_by_one.devices),
+        "streams": random_plan(graph, 1, seed=36),
+    }
+    return found | {f"random-{seed}": random_plan(graph, DEVICES, seed) for seed in range(1, 6)}
+
+
+@pytest.fixture(scope="session")
+def session(
+    files: Files, graph: Graph, plans: dict[str, StagedPlan], tmp_path_factory: pytest.TempPathFactory
+) -> Session:
+    """All plans executed in one session, checked against eager PyTorch."""
+    folder = tmp_path_factory.mktemp("session")
+    paths = []
+    for label, plan in plans.items():
+        paths.append(folder / f"{label}.json")
+        schedule_of(graph, plan).write(paths[-1])
+    execute(
+        files.graph,
+        files.weights,
+        paths,
+        folder / "run.json",
+        Settings(DEVICES, RUNS, WARMUP, seed=3),
+        program=files.program,
+        traces=folder / "traces",
+    )
+    return Session(artifacts.read(folder / "run.json", "run"), folder / "traces")

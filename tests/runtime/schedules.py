@@ -1,0 +1,75 @@
+"""Schedules by hand and at random for the engine."""
+
+from __future__ import annotations
+
+import random
+
+from hios import Costs, Graph, Problem, Schedule, evaluate
+from hios.problem import Stage
+from hios.schedule import Plan, StagedPlan
+
+
+def schedule_of(graph: Graph, plan: Plan) -> Schedule:
+    """A schedule with some times, whatever the plan: the engine does not read them."""
+    return Schedule(
+        "test",
+        {},
+        len(plan.devices),
+        1.0,
+        0.0,
+        0.0,
+        tuple(evaluate(Problem(graph, free(graph)), plan)),
+        graph.name,
+    )
+
+
+def free(graph: Graph) -> Costs:
+    """Costs of zero for all that there is."""
+    return Costs(dict.fromkeys(graph.index, 0.0), {(edge.source, edge.target): 0.0 for edge in graph.edges})
+
+
+def random_plan(graph: Graph, devices: int, seed: int) -> StagedPlan:
+    """Chunks of a random topological order on random devices; each chunk a stage with as many groups as it has parts.
+
+    As chunks follow one another in topological order, the plan cannot deadlock.
+    """
+    shuffle = random.Random(seed)
+    left = _random_order(graph, shuffle)
+    rows: list[list[Stage]] = [[] for _ in range(devices)]
+    while left:
+        size = shuffle.choice([1, 1, 2, 3, 5, 8])
+        chunk, left = left[:size], left[size:]
+        rows[shuffle.randrange(devices)].append(_groups(graph, chunk, shuffle))
+    return StagedPlan(tuple(tuple(row) for row in rows))
+
+
+def _random_order(graph: Graph, shuffle: random.Random) -> list[int]:
+    index = graph.index
+    predecessors: list[set[int]] = [set() for _ in graph.operators]
+    for edge in graph.edges:
+        predecessors[index[edge.target]].add(index[edge.source])
+    order: list[int] = []
+    left = set(range(len(graph.operators)))
+    while left:
+        ready = sorted(operator for operator in left if not predecessors[operator] & left)
+        order.append(shuffle.choice(ready))
+        left.remove(order[-1])
+    return order
+
+
+def _groups(graph: Graph, chunk: list[int], shuffle: random.Random) -> Stage:
+    """Operators that depend on each other in one group, in order; independent parts beside each other in up to four."""
+    index = graph.index
+    part = {operator: {operator} for operator in chunk}
+    for edge in graph.edges:
+        source, target = index[edge.source], index[edge.target]
+        if source in part and target in part and part[source] is not part[target]:
+            part[source] |= part[target]
+            for operator in part[target]:
+                part[operator] = part[source]
+    stream: dict[int, int] = {}
+    groups: list[list[int]] = [[] for _ in range(4)]
+    for operator in chunk:
+        groups[stream.setdefault(id(part[operator]), len(stream) % 4)].append(operator)
+    shuffle.shuffle(groups)
+    return tuple(tuple(group) for group in groups if group)

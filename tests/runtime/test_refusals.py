@@ -1,0 +1,226 @@
+"""What the engine refuses, and what it finds wrong while it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from safetensors.torch import load_file, save_file
+
+from hios import Edge, Graph, HiosError, Operator, Placement, Schedule
+from hios.errors import ArtifactError, ScheduleError
+from hios.runtime.program import ArenaPlan
+from hios.runtime.session import Settings, execute
+from hios.runtime.weights import load_weights
+from hios.schedule import StagedPlan
+from tests.frontends.networks import Files, Model, write_files, write_squeezenet
+from tests.runtime.schedules import random_plan, schedule_of
+
+
+@pytest.fixture
+def sequential(graph: Graph, tmp_path: Path) -> Path:
+    """The schedule of one operator after another."""
+    path = tmp_path / "sequential.json"
+    schedule_of(graph, StagedPlan((tuple(((operator,),) for operator in graph.order),))).write(path)
+    return path
+
+
+def _refused(
+    message: str, files: Files, schedules: Sequence[Path], *, program: Path | None = None, **changes: Any
+) -> None:
+    """The run fails with one line and writes nothing."""
+    output = schedules[0].parent / "output"
+    with pytest.raises(HiosError, match=message) as caught:
+        execute(
+            files.graph,
+            files.weights,
+            schedules,
+            output / "run.json",
+            Settings(**{"devices": 1, "runs": 1, "warmup": 0, **changes}),
+            program=program,
+            traces=output / "traces",
+        )
+    assert "\n" not in str(caught.value)
+    assert not output.exists()
+
+
+def test_wrong_weights_are_found(files: Files, sequential: Path, tmp_path: Path) -> None:
+    """Weights that were changed a little give other outputs than eager PyTorch: the run ends and nothing is written."""
+    tensors = load_file(files.weights)
+    tensors["conv10.bias"] += 0.01
+    changed = dataclasses.replace(files, weights=tmp_path / "weights.safetensors")
+    save_file(tensors, changed.weights)
+    _refused(
+        r"^sequential on one device: output 0 differs from the reference by up to 0\.01; allowed: 0\.0001 absolute",
+        changed,
+        [sequential],
+        program=files.program,
+    )
+
+
+def test_not_a_number_is_found(files: Files, sequential: Path, tmp_path: Path) -> None:
+    """An output that is not a number is not near anything."""
+    tensors = load_file(files.weights)
+    tensors["conv10.bias"][7] = torch.inf
+    changed = dataclasses.replace(files, weights=tmp_path / "weights.safetensors")
+    save_file(tensors, changed.weights)
+    _refused("output 0 differs from the reference by up to inf", changed, [sequential], program=files.program)
+
+
+def test_program_of_another_size_is_refused(files: Files, sequential: Path, tmp_path: Path) -> None:
+    """A program that takes other inputs than the graph fails in the reference, which is named."""
+    other = write_squeezenet(tmp_path / "other", image_size=97)
+    _refused(r"^eager PyTorch, 1 thread: ", files, [sequential], program=other.program)
+
+
+def test_missing_weights_are_named(files: Files, sequential: Path, tmp_path: Path) -> None:
+    """A weights file that is not there is named by the device that reads it."""
+    lost = dataclasses.replace(files, weights=tmp_path / "nowhere.safetensors")
+    _refused(r"^device 0: .*nowhere\.safetensors: cannot be read: ", lost, [sequential])
+
+
+def _without(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: tensor for name, tensor in tensors.items() if name != "conv1.bias"}
+
+
+def _transposed(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {**tensors, "conv1.weight": tensors["conv1.weight"].transpose(0, 1).contiguous()}
+
+
+def test_weights_belong_to_the_graph(files: Files, graph: Graph, tmp_path: Path) -> None:
+    """Weights that lack a tensor or have another shape, and damaged files, are refused by name."""
+    path = tmp_path / "weights.safetensors"
+    for change, message in (
+        (_without, r"conv1\.bias: found none; required: float32 of shape \[96\]"),
+        (_transposed, r"conv1\.weight: found float32 of shape \[3, 96, 7, 7\]; required: float32 of shape \[96, 3, 7, 7\]"),
+    ):
+        save_file(change(load_file(files.weights)), path)
+        with pytest.raises(ArtifactError, match=r"weights\.safetensors: " + message):
+            load_weights(path, graph)
+    for data in (b"", b"\x00" * 100, files.weights.read_bytes()[:5000]):
+        path.write_bytes(data)
+        with pytest.raises(ArtifactError, match=r"weights\.safetensors: damaged or not a safetensors file") as caught:
+            load_weights(path, graph)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        load_weights(tmp_path, graph)
+    assert sorted(load_weights(files.weights, graph)) == sorted(load_file(files.weights))
+
+
+def test_more_devices_than_the_session_are_refused(files: Files, graph: Graph, tmp_path: Path) -> None:
+    """A schedule for more devices than the session has is named."""
+    path = tmp_path / "wide.json"
+    schedule_of(graph, random_plan(graph, 2, seed=1)).write(path)
+    _refused(r"wide\.json: devices: found 2; allowed: at most 1, the devices of this run", files, [path])
+
+
+@pytest.mark.parametrize("devices", [0, 10_000])
+def test_wrong_devices_are_refused(files: Files, sequential: Path, devices: int) -> None:
+    """A session without devices, or with more than there are cores, is refused."""
+    allowed = len(os.sched_getaffinity(0))
+    message = (
+        "devices: found 1; allowed: at most 0"
+        if devices == 0
+        else f"platform cpu: devices: found {devices}; allowed: 1 to {allowed}"
+    )
+    _refused(message, files, [sequential], devices=devices)
+
+
+def test_stream_schedules_are_refused(files: Files, sequential: Path) -> None:
+    """A schedule without stages is not for this platform."""
+    found = Schedule.read(sequential)
+    rows = tuple(dataclasses.replace(row, stage=None) for row in found.placements)
+    dataclasses.replace(found, placements=rows).write(sequential)
+    _refused(r"sequential\.json: placements: a stream schedule; the cpu platform", files, [sequential])
+
+
+def test_merges_are_refused(files: Files, sequential: Path) -> None:
+    """Merged operators cannot run on this platform."""
+    dataclasses.replace(Schedule.read(sequential), merges=(("conv1", "conv10"),)).write(sequential)
+    _refused(r"sequential\.json: merges: ", files, [sequential])
+
+
+def _with_stages(found: Schedule, stage_of: dict[str, int]) -> Schedule:
+    return dataclasses.replace(
+        found,
+        placements=tuple(
+            dataclasses.replace(row, stage=stage_of.get(row.operator, row.stage)) for row in found.placements
+        ),
+    )
+
+
+def test_deadlocks_are_refused_before_the_run(files: Files, sequential: Path) -> None:
+    """A device whose first stage waits for its last one would wait for ever: it is refused, with names."""
+    found = Schedule.read(sequential)
+    last = len(found.placements)
+    _with_stages(found, {"conv1": last}).write(sequential)
+    _refused(r"sequential\.json: the schedule deadlocks: .* wait for each other", files, [sequential])
+
+
+def test_dependent_groups_are_refused_before_the_run(files: Files, sequential: Path) -> None:
+    """Two groups of one stage that depend on each other would race."""
+    found = Schedule.read(sequential)
+    rows = [dataclasses.replace(row, stage=0) if row.operator == "max_pool2d" else row for row in found.placements]
+    rows = [dataclasses.replace(row, stream=1) if row.operator == "max_pool2d" else row for row in rows]
+    dataclasses.replace(found, placements=tuple(rows)).write(sequential)
+    _refused(r"sequential\.json: operator max_pool2d depends on conv1", files, [sequential])
+
+
+def test_deadlocks_across_devices_are_refused(files: Files, graph: Graph, sequential: Path) -> None:
+    """Two devices that wait for each other are refused: a on 0 behind d, b on 1 ahead of c, with a -> b and c -> d."""
+    order = [graph.operators[number].id for number in graph.order]
+    chain = order[:4]  # conv1, pool and the first two of fire 2
+    rows = [Placement(operator, 0, 0, number + 10, 0.0, 0.0) for number, operator in enumerate(order[4:])]
+    rows += [
+        Placement(chain[0], 0, 0, 1, 0.0, 0.0),
+        Placement(chain[1], 1, 0, 0, 0.0, 0.0),
+        Placement(chain[2], 0, 0, 0, 0.0, 0.0),
+        Placement(chain[3], 1, 0, 1, 0.0, 0.0),
+    ]
+    dataclasses.replace(Schedule.read(sequential), devices=2, placements=tuple(rows)).write(sequential)
+    _refused(r"sequential\.json: the schedule deadlocks", files, [sequential], devices=2)
+
+
+def test_schedule_of_another_graph_is_refused(files: Files, sequential: Path) -> None:
+    """Operators that the graph does not have, or that the schedule lacks, are named."""
+    found = Schedule.read(sequential)
+    first = dataclasses.replace(found.placements[0], operator="stem1")
+    dataclasses.replace(found, placements=(first, *found.placements[1:])).write(sequential)
+    _refused(r"sequential\.json: placements\[0\]\.operator: found stem1, which is not an operator", files, [sequential])
+    dataclasses.replace(found, placements=found.placements[:-1]).write(sequential)
+    _refused(r"sequential\.json: placements: operator .* is missing", files, [sequential])
+
+
+def test_two_schedules_of_one_name_are_refused(files: Files, sequential: Path, tmp_path: Path) -> None:
+    """Schedules are told apart by file name: two of one name would be taken for each other."""
+    other = tmp_path / "other" / "sequential.json"
+    Schedule.read(sequential).write(other)
+    _refused(r"other/sequential\.json: a schedule named sequential takes part already", files, [sequential, other])
+    reserved = tmp_path / "independent copies.json"
+    Schedule.read(sequential).write(reserved)
+    _refused("a schedule named independent copies takes part already", files, [reserved])
+
+
+def test_synthetic_graph_is_refused(tmp_path: Path, files: Files) -> None:
+    """A graph without calls has nothing to run: the operator is named."""
+    graph = Graph("test", (Operator("a", "task"), Operator("b", "task")), (Edge("a", "b"),))
+    graph.write(tmp_path / "graph.json")
+    schedule_of(graph, StagedPlan(((((0, 1),),),))).write(tmp_path / "schedule.json")
+    _refused(
+        r"graph\.json: operators\[0\]\.calls: operator a has none, so it can be scheduled but not run",
+        dataclasses.replace(files, graph=tmp_path / "graph.json"),
+        [tmp_path / "schedule.json"],
+    )
+
+
+def test_outputs_that_nothing_makes_are_refused(tmp_path: Path) -> None:
+    """An output that is an input of the network cannot be timed."""
+    files = write_files(tmp_path, Model(lambda _, x: (F.relu(x), x)), (torch.randn(3),))
+    with pytest.raises(ScheduleError, match="an output that no operator makes cannot be executed"):
+        ArenaPlan(Graph.read(files.graph), 1)

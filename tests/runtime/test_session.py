@@ -1,0 +1,207 @@
+"""Executing schedules for real: what run.json and the traces state."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from hios import Graph, Schedule, artifacts
+from hios.runtime.session import Settings, execute
+from hios.schedule import StagedPlan
+from tests.frontends.networks import Files, Model, write_files
+from tests.runtime.conftest import DEVICES, RUNS, Session
+from tests.runtime.schedules import random_plan, schedule_of
+
+LABELS = [
+    "sequential",
+    "one-group",
+    "alternating",
+    "idle-device",
+    "streams",
+    *(f"random-{seed}" for seed in range(1, 6)),
+]
+
+
+def _result(session: Session, label: str) -> dict[str, Any]:
+    (found,) = [result for result in session.run["results"] if result["label"] == label]
+    assert isinstance(found, dict)
+    return found
+
+
+def _latencies(session: Session) -> list[dict[str, Any]]:
+    run = session.run
+    return [entry["latency_ms"] for entry in (run["ceiling"], run["baseline"], *run["references"], *run["results"])]
+
+
+def test_random_plans_are_varied(graph: Graph, plans: dict[str, StagedPlan]) -> None:
+    """The plans that run have several groups in a stage, and edges in both directions between devices."""
+    assert list(plans) == LABELS
+    stages = [stage for plan in plans.values() for row in plan.devices for stage in row]
+    assert max(map(len, stages)) >= 3
+    assert any(len(stage) > 1 and max(map(len, stage)) > 1 for stage in stages)
+    home = {row.operator: row.device for row in schedule_of(graph, plans["random-1"]).placements}
+    crossing = {(home[edge.source], home[edge.target]) for edge in graph.edges}
+    assert len(crossing) == DEVICES**2
+
+
+def test_every_schedule_has_a_result(session: Session) -> None:
+    """Results stand in the order of the schedules, with their devices."""
+    assert [result["label"] for result in session.run["results"]] == LABELS
+    assert _result(session, "streams")["devices"] == 1
+    assert _result(session, "alternating")["devices"] == DEVICES
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_outputs_equal_eager(session: Session, label: str) -> None:
+    """Whatever the plan, every output of every run was that of eager PyTorch, which is not trivial."""
+    assert session.run["checked_against"] == "eager"
+    assert 0 <= _result(session, label)["largest_difference"] < 1e-4
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_measured_rows_are_the_schedule(
+    session: Session, graph: Graph, plans: dict[str, StagedPlan], label: str
+) -> None:
+    """Every operator ran once, where the schedule says, and after all that it reads."""
+    rows = _result(session, label)["measured"]
+    assert sorted(row["operator"] for row in rows) == sorted(graph.index)
+    expected = {row.operator: row for row in schedule_of(graph, plans[label]).placements}
+    for row in rows:
+        planned = expected[row["operator"]]
+        assert (row["device"], row["stage"], row["stream"]) == (planned.device, planned.stage, planned.stream)
+        assert 0 <= row["start_ms"] < row["finish_ms"]
+    at = {row["operator"]: row for row in rows}
+    for edge in graph.edges:
+        assert at[edge.source]["finish_ms"] <= at[edge.target]["start_ms"]
+    latency = _result(session, label)["latency_ms"]
+    assert max(row["finish_ms"] for row in rows) <= max(latency["runs"])
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_operators_of_a_stream_follow_one_another(session: Session, label: str) -> None:
+    """On one stream of a stage operators do not overlap; stages of a device do not either."""
+    rows = _result(session, label)["measured"]
+    for device in range(DEVICES):
+        own = [row for row in rows if row["device"] == device]
+        for before in own:
+            for after in own:
+                if (before["stage"], before["stream"]) == (after["stage"], after["stream"]):
+                    assert (
+                        before is after
+                        or before["finish_ms"] <= after["start_ms"]
+                        or (after["finish_ms"] <= before["start_ms"])
+                    )
+                elif before["stage"] < after["stage"]:
+                    assert before["finish_ms"] <= after["start_ms"]
+
+
+def test_latencies_are_those_of_the_runs(session: Session) -> None:
+    """As many latencies as runs, warm-up left out, with their median; speedup and error follow from them."""
+    for latency in _latencies(session):
+        assert len(latency["runs"]) == RUNS == session.run["runs"]
+        assert all(0 < value < math.inf for value in latency["runs"])
+        assert latency["median"] == statistics.median(latency["runs"])
+        assert latency["p20"] <= latency["median"] <= latency["p80"]
+    baseline = session.run["baseline"]["latency_ms"]["median"]
+    for result in session.run["results"]:
+        median = result["latency_ms"]["median"]
+        assert result["speedup"] == pytest.approx(baseline / median)
+        assert result["prediction_error"] == pytest.approx((result["predicted_ms"] - median) / median)
+
+
+def test_sequential_schedule_is_the_baseline(session: Session) -> None:
+    """The sequential schedule does not run against itself: its speedup is exactly 1."""
+    assert _result(session, "sequential")["latency_ms"] == session.run["baseline"]["latency_ms"]
+    assert _result(session, "sequential")["speedup"] == 1.0
+    assert _result(session, "one-group")["latency_ms"] != session.run["baseline"]["latency_ms"]
+
+
+def test_ceiling_and_references(session: Session) -> None:
+    """The machine's ceiling comes from copies on all devices; eager PyTorch ran with one thread and with all."""
+    run = session.run
+    ratio = DEVICES * run["baseline"]["latency_ms"]["median"] / run["ceiling"]["latency_ms"]["median"]
+    assert run["ceiling"]["devices"] == DEVICES
+    assert run["ceiling"]["throughput_ratio"] == pytest.approx(ratio)
+    assert [reference["threads"] for reference in run["references"]] == list(range(1, DEVICES + 1))
+    for result in run["results"]:
+        ceiling = ratio if result["devices"] == DEVICES else 1.0
+        assert result["share_of_ceiling"] == pytest.approx(result["speedup"] / ceiling)
+
+
+def test_platform_is_stated(session: Session) -> None:
+    """run.json says where, with which software, seed and tolerance."""
+    assert session.run["platform"]["devices"] == DEVICES
+    assert {"hios", "torch", "python"} <= set(session.run["versions"])
+    assert (session.run["seed"], session.run["warmup"], session.run["tolerance"]) == (3, 1, 1e-4)
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_traces_open_in_chrome(session: Session, graph: Graph, label: str) -> None:
+    """A trace is JSON with one complete event an operator on its device and stream, all of them named."""
+    document = json.loads((session.traces / f"{label}.json").read_text())
+    events = document["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    rows = {row["operator"]: row for row in _result(session, label)["measured"]}
+    assert sorted(event["name"] for event in slices) == sorted(graph.index)
+    for event in slices:
+        row = rows[event["name"]]
+        assert (event["pid"], event["tid"]) == (row["device"], row["stream"])
+        assert event["ts"] == pytest.approx(row["start_ms"] * 1000)
+        assert event["dur"] == pytest.approx((row["finish_ms"] - row["start_ms"]) * 1000)
+        assert event["cat"] == graph.operators[graph.index[event["name"]]].type
+    names = {
+        (event["name"], event["pid"], event["tid"]): event["args"]["name"] for event in events if event["ph"] == "M"
+    }
+    for event in slices:
+        assert names["process_name", event["pid"], 0] == f"device {event['pid']}"
+        assert names["thread_name", event["pid"], event["tid"]] == f"stream {event['tid']}"
+    assert label in document["otherData"]["title"]
+
+
+def _wide(_: Any, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Two inputs and two outputs; values read twice, by neighbours and across devices."""
+    a, b = torch.relu(x), torch.sigmoid(y)
+    c, d = a + b, a * b
+    e = c + c
+    return {"sum": torch.cat([e, d, a], 1), "mean": F.adaptive_avg_pool2d(c, 1)}
+
+
+def test_several_inputs_and_outputs(tmp_path: Path) -> None:
+    """A network with two inputs and a dictionary of outputs runs, spread over devices, without traces."""
+    files = write_files(tmp_path, Model(_wide), (torch.randn(1, 3, 8, 8), torch.randn(1, 3, 8, 8)))
+    graph = Graph.read(files.graph)
+    schedule_of(graph, random_plan(graph, DEVICES, seed=1)).write(tmp_path / "random.json")
+    execute(
+        files.graph,
+        files.weights,
+        [tmp_path / "random.json"],
+        tmp_path / "run.json",
+        Settings(DEVICES, runs=1, warmup=0),
+        program=files.program,
+    )
+    run = artifacts.read(tmp_path / "run.json", "run")
+    assert run["results"][0]["largest_difference"] < 1e-5
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [files.graph.name, files.program.name, files.weights.name, "random.json", "run.json"]
+    )
+
+
+def test_without_a_program(files: Files, graph: Graph, tmp_path: Path) -> None:
+    """Without program.pt2 outputs are compared with the engine's own sequential schedule, which the file says."""
+    schedule_of(graph, random_plan(graph, 1, seed=2)).write(tmp_path / "random.json")
+    execute(
+        files.graph, files.weights, [tmp_path / "random.json"], tmp_path / "run.json", Settings(1, runs=2, warmup=0)
+    )
+    run = artifacts.read(tmp_path / "run.json", "run")
+    assert run["checked_against"] == "sequential"
+    assert run["references"] == []
+    assert run["ceiling"]["throughput_ratio"] == 1.0
+    assert len(run["results"][0]["latency_ms"]["runs"]) == 2
+    assert Schedule.read(tmp_path / "random.json").algorithm == run["results"][0]["algorithm"]

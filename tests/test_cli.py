@@ -1,0 +1,399 @@
+"""The command line: every command for real, and one line for everything that is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import hios
+from hios import ALGORITHMS, Costs, Graph, Schedule, artifacts
+from hios.cli import main
+
+ROOT = Path(hios.__file__).resolve().parents[1]
+CORES = len(os.sched_getaffinity(0))
+DEVICES = min(2, CORES)
+
+
+def _run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def _done(*arguments: object) -> Result:
+    result = _run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which all stages have run, one command each, on SqueezeNet with small images."""
+    path = tmp_path_factory.mktemp("cli") / "tiny"
+    _done("export", "squeezenet", "--image-size", 64, "--batch-size", 2, "--output", path / "program.pt2")
+    _done("extract", path / "program.pt2", "--output", path / "graph.json", "--weights", path / "weights.safetensors")
+    _done("profile", path / "graph.json", "--devices", DEVICES, "--repeats", 2, "--output", path / "costs.json")
+    for name, devices in (("sequential", 1), ("greedy", 1), ("hios-lp", DEVICES)):
+        _done(*_schedule(path, name, path / "schedules" / f"{name}.json", devices))
+    _done(
+        "execute",
+        path / "graph.json",
+        path / "weights.safetensors",
+        *sorted((path / "schedules").iterdir()),
+        "--program",
+        path / "program.pt2",
+        "--runs",
+        2,
+        "--warmup",
+        1,
+        "--traces",
+        path / "traces",
+        "--output",
+        path / "run.json",
+    )
+    _done("report", path, "--output", path / "report.html", "--tables", path / "tables")
+    return path
+
+
+def _schedule(folder: Path, algorithm: str, output: Path, devices: int = 1) -> list[object]:
+    files = [folder / "graph.json", folder / "costs.json"]
+    return ["schedule", *files, "--algorithm", algorithm, "--devices", devices, "--output", output]
+
+
+def test_files_of_the_pipeline(folder: Path) -> None:
+    """Every stage wrote its file, each valid, named after the folder and made from the stage before."""
+    graph = Graph.read(folder / "graph.json")
+    assert graph.name == "tiny"
+    assert [list(entry["shape"]) for entry in graph.inputs] == [[2, 3, 64, 64]]
+    assert list(Costs.read(folder / "costs.json").time_ms) == list(graph.index)
+    run = artifacts.read(folder / "run.json", "run")
+    assert [result["label"] for result in run["results"]] == ["greedy", "hios-lp", "sequential"]
+    assert run["checked_against"] == "eager"
+    assert sorted(path.stem for path in (folder / "traces").iterdir()) == ["greedy", "hios-lp", "sequential"]
+    assert "</html>" in (folder / "report.html").read_text(encoding="utf-8")
+    assert list((folder / "tables").glob("*.csv"))
+
+
+def test_schedule_and_evaluate_agree(folder: Path, tmp_path: Path) -> None:
+    """What evaluate prints is the latency that schedule wrote and printed."""
+    path = tmp_path / "schedule.json"
+    printed = _done(*_schedule(folder, "hios-lp", path, 4), "--window", 3).output
+    found = Schedule.read(path)
+    assert (found.devices, found.parameters) == (4, {"window": 3})
+    assert printed.startswith(f"{path}: predicted latency {found.latency_ms:.4g} ms on 4 device(s), lower bound ")
+    output = _done("evaluate", folder / "graph.json", folder / "costs.json", path).output
+    assert output == f"{found.latency_ms:.6g} ms\n"
+
+
+def test_extract_names_the_graph(folder: Path, tmp_path: Path) -> None:
+    """A name may be given; the counts are printed."""
+    graph = tmp_path / "graph.json"
+    result = _done(
+        "extract", folder / "program.pt2", "--output", graph, "--weights", tmp_path / "weights", "--name", "other"
+    )
+    assert result.output == f"{graph}: 50 operators, 65 edges\n"
+    assert Graph.read(graph).name == "other"
+
+
+def test_classifier_and_seed_are_passed_on(folder: Path, tmp_path: Path) -> None:
+    """The classifier adds operators; another seed gives another program."""
+    one, other = tmp_path / "one.pt2", tmp_path / "other.pt2"
+    _done("export", "squeezenet", "--image-size", 64, "--classifier", "--output", one)
+    _done("export", "squeezenet", "--image-size", 64, "--classifier", "--seed", 5, "--output", other)
+    assert one.read_bytes() != other.read_bytes()
+    printed = _done("extract", one, "--output", tmp_path / "graph.json", "--weights", tmp_path / "weights").output
+    assert printed.endswith("52 operators, 67 edges\n")
+
+
+def test_algorithms_lists_the_registry() -> None:
+    """Every algorithm stands with paper, summary and the defaults of its parameters."""
+    lines = _done("algorithms").output.splitlines()
+    assert [line.split()[0] for line in lines[::2]] == list(ALGORITHMS)
+    for algorithm, first, second in zip(ALGORITHMS.values(), lines[::2], lines[1::2], strict=True):
+        assert algorithm.summary in first
+        assert algorithm.paper in second
+        for parameter in algorithm.parameters:
+            assert f"--{parameter.name} {parameter.default}" in second
+
+
+def test_versions(tmp_path: Path) -> None:
+    """The versions of the software that results depend on are written as JSON."""
+    _done("versions", "--output", tmp_path / "versions.json")
+    assert json.loads((tmp_path / "versions.json").read_text())["hios"] == hios.__version__
+    assert _done("--version").output == f"hios, version {hios.__version__}\n"
+
+
+@pytest.mark.parametrize("command", [None, *main.commands])
+def test_every_command_has_help(command: str | None) -> None:
+    """Help works for every command and says what each option means."""
+    output = _done(*([command] if command else []), "--help").output
+    assert output.startswith("Usage: ")
+    for line in output.splitlines():
+        assert not line.strip().startswith("--") or "  " in line.strip() or len(line.strip()) > 25
+
+
+def test_every_parameter_is_an_option() -> None:
+    """Each parameter of each algorithm can be given to hios schedule by its paper's name."""
+    output = _done("schedule", "--help").output
+    for algorithm in ALGORITHMS.values():
+        for parameter in algorithm.parameters:
+            assert f"--{parameter.name} " in output
+
+
+def test_process_ends_with_status_and_one_line(tmp_path: Path) -> None:
+    """As a process too an error is one line on stderr, nothing on stdout, exit status 1 and no traceback."""
+    done = subprocess.run(
+        [sys.executable, "-m", "hios", "evaluate", "no.json", "no.json", "no.json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "Error: no.json: cannot be read: No such file or directory\n"
+
+
+def _error(*arguments: object, workers: bool = False) -> str:
+    """The one line that a command prints when it refuses; progress bars may stand before it if workers ran."""
+    result = _run(*arguments)
+    assert result.exit_code == 1, result.output
+    assert isinstance(result.exception, SystemExit)  # nothing else got out
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    if not workers:
+        assert len(lines) == 1, result.stderr
+    assert lines[-1].startswith("Error: ")
+    return lines[-1].removeprefix("Error: ")
+
+
+def _export(model: str, output: Path, *options: object) -> list[object]:
+    return ["export", model, *options, "--output", output]
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        ("resnet", [], "unknown model resnet; allowed: "),
+        ("../models/squeezenet", [], "unknown model ../models/squeezenet; allowed: "),
+        ("squeezenet", ["--image-size", 0], "--image-size: found 0; allowed: at least 1"),
+        ("squeezenet", ["--batch-size", -3], "--batch-size: found -3; allowed: at least 1"),
+        ("squeezenet", ["--image-size", 3], "model squeezenet: cannot be run with image_size=3: "),
+    ],
+)
+def test_bad_exports(tmp_path: Path, model: str, options: list[object], message: str) -> None:
+    """Unknown models and impossible sizes are refused; no file appears."""
+    assert _error(*_export(model, tmp_path / "program.pt2", *options)).startswith(message)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--algorithm", "magic"], "unknown algorithm magic; allowed: "),
+        (["--algorithm", "hios-lp", "--devices", 0], "devices: found 0; allowed: "),
+        (["--algorithm", "greedy", "--devices", 2], "algorithm greedy schedules a single device; found devices = 2"),
+        (["--algorithm", "hios-lp", "--window", 1], "algorithm hios-lp: parameter window: found 1; allowed: "),
+        (["--algorithm", "greedy", "--window", 2], "algorithm greedy: unknown parameter window; allowed: none"),
+    ],
+)
+def test_bad_schedule_options(folder: Path, tmp_path: Path, options: list[object], message: str) -> None:
+    """Unknown algorithms, wrong parameters and wrong numbers of devices are refused; no file appears."""
+    output = tmp_path / "schedule.json"
+    found = _error("schedule", folder / "graph.json", folder / "costs.json", *options, "--output", output)
+    assert found.startswith(message)
+    assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--devices", 0], f"platform cpu: devices: found 0; allowed: 1 to {CORES}"),
+        (["--devices", CORES + 1], f"platform cpu: devices: found {CORES + 1}; allowed: 1 to {CORES}"),
+        (["--repeats", 0], "--repeats: found 0; allowed: at least 1"),
+        (["--stages-of", "magic"], "unknown algorithm magic; allowed: "),
+    ],
+)
+def test_bad_profile_options(folder: Path, tmp_path: Path, options: list[object], message: str) -> None:
+    """Wrong devices, repeats and algorithms are refused before anything is measured."""
+    output = tmp_path / "costs.json"
+    assert _error("profile", folder / "graph.json", *options, "--output", output).startswith(message)
+    assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--devices", CORES + 1], f"platform cpu: devices: found {CORES + 1}; allowed: 1 to {CORES}"),
+        (["--runs", 0], "--runs: found 0; allowed: at least 1"),
+        (["--warmup", -1], "--warmup: found -1; allowed: at least 0"),
+        (["--tolerance", 0], "--tolerance: found 0.0; allowed: "),
+        (["--tolerance", "nan"], "--tolerance: found nan; allowed: "),
+    ],
+)
+def test_bad_execute_options(folder: Path, tmp_path: Path, options: list[object], message: str) -> None:
+    """Wrong devices and settings are refused before any worker starts."""
+    files = [folder / "graph.json", folder / "weights.safetensors", folder / "schedules" / "greedy.json"]
+    assert _error("execute", *files, *options, "--output", tmp_path / "run.json").startswith(message)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_weights(folder: Path, tmp_path: Path) -> None:
+    """A weights file that is none is one line, also though a worker finds it."""
+    files = [folder / "graph.json", folder / "graph.json", folder / "schedules" / "greedy.json"]
+    found = _error("execute", *files, "--output", tmp_path / "run.json", workers=True)
+    assert "graph.json: damaged or not a safetensors file" in found
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damaged_program(folder: Path, tmp_path: Path) -> None:
+    """A program that was cut off is one line, with no word from torch or TVM around it."""
+    path = tmp_path / "program.pt2"
+    path.write_bytes((folder / "program.pt2").read_bytes()[:100_000])
+    found = _error("extract", path, "--output", tmp_path / "graph.json", "--weights", tmp_path / "weights")
+    assert found.startswith(f"{path}: not a program written by torch.export")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def _copy(folder: Path, tmp_path: Path) -> Path:
+    """A folder with the graph, costs and a schedule, to be damaged."""
+    for name in ("graph.json", "costs.json"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    (tmp_path / "schedule.json").write_bytes((folder / "schedules" / "greedy.json").read_bytes())
+    return tmp_path
+
+
+def _edited(path: Path, edit: Callable[[Any], None]) -> None:
+    data = json.loads(path.read_text())
+    edit(data)
+    path.write_text(json.dumps(data))
+
+
+def _cycle(data: Any) -> None:
+    data["edges"].append({"source": data["operators"][-1]["id"], "target": data["operators"][0]["id"]})
+
+
+def _set(*place: Any, value: Any) -> Callable[[Any], None]:
+    def edit(data: Any) -> None:
+        for part in place[:-1]:
+            data = data[part]
+        data[place[-1]] = value
+
+    return edit
+
+
+def _delete(*place: Any) -> Callable[[Any], None]:
+    def edit(data: Any) -> None:
+        for part in place[:-1]:
+            data = data[part]
+        del data[place[-1]]
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "message"),
+    [
+        ("graph.json", _cycle, "graph.json: edges: found the cycle "),
+        ("graph.json", _set("format_version", value=99), "graph.json: format_version: found 99; this hios reads"),
+        (
+            "costs.json",
+            _set("operators", "conv1", "time_ms", value=-1.0),
+            "costs.json: operators.conv1.time_ms: found -1",
+        ),
+        (
+            "costs.json",
+            _set("operators", "conv1", "time_ms", value=float("nan")),
+            "conv1.time_ms: found nan; allowed: a fin",
+        ),
+        ("costs.json", _delete("operators", "conv1"), "costs.json: operators: no entry for operator conv1"),
+        ("costs.json", _delete("transfers", 0), "costs.json: transfers: no entry for edge "),
+        ("costs.json", _set("format_version", value="1"), 'costs.json: format_version: found "1"; this hios reads'),
+    ],
+)
+def test_bad_problems(folder: Path, tmp_path: Path, name: str, edit: Callable[[Any], None], message: str) -> None:
+    """Cycles, other versions and costs that are negative, NaN or missing name file and place, in every command."""
+    copied = _copy(folder, tmp_path)
+    _edited(copied / name, edit)
+    files = [copied / "graph.json", copied / "costs.json"]
+    assert message in _error("evaluate", *files, copied / "schedule.json")
+    assert message in _error("schedule", *files, "--algorithm", "hios-lp", "--output", copied / "new.json")
+    assert not (copied / "new.json").exists()
+
+
+@pytest.mark.parametrize("name", ["graph.json", "costs.json", "schedule.json"])
+@pytest.mark.parametrize("kept", [0, 1, 1000])
+def test_truncated_artifacts(folder: Path, tmp_path: Path, name: str, kept: int) -> None:
+    """A file that was cut off is named with the place where it ends."""
+    copied = _copy(folder, tmp_path)
+    (copied / name).write_bytes((copied / name).read_bytes()[:kept])
+    found = _error("evaluate", copied / "graph.json", copied / "costs.json", copied / "schedule.json")
+    assert found.startswith(f"{copied / name}: line ")
+    assert "the file is damaged or cut off" in found
+
+
+def _swap_first(data: Any) -> None:
+    """The first operator after all that read its output."""
+    data["placements"].append(data["placements"].pop(0))
+
+
+def _faster(data: Any) -> None:
+    data["latency_ms"] /= 2
+
+
+def _early(data: Any) -> None:
+    data["placements"][-1]["start_ms"] = 0.0
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (_faster, "schedule.json: invalid: latency_ms is "),
+        (_early, "schedule.json: invalid: "),
+        (_swap_first, "schedule.json: invalid: operator conv1 of stage 0 is launched after stage "),
+        (_delete("placements", 3), "schedule.json: placements: operator "),
+        (_set("placements", 0, "device", value=3), r"placements[0].device: found 3; allowed: 0 to 0"),
+        (_set("placements", 0, "stage", value=49), "the schedule deadlocks: "),
+        (_set("placements", 0, "operator", value="stem"), "found stem, which is not an operator of graph tiny"),
+        (_set("placements", 0, "colour", value="red"), "unknown key colour; allowed: device, "),
+        (_set("latency_ms", value=float("inf")), "latency_ms: found inf; allowed: a finite number"),
+    ],
+)
+def test_tampered_schedules(folder: Path, tmp_path: Path, edit: Callable[[Any], None], message: str) -> None:
+    """A schedule that was tampered with is refused, with what is wrong."""
+    copied = _copy(folder, tmp_path)
+    _edited(copied / "schedule.json", edit)
+    assert message in _error("evaluate", copied / "graph.json", copied / "costs.json", copied / "schedule.json")
+
+
+@pytest.mark.parametrize("place", ["file/schedule.json", "folder"])
+def test_unwritable_output(folder: Path, tmp_path: Path, place: str) -> None:
+    """An output below a file, or one that is a folder, cannot be written: one line, and nothing is left behind."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    assert "cannot be written: " in _error(*_schedule(folder, "greedy", tmp_path / place))
+    assert "cannot be written: " in _error("versions", "--output", tmp_path / place)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder"]
+
+
+@pytest.mark.parametrize("command", ["graph.json", "costs.json", "schedule.json"])
+def test_missing_files_are_named(folder: Path, tmp_path: Path, command: str) -> None:
+    """A file that is not there is named."""
+    copied = _copy(folder, tmp_path)
+    (copied / command).unlink()
+    found = _error("evaluate", copied / "graph.json", copied / "costs.json", copied / "schedule.json")
+    assert found == f"{copied / command}: cannot be read: No such file or directory"
+
+
+def test_missing_extras_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A command whose optional package is not installed says how to install it."""
+    monkeypatch.delitem(sys.modules, "hios.frontends.program")
+    monkeypatch.setitem(sys.modules, "torch", None)  # what an import finds where torch is not installed
+    found = _error(*_export("squeezenet", tmp_path / "program.pt2"))
+    assert found == "this command needs torch, which is not installed: pip install 'hios[torch]'"

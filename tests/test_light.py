@@ -1,0 +1,159 @@
+"""What is loaded when, and which module may import which."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hios
+from hios import ALGORITHMS
+
+ROOT = Path(hios.__file__).resolve().parent
+#: Packages that only some commands need: slow to import, or not installed in every environment.
+HEAVY = {"torch", "tvm", "numpy", "plotly", "jinja2", "safetensors", "tqdm", "snakemake"}
+
+_REPORT = "; import sys, json; print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+_RUN = "from hios.cli import main; main({arguments!r}, standalone_mode=False)"
+
+
+def _loaded(code: str, folder: Path) -> set[str]:
+    """Top-level modules that a fresh interpreter has loaded after running some code."""
+    done = subprocess.run(
+        [sys.executable, "-c", code + _REPORT],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT.parent), "PATH": ""},
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Path:
+    """A folder with a graph, costs and a schedule of two operators."""
+    files = {
+        "graph.json": {
+            "name": "two",
+            "operators": [{"id": "a", "type": "task"}, {"id": "b", "type": "task"}],
+            "edges": [{"source": "a", "target": "b"}],
+        },
+        "costs.json": {
+            "operators": {"a": {"time_ms": 1.0}, "b": {"time_ms": 2.0}},
+            "transfers": [{"source": "a", "target": "b", "time_ms": 0.5}],
+        },
+        "schedule.json": {
+            "algorithm": "sequential",
+            "parameters": {},
+            "devices": 1,
+            "latency_ms": 3.0,
+            "lower_bound_ms": 3.0,
+            "scheduling_time_s": 0.0,
+            "placements": [
+                {"operator": "a", "device": 0, "stream": 0, "stage": 0, "start_ms": 0.0, "finish_ms": 1.0},
+                {"operator": "b", "device": 0, "stream": 0, "stage": 1, "start_ms": 1.0, "finish_ms": 3.0},
+            ],
+        },
+    }
+    for name, data in files.items():
+        (tmp_path / name).write_text(json.dumps(data), encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("module", ["hios", "hios.cli", "hios.config", "hios.platforms.cpu", "hios.platforms.worker"])
+def test_imports_are_light(module: str, tmp_path: Path) -> None:
+    """Importing what every command needs loads neither torch nor TVM nor plotly."""
+    loaded = _loaded(f"import {module}", tmp_path)
+    assert "hios" in loaded
+    assert loaded & HEAVY == set()
+
+
+@pytest.mark.parametrize("algorithm", ["sequential", "hios-lp"])
+def test_scheduling_is_light(algorithm: str, problem: Path) -> None:
+    """Scheduling from files loads nothing heavy."""
+    arguments = ["schedule", "graph.json", "costs.json", "--algorithm", algorithm, "--output", "found.json"]
+    assert _loaded(_RUN.format(arguments=arguments), problem) & HEAVY == set()
+    assert json.loads((problem / "found.json").read_text())["latency_ms"] == 3.0
+
+
+@pytest.mark.parametrize(
+    "arguments", [["evaluate", "graph.json", "costs.json", "schedule.json"], ["algorithms"], ["schedule", "--help"]]
+)
+def test_looking_is_light(arguments: list[str], problem: Path) -> None:
+    """Evaluating a schedule, listing the algorithms and asking for help load nothing heavy."""
+    assert _loaded(_RUN.format(arguments=arguments), problem) & HEAVY == set()
+
+
+def test_what_is_heavy_would_be_found(tmp_path: Path) -> None:
+    """The measure measures: a module that needs torch is seen to load it."""
+    assert {"torch", "safetensors"} <= _loaded("import hios.runtime.weights", tmp_path)
+
+
+def _places() -> dict[str, int]:
+    """First parts of module names in the order of the docstring of hios: layer by layer, left to right."""
+    lines = [line.strip() for line in (hios.__doc__ or "").splitlines() if line.startswith("    ")]
+    names = [name for line in lines for name in line.partition("  ")[0].split()]
+    return {name: place for place, name in enumerate([*names, "__main__"])}
+
+
+def _modules() -> dict[str, Path]:
+    """Every module of hios below hios itself, by dotted name."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(part for part in parts if part != "__init__")
+        if name:
+            found[name] = path
+    return found
+
+
+def _imported(path: Path) -> set[str]:
+    """Modules of hios that a file imports anywhere: at the top, in functions, for type checkers."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.removeprefix("hios.") for alias in node.names if alias.name.startswith("hios.")}
+        elif isinstance(node, ast.ImportFrom) and node.module == "hios":
+            found |= {alias.name for alias in node.names if alias.name in _PLACE}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hios."):
+            found.add((node.module or "").removeprefix("hios."))
+        assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path}: relative import"
+    return found
+
+
+_PLACE = _places()
+_MODULES = _modules()
+
+
+def test_every_module_has_a_layer() -> None:
+    """The docstring of hios names every module, and no name in it is without a module."""
+    assert {name.partition(".")[0] for name in _MODULES} == set(_PLACE)
+
+
+@pytest.mark.parametrize("module", sorted(_MODULES))
+def test_modules_import_from_above_only(module: str) -> None:
+    """A module imports from the layers above its own, and within its layer from what stands to its left."""
+    own = _PLACE[module.partition(".")[0]]
+    below = [name for name in _imported(_MODULES[module]) if _PLACE[name.partition(".")[0]] > own]
+    assert below == []
+
+
+def test_imports_are_found() -> None:
+    """The measure measures: imports at the top, in functions and for type checkers are all seen."""
+    assert {"graph", "costs"} <= _imported(_MODULES["problem"]) <= set(_PLACE)
+    assert "runtime.session" in _imported(_MODULES["cli"])  # inside a function
+    assert "platforms.arena" in _imported(_MODULES["platforms.worker"])  # for type checkers
+
+
+def test_algorithms_do_not_import_each_other_through_the_registry() -> None:
+    """Every algorithm is a module of its own that the registry does not know."""
+    assert not any(name.startswith("schedulers.") for name in _imported(_MODULES["schedulers.registry"]))
+    for algorithm in ALGORITHMS.values():
+        assert algorithm.run.__module__.startswith("hios.schedulers.")
+        assert importlib.import_module(algorithm.run.__module__).__doc__
