@@ -2,7 +2,7 @@
 
 The package is layered; a module imports only from layers above its own:
 
-    errors artifacts                     what every layer uses
+    errors artifacts machine             what every layer uses
     graph costs problem schedule
     evaluate bound check                 the problem and its solution (no torch, no TVM)
     schedulers config                    one algorithm a file, one signature, one registry; config.yaml

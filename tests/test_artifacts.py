@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,65 @@ def test_link_model_needs_bytes() -> None:
     assert Problem(graph, costs).successors[0] == [(1, pytest.approx(0.1 + 1.0))]
     with pytest.raises(ArtifactError, match="link model needs bytes of edge a -> b"):
         Problem(Graph.from_json(GRAPH), costs)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100000,
+        '{"name": ' + "[" * 500 + "]" * 500 + "}",
+        '{"name": ' + "9" * 5000 + "}",
+        '{"name": "\\ud800", "operators": [{"id": "a", "type": "t"}], "edges": []}',
+        '{"name": "x", "name": "y"}',
+    ],
+)
+def test_strange_json_is_refused(tmp_path: Path, text: str) -> None:
+    """Nesting without end, endless numbers, broken Unicode and repeated keys are one-line errors."""
+    path = tmp_path / "graph.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ArtifactError, match=r"graph\.json: ") as caught:
+        Graph.read(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_huge_integer_is_not_a_time(tmp_path: Path) -> None:
+    """An integer beyond the range of floating point is refused as infinite."""
+    data = _changed(COSTS)
+    data["operators"]["b"]["time_ms"] = 10**400
+    with pytest.raises(ArtifactError, match=r"operators\.b\.time_ms: found inf; allowed: a finite number"):
+        Costs.read(_file(tmp_path / "costs.json", data))
+
+
+def test_costs_belong_to_the_graph() -> None:
+    """Costs of another graph, stages of unknown operators and repeated transfers are refused."""
+    graph = Graph.from_json(GRAPH)
+    with pytest.raises(ArtifactError, match="costs: graph: found other; allowed: diamond"):
+        Problem(graph, Costs.from_json({**COSTS, "graph": "other"}))
+    stages = [{"groups": [["a"], ["z"]], "time_ms": 1.0}]
+    with pytest.raises(ArtifactError, match="costs: stages: found operator z"):
+        Problem(graph, Costs.from_json({**COSTS, "stages": stages}))
+    with pytest.raises(ArtifactError, match=r"costs: transfers\[4\]: edge a -> b stands twice"):
+        Costs.from_json({**COSTS, "transfers": [*COSTS["transfers"], COSTS["transfers"][0]]})
+
+
+def test_largest_of_parallel_edges_counts() -> None:
+    """Of several values from one operator to another the largest sets the transfer time, whatever their order."""
+    costs = Costs.from_json({**COSTS, "transfers": {"latency_ms": 0.0, "bandwidth_gbps": 8.0}})
+    for sizes in ((1000, 10), (10, 1000)):
+        edges = [{"source": "a", "target": "b", "bytes": size} for size in sizes]
+        problem = Problem(Graph.from_json({**GRAPH, "edges": edges}), costs)
+        assert problem.successors[0] == [(1, pytest.approx(0.001))]
+
+
+def test_only_regular_files_are_replaced(tmp_path: Path) -> None:
+    """A pipe in the place of an artifact stays a pipe; a link stays a link and its file is written."""
+    os.mkfifo(tmp_path / "pipe.json")
+    with pytest.raises(ArtifactError, match=r"pipe\.json: cannot be written: it exists and is not a regular file"):
+        artifacts.write(tmp_path / "pipe.json", "graph", GRAPH)
+    (tmp_path / "link.json").symlink_to(tmp_path / "target.json")
+    artifacts.write(tmp_path / "link.json", "graph", GRAPH)
+    assert (tmp_path / "link.json").is_symlink()
+    assert Graph.read(tmp_path / "target.json").name == "diamond"
 
 
 def test_write_is_all_or_nothing(tmp_path: Path) -> None:

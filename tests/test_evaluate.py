@@ -141,6 +141,43 @@ def test_checker_refuses(broken: Schedule, message: str) -> None:
     assert any(message in line for line in found), found
 
 
+@pytest.mark.parametrize("plan", [StagedPlan(((((0,),), ((1,),)),)), StreamPlan((((0, 1, 2, 3, 3),),))])
+def test_incomplete_plans_are_refused(plan: Plan) -> None:
+    """A plan without an operator, or with one twice, is not evaluated."""
+    with pytest.raises(ScheduleError, match=r"operator [cd] is in the plan [02] times; allowed: once"):
+        evaluate(DIAMOND, plan)
+
+
+def test_checker_finds_what_zero_times_hide() -> None:
+    """A deadlock of operators without time, a bound above the latency and shares that are none are found."""
+    instance = problem({"x": 0.0, "y": 0.0, "z": 0.0}, {("x", "z"): 0.0, ("z", "y"): 0.0})
+    rows = (
+        Placement("x", 0, 0, 1, 0.0, 0.0),
+        Placement("z", 1, 0, 0, 0.0, 0.0),
+        Placement("y", 0, 0, 0, 0.0, 0.0),
+    )
+    found = violations(instance, Schedule("test", {}, 2, 0.0, 0.0, 0.0, rows))
+    assert found == ["operator y of stage 0 is launched after stage 1"]
+    assert violations(DIAMOND, dataclasses.replace(VALID, lower_bound_ms=99.0)) == [
+        "latency_ms 9.0 is below lower_bound_ms 99.0"
+    ]
+    pair = problem({"a": 2.0, "b": 2.0}, {})
+    rows = (Placement("a", 0, 0, 0, 0.0, 0.0), Placement("b", 0, 0, 0, 0.0, 4.0))
+    found = violations(pair, Schedule("test", {}, 1, 4.0, 0.0, 0.0, rows))
+    assert "operator a lasts 0.0 ms; its share of its stage is 2.0 ms" in found
+
+
+def test_checker_works_stage_costs_out_itself() -> None:
+    """A wrong t(S) of the evaluator is found: the checker does not ask it."""
+    plan = StagedPlan(((((0,),), ((1,), (2,)), ((3,),)),))
+    right = _schedule(DIAMOND, plan)
+    wrong = Problem.__new__(Problem)
+    wrong.__dict__.update(DIAMOND.__dict__)
+    wrong.stage_ms = lambda stage: 1.0  # type: ignore[method-assign]
+    assert violations(wrong, right) == []
+    assert any("costs 8.0 ms" in line for line in violations(DIAMOND, _schedule(wrong, plan)))
+
+
 def test_checker_refuses_too_fast_streams() -> None:
     """Operators beside each other on one device that ran as if alone are found."""
     instance = problem({"a": 2.0, "b": 2.0}, {})

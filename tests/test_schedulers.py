@@ -48,8 +48,10 @@ def test_unknown_names_are_refused() -> None:
         schedule(instance, "hios-lp", parameters={"window": 1})
     with pytest.raises(HiosError, match=r"parameter window: found 2\.5; allowed: a whole number"):
         schedule(instance, "hios-lp", parameters={"window": 2.5})
-    with pytest.raises(HiosError, match="devices: found 0; allowed: at least 1"):
+    with pytest.raises(HiosError, match="devices: found 0; allowed: 1 to 1024"):
         schedule(instance, "hios-lp", 0)
+    with pytest.raises(HiosError, match="devices: found 100000; allowed: 1 to 1024"):
+        schedule(instance, "hios-lp", 100000)
 
 
 def test_registry_refuses_duplicates_and_drift() -> None:

@@ -95,13 +95,15 @@ def read_entries(paths: Sequence[str | Path], graph: Graph, devices: int) -> lis
         ScheduleError: one cannot run, or two have the same name.
     """
     entries: list[Entry] = []
+    taken = {BASELINE, *map(copies_name, range(2, devices + 1))}
     for path in paths:
         entry = Entry.read(path, graph, devices)
-        if entry.label in {BASELINE, *(other.label for other in entries)}:
+        if entry.label in taken:
             raise ScheduleError(
                 f"{path}: a schedule named {entry.label} takes part already; "
                 "schedules are told apart by their file names"
             )
+        taken.add(entry.label)
         entries.append(entry)
     return entries
 

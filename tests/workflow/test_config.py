@@ -35,7 +35,7 @@ def test_defaults(models: Path) -> None:
     """What is left out takes the schema's defaults, parameters of algorithms included."""
     data = {"models": {"net": None}, "algorithms": {"wide": {"algorithm": "hios-lp"}}, "execute": {"runs": 1}}
     assert config.resolve(data, "config.yaml", models=models) == {
-        "models": {"net": {"model": "net", "batch_size": 1, "classifier": False}},
+        "models": {"net": {"model": "net", "classifier": False}},
         "platform": "cpu",
         "devices": [1, 2],
         "algorithms": {"wide": {"algorithm": "hios-lp", "window": 2}},
@@ -147,7 +147,7 @@ BAD = [
     pytest.param({"models": {"a/b": {"model": "net"}}}, "allowed: text matching", id="label with a slash"),
     pytest.param(
         {"algorithms": {"hios": {}}},
-        "algorithms.hios: unknown algorithm hios; allowed: greedy, hios-lp, ",
+        "algorithms.hios: unknown algorithm hios; allowed: greedy, heft, hios-lp, ",
         id="unknown algorithm",
     ),
     pytest.param(
