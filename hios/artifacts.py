@@ -68,7 +68,10 @@ def read(path: str | Path, kind: str) -> Json:
     """
     path = Path(path)
     try:
-        data = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_repetition)
+        text = path.read_text(encoding="utf-8")
+        data = json.loads(text, object_pairs_hook=_without_repetition)
+        if "\\ud" in text.lower():  # an escaped surrogate: half of one is no text, and could not be written again
+            json.dumps(data, ensure_ascii=False).encode()
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -80,7 +83,7 @@ def read(path: str | Path, kind: str) -> Json:
         ) from error
     except RecursionError as error:
         raise ArtifactError(f"{path}: nested too deeply to be an artifact of hios") from error
-    except ValueError as error:  # a repeated key, or a number of thousands of digits
+    except ValueError as error:  # a repeated key, a number of thousands of digits, half a surrogate
         raise ArtifactError(f"{path}: {first_line(error)}") from error
     validate(data, kind, str(path))
     return data  # type: ignore[no-any-return]
