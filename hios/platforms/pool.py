@@ -57,6 +57,7 @@ class WorkerPool:
             self._arena.descriptor,
             self._arena.flags_count,
             self._arena.size,
+            os.getpid(),
         ]
         command = [
             sys.executable,

@@ -1,6 +1,6 @@
 """The main function of a worker process: pins itself to its cores and serves calls.
 
-Started by ``hios.platforms.pool`` as ``python -m hios.platforms.worker NUMBER PIPE ARENA FLAGS SIZE CORES``.
+Started by ``hios.platforms.pool`` as ``python -m hios.platforms.worker NUMBER PIPE ARENA FLAGS SIZE CONTROLLER CORES``.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ class Worker:
 
 def main(arguments: list[str]) -> None:
     """Serve calls until the controller closes the pipe."""
-    number, pipe, descriptor, flags, size = (int(argument) for argument in arguments[:5])
-    cores = {int(core) for core in arguments[5].split(",")}
+    number, pipe, descriptor, flags, size, controller = (int(argument) for argument in arguments[:6])
+    cores = {int(core) for core in arguments[6].split(",")}
     # Die with the controller, even if it is killed.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != controller:
+        os._exit(1)  # it died before the line above
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt ends the controller, which ends the workers
     os.sched_setaffinity(0, cores)
 

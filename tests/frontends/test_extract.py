@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from hios.errors import HiosError, UnsupportedError
 from hios.frontends.extract import extract
 from hios.frontends.program import export, save
+from hios.kernels.table import KERNELS
 from tests.frontends.networks import Model, Network, batch_norm, extracted, read_files, write_files
 
 
@@ -307,6 +308,25 @@ def test_unsupported_operators_are_named(function: Callable[..., Any], message: 
     save(export(module.eval(), (_image(),)), tmp_path / "program.pt2")
     with pytest.raises(UnsupportedError, match=message) as caught:
         extract(tmp_path / "program.pt2", tmp_path / "graph.json", tmp_path / "weights.safetensors", "test")
+    assert "\n" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["program.pt2"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (torch.sigmoid, r"output 0 of the extracted graph differs from the program's by up to .*; allowed: 0\.0001"),
+        (torch.flatten, r"output 0 of the extracted graph is torch\.float32 of shape \(648,\), the program's"),
+        (Tensor.double, r"output 0 of the extracted graph is torch\.float64 of shape \(2, 4, 9, 9\), the program's"),
+    ],
+)
+def test_graphs_that_compute_something_else_are_refused(
+    wrong: Callable[[Tensor], Tensor], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every graph is compared with its program once: a wrong kernel, here of tanh, does not get out of extraction."""
+    monkeypatch.setitem(KERNELS, "relax.tanh", lambda attributes: wrong)
+    with pytest.raises(UnsupportedError, match=f"^{message}") as caught:
+        write_files(tmp_path, Model(lambda m, x: torch.tanh(x)), (_image(),))
     assert "\n" not in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["program.pt2"]
 

@@ -165,7 +165,7 @@ def test_flops_of_a_call(
     assert flops(f"relax.{function}", attributes, arguments, output) == expected
 
 
-@pytest.mark.parametrize(("name", "image_size", "batch_size"), [("squeezenet", 64, 1), ("inception_v3", 107, 2)])
+@pytest.mark.parametrize(("name", "image_size", "batch_size"), [("squeezenet", 64, 1), ("inception_v3", 75, 2)])
 def test_flops_equal_torch_counter(name: str, image_size: int, batch_size: int) -> None:
     """Convolutions and matrix products have the operations that torch's own counter finds in the module."""
     found = network(name, image_size, batch_size, classifier=True)

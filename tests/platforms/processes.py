@@ -30,7 +30,7 @@ def children() -> list[int]:
     return found
 
 
-def eventually(condition: Callable[[], bool], limit_s: float = 60.0) -> bool:
+def eventually(condition: Callable[[], bool], limit_s: float = 30.0) -> bool:
     """Wait until a condition holds; False if it never does."""
     deadline = time.monotonic() + limit_s
     while not condition():

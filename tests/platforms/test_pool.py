@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from hios.errors import HiosError, PlatformError
+from hios.machine import usable_cores
 from hios.platforms import cpu, worker
 from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
@@ -26,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def _cores(workers: int) -> list[list[int]]:
     """A core for each worker; they share cores on a machine that has too few."""
-    usable = cpu.usable_cores()
+    usable = usable_cores()
     return [[usable[number % len(usable)]] for number in range(workers)]
 
 
@@ -74,7 +75,7 @@ def test_workers_are_pinned_and_use_one_thread(shared: _Pool) -> None:
         pid = found[number].pop("pid")
         assert pid in children()
         assert found[number] == {"number": number, "cores": cores, "threads": 1, "omp": "1", "inference": True}
-    assert os.sched_getaffinity(0) == set(cpu.usable_cores())  # the controller is not pinned
+    assert os.sched_getaffinity(0) == set(usable_cores())  # the controller is not pinned
 
 
 def test_calls_run_at_the_same_time(shared: _Pool) -> None:
@@ -212,8 +213,8 @@ def test_workers_die_with_a_killed_controller() -> None:
 
 
 def test_devices_are_cores() -> None:
-    """A device is one core, the lowest first."""
-    usable = cpu.usable_cores()
+    """A device is one core, in the order in which the machine offers them."""
+    usable = usable_cores()
     assert cpu.device_cores(len(usable)) == [[core] for core in usable]
     assert cpu.device_cores(1) == [[usable[0]]]
 
@@ -221,7 +222,7 @@ def test_devices_are_cores() -> None:
 @pytest.mark.parametrize("devices", [0, -1, 10_000])
 def test_wrong_numbers_of_devices_are_refused(devices: int) -> None:
     """No devices, or more than there are cores, names what is allowed."""
-    allowed = len(cpu.usable_cores())
+    allowed = len(usable_cores())
     with pytest.raises(PlatformError, match=f"platform cpu: devices: found {devices}; allowed: 1 to {allowed}"):
         cpu.device_cores(devices)
 
@@ -230,6 +231,6 @@ def test_platform_is_described() -> None:
     """Artifacts state platform, cores, processor and versions."""
     found = cpu.describe(1)
     assert found["name"] == "cpu"
-    assert found["cores"] == [[cpu.usable_cores()[0]]]
+    assert found["cores"] == [[usable_cores()[0]]]
     assert found["processor"]
     assert cpu.versions()["torch"] == torch.__version__
