@@ -19,6 +19,7 @@ from hios.graph import Graph, Operator
 from hios.kernels import CompiledOperator, compile_operator
 from hios.kernels.tensors import torch_dtype, value_type
 from hios.kernels.unit import External
+from hios.platforms.memory import keep_memory
 from hios.platforms.worker import Worker
 
 #: Flags of the arena used by ``send`` and ``receive``: sent, received.
@@ -75,6 +76,7 @@ def load(worker: Worker, graph: str, operators: Mapping[str, int]) -> None:
         operators: how many of each operator are needed: as many as a stage runs beside each other, since real
             operators of equal signature do not share weights and inputs.
     """
+    keep_memory()  # as the engine does
     known = Graph.read(graph)
     generator = torch.Generator().manual_seed(0)
     subjects: dict[str, list[_Subject]] = worker.state.setdefault("subjects", {})

@@ -15,6 +15,7 @@ from hios.kernels import CompiledOperator, compile_operator
 from hios.kernels.tensors import torch_dtype
 from hios.kernels.unit import External
 from hios.platforms.arena import Arena
+from hios.platforms.memory import keep_memory
 from hios.platforms.worker import Worker
 from hios.runtime.program import (
     FIRST_READY,
@@ -34,6 +35,7 @@ _Step = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], str]
 
 def load(worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], timeout_s: float) -> None:
     """Read graph and weights and compile every operator."""
+    keep_memory()
     known = Graph.read(graph)
     tensors = load_weights(weights, known)
     operators = known.operators
