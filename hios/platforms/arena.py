@@ -42,8 +42,8 @@ class Arena:
             os.ftruncate(descriptor, total)
         self.descriptor = descriptor
         self._memory = mmap.mmap(descriptor, total)
-        # Aligned 64-bit loads and stores are single instructions, and x86 and the interpreter's own locking
-        # keep a flag from becoming visible before the data that was written ahead of it.
+        # Aligned 64-bit loads and stores are single instructions, and the memory model of x86-64
+        # keeps a flag from becoming visible before the data that was written ahead of it.
         self._flags = memoryview(self._memory)[: self._base].cast("q")
         self._step = _FLAG_STRIDE // 8
 
