@@ -111,15 +111,7 @@ def write(path: str | Path, kind: str, data: Mapping[str, Any]) -> None:
 def replacing(path: str | Path) -> Iterator[Path]:
     """Give a temporary path beside ``path`` that replaces it on success and vanishes on failure."""
     path = Path(path).resolve()  # a link stays a link; what it points to is replaced
-    if path.exists() and not path.is_file():
-        raise ArtifactError(f"{path}: cannot be written: it exists and is not a regular file")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
-    except OSError as error:
-        raise ArtifactError(f"{path}: cannot be written: {error.strerror}") from error
-    os.close(handle)
-    temporary = Path(name)
+    temporary = _temporary(path)
     try:
         yield temporary
         temporary.chmod(0o666 & ~_umask())
@@ -129,6 +121,27 @@ def replacing(path: str | Path) -> Iterator[Path]:
             raise ArtifactError(f"{path}: cannot be written: {error.strerror}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def require_writable(path: str | Path) -> None:
+    """Refuse an output that could not be written, before the work for it begins.
+
+    Raises:
+        ArtifactError: its folder cannot be made or written, or something else than a file is in its place.
+    """
+    _temporary(Path(path).resolve()).unlink()
+
+
+def _temporary(path: Path) -> Path:
+    if path.exists() and not path.is_file():
+        raise ArtifactError(f"{path}: cannot be written: it exists and is not a regular file")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be written: {error.strerror}") from error
+    os.close(handle)
+    return Path(name)
 
 
 def _umask() -> int:

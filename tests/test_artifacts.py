@@ -226,6 +226,10 @@ def test_write_reports_what_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "graph.json").mkdir()
     with pytest.raises(ArtifactError, match=r"graph\.json: cannot be written"):
         artifacts.write(tmp_path / "graph.json", "graph", GRAPH)
+    with pytest.raises(ArtifactError, match=r"graph\.json: cannot be written"):
+        artifacts.require_writable(tmp_path / "graph.json")
+    artifacts.require_writable(tmp_path / "other.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["graph.json"]
     (tmp_path / "file").write_text("")
     with pytest.raises(ArtifactError, match="cannot be written"):
         artifacts.write(tmp_path / "file" / "graph.json", "graph", GRAPH)

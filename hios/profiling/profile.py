@@ -54,6 +54,7 @@ def profile(graph: str | Path, output: str | Path, *, devices: int, repeats: int
     """
     known = Graph.read(graph)
     require_executable(known)
+    artifacts.require_writable(output)
     algorithms = [find(name) for name in stages_of]
     platform = cpu.describe(devices)
     largest = max((edge.bytes or 0 for edge in known.edges), default=0)

@@ -86,6 +86,10 @@ def execute(
     known = Graph.read(graph)
     require_executable(known)
     entries = read_entries(schedules, known, settings.devices)
+    artifacts.require_writable(output)
+    if traces is not None:
+        for entry in entries:
+            artifacts.require_writable(_trace_path(traces, entry.label))
     platform = cpu.describe(settings.devices)
     arena_plan = ArenaPlan(known, settings.devices)
     taking_part = competitors(known, arena_plan, entries, settings.devices)
@@ -108,11 +112,15 @@ def execute(
         "checked_against": "sequential" if program is None else "eager",
         **results(taking_part, eagers, entries),
     }
-    artifacts.write(output, "run", data)
     if traces is not None:
         for entry in entries:
-            path = Path(traces) / f"{entry.label}.json"
-            write_trace(path, f"{known.name} {entry.label}", known, taking_part[entry.competitor].typical())
+            title, rows = f"{known.name} {entry.label}", taking_part[entry.competitor].typical()
+            write_trace(_trace_path(traces, entry.label), title, known, rows)
+    artifacts.write(output, "run", data)
+
+
+def _trace_path(traces: str | Path, label: str) -> Path:
+    return Path(traces) / f"{label}.json"
 
 
 @dataclass
