@@ -231,6 +231,8 @@ def test_write_reports_what_cannot_be_written(tmp_path: Path) -> None:
     artifacts.require_writable(tmp_path / "other.json")
     assert [path.name for path in tmp_path.iterdir()] == ["graph.json"]
     (tmp_path / "file").write_text("")
+    with pytest.raises(ArtifactError, match="is not a folder that may be written"):
+        artifacts.require_writable(tmp_path / "file" / "graph.json")
     with pytest.raises(ArtifactError, match="cannot be written"):
         artifacts.write(tmp_path / "file" / "graph.json", "graph", GRAPH)
 
