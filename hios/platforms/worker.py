@@ -61,9 +61,9 @@ def main(arguments: list[str]) -> None:
         while True:
             try:
                 name, keywords = connection.recv()
-            except EOFError:
-                break
-            connection.send(_answer(worker, name, keywords))
+                connection.send(_answer(worker, name, keywords))
+            except (EOFError, OSError):
+                break  # the controller is gone
     os._exit(0)  # stream threads wait for work for ever
 
 
