@@ -36,6 +36,19 @@ Plan = StagedPlan | StreamPlan
 
 
 @dataclass(frozen=True, slots=True)
+class Solution:
+    """What an algorithm returns that has more to say than its plan.
+
+    ``lower_bound_ms`` is a bound that it proved; ``notes`` tell the reader of schedule.json what the result rests
+    on. Algorithms that have neither return the plan alone.
+    """
+
+    plan: Plan
+    lower_bound_ms: float = 0.0
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """Where and when one operator runs; ``stage`` is None in stream schedules. Times in milliseconds."""
 
@@ -63,6 +76,7 @@ class Schedule:
     placements: tuple[Placement, ...]
     graph: str = ""
     merges: tuple[tuple[str, ...], ...] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
     source: str = field(default="schedule", compare=False)
 
     @classmethod
@@ -83,6 +97,7 @@ class Schedule:
             placements=tuple(Placement(**row) for row in data["placements"]),
             graph=data.get("graph", ""),
             merges=tuple(tuple(merge) for merge in data.get("merges", ())),
+            notes=data.get("notes", {}),
             source=source,
         )
 
@@ -101,6 +116,8 @@ class Schedule:
             data["graph"] = self.graph
         if self.merges:
             data["merges"] = [list(merge) for merge in self.merges]
+        if self.notes:
+            data["notes"] = dict(self.notes)
         return data
 
     def write(self, path: str | Path) -> None:

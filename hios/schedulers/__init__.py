@@ -13,7 +13,7 @@ from typing import Any
 from hios.bound import lower_bound_ms
 from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
-from hios.schedule import Schedule
+from hios.schedule import Schedule, Solution
 from hios.schedulers import greedy, heft, hios_lp, hios_mr, sequential
 from hios.schedulers.registry import ALGORITHMS, Algorithm, Parameter, check_devices, find, register
 
@@ -50,16 +50,18 @@ def schedule(
     check_devices(entry, devices)
     values = entry.resolved(parameters or {})
     began = time.perf_counter()
-    plan = entry.run(problem, devices, **values)
+    found = entry.run(problem, devices, **values)
     elapsed = time.perf_counter() - began
-    placements = evaluate(problem, plan)
+    solution = found if isinstance(found, Solution) else Solution(found)
+    placements = evaluate(problem, solution.plan)
     return Schedule(
         algorithm=algorithm,
         parameters=values,
         devices=devices,
         latency_ms=latency_ms(placements),
-        lower_bound_ms=lower_bound_ms(problem, devices),
+        lower_bound_ms=max(lower_bound_ms(problem, devices), solution.lower_bound_ms),
         scheduling_time_s=elapsed,
         placements=tuple(placements),
         graph=problem.graph.name,
+        notes=solution.notes,
     )

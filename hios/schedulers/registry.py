@@ -5,10 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from hios.errors import HiosError
-from hios.schedule import Plan
+from hios.schedule import Plan, Solution
+
+
+#: The function of an algorithm; the decorator hands it back as it is.
+Run = TypeVar("Run", bound=Callable[..., Plan | Solution])
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +50,14 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """A registered algorithm: ``run(problem, devices, **parameters)`` returns a plan."""
+    """A registered algorithm: ``run(problem, devices, **parameters)`` returns a plan, or a solution around one."""
 
     name: str
     paper: str
     summary: str
     several_devices: bool
     parameters: tuple[Parameter, ...]
-    run: Callable[..., Plan]
+    run: Callable[..., Plan | Solution]
 
     def resolved(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """All parameters with their values, defaults filled in.
@@ -80,8 +84,8 @@ ALGORITHMS: dict[str, Algorithm] = {}
 
 def register(
     name: str, *, paper: str, summary: str, several_devices: bool, parameters: tuple[Parameter, ...] = ()
-) -> Callable[[Callable[..., Plan]], Callable[..., Plan]]:
-    """Register a function ``(problem, devices, **parameters) -> Plan`` under a name.
+) -> Callable[[Run], Run]:
+    """Register a function ``(problem, devices, **parameters) -> Plan | Solution`` under a name.
 
     Args:
         name: the name on the command line and in config.yaml.
@@ -94,7 +98,7 @@ def register(
         ValueError: the name is taken, or parameters and function disagree.
     """
 
-    def decorate(run: Callable[..., Plan]) -> Callable[..., Plan]:
+    def decorate(run: Run) -> Run:
         if name in ALGORITHMS:
             raise ValueError(f"an algorithm named {name} is registered already")
         keywords = {p.name: p.default for p in inspect.signature(run).parameters.values() if p.kind is p.KEYWORD_ONLY}
