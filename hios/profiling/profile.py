@@ -142,7 +142,7 @@ class _Session:
             for devices in range(1, self.devices + 1 if algorithm.several_devices else 2):
                 problem = Problem(self.graph, costs)
                 # What an algorithm does not ask for while it searches, the evaluation of its plan does.
-                evaluate(problem, algorithm.run(problem, devices, **algorithm.resolved({})))
+                evaluate(problem, algorithm.solve(problem, devices).plan)
                 for stage in problem.asked:
                     groups = tuple(sorted(tuple(problem.ids[operator] for operator in group) for group in stage))
                     measured = tuple(sorted(tuple(map(self._stand_in, group)) for group in groups))

@@ -13,7 +13,7 @@ from typing import Any
 from hios.bound import lower_bound_ms
 from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
-from hios.schedule import Schedule, Solution
+from hios.schedule import Schedule
 from hios.schedulers import greedy, heft, hios_lp, hios_mr, sequential
 from hios.schedulers.registry import ALGORITHMS, Algorithm, Parameter, check_devices, find, register
 
@@ -50,9 +50,8 @@ def schedule(
     check_devices(entry, devices)
     values = entry.resolved(parameters or {})
     began = time.perf_counter()
-    found = entry.run(problem, devices, **values)
+    solution = entry.solve(problem, devices, values)
     elapsed = time.perf_counter() - began
-    solution = found if isinstance(found, Solution) else Solution(found)
     placements = evaluate(problem, solution.plan)
     return Schedule(
         algorithm=algorithm,

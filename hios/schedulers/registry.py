@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hios.errors import HiosError
+from hios.problem import Problem
 from hios.schedule import Plan, Solution
 
 
@@ -73,6 +74,11 @@ class Algorithm:
         return {
             name: parameter.checked(self.name, given.get(name, parameter.default)) for name, parameter in known.items()
         }
+
+    def solve(self, problem: Problem, devices: int, parameters: Mapping[str, Any] | None = None) -> Solution:
+        """Run with parameters as `resolved` gives them, or with the defaults."""
+        found = self.run(problem, devices, **(self.resolved({}) if parameters is None else parameters))
+        return found if isinstance(found, Solution) else Solution(found)
 
 
 #: More than any machine has; a typing error must not ask for memory by the gigabyte.
