@@ -11,7 +11,6 @@ from hios.errors import HiosError
 from hios.problem import Problem
 from hios.schedule import Plan, Solution
 
-
 #: The function of an algorithm; the decorator hands it back as it is.
 Run = TypeVar("Run", bound=Callable[..., Plan | Solution])
 
