@@ -218,6 +218,9 @@ def _rule(schema_root: Json, path: list[str | int]) -> Json:
 
 
 def _explained(error: Any, schema_root: Json) -> str:
+    of_key = error.kind.name == "propertyNames"
+    if of_key:
+        error = error.kind.error  # about the key; the outer error holds the whole mapping
     rule = _rule(schema_root, list(error.schema_path))
     keyword = error.schema_path[-1]
     meaning = f" ({rule['description'].rstrip('.')})" if "description" in rule else ""
@@ -230,7 +233,8 @@ def _explained(error: Any, schema_root: Json) -> str:
     if keyword == "required":
         missing = ", ".join(key for key in rule["required"] if key not in value)
         return f"{where}: {missing} is missing; required: {', '.join(rule['required'])}"
-    return f"{where}: found {_shown(value)}; allowed: {_allowed(str(keyword), rule, error.message)}{meaning}"
+    found = f"the key {_shown(value)}" if of_key else _shown(value)
+    return f"{where}: found {found}; allowed: {_allowed(str(keyword), rule, error.message)}{meaning}"
 
 
 def _allowed(keyword: str, rule: Json, message: str) -> str:
@@ -238,6 +242,8 @@ def _allowed(keyword: str, rule: Json, message: str) -> str:
     bound = rule.get(keyword)
     if keyword == "enum":
         return "one of " + ", ".join(map(_shown, rule["enum"]))
+    if keyword == "not" and "enum" in rule["not"]:
+        return "anything but " + ", ".join(map(_shown, rule["not"]["enum"]))
     if keyword == "type":
         return bound if isinstance(bound, str) else " or ".join(rule["type"])
     words = {

@@ -49,6 +49,7 @@ def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | 
     _resolve_models(settings, source, models or artifacts.resource_directory("models"))
     _resolve_algorithms(settings, source)
     _check_devices(settings, source, cores)
+    _check_results(settings, source)
     return settings
 
 
@@ -218,4 +219,13 @@ def _check_devices(settings: Json, source: str, cores: int | None) -> None:
             raise HiosError(
                 f"{source}: devices: found {devices}; allowed: numbers with 1 among them, because "
                 f"algorithms.{label} schedules a single device"
+            )
+
+
+def _check_results(settings: Json, source: str) -> None:
+    folder = Path(settings["results"])
+    for place in (folder, *folder.parents):
+        if place.exists() and not place.is_dir():
+            raise HiosError(
+                f"{source}: results: found {place}, which is a file; allowed: a folder, or a name not taken"
             )

@@ -144,7 +144,25 @@ BAD = [
         id="model outside the folder",
     ),
     pytest.param({"models": {}}, "models: found {}; allowed: at least 1 key(s)", id="no model"),
-    pytest.param({"models": {"a/b": {"model": "net"}}}, "allowed: text matching", id="label with a slash"),
+    pytest.param(
+        {"models": {"net": {}, "a/b": {"model": "net"}}},
+        'models: found the key "a/b"; allowed: text matching ^[A-Za-z0-9][A-Za-z0-9_-]*$ (A label is letters, ',
+        id="label with a slash",
+    ),
+    pytest.param(
+        {"algorithms": {"-x": {"algorithm": "greedy"}}},
+        'algorithms: found the key "-x"; allowed: text matching ',
+        id="label that looks like an option",
+    ),
+    *[
+        pytest.param(
+            {"models": {name: {"model": "net"}}},
+            f'models: found the key "{name}"; allowed: anything but "benchmarks", "logs", "tables" (Folders of these',
+            id=f"label {name}",
+        )
+        for name in ("benchmarks", "logs", "tables")
+    ],
+    pytest.param({"seed": 2**63}, f"seed: found {2**63}; allowed: at most {2**63 - 1}", id="seed too large"),
     pytest.param(
         {"algorithms": {"hios": {}}},
         "algorithms.hios: unknown algorithm hios; allowed: greedy, heft, hios-lp, ",
@@ -194,6 +212,24 @@ def test_bad_configuration(models: Path, changes: dict[str, Any], expected: str)
     assert message.startswith("my.yaml: ")
     assert expected in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("below", ["", "/run", "/run/1"])
+def test_results_in_place_of_a_file(models: Path, tmp_path: Path, below: str) -> None:
+    """A file cannot become the folder of the results, nor a folder above it; an existing folder can."""
+    (tmp_path / "taken").touch()
+    with pytest.raises(HiosError) as caught:
+        config.resolve({**SMALL, "results": f"{tmp_path}/taken{below}"}, "my.yaml", models=models)
+    assert str(caught.value) == (
+        f"my.yaml: results: found {tmp_path}/taken, which is a file; allowed: a folder, or a name not taken"
+    )
+    assert config.resolve({**SMALL, "results": str(models)}, "my.yaml", models=models)["results"] == str(models)
+
+
+def test_folders_beside_the_networks_are_no_labels(finished: Checkout) -> None:
+    """The labels refused for networks are the folders that a run makes beside those of its networks."""
+    made = {path.name for path in (finished.path / "results").iterdir() if path.is_dir()} - {"alpha", "beta"}
+    assert made == set(artifacts.schema("config")["properties"]["models"]["propertyNames"]["not"]["enum"])
 
 
 def test_missing_section(models: Path) -> None:
