@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any
@@ -46,7 +47,7 @@ class WorkerPool:
                 self._start(number, list(own))
             self._gather(dict.fromkeys(range(len(cores)), "starting"), _START_TIMEOUT_S)
         except BaseException:
-            self.close()
+            self._abort()
             raise
 
     def _start(self, number: int, cores: list[int]) -> None:
@@ -67,14 +68,15 @@ class WorkerPool:
             ",".join(map(str, cores)),
         ]
         environment = {**os.environ, "OMP_NUM_THREADS": str(len(cores))}
-        self._processes.append(
-            subprocess.Popen(  # noqa: S603 - our own module with numbers as arguments
-                command,
-                pass_fds=(theirs.fileno(), self._arena.descriptor),
-                env=environment,
-                stdin=subprocess.DEVNULL,
+        with _interrupts_blocked():
+            self._processes.append(
+                subprocess.Popen(  # noqa: S603 - our own module with numbers as arguments
+                    command,
+                    pass_fds=(theirs.fileno(), self._arena.descriptor),
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                )
             )
-        )
         theirs.close()
         self._connections.append(ours)
 
@@ -84,7 +86,10 @@ class WorkerPool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        if error is None:
+            self.close()
+        else:
+            self._abort()  # nobody waits for what the workers are doing
 
     def call(self, worker: int, function: Callable[..., Any], **arguments: Any) -> Any:
         """Call ``function(worker, **arguments)`` inside one worker and return its result."""
@@ -166,3 +171,17 @@ class WorkerPool:
                 process.wait()
         self._connections.clear()
         self._processes.clear()
+
+
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Keep Ctrl-C from processes started within, from their first instruction on: they inherit the blocked signal.
+
+    A terminal sends Ctrl-C to all of them at once. The controller alone answers it, by ending the workers; one that
+    comes within reaches it right after.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

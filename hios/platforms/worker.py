@@ -5,6 +5,7 @@ Started by ``hios.platforms.pool`` as ``python -m hios.platforms.worker NUMBER P
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import os
@@ -45,7 +46,6 @@ def main(arguments: list[str]) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != controller:
         os._exit(1)  # it died before the line above
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt ends the controller, which ends the workers
     os.sched_setaffinity(0, cores)
 
     import torch
@@ -56,14 +56,12 @@ def main(arguments: list[str]) -> None:
     torch.set_num_threads(len(cores))
     worker = Worker(number, Arena(flags, size, descriptor), Streams())
     connection = Connection(pipe)
-    connection.send((True, None))
-    with torch.inference_mode():
+    # An end of the pipe: the controller is gone.
+    with torch.inference_mode(), contextlib.suppress(EOFError, OSError):
+        connection.send((True, None))
         while True:
-            try:
-                name, keywords = connection.recv()
-                connection.send(_answer(worker, name, keywords))
-            except (EOFError, OSError):
-                break  # the controller is gone
+            name, keywords = connection.recv()
+            connection.send(_answer(worker, name, keywords))
     os._exit(0)  # stream threads wait for work for ever
 
 

@@ -16,8 +16,8 @@ def running(pid: int) -> bool:
         return False
 
 
-def children() -> list[int]:
-    """Children of this process, zombies included."""
+def children(of: int | None = None) -> list[int]:
+    """Children of a process, zombies included; of this one if none is given."""
     found = []
     for path in Path("/proc").iterdir():
         if path.name.isdigit():
@@ -25,7 +25,7 @@ def children() -> list[int]:
                 parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            if parent == os.getpid():
+            if parent == (of or os.getpid()):
                 found.append(int(path.name))
     return found
 
