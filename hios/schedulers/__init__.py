@@ -13,8 +13,8 @@ from typing import Any
 from hios.bound import lower_bound_ms
 from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
-from hios.schedule import Schedule
-from hios.schedulers import greedy, heft, hios_lp, hios_mr, sequential
+from hios.schedule import Plan, Schedule, StagedPlan
+from hios.schedulers import greedy, heft, hios_lp, hios_mr, lios, sequential
 from hios.schedulers.registry import ALGORITHMS, Algorithm, Parameter, check_devices, find, register
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "heft",
     "hios_lp",
     "hios_mr",
+    "lios",
     "register",
     "schedule",
     "sequential",
@@ -62,5 +63,18 @@ def schedule(
         scheduling_time_s=elapsed,
         placements=tuple(placements),
         graph=problem.graph.name,
+        merges=_merges(problem, solution.plan),
         notes=solution.notes,
+    )
+
+
+def _merges(problem: Problem, plan: Plan) -> tuple[tuple[str, ...], ...]:
+    """The merged stages of a plan by operator ids."""
+    if not isinstance(plan, StagedPlan):
+        return ()
+    return tuple(
+        tuple(problem.ids[operator] for (operator,) in stage)
+        for row in plan.devices
+        for stage in row
+        if plan.is_merged(stage)
     )
