@@ -3,7 +3,7 @@
 The package is layered; a module imports only from layers above its own:
 
     errors artifacts machine             what every layer uses
-    graph costs problem schedule
+    graph merging costs problem schedule
     evaluate bound check                 the problem and its solution (no torch, no TVM)
     schedulers config                    one algorithm a file, one signature, one registry; config.yaml
     kernels frontends                    Relax operator -> torch call; torch.export -> Relax -> graph

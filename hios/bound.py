@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hios.merging import least_growth
 from hios.problem import Group, Problem
 
 
@@ -15,9 +16,12 @@ def lower_bound_ms(problem: Problem, devices: int) -> float:
     stream schedules add up to at most 1 in that measure; without contention a device has no such limit.
 
     Measured stages that beat the model loosen both: an operator counts only in the proportion by which the
-    best measured stage that holds it beats its longest group (path) or its modelled work.
+    best measured stage that holds it beats its longest group (path) or its modelled work; so do measured merges,
+    in which every operator is a group. A merge that was not measured takes at least sum(t*g*u) and max(t*g), so
+    an operator that can be merged counts at most t*g*u as work, with g >= 1 the least growth of its kernel in any
+    merge that holds it.
     """
-    path_scale, work_scale = _measured_scales(problem)
+    path_scale, work_scale = _scales(problem)
     finish = [0.0] * len(problem)
     for operator in problem.order:
         before = max((finish[predecessor] for predecessor, _ in problem.predecessors[operator]), default=0.0)
@@ -34,10 +38,11 @@ def _work(problem: Problem, operator: int) -> float:
     return problem.time[operator] * (alpha + (1 - alpha) * problem.utilization[operator])
 
 
-def _measured_scales(problem: Problem) -> tuple[Mapping[int, float], Mapping[int, float]]:
+def _scales(problem: Problem) -> tuple[Mapping[int, float], Mapping[int, float]]:
     path_scale: dict[int, float] = {}
-    work_scale: dict[int, float] = {}
-    for stage, measured in problem.measured.items():
+    work_scale = _merging_scales(problem)
+    merges = {frozenset((operator,) for operator in merge): time for merge, time in problem.measured_merges.items()}
+    for stage, measured in (*problem.measured.items(), *merges.items()):
         if len(stage) < 2:
             continue  # a stage of one group costs the sum of its operators, whatever was measured
         operators = [operator for group in stage for operator in group]
@@ -48,6 +53,16 @@ def _measured_scales(problem: Problem) -> tuple[Mapping[int, float], Mapping[int
                 for operator in operators:
                     scales[operator] = min(scales.get(operator, 1.0), measured / modelled)
     return path_scale, work_scale
+
+
+def _merging_scales(problem: Problem) -> dict[int, float]:
+    """t*g*u over the work of an operator, where that is less than 1."""
+    found = {}
+    for operator, growth in least_growth(problem.convolutions).items():
+        work, merged = _work(problem, operator), problem.time[operator] * problem.utilization[operator] * growth
+        if merged < work:
+            found[operator] = merged / work
+    return found
 
 
 def _group_ms(problem: Problem, group: Group) -> float:

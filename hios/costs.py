@@ -40,6 +40,7 @@ class Costs:
         transfers: t(u,v) by (source, target), or a link model that needs the edges' bytes.
         utilization: share of a device that an operator keeps busy, in (0, 1]; 1 where absent.
         stages: measured t(S) by stage.
+        merges: measured times of operators merged into one (IOS), by the operators.
         contention: ``blend`` or ``none``, for stages that were not measured.
         alpha: share of serialisation in the blend.
         graph: name of the graph that was measured; empty where unknown.
@@ -54,6 +55,7 @@ class Costs:
     alpha: float = DEFAULT_ALPHA
     graph: str = ""
     source: str = "costs"
+    merges: Mapping[frozenset[str], float] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | Path) -> Costs:
@@ -88,6 +90,7 @@ class Costs:
             alpha=contention.get("alpha", DEFAULT_ALPHA),
             graph=data.get("graph", ""),
             source=source,
+            merges={frozenset(entry["operators"]): entry["time_ms"] for entry in data.get("merges", ())},
         )
 
     def operator_ms(self, operator: str) -> float:

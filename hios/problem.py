@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from hios.costs import Costs
 from hios.errors import ArtifactError
 from hios.graph import Graph
+from hios.merging import MERGEABLE, convolutions, merged_kernel
 
 #: Operators that run one after another, by number.
 Group = tuple[int, ...]
@@ -30,9 +31,13 @@ class Problem:
         order: operator numbers in topological order.
         alpha: share of serialisation of the contention model; None without contention.
         asked: stages whose time was asked for and not measured; the profiler measures them.
+        convolutions: by number, what merging an operator needs to know; None where it cannot be merged.
+        measured_merges: measured times of merged operators, milliseconds.
+        asked_merges: merges whose time was asked for and not measured.
 
     Raises:
-        ArtifactError: an operator or edge has no cost, or the costs are those of another graph.
+        ArtifactError: an operator or edge has no cost, the costs are those of another graph, or they have a merge
+            of operators that cannot be merged.
     """
 
     def __init__(self, graph: Graph, costs: Costs) -> None:
@@ -70,6 +75,21 @@ class Problem:
             frozenset(tuple(graph.index[operator] for operator in group) for group in stage): time
             for stage, time in costs.stages.items()
         }
+        self.convolutions = convolutions(graph)
+        self.asked_merges: set[frozenset[int]] = set()
+        self.measured_merges = {self._merge(merge, costs.source): time for merge, time in costs.merges.items()}
+
+    def _merge(self, merge: frozenset[str], source: str) -> frozenset[int]:
+        index = self.graph.index
+        for operator in sorted(merge - index.keys()):
+            raise ArtifactError(f"{source}: merges: found operator {operator}, which is not in {self.graph.source}")
+        numbers = frozenset(index[operator] for operator in merge)
+        if not self.can_merge(numbers):
+            raise ArtifactError(
+                f"{source}: merges: found {', '.join(sorted(merge))}, which cannot run as one by {self.graph.source}; "
+                f"allowed: {MERGEABLE}"
+            )
+        return numbers
 
     @classmethod
     def read(cls, graph: str | Path, costs: str | Path) -> Problem:
@@ -102,6 +122,45 @@ class Problem:
         total = sum(self.time[operator] for operator in operators)
         work = sum(self.time[operator] * self.utilization[operator] for operator in operators)
         return self.alpha * total + (1 - self.alpha) * max(work, longest)
+
+    def can_merge(self, operators: Iterable[int]) -> bool:
+        """Whether operators can run as one convolution with the same results (IOS, operator merge)."""
+        return merged_kernel([self.convolutions[operator] for operator in operators]) is not None
+
+    def merge_ms(self, operators: Iterable[int]) -> float | None:
+        """Time of operators merged into one, in milliseconds: the measured one, else the modelled one.
+
+        None where they cannot be merged.
+        """
+        key = frozenset(operators)
+        if key in self.measured_merges:
+            return self.measured_merges[key]
+        modelled = self.modelled_merge_ms(key)
+        if modelled is not None:
+            self.asked_merges.add(key)
+        return modelled
+
+    def modelled_merge_ms(self, operators: Iterable[int]) -> float | None:
+        """Time of operators merged into one by a model alone, in milliseconds; None where they cannot be merged.
+
+        Padding an operator's kernel from area k to the merged area K multiplies its operations, and so its time, by
+        g = K / k. The merged operator is a single kernel, so nothing of it is serialised: it takes the device time
+        of all its parts, and as long as its longest part: max(sum(t*g*u), max(t*g)), or max(t*g) without
+        contention. That the input is read once instead of several times is not credited.
+        """
+        members = [(operator, self.convolutions[operator]) for operator in operators]
+        merged = merged_kernel([member for _, member in members])
+        if merged is None:
+            return None
+        grown = {
+            operator: self.time[operator] * member.growth(merged.kernel)
+            for operator, member in members
+            if member is not None
+        }
+        longest = max(grown.values())
+        if self.alpha is None:
+            return longest
+        return max(longest, sum(time * self.utilization[operator] for operator, time in sorted(grown.items())))
 
 
 def upward_ranks(problem: Problem) -> list[float]:

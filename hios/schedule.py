@@ -11,14 +11,26 @@ from typing import Any
 from hios import artifacts
 from hios.errors import ScheduleError
 from hios.graph import Graph
+from hios.merging import MERGEABLE, convolutions, merged_kernel
 from hios.problem import Stage
 
 
 @dataclass(frozen=True, slots=True)
 class StagedPlan:
-    """Stages in execution order for every device (IOS, HIOS); stages of different devices are not synchronised."""
+    """Stages in execution order for every device (IOS, HIOS); stages of different devices are not synchronised.
+
+    ``merges`` holds the operators of each stage that runs merged into one operator (IOS): such a stage has every
+    operator in a group of its own.
+    """
 
     devices: tuple[tuple[Stage, ...], ...]
+    merges: frozenset[frozenset[int]] = frozenset()
+
+    def is_merged(self, stage: Stage) -> bool:
+        """Whether the operators of a stage run merged into one."""
+        if not self.merges:
+            return False
+        return all(len(group) == 1 for group in stage) and frozenset(group[0] for group in stage) in self.merges
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +142,8 @@ class Schedule:
         Rows are in launch order, so the rows of a stream are in its order.
 
         Raises:
-            ScheduleError: an operator is missing, unknown or placed twice, a device is out of range, or stages
-                and streams are mixed.
+            ScheduleError: an operator is missing, unknown or placed twice, a device is out of range, stages and
+                streams are mixed, or a merge is not a stage of operators beside each other that can be merged.
         """
         self._check_rows(graph)
         number = graph.index
@@ -146,12 +158,36 @@ class Schedule:
             stages: list[dict[int, list[tuple[int, ...]]]] = [defaultdict(list) for _ in range(self.devices)]
             for (device, stage, _), group in sorted(groups.items()):
                 stages[device][stage].append(tuple(group))
-            return StagedPlan(tuple(tuple(tuple(g) for _, g in sorted(device.items())) for device in stages))
+            rows = tuple(tuple(tuple(g) for _, g in sorted(device.items())) for device in stages)
+            return StagedPlan(rows, self._checked_merges(graph, rows))
+        if self.merges:
+            raise ScheduleError(f"{self.source}: merges: found in a stream schedule; allowed in staged ones only")
         by_device: list[list[tuple[int, ...]]] = [[] for _ in range(self.devices)]
         for (device, _), stream in sorted(streams.items()):
             by_device[device].append(tuple(stream))
         launch = tuple(number[row.operator] for row in self.placements)
         return StreamPlan(tuple(tuple(device) for device in by_device), launch)
+
+    def _checked_merges(self, graph: Graph, rows: tuple[tuple[Stage, ...], ...]) -> frozenset[frozenset[int]]:
+        """The merges by operator number."""
+        if not self.merges:
+            return frozenset()
+        known = convolutions(graph)
+        stages = {frozenset(stage) for row in rows for stage in row}
+        found = set()
+        for position, merge in enumerate(self.merges):
+            operators = frozenset(graph.index[operator] for operator in merge if operator in graph.index)
+            if len(operators) < len(merge) or frozenset((operator,) for operator in operators) not in stages:
+                wrong = "which is not a stage with every operator on a stream of its own"
+            elif merged_kernel([known[operator] for operator in operators]) is None:
+                wrong = "which cannot run as one operator"
+            else:
+                found.add(operators)
+                continue
+            raise ScheduleError(
+                f"{self.source}: merges[{position}]: found {', '.join(merge)}, {wrong}; allowed: stages of {MERGEABLE}"
+            )
+        return frozenset(found)
 
     def _check_rows(self, graph: Graph) -> None:
         number = graph.index

@@ -20,8 +20,10 @@ def staged_times(problem: Problem, plan: StagedPlan) -> list[tuple[float, float,
     from another device arrives t(u,v) after the stage that makes it finished (HIOS section III).
 
     Raises:
-        ScheduleError: the plan deadlocks, or operators of one stage depend on each other across groups.
+        ScheduleError: the plan deadlocks, operators of one stage depend on each other across groups, or operators
+            are merged that cannot be.
     """
+    _check_merges(problem, plan)
     stages = [(device, number, stage) for device, row in enumerate(plan.devices) for number, stage in enumerate(row)]
     for _, _, stage in stages:
         _check_independent(problem, stage)
@@ -33,7 +35,7 @@ def staged_times(problem: Problem, plan: StagedPlan) -> list[tuple[float, float,
     while ready:
         begin, index = heapq.heappop(ready)
         device, number, stage = stages[index]
-        end = begin + problem.stage_ms(stage)
+        end = begin + _stage_ms(problem, plan, stage)
         result.append((begin, end, device, number))
         for other, transfer in successors[index]:
             start[other] = max(start[other], end + transfer)
@@ -44,6 +46,22 @@ def staged_times(problem: Problem, plan: StagedPlan) -> list[tuple[float, float,
         stuck = [index for index, count in enumerate(waiting) if count > 0]
         raise deadlock(problem, [operator for index in stuck for group in stages[index][2] for operator in group])
     return result
+
+
+def _check_merges(problem: Problem, plan: StagedPlan) -> None:
+    """Every merge has to be a stage of operators that can run as one."""
+    if not plan.merges:
+        return
+    merged = {frozenset(group[0] for group in stage) for row in plan.devices for stage in row if plan.is_merged(stage)}
+    for merge in plan.merges:
+        if merge not in merged or not problem.can_merge(merge):
+            names = ", ".join(problem.ids[operator] for operator in sorted(merge))
+            raise ScheduleError(f"operators {names} are not a stage that can run as one operator")
+
+
+def _stage_ms(problem: Problem, plan: StagedPlan, stage: Stage) -> float:
+    merged = problem.merge_ms(group[0] for group in stage) if plan.is_merged(stage) else None
+    return problem.stage_ms(stage) if merged is None else merged
 
 
 def _dependencies(problem: Problem, stages: list[_Numbered]) -> tuple[list[list[tuple[int, float]]], list[int]]:

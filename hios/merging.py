@@ -1,0 +1,193 @@
+"""Operator merge: which convolutions can run as a single one, and with which kernel (IOS, section 3).
+
+Convolutions that read the same value are merged by stacking their filters; smaller kernels are padded with zeros to
+the elementwise largest. The paper leaves the condition out under which that is correct: with kernel K and padding P
+of the merged convolution, k and p of one that is merged, P - floor((K - k) / 2) = p has to hold on each axis.
+All is worked out from graph.json; operators without calls and shapes cannot be merged.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hios.graph import Graph, Operator
+
+#: (height, width).
+Pair = tuple[int, int]
+
+#: What can be merged, for messages.
+MERGEABLE = "convolutions on the same value with equal stride, activation and output size"
+
+#: Calls that may follow the convolution inside its operator: they take one element at a time, so they may as well
+#: run on the outputs of several convolutions at once.
+_ACTIVATIONS = frozenset({"relax.nn.relu", "relax.nn.silu", "relax.sigmoid", "relax.tanh"})
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """What decides whether an operator can be merged with others.
+
+    ``value`` is what it reads (operator or input, its name, which of its outputs), ``image`` and ``output`` are sizes
+    before and after, ``activation`` the functions that follow, in order. Padding is symmetric.
+    """
+
+    value: tuple[str, str, int]
+    image: Pair
+    output: Pair
+    stride: Pair
+    activation: tuple[str, ...]
+    dtype: str
+    kernel: Pair
+    padding: Pair
+
+    @property
+    def family(self) -> tuple[Any, ...]:
+        """What all convolutions of a merge have in common."""
+        return (self.value, self.image, self.output, self.stride, self.activation, self.dtype)
+
+    def growth(self, kernel: Pair) -> float:
+        """How many times as many operations the convolution takes with its kernel padded to ``kernel``."""
+        return (kernel[0] * kernel[1]) / (self.kernel[0] * self.kernel[1])
+
+
+@dataclass(frozen=True, slots=True)
+class MergedKernel:
+    """Kernel K and padding P of a merged convolution."""
+
+    kernel: Pair
+    padding: Pair
+
+
+def convolutions(graph: Graph) -> list[Convolution | None]:
+    """For every operator by position what merging needs to know, or None where it cannot be merged.
+
+    Kept are operators of one plain convolution (two-dimensional, dilation 1, groups 1, symmetric padding, weights
+    from the weights file) that nothing but elementwise activations follow.
+    """
+    shapes = {entry["name"]: entry["shape"] for entry in graph.weights}
+    return [_convolution(operator, shapes) for operator in graph.operators]
+
+
+def _convolution(operator: Operator, weights: Mapping[str, Sequence[int]]) -> Convolution | None:
+    calls, shapes = operator.details.get("calls", ()), operator.details.get("shapes")
+    if not calls or calls[0]["function"] != "relax.nn.conv2d" or not shapes or "dtype" not in operator.details:
+        return None
+    read, *tensors = calls[0]["arguments"]
+    attributes = calls[0].get("attributes", {})
+    value = _value(read)
+    image, output = ([shape for shape in shapes[side] if len(shape) == 4] for side in ("inputs", "outputs"))
+    kernel = weights.get(tensors[0].get("weight", ""), ()) if tensors else ()
+    plain = (
+        all("weight" in tensor for tensor in tensors)
+        and all(_is_activation(call, number) for number, call in enumerate(calls[1:]))
+        and _is_plain(attributes)
+    )
+    if value is None or not plain or not image or not output or len(kernel) != 4:
+        return None
+    return Convolution(
+        value,
+        image=_pair(image[0][2:]),
+        output=_pair(output[0][2:]),
+        stride=_pair(attributes["strides"]),
+        activation=tuple(call["function"] for call in calls[1:]),
+        dtype=operator.details["dtype"],
+        kernel=_pair(kernel[2:]),
+        padding=_pair(attributes["padding"]),
+    )
+
+
+def _value(argument: Mapping[str, Any]) -> tuple[str, str, int] | None:
+    if "operator" in argument:
+        return ("operator", argument["operator"], argument.get("item", 0))
+    return ("input", argument["input"], 0) if "input" in argument else None
+
+
+def _pair(numbers: Sequence[int]) -> Pair:
+    return (numbers[0], numbers[1])
+
+
+def _is_plain(attributes: Mapping[str, Any]) -> bool:
+    padding = attributes.get("padding", ())
+    return (
+        len(padding) == 4
+        and padding[:2] == padding[2:]
+        and len(attributes.get("strides", ())) == 2
+        and all(step == 1 for step in attributes.get("dilation", (1, 1)))
+        and attributes.get("groups", 1) == 1
+        and attributes.get("data_layout", "NCHW") == "NCHW"
+        and attributes.get("kernel_layout", "OIHW") == "OIHW"
+    )
+
+
+def _is_activation(call: Mapping[str, Any], before: int) -> bool:
+    return call["function"] in _ACTIVATIONS and call["arguments"] == [{"call": before}]
+
+
+def merged_kernel(members: Sequence[Convolution | None]) -> MergedKernel | None:
+    """Kernel and padding of the convolution that does the work of all members; None where there is none.
+
+    Args:
+        members: at least two, in any order; None for an operator that is no plain convolution.
+    """
+    known = [member for member in members if member is not None]
+    if len(known) < len(members) or len(known) < 2 or any(m.family != known[0].family for m in known):
+        return None
+    kernel = (max(member.kernel[0] for member in known), max(member.kernel[1] for member in known))
+    paddings = {_padding(member, kernel) for member in known}
+    if len(paddings) > 1:
+        return None
+    return _fitting(known[0], kernel, paddings.pop())
+
+
+def least_growth(members: Sequence[Convolution | None]) -> dict[int, float]:
+    """By position, the least growth of a convolution in any merge that holds it; without those that none holds.
+
+    Every legal merge has for its kernel K a height and a width of its family, and all its members have the same
+    padding P for K. So for every such K the members of equal P are looked at together.
+    """
+    families: dict[tuple[Any, ...], list[tuple[int, Convolution]]] = defaultdict(list)
+    for position, member in enumerate(members):
+        if member is not None:
+            families[member.family].append((position, member))
+    found: dict[int, float] = {}
+    for family in families.values():
+        heights, widths = ({member.kernel[axis] for _, member in family} for axis in (0, 1))
+        for kernel in ((height, width) for height in heights for width in widths):
+            for group in _mergeable(family, kernel):
+                for position, member in group:
+                    growth = member.growth(kernel)
+                    found[position] = min(found.get(position, growth), growth)
+    return found
+
+
+def _mergeable(family: list[tuple[int, Convolution]], kernel: Pair) -> list[list[tuple[int, Convolution]]]:
+    """The largest sets of a family that can be merged into a convolution with exactly this kernel."""
+    by_padding: dict[Pair, list[tuple[int, Convolution]]] = defaultdict(list)
+    for position, member in family:
+        if member.kernel[0] <= kernel[0] and member.kernel[1] <= kernel[1]:
+            by_padding[_padding(member, kernel)].append((position, member))
+    return [
+        group
+        for group in by_padding.values()
+        if (found := merged_kernel([member for _, member in group])) is not None and found.kernel == kernel
+    ]
+
+
+def _padding(member: Convolution, kernel: Pair) -> Pair:
+    """Padding P that keeps a convolution what it is when its kernel is padded to K: P = p + floor((K - k) / 2)."""
+    height, width = (
+        p + (largest - own) // 2 for p, largest, own in zip(member.padding, kernel, member.kernel, strict=True)
+    )
+    return height, width
+
+
+def _fitting(member: Convolution, kernel: Pair, padding: Pair) -> MergedKernel | None:
+    """The merged kernel, if its output has the size of its members': an uneven K - k may take a row from it."""
+    size = tuple(
+        (image + 2 * p - k) // step + 1
+        for image, p, k, step in zip(member.image, padding, kernel, member.stride, strict=True)
+    )
+    return MergedKernel(kernel, padding) if size == member.output else None
