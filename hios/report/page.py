@@ -10,9 +10,10 @@ import jinja2
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from hios.report.charts import gantt_chart, latency_chart
+from hios.report.charts import latency_chart
 from hios.report.colours import Style, type_styles
 from hios.report.facts import cautions, ceiling_sentences, engine_sentence, facts, fastest_sentence
+from hios.report.gantt import gantt_chart
 from hios.report.results import ModelResults
 from hios.report.tables import reference_rows, schedule_rows
 
