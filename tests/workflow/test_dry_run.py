@@ -100,6 +100,34 @@ def test_edited_model(finished: Checkout) -> None:
     assert planned == {"export": 1, "extract": 1, "profile": 1, "schedule": 3, "execute": 1, "report": 1}
 
 
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        pytest.param("report/page.py", {"report": 1}, id="report"),
+        pytest.param("report/templates/style.css", {"report": 1}, id="template of the report"),
+        pytest.param("runtime/trace.py", {"execute": 2, "report": 1}, id="execute"),
+        pytest.param("schedulers/sequential.py", {"schedule": 2, "execute": 2, "report": 1}, id="algorithm"),
+        pytest.param("schedulers/heft.py", {}, id="algorithm that the configuration does not name"),
+        pytest.param("profiling/kernels.py", {"profile": 2, "schedule": 6, "execute": 2, "report": 1}, id="profile"),
+        pytest.param(
+            "frontends/lowering.py",
+            {"extract": 2, "profile": 2, "schedule": 6, "execute": 2, "report": 1},
+            id="extract",
+        ),
+    ],
+)
+def test_edited_code(finished: Checkout, file: str, expected: dict[str, int]) -> None:
+    """Editing hios runs again the stages that use what was edited, and what depends on them; nothing else."""
+    path = finished.path / "hios" / file
+    before = path.read_text()
+    path.write_text(before + ("\np { margin: 0; }\n" if path.suffix == ".css" else "\nEDITED = True\n"))
+    try:
+        planned = finished.planned()
+    finally:
+        path.write_text(before)
+    assert planned == expected
+
+
 def test_slurm_profile(checkout: Checkout) -> None:
     """The profile for Slurm fits the rules; the local executor stands in for the plugin."""
     answer = checkout.snakemake("-n", "--workflow-profile", "workflow/profiles/slurm", "--executor", "local")

@@ -79,7 +79,7 @@ def test_failure(checkout: Checkout, stage: str) -> None:
 
 
 def test_cache(checkout: Checkout, tmp_path: Path) -> None:
-    """Another run takes program and graph from the cache; other settings do not."""
+    """Another run takes program and graph from the cache; other settings and other code of hios do not."""
     cache = tmp_path / "cache"
     cache.mkdir()
 
@@ -107,6 +107,9 @@ def test_cache(checkout: Checkout, tmp_path: Path) -> None:
     assert commands == []
     assert second.read_text() == first.read_text()
     assert graph("third", models={"alpha": {"image_size": 32}})[1] == ["export", "extract"]
+    with (checkout.path / "hios" / "frontends" / "lowering.py").open("a") as file:
+        file.write("\nEDITED = True\n")
+    assert graph("fourth")[1] == ["extract"]
 
 
 def test_snakemake_report(finished: Checkout) -> None:

@@ -6,10 +6,14 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+# The hios of this checkout, as in the commands of the rules.
+sys.path.insert(0, str(workflow.basedir))
+
 import hios
 from hios import config as configuration
 from hios.errors import HiosError
 from hios.machine import usable_cores
+from hios.sources import source_hash
 from snakemake.settings.types import DeploymentMethod
 
 

@@ -29,6 +29,7 @@ rule execute:
         options=configuration.options(settings["execute"]),
         seed=settings["seed"],
         versions=versions("torch"),
+        code=source_hash("execute"),
     message:
         "Executing the schedules of {wildcards.model}"
     shell:

@@ -22,6 +22,7 @@ rule export:
         ),
         seed=settings["seed"],
         versions=versions("torch"),
+        code=source_hash("export"),
     message:
         "Exporting {wildcards.model}"
     shell:

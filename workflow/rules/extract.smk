@@ -19,6 +19,7 @@ rule extract:
     params:
         name="{model}",
         versions=versions("torch", "apache-tvm", "apache-tvm-ffi"),
+        code=source_hash("extract"),
     message:
         "Extracting the graph of {wildcards.model}"
     shell:

@@ -19,6 +19,7 @@ rule profile:
         devices=max(settings["devices"]),
         options=configuration.options(settings["profile"]),
         versions=versions("torch"),
+        code=source_hash("profile", settings["profile"]["stages_of"]),
     message:
         "Measuring the operators, stages and transfers of {wildcards.model}"
     shell:

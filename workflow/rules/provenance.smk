@@ -28,6 +28,7 @@ rule provenance:
     params:
         config=configuration.as_yaml(settings),
         versions=versions("torch", "apache-tvm", "apache-tvm-ffi", "plotly"),
+        code=source_hash("provenance"),
     message:
         "Writing down configuration and software versions"
     shell:

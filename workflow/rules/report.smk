@@ -38,6 +38,7 @@ rule report:
         directories=[f"{settings['results']}/{model}" for model in settings["models"]],
         tables=subpath(output.latency, parent=True),
         versions=versions("plotly"),
+        code=source_hash("report"),
     message:
         "Writing the report"
     shell:

@@ -21,6 +21,9 @@ rule schedule:
             settings["algorithms"][w.algorithm], without="algorithm"
         ),
         versions=versions(),
+        code=lambda w: source_hash(
+            "schedule", [settings["algorithms"][w.algorithm]["algorithm"]]
+        ),
     message:
         "Scheduling {wildcards.model} with {wildcards.algorithm} for {wildcards.devices} device(s)"
     shell:

@@ -1,0 +1,97 @@
+"""Hashes of the code behind the stages: which edit changes which."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import hios
+from hios import HiosError
+from hios.sources import STAGES, source_hash
+
+PACKAGE = Path(hios.__file__).resolve().parent
+#: Algorithms that a stage runs in these tests.
+RUNS = {"profile": ["greedy", "hios-lp"], "schedule": ["heft"]}
+
+
+def _hashes(package: Path) -> dict[str, str]:
+    return {stage: source_hash(stage, RUNS.get(stage, ()), package) for stage in STAGES}
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A copy of hios, to be edited."""
+    path = tmp_path / "hios"
+    shutil.copytree(PACKAGE, path, ignore=shutil.ignore_patterns("__pycache__"))
+    return path
+
+
+def test_copies_have_the_same_hashes(package: Path) -> None:
+    """The place of hios does not count, and all stages differ."""
+    assert _hashes(package) == _hashes(PACKAGE)
+    assert len(set(_hashes(package).values())) == len(STAGES)
+
+
+@pytest.mark.parametrize(
+    ("file", "stages"),
+    [
+        ("artifacts.py", set(STAGES) - {"provenance"}),
+        ("problem.py", {"profile", "schedule", "execute", "report"}),
+        ("check.py", set()),
+        ("cli.py", set()),
+        ("__init__.py", set()),
+        ("schedulers/registry.py", {"profile", "schedule"}),
+        ("schedulers/heft.py", {"schedule"}),
+        ("schedulers/hios_lp.py", {"profile"}),
+        ("schedulers/hios_mr.py", set()),
+        ("frontends/registered.py", {"export", "extract", "execute"}),
+        ("frontends/lowering.py", {"extract"}),
+        ("kernels/table.py", {"extract", "profile", "execute"}),
+        ("platforms/worker.py", {"profile", "execute"}),
+        ("profiling/kernels.py", {"profile"}),
+        ("runtime/trace.py", {"execute"}),
+        ("report/charts.py", {"report"}),
+    ],
+)
+def test_edits_of_code(package: Path, file: str, stages: set[str]) -> None:
+    """A new statement changes the stages that import the file, and no other."""
+    with (package / file).open("a") as stream:
+        stream.write("\nEDITED = True\n")
+    before, after = _hashes(PACKAGE), _hashes(package)
+    assert {stage for stage in STAGES if before[stage] != after[stage]} == stages
+
+
+def test_templates_count(package: Path) -> None:
+    """The templates of the page are code of the report, an added one too."""
+    (package / "report" / "templates" / "more.css").touch()
+    before, after = _hashes(PACKAGE), _hashes(package)
+    assert {stage for stage in STAGES if before[stage] != after[stage]} == {"report"}
+
+
+def test_words_do_not_count(package: Path) -> None:
+    """Comments, docstrings and layout are no reason to measure again."""
+    for file in package.rglob("*.py"):
+        text = file.read_text()
+        assert text.startswith('"""') or not text
+        file.write_text(text.replace('"""', '"""Edited. ', 1).replace("\n\n", "\n\n# edited\n\n"))
+    assert _hashes(package) == _hashes(PACKAGE)
+
+
+def test_new_algorithms_do_not_count(package: Path) -> None:
+    """An algorithm that joins the registry changes no stage that does not run it."""
+    file = package / "schedulers" / "__init__.py"
+    text = file.read_text()
+    assert "\nfrom hios.schedulers import greedy" in text
+    added = text.replace("\nfrom hios.schedulers import greedy", "\nfrom hios.schedulers import added, greedy")
+    file.write_text(added.replace("__all__ = [", '__all__ = [\n    "added",'))
+    assert file.read_text().count("added") == 2
+    (package / "schedulers" / "added.py").write_text("ADDED = True\n")
+    assert _hashes(package) == _hashes(PACKAGE)
+
+
+def test_unknown_algorithms_are_refused() -> None:
+    """An algorithm that is not registered has no code."""
+    with pytest.raises(HiosError, match="unknown algorithm magic; allowed: "):
+        source_hash("schedule", ["magic"])
