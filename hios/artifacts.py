@@ -130,19 +130,15 @@ def require_writable(path: str | Path) -> None:
         ArtifactError: its folder cannot be made or written, or something else than a file is in its place.
     """
     path = Path(path).resolve()
-    _refuse_other_than_file(path)
+    if path.exists() and not path.is_file():
+        raise ArtifactError(f"{path}: cannot be written: it exists and is not a regular file")
     folder = next(parent for parent in path.parents if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise ArtifactError(f"{path}: cannot be written: {folder} is not a folder that may be written")
 
 
-def _refuse_other_than_file(path: Path) -> None:
-    if path.exists() and not path.is_file():
-        raise ArtifactError(f"{path}: cannot be written: it exists and is not a regular file")
-
-
 def _temporary(path: Path) -> Path:
-    _refuse_other_than_file(path)
+    require_writable(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)

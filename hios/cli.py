@@ -175,11 +175,13 @@ def _algorithm_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
 @_algorithm_parameters
 def schedule(graph: Path, costs: Path, algorithm: str, devices: int, output: Path, **parameters: Any) -> None:
     """Compute where and when each operator of GRAPH runs, given COSTS."""
+    from hios.artifacts import require_writable
     from hios.problem import Problem
     from hios.schedulers import find
     from hios.schedulers import schedule as run
 
     find(algorithm)
+    require_writable(output)
     given = {name: value for name, value in parameters.items() if value is not None}
     found = run(Problem.read(graph, costs), algorithm, devices, given)
     found.write(output)

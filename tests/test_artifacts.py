@@ -233,8 +233,8 @@ def test_write_reports_what_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ArtifactError, match="is not a folder that may be written"):
         artifacts.require_writable(tmp_path / "file" / "graph.json")
-    with pytest.raises(ArtifactError, match="cannot be written"):
-        artifacts.write(tmp_path / "file" / "graph.json", "graph", GRAPH)
+    with pytest.raises(ArtifactError, match="/file is not a folder that may be written"):
+        artifacts.write(tmp_path / "file" / "folder" / "graph.json", "graph", GRAPH)
 
 
 def test_graph_round_trip(tmp_path: Path) -> None:

@@ -372,13 +372,25 @@ def test_tampered_schedules(folder: Path, tmp_path: Path, edit: Callable[[Any], 
     assert message in _error("evaluate", copied / "graph.json", copied / "costs.json", copied / "schedule.json")
 
 
-@pytest.mark.parametrize("place", ["file/schedule.json", "folder"])
-def test_unwritable_output(folder: Path, tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("file/schedule.json", "/file is not a folder that may be written"),
+        ("folder", "/folder: cannot be written: it exists and is not a regular file"),
+    ],
+)
+def test_unwritable_output(folder: Path, tmp_path: Path, place: str, message: str) -> None:
     """An output below a file, or one that is a folder, cannot be written: one line, and nothing is left behind."""
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
-    assert "cannot be written: " in _error(*_schedule(folder, "greedy", tmp_path / place))
-    assert "cannot be written: " in _error("versions", "--output", tmp_path / place)
+    extracted = ["extract", folder / "program.pt2", "--weights", tmp_path / "weights", "--output", tmp_path / place]
+    for command in (
+        _schedule(folder, "greedy", tmp_path / place),
+        ["versions", "--output", tmp_path / place],
+        _export("squeezenet", tmp_path / place),
+        extracted,
+    ):
+        assert f"{message} " in f"{_error(*command)} "
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder"]
 
 

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from hios.artifacts import replacing
+from hios.artifacts import replacing, require_writable
 from hios.errors import HiosError
 from hios.frontends import program as programs
 from hios.frontends.folding import Folder
@@ -37,6 +37,8 @@ def extract(program: str | Path, output: str | Path, weights: str | Path, name: 
     """
     if Path(output).resolve() == Path(weights).resolve():
         raise HiosError(f"{output}: named for the graph and for the weights; they are two files")
+    for path in (output, weights):
+        require_writable(path)
     graph, tensors = extract_program(programs.load(program), name)
     with replacing(weights) as temporary:
         save_file(tensors, temporary)

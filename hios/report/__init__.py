@@ -1,12 +1,18 @@
-"""The report: one page that opens offline, and the tables behind it.
+"""What people see: the report of a run, one schedule by itself, and the algorithms.
 
-    results    what is read: run.json, graph.json and costs.json of every model
-    tables     rows and CSV files
-    colours    one colour an operator type, the same on the whole page
-    charts     plotly figures
-    page       the HTML page, from the templates beside it
+    results     what a report is made from: run.json, graph.json and costs.json of every model
+    tables      rows and CSV files
+    facts       what was run and how far it can be trusted, in words
+    colours     one colour an operator type, the same on the whole page
+    lanes       the streams of all devices, from top to bottom
+    axes charts gantt    plotly figures
+    page        HTML pages, from the templates beside it
+    summary     what one schedule says about itself, in words
+    terminal    one schedule as text
+    algorithms  the registry of algorithms in words
 
-Plotly and Jinja2 are loaded here and nowhere else in hios.
+Plotly and Jinja2 are loaded by axes, charts, gantt and page, and by nothing else in hios: what prints text needs
+neither.
 """
 
 from __future__ import annotations
@@ -15,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hios import artifacts
-from hios.report.page import render
+from hios.errors import ArtifactError
 from hios.report.results import read_results
 from hios.report.tables import LATENCY_COLUMNS, OPERATOR_COLUMNS, csv_text, latency_rows, operator_rows
 
@@ -32,20 +38,23 @@ def write_report(directories: Sequence[Path], output: Path, tables: Path) -> Non
             ``operators.csv`` (a row per operator); times in milliseconds unless the column says otherwise.
 
     Raises:
-        ArtifactError: a file is missing, damaged or does not fit the others of its folder; then nothing is
-            written.
+        ArtifactError: an output cannot be written, or a file is missing, damaged or does not fit the others of its
+            folder; then nothing is written.
     """
+    latency, operators = Path(tables) / "latency.csv", Path(tables) / "operators.csv"
+    for path in (output, latency, operators):
+        artifacts.require_writable(path)
+    if Path(output).resolve() in (latency.resolve(), operators.resolve()):
+        raise ArtifactError(f"{output}: named for the page, and it is the place of a table; name another")
+    from hios.report.page import render
+
     models = read_results(directories)
     # All texts first: bad input must not leave a new page beside old tables.
-    texts = {
-        Path(output): render(models),
-        Path(tables) / "latency.csv": csv_text(
-            LATENCY_COLUMNS, [row for model in models for row in latency_rows(model)]
-        ),
-        Path(tables) / "operators.csv": csv_text(
-            OPERATOR_COLUMNS, [row for model in models for row in operator_rows(model)]
-        ),
-    }
-    for path, text in texts.items():
+    texts = [
+        (output, render(models)),
+        (latency, csv_text(LATENCY_COLUMNS, [row for model in models for row in latency_rows(model)])),
+        (operators, csv_text(OPERATOR_COLUMNS, [row for model in models for row in operator_rows(model)])),
+    ]
+    for path, text in texts:
         with artifacts.replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8", newline="")

@@ -356,6 +356,32 @@ def test_bad_input_writes_nothing(tmp_path: Path, damage: str) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ("file", "file/latency.csv: cannot be written: .*/file is not a folder that may be written"),
+        ("blocked", "blocked/operators.csv: cannot be written: it exists and is not a regular file"),
+    ],
+)
+def test_tables_that_cannot_be_written_write_nothing(tmp_path: Path, tables: str, message: str) -> None:
+    """A file in the place of the folder of tables, or a folder in the place of a table, is found before the page."""
+    model = make_results(tmp_path / "m", "net")
+    (tmp_path / "file").touch()
+    (tmp_path / "blocked" / "operators.csv").mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ArtifactError, match=message):
+        write_report([model], tmp_path / "report.html", tmp_path / tables)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_page_in_the_place_of_a_table_is_an_error(tmp_path: Path) -> None:
+    """A page named like one of the tables would be overwritten by it."""
+    model = make_results(tmp_path / "m", "net")
+    with pytest.raises(ArtifactError, match="named for the page, and it is the place of a table"):
+        write_report([model], tmp_path / "latency.csv", tmp_path)
+    assert not (tmp_path / "latency.csv").exists()
+
+
 def test_no_folder_is_an_error(tmp_path: Path) -> None:
     """A report of nothing is refused."""
     with pytest.raises(ArtifactError, match="at least one"):
