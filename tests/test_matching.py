@@ -1,0 +1,56 @@
+"""Matchings and vertex covers of bipartite graphs."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hios.schedulers.matching import maximum_matching, minimum_vertex_cover
+
+
+@st.composite
+def bipartite(draw: st.DrawFn) -> tuple[list[list[int]], int]:
+    """Neighbours of up to 7 left vertices among up to 7 right ones."""
+    right = draw(st.integers(0, 7))
+    neighbours = st.lists(st.integers(0, right - 1), unique=True) if right else st.just([])
+    return draw(st.lists(neighbours, max_size=7)), right
+
+
+def _check_optimal(adjacency: list[list[int]], matched: list[int]) -> None:
+    """A matching and a cover of the same size prove each other optimal."""
+    used = [right for right in matched if right >= 0]
+    assert len(set(used)) == len(used)
+    assert all(right in adjacency[left] for left, right in enumerate(matched) if right >= 0)
+    lefts, rights = minimum_vertex_cover(adjacency, matched)
+    assert all(left in lefts or right in rights for left, row in enumerate(adjacency) for right in row)
+    assert len(lefts) + len(rights) == len(used)
+
+
+@given(graph=bipartite())
+def test_matching_is_maximum(graph: tuple[list[list[int]], int]) -> None:
+    """Matching and cover fit the graph and have the same size."""
+    adjacency, right = graph
+    _check_optimal(adjacency, maximum_matching(adjacency, right))
+
+
+@given(graph=bipartite(), data=st.data())
+def test_enlarging_keeps_vertices(graph: tuple[list[list[int]], int], data: st.DataObject) -> None:
+    """From any matching on a maximum one is found, and what was matched stays so."""
+    adjacency, right = graph
+    start, taken = [], set()
+    for row in adjacency:
+        partner = data.draw(st.sampled_from([-1, *(r for r in row if r not in taken)]))
+        start.append(partner)
+        taken.add(partner)
+    found = maximum_matching(adjacency, right, start)
+    _check_optimal(adjacency, found)
+    assert all(new >= 0 for old, new in zip(start, found, strict=True) if old >= 0)
+    assert taken - {-1} <= set(found)
+
+
+def test_long_augmenting_path() -> None:
+    """A path through all of 5000 vertices is no matter of recursion."""
+    count = 5000
+    adjacency = [[left, left + 1] for left in range(count - 1)] + [[0]]
+    start = [*range(count - 1), -1]
+    assert maximum_matching(adjacency, count, start) == [*range(1, count), 0]

@@ -1,0 +1,124 @@
+"""Nimble's stream assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+
+from benchmarks.networks import (
+    googlenet,
+    inception_v3,
+    nasnet_large,
+    randwire,
+    resnet50,
+    squeezenet,
+    synthetic_costs,
+)
+from hios import Graph, Problem, schedule
+from hios.schedulers.nimble import assign_streams, transitive_reduction
+from tests.data import data_folder
+from tests.problems import problem, problems
+
+
+def _sizes(graph: Graph) -> tuple[int, int]:
+    found = assign_streams(Problem(graph, synthetic_costs(graph)))
+    return len(found.streams), len(found.synchronisations)
+
+
+@pytest.mark.parametrize(
+    ("graph", "expected"),
+    [
+        pytest.param(inception_v3(), (6, 70), id="inception_v3"),
+        pytest.param(squeezenet(), (3, 24), id="squeezenet"),
+        pytest.param(nasnet_large(), (15, 316), id="nasnet_large"),
+        pytest.param(resnet50(), (2, 8), id="resnet50"),
+    ],
+)
+def test_networks(graph: Graph, expected: tuple[int, int]) -> None:
+    """Streams and synchronisations of the papers' networks are those of the authors' program."""
+    assert _sizes(graph) == expected
+
+
+def test_randwire() -> None:
+    """RandWire takes 8 streams, one fewer than with most of its maximum matchings, and 106 synchronisations."""
+    assert _sizes(randwire(data_folder("randwire"))) == (8, 106)
+
+
+def test_googlenet() -> None:
+    """GoogLeNet takes the 4 streams that the Opara paper prints for Nimble (section 5.2)."""
+    assert _sizes(googlenet())[0] == 4
+
+
+@pytest.fixture
+def example() -> Problem:
+    """Operators a to f, where a -> d and no other edge follows from the rest."""
+    edges = [(edge[0], edge[1]) for edge in ("ab", "ac", "ad", "bd", "cd", "ce", "df", "ef")]
+    return problem(dict.fromkeys("abcdef", 1.0), dict.fromkeys(edges, 0.0))
+
+
+def test_example(example: Problem) -> None:
+    """Seven edges are left by the reduction, four of them matched: 2 streams and 3 synchronisations."""
+    reduced = transitive_reduction(example)
+    assert ["".join(example.ids[target] for target in row) for row in reduced] == ["bc", "d", "de", "f", "f", ""]
+    found = assign_streams(example)
+    assert (len(found.streams), len(found.synchronisations)) == (2, 3)
+
+
+def test_notes(example: Problem) -> None:
+    """The schedule says how many synchronisations it needs, and launches operators in topological order."""
+    found = schedule(example, "nimble")
+    assert found.notes == {"synchronisations": "3"}
+    assert [row.operator for row in found.placements] == list("abcdef")
+
+
+def _closure(count: int, pairs: Iterator[tuple[int, int]]) -> set[tuple[int, int]]:
+    """All pairs that follow from the given ones."""
+    found = set(pairs)
+    for middle in range(count):
+        found |= {(s, t) for s, m in found if m == middle for n, t in found if n == middle}
+    return found
+
+
+def _dependencies(instance: Problem) -> set[tuple[int, int]]:
+    edges = ((source, target) for source in range(len(instance)) for target, _ in instance.successors[source])
+    return _closure(len(instance), edges)
+
+
+@given(instance=problems())
+def test_parallelism_and_synchronisations(instance: Problem) -> None:
+    """Operators of a stream depend on each other in its order; synchronisations and streams keep every dependency."""
+    dependencies = _dependencies(instance)
+    found = assign_streams(instance)
+    in_order = {pair for stream in found.streams for pair in combinations(stream, 2)}
+    assert in_order <= dependencies
+    assert _closure(len(instance), iter(in_order | set(found.synchronisations))) == dependencies
+    assert in_order.isdisjoint(found.synchronisations)
+
+
+def _partitions(operators: list[int]) -> Iterator[list[list[int]]]:
+    if not operators:
+        yield []
+        return
+    for parts in _partitions(operators[1:]):
+        yield [[operators[0]], *parts]
+        for number, part in enumerate(parts):
+            yield [*parts[:number], [operators[0], *part], *parts[number + 1 :]]
+
+
+@given(instance=problems(largest=6))
+def test_nothing_is_better(instance: Problem) -> None:
+    """Of all assignments that keep parallelism none has fewer synchronisations, or as few and fewer streams."""
+    dependencies = _dependencies(instance)
+    reduced = {(source, target) for source, row in enumerate(transitive_reduction(instance)) for target in row}
+    best = (len(reduced), len(instance))
+    for parts in _partitions(list(range(len(instance)))):
+        together = {pair for part in parts for a, b in combinations(part, 2) for pair in ((a, b), (b, a))}
+        if len(together & dependencies) == len(together) / 2:
+            best = min(best, (len(reduced - together), len(parts)))
+    found = assign_streams(instance)
+    assert (len(found.synchronisations), len(found.streams)) == best
+    assert _closure(len(instance), iter(reduced)) == dependencies
+    assert all(_closure(len(instance), iter(reduced - {edge})) != dependencies for edge in reduced)
