@@ -49,6 +49,14 @@ def test_resolved_configuration(finished: Checkout) -> None:
     assert finished.planned("--configfile", saved) == {}
 
 
+def test_commands_are_short(checkout: Checkout) -> None:
+    """The commands that Snakemake prints hold options, not the text of the configuration."""
+    printed = checkout.snakemake("-n").stdout
+    assert "hios versions --output results/versions.json" in printed
+    assert "> results/config.yaml" in printed
+    assert "stages_of:" not in printed  # a line of the configuration
+
+
 def test_measurements_run_alone(finished: Checkout) -> None:
     """Nothing runs while profile or execute measures."""
     calls = finished.calls()

@@ -1,4 +1,9 @@
 # What the results rest on: the resolved configuration and the versions of the software.
+
+# By way of the environment, since Snakemake prints commands: a page of YAML in one of them would bury the rest.
+os.environ["HIOS_CONFIG"] = configuration.as_yaml(settings)
+
+
 rule provenance:
     output:
         config=report(
@@ -32,6 +37,6 @@ rule provenance:
     message:
         "Writing down configuration and software versions"
     shell:
-        "(printf %s {params.config:q} > {output.config:q}"
+        '(printf %s "$HIOS_CONFIG" > {output.config:q}'
         " && python -m hios versions --output {output.versions:q})"
         " > {log:q} 2>&1"
