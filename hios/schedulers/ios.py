@@ -1,0 +1,186 @@
+"""IOS: dynamic programming over the last stage of every set of operators (Algorithm 1 of IOS)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hios.graph import Graph
+from hios.problem import Problem, Stage
+from hios.schedule import StagedPlan
+from hios.schedulers.ios_blocks import blocks
+from hios.schedulers.ios_space import Block, SearchSpace, network_space
+from hios.schedulers.registry import Parameter, register
+
+#: A gain below this share is rounding in floating point, not a gain.
+_ROUNDING = 1e-12
+_NEVER = float("inf")
+
+#: Parts of a graph without blocks: 200 operators in 14 layers take about half a second; more gains nothing there.
+PART_STATES = 1024
+
+#: A stage of a block by positions, and whether its operators are merged.
+_Found = tuple[list[tuple[int, ...]], bool]
+
+
+@register(
+    "ios",
+    paper="IOS (MLSys 2021), Algorithm 1",
+    summary="best stages of one device by dynamic programming, block by block, with operator merge",
+    several_devices=False,
+    parameters=(
+        Parameter("r", 3, "largest number of operators in a group", minimum=1),
+        Parameter("s", 8, "largest number of groups in a stage", minimum=1),
+        Parameter(
+            "mode", "both", "stages of groups, of a merged operator, or both", choices=("both", "parallel", "merge")
+        ),
+        Parameter(
+            "part_states", PART_STATES, "largest number of states of a part of a graph without blocks", minimum=2
+        ),
+    ),
+)
+def ios(
+    problem: Problem, devices: int, *, r: int = 3, s: int = 8, mode: str = "both", part_states: int = PART_STATES
+) -> StagedPlan:
+    """The best schedule of every block among those whose stages are endings pruned by r and s.
+
+    cost[S] = min over endings S' of S of cost[S - S'] + t(S'), with the last stage recorded that gives it. t(S') is
+    the time of its groups beside each other or of its operators merged into one, whichever is less: both are
+    measured where costs.json holds them and modelled otherwise (``Problem.stage_ms``, ``Problem.merge_ms``).
+
+    Modes are those of section 6.1: ``both`` (IOS-Both), ``parallel`` (IOS-Parallel: no merges) and ``merge``
+    (IOS-Merge: a stage is one group or one merged operator; the paper's sentence on it repeats that on IOS-Parallel,
+    but where nothing can be merged it "gets the same schedule as Sequential"). r and s as in the text of section
+    7.1; that of section 4.3 calls both s. Values of at least the number of operators prune nothing.
+
+    Choices where the paper is silent, and deviations:
+
+    - Endings are rooted, as in the released program: see ``Block.endings``.
+    - Blocks are those that the graph states; see ``blocks`` for graphs without. Borders of blocks are borders of
+      stages. Blocks that are alike in structure and costs are searched once.
+    - Merging is restricted to where it is correct (``hios.merging``), which the released program does not check.
+    - At equal times the groups run beside each other, and among equal schedules the first found counts, endings
+      of fewer groups being tried first; Algorithm 1 merges at equal times (Lines 30 to 33).
+
+    O(transitions), at most O((n/d + 1)^d (r + 1)^s) for a block of n operators and width d.
+    """
+    search = _Search(problem, r, s, mode)
+    stages: list[Stage] = []
+    merges: set[frozenset[int]] = set()
+    found: dict[Any, list[_Found]] = {}
+    parts = blocks(problem.graph, part_states)
+    for block, likeness in zip(parts, _likenesses(problem, parts), strict=True):
+        if likeness not in found:
+            found[likeness] = search.best(block)
+        for groups, merged in found[likeness]:
+            stages.append(tuple(tuple(block.operators[position] for position in group) for group in groups))
+            if merged:
+                merges.add(frozenset(block.operators[position] for (position,) in groups))
+    return StagedPlan((tuple(stages),), frozenset(merges))
+
+
+def search_space(
+    graph: Graph,
+    block: int | None = None,
+    *,
+    r: int | None = None,
+    s: int | None = None,
+    part_states: int = PART_STATES,
+) -> SearchSpace:
+    """Number of states, transitions (S, S') and schedules of a block or a network (IOS table 1).
+
+    Args:
+        graph: with blocks, or cut into parts as the algorithm does it.
+        block: number of the block in the order in which they run; None for the network, whose blocks' states and
+            transitions add up and whose blocks' schedules multiply.
+        r: largest number of operators in a group; None for any.
+        s: largest number of groups in a stage; None for any.
+        part_states: largest number of states of a part, where the graph states no blocks.
+
+    Raises:
+        ArtifactError: the blocks cannot run one after another.
+    """
+    parts = blocks(graph, part_states)
+    return network_space(parts if block is None else [parts[block]], r, s)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Algorithm 1 for a block."""
+
+    problem: Problem
+    r: int
+    s: int
+    mode: str
+
+    def best(self, block: Block) -> list[_Found]:
+        """INTEROPERATORSCHEDULER: the stages of the best schedule, in order.
+
+        States are taken in ascending order instead of recursively (SCHEDULER): what is left of a state after its
+        last stage is a smaller number.
+        """
+        time: dict[int, float] = {}
+        merged: set[int] = set()
+        cost = {0: 0.0}
+        choice: dict[int, int] = {}
+        for state in block.states()[1:]:
+            best = _NEVER
+            for ending in block.endings(state, self.r, self.s):
+                if ending not in time:
+                    time[ending], merges = self._generate_stage(block, block.groups(ending))
+                    if merges:
+                        merged.add(ending)
+                latency = cost[state ^ ending] + time[ending]
+                if latency < best * (1 - _ROUNDING):
+                    best, choice[state] = latency, ending
+            cost[state] = best
+        stages = []
+        state = (1 << len(block.operators)) - 1
+        while state:
+            ending = choice[state]
+            stages.append((block.groups(ending), ending in merged))
+            state ^= ending
+        return stages[::-1]
+
+    def _generate_stage(self, block: Block, groups: Sequence[tuple[int, ...]]) -> tuple[float, bool]:
+        """GENERATESTAGE: time of a stage, and whether it is that of the merged operator."""
+        stage = tuple(tuple(block.operators[position] for position in group) for group in groups)
+        concurrent = _NEVER if self.mode == "merge" and len(stage) > 1 else self.problem.stage_ms(stage)
+        if self.mode != "parallel" and len(stage) > 1 and all(len(group) == 1 for group in stage):
+            merged = self.problem.merge_ms(operator for (operator,) in stage)
+            if merged is not None and merged < concurrent * (1 - _ROUNDING):
+                return merged, True
+        return concurrent, False
+
+
+def _likenesses(problem: Problem, parts: Sequence[Block]) -> list[Any]:
+    """For every block all that its search depends on, equal for blocks that are solved alike."""
+    home = {operator: (number, place) for number, b in enumerate(parts) for place, operator in enumerate(b.operators)}
+    measured: list[set[Any]] = [set() for _ in parts]
+    for stage, time in problem.measured.items():
+        places = [[home[operator] for operator in group] for group in stage]
+        if len(inside := {number for group in places for number, _ in group}) == 1:
+            key = frozenset(tuple(place for _, place in group) for group in places)
+            measured[inside.pop()].add(("stage", key, time))
+    for merge, time in problem.measured_merges.items():
+        if len(inside := {home[operator][0] for operator in merge}) == 1:
+            measured[inside.pop()].add(("merge", frozenset(home[operator][1] for operator in merge), time))
+    return [
+        (
+            block.predecessors,
+            tuple(problem.time[operator] for operator in block.operators),
+            tuple(problem.utilization[operator] for operator in block.operators),
+            _convolutions(problem, block),
+            frozenset(own),
+        )
+        for block, own in zip(parts, measured, strict=True)
+    ]
+
+
+def _convolutions(problem: Problem, block: Block) -> tuple[Any, ...]:
+    """What can be merged inside a block, the values that convolutions read numbered as they come."""
+    names: dict[Any, int] = defaultdict(lambda: len(names))
+    members = [problem.convolutions[operator] for operator in block.operators]
+    return tuple(None if m is None else replace(m, value=("", "", names[m.value])) for m in members)
