@@ -19,7 +19,7 @@ _ROUNDING = 1e-12
 _NEVER = float("inf")
 
 #: Parts of a graph without blocks: 200 operators in 14 layers take about half a second; more gains nothing there.
-PART_STATES = 1024
+STATES = 1024
 
 #: A stage of a block by positions, and whether its operators are merged.
 _Found = tuple[list[tuple[int, ...]], bool]
@@ -36,13 +36,11 @@ _Found = tuple[list[tuple[int, ...]], bool]
         Parameter(
             "mode", "both", "stages of groups, of a merged operator, or both", choices=("both", "parallel", "merge")
         ),
-        Parameter(
-            "part_states", PART_STATES, "largest number of states of a part of a graph without blocks", minimum=2
-        ),
+        Parameter("states", STATES, "largest number of states of a part of a graph without blocks", minimum=2),
     ),
 )
 def ios(
-    problem: Problem, devices: int, *, r: int = 3, s: int = 8, mode: str = "both", part_states: int = PART_STATES
+    problem: Problem, devices: int, *, r: int = 3, s: int = 8, mode: str = "both", states: int = STATES
 ) -> StagedPlan:
     """The best schedule of every block among those whose stages are endings pruned by r and s.
 
@@ -70,7 +68,7 @@ def ios(
     stages: list[Stage] = []
     merges: set[frozenset[int]] = set()
     found: dict[Any, list[_Found]] = {}
-    parts = blocks(problem.graph, part_states)
+    parts = blocks(problem.graph, states)
     for block, likeness in zip(parts, _likenesses(problem, parts), strict=True):
         if likeness not in found:
             found[likeness] = search.best(block)
@@ -87,7 +85,7 @@ def search_space(
     *,
     r: int | None = None,
     s: int | None = None,
-    part_states: int = PART_STATES,
+    states: int = STATES,
 ) -> SearchSpace:
     """Number of states, transitions (S, S') and schedules of a block or a network (IOS table 1).
 
@@ -97,12 +95,12 @@ def search_space(
             transitions add up and whose blocks' schedules multiply.
         r: largest number of operators in a group; None for any.
         s: largest number of groups in a stage; None for any.
-        part_states: largest number of states of a part, where the graph states no blocks.
+        states: largest number of states of a part, where the graph states no blocks.
 
     Raises:
         ArtifactError: the blocks cannot run one after another.
     """
-    parts = blocks(graph, part_states)
+    parts = blocks(graph, states)
     return network_space(parts if block is None else [parts[block]], r, s)
 
 

@@ -11,17 +11,17 @@ from hios.problem import positions
 from hios.schedulers.ios_space import Block, as_set, grown
 
 
-def blocks(graph: Graph, part_states: int) -> list[Block]:
+def blocks(graph: Graph, most_states: int) -> list[Block]:
     """Blocks in an order in which they can run one after another.
 
     They are the blocks that the graph states, whole, however large. Operators in no block, which is all of them
     where the graph states none, are cut into parts: first after every operator that has a path from or to each of
     the others, which loses nothing, since no stage of several groups can hold it; then into as many consecutive
-    operators in topological order as have at most ``part_states`` states, and at least one.
+    operators in topological order as have at most ``most_states`` states, and at least one.
 
     Args:
         graph: with or without blocks.
-        part_states: largest number of states of a part, at least 2.
+        most_states: largest number of states of a part, at least 2.
 
     Raises:
         ArtifactError: an operator is in two blocks, or the blocks cannot run one after another.
@@ -36,7 +36,7 @@ def blocks(graph: Graph, part_states: int) -> list[Block]:
             loose += operators
             continue
         for piece in _pieces(loose, predecessors):
-            found += _parts(piece, predecessors, part_states)
+            found += _parts(piece, predecessors, most_states)
         loose = []
         if operators:
             found.append(Block.of(operators, predecessors))
@@ -119,15 +119,15 @@ def _pieces(operators: Sequence[int], predecessors: Sequence[Sequence[int]]) -> 
     return pieces
 
 
-def _parts(piece: Sequence[int], predecessors: Sequence[Sequence[int]], part_states: int) -> list[Block]:
-    """Consecutive operators, as many together as have at most ``part_states`` states."""
+def _parts(piece: Sequence[int], predecessors: Sequence[Sequence[int]], most_states: int) -> list[Block]:
+    """Consecutive operators, as many together as have at most ``most_states`` states."""
     parts: list[list[int]] = []
     states: list[int] = []
     place: dict[int, int] = {}
     for operator in piece:
         needed = as_set(place[u] for u in predecessors[operator] if u in place)
         added = grown(states, len(place), needed)
-        if not parts or len(states) + len(added) > part_states:
+        if not parts or len(states) + len(added) > most_states:
             parts.append([])
             place = {}
             states, added = [0], [1]
