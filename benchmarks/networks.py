@@ -157,26 +157,38 @@ def randwire(folder: Path) -> Graph:
     """RandWire (Xie et al., arXiv:1904.01569), regular regime: 120 operators, 260 edges.
 
     Four stages of 16 and three times 32 nodes; nodes without a predecessor read the value of the stage before, nodes
-    without a successor are summed by an operator of their own.
+    without a successor are summed by an operator of their own. Nodes are listed depth first, as the IOS benchmark
+    does: algorithms that go through the operators in order depend on it.
 
     Args:
-        folder: where the files ``RANDWIRE_FILES`` are: nodes, edges, then an edge "source target" a line, from the
-            lower to the higher number.
+        folder: where the files ``RANDWIRE_FILES`` are: nodes, edges, then an edge "source target" a line.
     """
     net = _Network("randwire")
     net.block()
     x = net.add("conv2d", _INPUT)
     for name in RANDWIRE_FILES:
         nodes, _, *pairs = (folder / name).read_text(encoding="utf-8").splitlines()
-        edges = [tuple(map(int, pair.split())) for pair in pairs if pair]
         net.block()
-        values: list[str] = []
-        for node in range(int(nodes)):
-            values.append(net.add("relu-sepconv", *([values[s] for s, t in edges if t == node] or [x])))
-        x = net.add("add", *[values[node] for node in range(int(nodes)) if all(s != node for s, _ in edges)])
+        x = _random_stage(net, x, int(nodes), [(int(s), int(t)) for s, t in (pair.split() for pair in pairs if pair)])
     net.block()
     net.chain(x, "relu", "conv2d", "adaptive_avg_pool2d")
     return net.graph()
+
+
+def _random_stage(net: _Network, x: str, nodes: int, edges: list[tuple[int, int]]) -> str:
+    sources: list[list[int]] = [[s for s, t in edges if t == node] for node in range(nodes)]
+    targets: list[list[int]] = [[t for s, t in edges if s == node] for node in range(nodes)]
+    waiting = [len(row) for row in sources]
+    ready = [node for node in range(nodes) if not sources[node]]
+    values: dict[int, str] = {}
+    while ready:
+        node = ready.pop()
+        values[node] = net.add("relu-sepconv", *([values[source] for source in sources[node]] or [x]))
+        for target in targets[node]:
+            waiting[target] -= 1
+            if waiting[target] == 0:
+                ready.append(target)
+    return net.add("add", *[values[node] for node in range(nodes) if not targets[node]])
 
 
 def nasnet_large() -> Graph:
@@ -249,9 +261,11 @@ def _stem1(net: _Network, left: str, right: str) -> str:
 
 
 def _reduction(net: _Network, a: str, b: str) -> tuple[str, str, list[str]]:
-    """The combinations of a reduction: the first and the second as sums, and the parts of all but the first.
+    """The combinations of a reduction, of values ``a`` and ``b``.
 
-    Parts: second (2), third (2), fourth (1: the other one is the second or first combination itself), fifth (2).
+    Returns:
+        The sum of the first combination, the sum of the second, and the values to concatenate apart from these: two
+        of the second, two of the third, one of the fourth (the other is a sum) and two of the fifth combination.
     """
     first = net.add("add", _separable(net, a), _separable(net, b))
     second = [net.add("max_pool2d", a), _separable(net, b)]

@@ -31,6 +31,15 @@ class LinkModel:
         return self.latency_ms + 8 * size / (self.bandwidth_gbps * 1e6)
 
 
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a thread block of an operator asks of a GPU; of several kernels, those of the most demanding one."""
+
+    shared_memory_bytes: int
+    registers: int
+    threads: int
+
+
 @dataclass(frozen=True)
 class Costs:
     """The contents of costs.json that scheduling uses. All times in milliseconds.
@@ -41,6 +50,7 @@ class Costs:
         utilization: share of a device that an operator keeps busy, in (0, 1]; 1 where absent.
         stages: measured t(S) by stage.
         merges: measured times of operators merged into one (IOS), by the operators.
+        resources: resource demands by operator id, where a GPU profile gave them (Opara).
         contention: ``blend`` or ``none``, for stages that were not measured.
         alpha: share of serialisation in the blend.
         graph: name of the graph that was measured; empty where unknown.
@@ -56,6 +66,7 @@ class Costs:
     graph: str = ""
     source: str = "costs"
     merges: Mapping[frozenset[str], float] = field(default_factory=dict)
+    resources: Mapping[str, Resources] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | Path) -> Costs:
@@ -91,6 +102,9 @@ class Costs:
             graph=data.get("graph", ""),
             source=source,
             merges={frozenset(entry["operators"]): entry["time_ms"] for entry in data.get("merges", ())},
+            resources={
+                key: Resources(**entry["resources"]) for key, entry in data["operators"].items() if "resources" in entry
+            },
         )
 
     def operator_ms(self, operator: str) -> float:

@@ -26,6 +26,7 @@ class Problem:
         ids: operator ids by number.
         time: t(v) in milliseconds by number.
         utilization: u(v) in (0, 1] by number.
+        resources: resource demands by number; None where no profile gave them.
         predecessors: for every operator, (predecessor, t(u,v) in milliseconds) pairs in topological order.
         successors: for every operator, (successor, t(u,v) in milliseconds) pairs in topological order.
         order: operator numbers in topological order.
@@ -45,6 +46,7 @@ class Problem:
         self.ids = [operator.id for operator in graph.operators]
         self.time = [costs.operator_ms(operator) for operator in self.ids]
         self.utilization = [costs.utilization.get(operator, 1.0) for operator in self.ids]
+        self.resources = [costs.resources.get(operator) for operator in self.ids]
         if graph.name and costs.graph and graph.name != costs.graph:
             raise ArtifactError(
                 f"{costs.source}: graph: found {costs.graph}; allowed: {graph.name}, the name of {graph.source}"

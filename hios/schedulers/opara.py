@@ -1,0 +1,164 @@
+"""Opara: streams along first successors, and a launch order that mixes operators by the resources they ask for."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from hios.costs import Resources
+from hios.problem import Problem
+from hios.schedule import Solution, StreamPlan
+from hios.schedulers.registry import Parameter, register
+
+#: What a thread block can have at most (CUDA C++ Programming Guide, technical specifications by compute capability:
+#: the same for all desktop and server GPUs since 5.0; shared memory without opting in).
+_MOST = Resources(shared_memory_bytes=48 * 1024, registers=64 * 1024, threads=1024)
+
+#: FLOPs per byte from which on an operator is compute-intensive: peak float32 throughput over memory bandwidth of the
+#: paper's A100-PCIE-40GB (19.5 TFLOPS, 1555 GB/s).
+_RIDGE = 19.5e12 / 1.555e12
+
+
+@register(
+    "opara",
+    paper="Opara (Chen et al., arXiv:2312.10351), Algorithms 1 and 2",
+    summary="streams along first successors; memory- and compute-intensive operators launched in turn, small first",
+    several_devices=False,
+    parameters=(
+        Parameter(
+            "rule",
+            "paper",
+            "whose rule joins an operator to the stream of a predecessor",
+            choices=("paper", "released"),
+        ),
+    ),
+)
+def opara(problem: Problem, devices: int, *, rule: str = "paper") -> Solution:
+    """Algorithm 1 is ``allocate_streams``, Algorithm 2 is ``launch_order``, the profile is ``demands``.
+
+    The notes say what resource demands and classes of operators rest on.
+    """
+    found = demands(problem)
+    plan = StreamPlan((allocate_streams(problem, rule),), launch_order(problem, found))
+    return Solution(plan, notes={"resource demands": found.amount_from, "operator classes": found.class_from})
+
+
+def allocate_streams(problem: Problem, rule: str = "paper") -> tuple[tuple[int, ...], ...]:
+    """Stream allocation (Algorithm 1): operators by number, for every stream in order. O(|V| + |E|).
+
+    Operators are enumerated in topological order, predecessors in the order in which the operator takes them. It
+    joins the stream of the first predecessor that ``rule`` allows, or a new one where there is none:
+
+    - ``paper``: a predecessor of which it is the first successor (Line 4), in topological order. Where that successor
+      has joined another stream, the predecessor's ends.
+    - ``released``: a predecessor that no operator has joined yet, as the authors' program does it. There, a later
+      successor may go on with the stream, so that there are at most as many streams.
+    """
+    inputs: list[dict[int, None]] = [{} for _ in range(len(problem))]
+    for edge in problem.graph.edges:
+        inputs[problem.graph.index[edge.target]][problem.graph.index[edge.source]] = None
+    claimed = [False] * len(problem)
+    home = [0] * len(problem)
+    streams: list[list[int]] = []
+    for operator in problem.order:
+        for predecessor in inputs[operator]:
+            first = problem.successors[predecessor][0][0]
+            if (first == operator) if rule == "paper" else not claimed[predecessor]:
+                claimed[predecessor] = True
+                home[operator] = home[predecessor]
+                streams[home[operator]].append(operator)
+                break
+        else:
+            home[operator] = len(streams)
+            streams.append([operator])
+    return tuple(tuple(stream) for stream in streams)
+
+
+class Demands(NamedTuple):
+    """What operators, by number, ask of a GPU.
+
+    Attributes:
+        amount: resources of an operator; only comparisons between operators mean something.
+        memory_intensive: whether it is memory-intensive; else it is compute-intensive.
+        amount_from: what the amounts rest on.
+        class_from: what the classes rest on.
+    """
+
+    amount: list[float]
+    memory_intensive: list[bool]
+    amount_from: str
+    class_from: str
+
+
+def demands(problem: Problem) -> Demands:
+    """Resource demands and classes of all operators, from the best source that there is for every one of them.
+
+    Amounts: the largest share that a block takes of the shared memory, registers or threads that a block can have,
+    where a GPU profile gave the three (section 3.2; how to compare them is not said there). Else the larger of the
+    operator's bytes and FLOPs, each relative to the largest in the graph. Else, where the graph does not state both,
+    the time.
+
+    Classes: memory-intensive below 12.5 FLOPs per byte, where an A100 is bound by its memory. Else below the median
+    time. The paper classes them by a table of operator names that was collected beforehand.
+    """
+    details = [operator.details for operator in problem.graph.operators]
+    profiled = [resources for resources in problem.resources if resources is not None]
+    work = [(entry["flops"], entry["bytes"]) for entry in details if "flops" in entry and "bytes" in entry]
+    if len(work) == len(problem):
+        memory_intensive = [flops < _RIDGE * size for flops, size in work]
+        class_from = "arithmetic intensity"
+    else:
+        median = sorted(problem.time)[len(problem) // 2]
+        memory_intensive = [time < median for time in problem.time]
+        class_from = "times"
+    if len(profiled) == len(problem):
+        return Demands([_share(resources) for resources in profiled], memory_intensive, "GPU profile", class_from)
+    if len(work) == len(problem):
+        most_flops = max(flops for flops, _ in work) or 1
+        most_bytes = max(size for _, size in work) or 1
+        amount = [max(flops / most_flops, size / most_bytes) for flops, size in work]
+        return Demands(amount, memory_intensive, "FLOPs and bytes", class_from)
+    return Demands(list(problem.time), memory_intensive, "times", class_from)
+
+
+def _share(resources: Resources) -> float:
+    return max(
+        resources.shared_memory_bytes / _MOST.shared_memory_bytes,
+        resources.registers / _MOST.registers,
+        resources.threads / _MOST.threads,
+    )
+
+
+def launch_order(problem: Problem, found: Demands) -> tuple[int, ...]:
+    """Resource- and interference-aware launch order (Algorithm 2): operators by number. O(|V| log |V| + |E|).
+
+    Two lists hold the operators that can run, memory-intensive and compute-intensive ones. They are drawn from in
+    turn, memory-intensive first, or from the one that is not empty; each time the operator that asks for the least
+    resources is launched, of equals the one that has been in the list longest.
+
+    The authors' program compares shared memory alone and begins with compute-intensive operators.
+    """
+    missing = [len(row) for row in problem.predecessors]
+    ready: tuple[list[tuple[float, int, int]], ...] = ([], [])  # memory-intensive, compute-intensive
+    arrivals = 0
+
+    def add(operator: int) -> None:
+        nonlocal arrivals
+        heappush(ready[not found.memory_intensive[operator]], (found.amount[operator], arrivals, operator))
+        arrivals += 1
+
+    for operator in problem.order:
+        if missing[operator] == 0:
+            add(operator)
+    launched: list[int] = []
+    turn = 0
+    while ready[0] or ready[1]:
+        turn = turn if ready[turn] else 1 - turn
+        operator = heappop(ready[turn])[2]
+        launched.append(operator)
+        turn = 1 - turn
+        for successor, _ in problem.successors[operator]:
+            missing[successor] -= 1
+            if missing[successor] == 0:
+                add(successor)
+    return tuple(launched)
