@@ -40,8 +40,6 @@ class Entry:
             raise ScheduleError(
                 f"{path}: devices: found {schedule.devices}; allowed: at most {devices}, the devices of this run"
             )
-        if schedule.merges:
-            raise ScheduleError(f"{path}: merges: merged operators cannot be executed by the cpu platform")
         plan = schedule.plan(graph)
         if not isinstance(plan, StagedPlan):
             raise ScheduleError(f"{path}: placements: a stream schedule; the cpu platform executes staged schedules")

@@ -12,8 +12,10 @@ from torch import Tensor
 from hios.errors import PlatformError
 from hios.graph import Graph
 from hios.kernels import CompiledOperator, compile_operator
+from hios.kernels.merged import compile_merged
 from hios.kernels.tensors import torch_dtype
 from hios.kernels.unit import External
+from hios.merging import convolutions
 from hios.platforms.arena import Arena
 from hios.platforms.memory import keep_memory
 from hios.platforms.worker import Worker
@@ -31,6 +33,8 @@ from hios.runtime.weights import load_weights
 Row = tuple[str, int, int, int, int]
 #: Function, slots of its arguments, slots of its outputs, operator id.
 _Step = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], str]
+#: Function, slot of its argument, and output slots and ids of the operators that it merges.
+_Merge = tuple[Callable[[Any], tuple[Tensor, ...]], int, tuple[int, ...], tuple[str, ...]]
 
 
 def load(worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], timeout_s: float) -> None:
@@ -40,6 +44,7 @@ def load(worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], ti
     tensors = load_weights(weights, known)
     operators = known.operators
     worker.state["operators"] = {operator.id: compile_operator(operator, tensors) for operator in operators}
+    worker.state["graph"], worker.state["weights"] = known, tensors
     worker.state["outputs"] = {
         operator.id: [("operator", operator.id, item) for item in range(len(operator.details["shapes"]["outputs"]))]
         for operator in operators
@@ -93,6 +98,8 @@ class _Stage:
         self.number = stage.number
         self.arrivals = tuple((handover.flag, handover.value[1]) for handover in stage.arrivals)
         self.groups: list[tuple[_Step, ...]] = []
+        #: What runs instead of the groups.
+        self.merge: _Merge | None = None
         self.departures: list[tuple[int, Tensor, Callable[[int], None]]] = []
         self.results: list[tuple[int, Tensor]] = []
         #: Slots that nothing reads after this stage.
@@ -112,6 +119,8 @@ class _Runner:
         self._values: list[Any] = []
         for value, tensor in worker.state["inputs"].items():
             self._slot(value, tensor)
+        self._graph: Graph = worker.state["graph"]
+        self._weights: dict[str, Tensor] = worker.state["weights"]
         operators: dict[str, CompiledOperator] = worker.state["operators"]
         self._outputs: dict[str, list[External]] = worker.state["outputs"]
         self._stages = [self._bound(stage, operators) for stage in program.stages]
@@ -135,12 +144,24 @@ class _Runner:
                 outputs = tuple(self._slot(value) for value in self._outputs[operator])
                 steps.append((compiled.run, arguments, outputs, operator))
             stage.groups.append(tuple(steps))
+        if program.merged:
+            stage.merge = self._merge([step for (step,) in stage.groups])
         for handover in program.departures:
             buffer = _tensor(self._arena, handover.buffer)
             stage.departures.append((self._slot(handover.value), buffer, self._arena.setter(handover.flag)))
         for value, buffer_of in program.results:
             stage.results.append((self._slot(value), _tensor(self._arena, buffer_of)))
         return stage
+
+    def _merge(self, steps: Sequence[_Step]) -> _Merge:
+        """Operators as one; all of them read the same value and make one."""
+        names = tuple(operator for _, _, _, operator in steps)
+        known = convolutions(self._graph)
+        places = [self._graph.index[name] for name in names]
+        function = compile_merged(
+            [self._graph.operators[place] for place in places], [known[place] for place in places], self._weights
+        )
+        return function, steps[0][1][0], tuple(outputs[0] for _, _, outputs, _ in steps), names
 
     def _mark_dead(self, program: DeviceProgram, operators: dict[str, CompiledOperator]) -> None:
         """Values are let go where they are read last, so that their memory is used again while it is cached."""
@@ -164,7 +185,9 @@ class _Runner:
         for stage in self._stages:
             for flag, producer in stage.arrivals:
                 arena.wait(flag, epoch, self._timeout_s, f"the output of operator {producer}, stage {stage.number}")
-            if len(stage.groups) == 1:
+            if stage.merge is not None:
+                self._run_merge(stage.merge, stage.number, rows)
+            elif len(stage.groups) == 1:
                 self._run_group(stage.groups[0], 0, stage.number, rows)
             else:
                 self._streams.run(
@@ -194,6 +217,14 @@ class _Runner:
                     values[output] = part
             del result  # else the last result of the group would outlive its slot
             rows.append((operator, stream, stage, start, clock()))
+
+    def _run_merge(self, merge: _Merge, stage: int, rows: list[Row]) -> None:
+        function, argument, outputs, operators = merge
+        start = time.perf_counter_ns()
+        for output, part in zip(outputs, function(self._values[argument]), strict=True):
+            self._values[output] = part
+        end = time.perf_counter_ns()
+        rows += [(operator, stream, stage, start, end) for stream, operator in enumerate(operators)]
 
     def _start_together(self, epoch: int) -> int:
         """Wait until all devices are here; the first of them takes the time and gives the signal."""

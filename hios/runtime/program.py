@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hios.errors import ScheduleError
@@ -10,7 +9,6 @@ from hios.graph import Graph
 from hios.kernels.tensors import nbytes, value_type
 from hios.kernels.unit import External, external, externals
 from hios.platforms.arena import Layout
-from hios.problem import Stage
 from hios.schedule import StagedPlan
 
 #: Flags of the arena: abort, start signal, start time, then one "ready" flag a device.
@@ -37,13 +35,14 @@ class Handover:
 
 @dataclass(frozen=True, slots=True)
 class StageProgram:
-    """One stage of a device: wait for values, run the groups, hand values over."""
+    """One stage of a device: wait for values, run the groups or all operators merged into one, hand values over."""
 
     number: int
     arrivals: tuple[Handover, ...]
     groups: tuple[tuple[str, ...], ...]
     departures: tuple[Handover, ...]
     results: tuple[tuple[External, Buffer], ...]
+    merged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +107,7 @@ class ArenaPlan:
         self.flags = max(self.flags, self._first_flag + len(handovers))
         taking_part = tuple(device for device, row in enumerate(plan.devices) if row)
         return [
-            DeviceProgram(device, taking_part, self._stages(plan.devices[device], device, home, handovers))
-            for device in taking_part
+            DeviceProgram(device, taking_part, self._stages(plan, device, home, handovers)) for device in taking_part
         ]
 
     def copies(self, plan: StagedPlan, count: int) -> list[DeviceProgram]:
@@ -127,11 +125,11 @@ class ArenaPlan:
         return list(found)
 
     def _stages(
-        self, row: Sequence[Stage], device: int, home: dict[str, int], handovers: dict[External, Handover]
+        self, plan: StagedPlan, device: int, home: dict[str, int], handovers: dict[External, Handover]
     ) -> tuple[StageProgram, ...]:
         arrived: set[External] = set()
         stages = []
-        for number, stage in enumerate(row):
+        for number, stage in enumerate(plan.devices[device]):
             groups = tuple(tuple(self.graph.operators[operator].id for operator in group) for group in stage)
             members = [self.graph.operators[operator] for group in stage for operator in group]
             needed = dict.fromkeys(
@@ -153,6 +151,7 @@ class ArenaPlan:
                         for reference, buffer in zip(self.graph.outputs, self.outputs, strict=True)
                         if (value := external(reference)) is not None and value[1] in names
                     ),
+                    plan.is_merged(stage),
                 )
             )
         return tuple(stages)

@@ -13,7 +13,7 @@ from hios import Graph, artifacts
 from hios.runtime.session import Settings, execute
 from hios.schedule import StagedPlan
 from tests.frontends.networks import Files, write_squeezenet
-from tests.runtime.schedules import random_plan, schedule_of
+from tests.runtime.schedules import merged_plan, random_plan, schedule_of
 
 #: Devices of the session: two, or one on a machine with a single core.
 DEVICES = min(2, len(os.sched_getaffinity(0)))
@@ -53,6 +53,8 @@ def plans(graph: Graph) -> dict[str, StagedPlan]:
         "alternating": StagedPlan(tuple(tuple(row) for row in alternating)),
         "idle-device": StagedPlan(((),) * (DEVICES - 1) + one_by_one.devices),
         "streams": random_plan(graph, 1, seed=36),
+        "merged": merged_plan(graph, 1),
+        "merged-alternating": merged_plan(graph, DEVICES),
     }
     return found | {f"random-{seed}": random_plan(graph, DEVICES, seed) for seed in range(1, 6)}
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 
 from hios import Costs, Graph, Problem, Schedule, evaluate
+from hios.merging import convolutions, merged_kernel
 from hios.problem import Stage
 from hios.schedule import Plan, StagedPlan
 
 
 def schedule_of(graph: Graph, plan: Plan) -> Schedule:
     """A schedule with some times, whatever the plan: the engine does not read them."""
+    merges = plan.merges if isinstance(plan, StagedPlan) else ()
     return Schedule(
         "test",
         {},
@@ -20,6 +22,7 @@ def schedule_of(graph: Graph, plan: Plan) -> Schedule:
         0.0,
         tuple(evaluate(Problem(graph, free(graph)), plan)),
         graph.name,
+        tuple(tuple(graph.operators[operator].id for operator in sorted(merge)) for merge in merges),
     )
 
 
@@ -41,6 +44,21 @@ def random_plan(graph: Graph, devices: int, seed: int) -> StagedPlan:
         chunk, left = left[:size], left[size:]
         rows[shuffle.randrange(devices)].append(_groups(graph, chunk, shuffle))
     return StagedPlan(tuple(tuple(row) for row in rows))
+
+
+def merged_plan(graph: Graph, devices: int) -> StagedPlan:
+    """Stages of one operator, but of two that are merged where two can be, dealt to devices in turn."""
+    known = convolutions(graph)
+    stages: list[Stage] = []
+    merges = set()
+    for operator in graph.order:
+        member, before = known[operator], stages[-1] if stages else ()
+        if len(before) == 1 and member is not None and merged_kernel([known[before[0][0]], member]) is not None:
+            stages[-1] = (*before, (operator,))
+            merges.add(frozenset(group[0] for group in stages[-1]))
+        else:
+            stages.append(((operator,),))
+    return StagedPlan(tuple(tuple(stages[device::devices]) for device in range(devices)), frozenset(merges))
 
 
 def _random_order(graph: Graph, shuffle: random.Random) -> list[int]:

@@ -124,10 +124,10 @@ def test_stream_schedules_are_refused(files: Files, sequential: Path) -> None:
     _refused(r"sequential\.json: placements: a stream schedule; the cpu platform", files, [sequential])
 
 
-def test_merges_are_refused(files: Files, sequential: Path) -> None:
-    """Merged operators cannot run on this platform."""
+def test_wrong_merges_are_refused(files: Files, sequential: Path) -> None:
+    """Operators that are no stage are not merged."""
     dataclasses.replace(Schedule.read(sequential), merges=(("conv1", "conv10"),)).write(sequential)
-    _refused(r"sequential\.json: merges: ", files, [sequential])
+    _refused(r"sequential\.json: merges\[0\]: found conv1, conv10, which is not a stage", files, [sequential])
 
 
 def _with_stages(found: Schedule, stage_of: dict[str, int]) -> Schedule:

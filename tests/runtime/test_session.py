@@ -28,6 +28,8 @@ LABELS = [
     "alternating",
     "idle-device",
     "streams",
+    "merged",
+    "merged-alternating",
     *(f"random-{seed}" for seed in range(1, 6)),
 ]
 
@@ -54,6 +56,16 @@ def test_random_plans_are_varied(graph: Graph, plans: dict[str, StagedPlan]) -> 
     assert len(crossing) == DEVICES**2
 
 
+def test_merged_plans_merge(session: Session, plans: dict[str, StagedPlan]) -> None:
+    """Both convolutions that expand a fire module's value run as one: in the same time, on streams of their own."""
+    assert len(plans["merged"].merges) == len(plans["merged-alternating"].merges) == 8
+    rows = {row["operator"]: row for row in _result(session, "merged")["measured"]}
+    for module in range(2, 10):
+        pair = [rows[f"fire{module}.expand{kernel}"] for kernel in ("1x1", "3x3")]
+        assert [row["stream"] for row in pair] == [0, 1]
+        assert len({(row["stage"], row["start_ms"], row["finish_ms"]) for row in pair}) == 1
+
+
 def test_every_schedule_has_a_result(session: Session) -> None:
     """Results stand in the order of the schedules, with their devices."""
     assert [result["label"] for result in session.run["results"]] == LABELS
@@ -65,7 +77,8 @@ def test_every_schedule_has_a_result(session: Session) -> None:
 def test_outputs_equal_eager(session: Session, label: str) -> None:
     """Whatever the plan, every output of every run was that of eager PyTorch, which is not trivial."""
     assert session.run["checked_against"] == "eager"
-    assert 0 <= _result(session, label)["largest_difference"] < 1e-4
+    # Outputs are up to 460 in size, and a merged convolution adds its products up in another order.
+    assert 0 <= _result(session, label)["largest_difference"] < (1e-3 if "merged" in label else 1e-4)
 
 
 @pytest.mark.parametrize("label", LABELS)

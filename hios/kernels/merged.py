@@ -1,0 +1,69 @@
+"""Several convolutions on the same value as a single one (IOS, operator merge)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from hios.errors import UnsupportedError
+from hios.graph import Operator
+from hios.kernels.table import IN_PLACE, build
+from hios.merging import Convolution, merged_kernel
+
+
+def compile_merged(
+    operators: Sequence[Operator], members: Sequence[Convolution | None], weights: Mapping[str, Tensor]
+) -> Callable[[Tensor], tuple[Tensor, ...]]:
+    """Turn operators into one function that computes all their outputs with one convolution.
+
+    Kernels are padded with zeros to the elementwise largest and stacked here, once.
+
+    Args:
+        operators: at least two, with their calls.
+        members: the same as ``hios.merging.convolutions`` has them.
+        weights: tensors by name.
+
+    Returns:
+        A function of the value that all of them read. Its results, in the order of the operators, are parts of one
+        tensor.
+
+    Raises:
+        UnsupportedError: they cannot be merged, or the kernel table lacks an activation.
+    """
+    merged = merged_kernel(members)
+    if merged is None:
+        raise UnsupportedError(f"operators {', '.join(operator.id for operator in operators)} cannot run as one")
+    calls = [operator.details["calls"][0] for operator in operators]
+    names = [[argument["weight"] for argument in call["arguments"][1:]] for call in calls]
+    filters = torch.cat([_padded(weights[own[0]], merged.kernel) for own in names])
+    bias = torch.cat([weights[own[1]] if len(own) > 1 else _no_bias(weights[own[0]]) for own in names])
+    sizes = [weights[own[0]].shape[0] for own in names]
+    stride = tuple(calls[0]["attributes"]["strides"])
+    activations = [
+        IN_PLACE.get(call["function"]) or build(call["function"], call.get("attributes", {}), operators[0].id)
+        for call in operators[0].details["calls"][1:]
+    ]
+
+    def run(x: Tensor) -> tuple[Tensor, ...]:
+        result = torch.conv2d(x, filters, bias, stride, merged.padding)
+        for activation in activations:
+            result = activation(result)
+        return torch.split(result, sizes, dim=1)
+
+    return run
+
+
+def _padded(filters: Tensor, kernel: tuple[int, int]) -> Tensor:
+    """Filters with zeros around them: floor((K - k) / 2) before, the rest behind, on each axis."""
+    (above, below), (left, right) = (
+        ((largest - own) // 2, largest - own - (largest - own) // 2)
+        for largest, own in zip(kernel, filters.shape[2:], strict=True)
+    )
+    return F.pad(filters, (left, right, above, below))
+
+
+def _no_bias(filters: Tensor) -> Tensor:
+    return torch.zeros(filters.shape[0], dtype=filters.dtype)
