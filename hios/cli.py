@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +14,13 @@ import click
 
 from hios import __version__
 from hios.errors import HiosError, ScheduleError
-from hios.schedulers.registry import ALGORITHMS
+from hios.report.algorithms import described, listing, option, parameter_help, parameters
 
 _PATH = click.Path(path_type=Path)
+
+#: Width of text that goes to a pipe or a file, and the largest width of text to be read.
+_PIPED_COLUMNS = 100
+_READABLE_COLUMNS = 120
 
 #: Extras of the package that hold what a command may lack.
 _EXTRAS = {
@@ -151,22 +156,27 @@ def profile(graph: Path, platform: str, devices: int, output: Path, repeats: int
 
 def _algorithm_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
     """An option for every parameter of every algorithm, by its paper's name."""
-    users: dict[str, list[str]] = {}
-    parameters = {}
-    for algorithm in ALGORITHMS.values():
-        for parameter in algorithm.parameters:
-            users.setdefault(parameter.name, []).append(algorithm.name)
-            parameters[parameter.name] = parameter
-    for name, parameter in parameters.items():
-        command = click.option(
-            f"--{name.replace('_', '-')}",
-            type=type(parameter.default),
-            help=f"{parameter.help} ({', '.join(users[name])}; default {parameter.default})",
-        )(command)
+    for _, users in sorted(parameters().items(), reverse=True):
+        parameter = users[0][1]  # parameters of one name have one type
+        command = click.option(option(parameter), type=type(parameter.default), help=parameter_help(users))(command)
     return command
 
 
-@main.command()
+class _Schedule(click.Command):
+    """Its help lists parameters of algorithms apart from the options that every algorithm takes."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Options": [], "Parameters of algorithms": []}
+        for parameter in self.get_params(ctx):
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)):
+                theirs = parameter.name in parameters()
+                sections["Parameters of algorithms" if theirs else "Options"].append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+@main.command(cls=_Schedule)
 @click.argument("graph", type=_PATH)
 @click.argument("costs", type=_PATH)
 @click.option("--algorithm", required=True, help="Name of the algorithm; see hios algorithms.")
@@ -277,14 +287,13 @@ def report(directories: tuple[Path, ...], output: Path, tables: Path) -> None:
 
 
 @main.command()
-def algorithms() -> None:
-    """List the algorithms: name, paper, one line."""
-    width = max(map(len, ALGORITHMS))
-    for algorithm in ALGORITHMS.values():
-        devices = "any number of devices" if algorithm.several_devices else "one device"
-        click.echo(f"{algorithm.name:<{width}}  {algorithm.summary}")
-        options = "".join(f"; --{p.name} {p.default}" for p in algorithm.parameters)
-        click.echo(f"{'':<{width}}  {algorithm.paper}; {devices}{options}")
+@click.argument("name", required=False)
+def algorithms(name: str | None) -> None:
+    """List the algorithms (name, what it does, paper), or tell everything about the one called NAME."""
+    from hios.schedulers import find
+
+    width = min(shutil.get_terminal_size((_PIPED_COLUMNS, 24)).columns, _READABLE_COLUMNS)
+    click.echo(listing(width) if name is None else described(find(name), width))
 
 
 @main.command()

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 import hios
 from hios import ALGORITHMS, Costs, Graph, Schedule, artifacts
 from hios.cli import main
+from hios.report.algorithms import option
 
 ROOT = Path(hios.__file__).resolve().parents[1]
 CORES = len(os.sched_getaffinity(0))
@@ -112,14 +113,16 @@ def test_classifier_and_seed_are_passed_on(folder: Path, tmp_path: Path) -> None
 
 
 def test_algorithms_lists_the_registry() -> None:
-    """Every algorithm stands with paper, summary and the defaults of its parameters."""
-    lines = _done("algorithms").output.splitlines()
-    assert [line.split()[0] for line in lines[::2]] == list(ALGORITHMS)
-    for algorithm, first, second in zip(ALGORITHMS.values(), lines[::2], lines[1::2], strict=True):
-        assert algorithm.summary in first
-        assert algorithm.paper in second
+    """Every algorithm stands with summary, paper and the defaults of its parameters, and by name with all it says."""
+    listed = " ".join(_done("algorithms").output.split())
+    for name, algorithm in ALGORITHMS.items():
+        assert f"{name} {algorithm.summary} {algorithm.paper}; " in listed
+        told = _done("algorithms", name).output
+        assert told.startswith(f"{name}: ")
         for parameter in algorithm.parameters:
-            assert f"--{parameter.name} {parameter.default}" in second
+            assert f"{option(parameter)} {parameter.default}" in listed
+            assert f"{option(parameter)}, {parameter.name}: {parameter.default}\n" in told
+    assert _error("algorithms", "magic").startswith("unknown algorithm magic; allowed: ")
 
 
 def test_versions(tmp_path: Path) -> None:
@@ -143,7 +146,7 @@ def test_every_parameter_is_an_option() -> None:
     output = _done("schedule", "--help").output
     for algorithm in ALGORITHMS.values():
         for parameter in algorithm.parameters:
-            assert f"--{parameter.name} " in output
+            assert f"  {option(parameter)} " in output
 
 
 def test_process_ends_with_status_and_one_line(tmp_path: Path) -> None:

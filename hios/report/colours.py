@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hios.report.results import ModelResults
 
 #: The "light" scheme of Paul Tol, made for filled areas (https://personal.sron.nl/~pault/, version 3.2).
-_COLOURS = ("#77aadd", "#ee8866", "#eedd88", "#44bb99", "#ffaabb", "#99ddff", "#bbcc33", "#aaaa00")
+COLOURS = ("#77aadd", "#ee8866", "#eedd88", "#44bb99", "#ffaabb", "#99ddff", "#bbcc33", "#aaaa00")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +26,21 @@ OTHER = Style("other types", "#dddddd")
 
 
 def type_styles(models: Sequence[ModelResults]) -> dict[str, Style]:
-    """A style for every operator type of all models, those that take the most time first.
-
-    Types are ordered by their share of a model's operator time, summed over the models. The first eight get a
-    colour, the next eight a hatched one, the rest share a grey.
-    """
+    """A style for every operator type of all models, by share of a model's operator time, summed over the models."""
     share: dict[str, float] = defaultdict(float)
     for model in models:
         total = sum(cost["time_ms"] for cost in model.costs.values()) or 1.0
         for operator in model.graph.operators:
             share[operator.type] += model.costs[operator.id]["time_ms"] / total
-    looks = [(colour, hatched) for hatched in (False, True) for colour in _COLOURS]
+    return ranked_styles(share)
+
+
+def ranked_styles(share: Mapping[str, float]) -> dict[str, Style]:
+    """A style for every operator type, those with the largest share of the time first.
+
+    The first eight get a colour, the next eight a hatched one, the rest share a grey.
+    """
+    looks = [(colour, hatched) for hatched in (False, True) for colour in COLOURS]
     styles = {}
     for position, name in enumerate(sorted(share, key=lambda name: (-share[name], name))):
         styles[name] = Style(name, *looks[position]) if position < len(looks) else OTHER

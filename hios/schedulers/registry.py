@@ -25,6 +25,14 @@ class Parameter:
     minimum: float | None = None
     choices: tuple[str, ...] = ()
 
+    @property
+    def allowed(self) -> str:
+        """The values that are allowed, in words."""
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        kind = {int: "a whole number", float: "a number", str: "text"}[type(self.default)]
+        return kind if self.minimum is None else f"{kind} of at least {self.minimum:g}"
+
     def checked(self, algorithm: str, value: Any) -> Any:
         """The value, if it is allowed.
 
@@ -32,11 +40,6 @@ class Parameter:
             HiosError: wrong type, below the minimum, or not one of the choices.
         """
         kind = type(self.default)
-        allowed = {int: "a whole number", float: "a number", str: "text"}[kind]
-        if self.minimum is not None:
-            allowed += f" of at least {self.minimum:g}"
-        if self.choices:
-            allowed = f"one of {', '.join(self.choices)}"
         number = kind is float and isinstance(value, int) and not isinstance(value, bool)
         fits = number or (isinstance(value, kind) and not isinstance(value, bool))
         if (
@@ -44,7 +47,7 @@ class Parameter:
             or (self.minimum is not None and value < self.minimum)
             or (self.choices and value not in self.choices)
         ):
-            raise HiosError(f"algorithm {algorithm}: parameter {self.name}: found {value!r}; allowed: {allowed}")
+            raise HiosError(f"algorithm {algorithm}: parameter {self.name}: found {value!r}; allowed: {self.allowed}")
         return value
 
 
@@ -100,7 +103,8 @@ def register(
         parameters: its parameters; names and defaults must be those of the function.
 
     Raises:
-        ValueError: the name is taken, or parameters and function disagree.
+        ValueError: the name is taken, parameters and function disagree, or a parameter has another type than that of
+            the same name of another algorithm.
     """
 
     def decorate(run: Run) -> Run:
@@ -109,6 +113,12 @@ def register(
         keywords = {p.name: p.default for p in inspect.signature(run).parameters.values() if p.kind is p.KEYWORD_ONLY}
         if keywords != {parameter.name: parameter.default for parameter in parameters}:
             raise ValueError(f"algorithm {name}: its parameters and the keywords of {run.__name__} disagree")
+        for parameter in parameters:
+            for other in ALGORITHMS.values():
+                for known in other.parameters:
+                    # They are one option of the command line.
+                    if known.name == parameter.name and type(known.default) is not type(parameter.default):
+                        raise ValueError(f"algorithm {name}: {parameter.name} has another type than in {other.name}")
         ALGORITHMS[name] = Algorithm(name, paper, summary, several_devices, parameters, run)
         return run
 

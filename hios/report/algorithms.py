@@ -1,0 +1,99 @@
+"""The registry of algorithms in words: a list, one algorithm in full, and the help of its parameters."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from hios.schedulers import ALGORITHMS, Algorithm, Parameter
+
+#: Sections of docstrings for those who call the function.
+_FOR_CALLERS = ("Args:", "Returns:", "Raises:", "Attributes:")
+
+
+def listing(width: int) -> str:
+    """Every algorithm with a line on what it does and one on where it comes from, wrapped at a width."""
+    indent = max(map(len, ALGORITHMS)) + 2
+    lines = []
+    for algorithm in ALGORITHMS.values():
+        options = "".join(f"; {option(parameter)} {parameter.default}" for parameter in algorithm.parameters)
+        lines += _wrapped(f"{algorithm.name:<{indent}}{algorithm.summary}", width, " " * indent)
+        devices = "any number of devices" if algorithm.several_devices else "one device"
+        origin = f"{algorithm.paper}; {devices}{options}"
+        lines += _wrapped(" " * indent + origin, width, " " * indent)
+    return "\n".join([*lines, "", "hios algorithms NAME tells more about one."])
+
+
+def described(algorithm: Algorithm, width: int) -> str:
+    """One algorithm in full: paper, devices, parameters, and the docstrings of its code, wrapped at a width."""
+    lines = [
+        *_wrapped(f"{algorithm.name}: {algorithm.summary}", width),
+        "",
+        *_wrapped(f"Paper    {algorithm.paper}", width, " " * 9),
+        f"Devices  {'any number' if algorithm.several_devices else 'one'}",
+        f"Code     {algorithm.run.__module__}",
+        "",
+        "Parameters, on the command line and in config.yaml:" if algorithm.parameters else "No parameters.",
+    ]
+    for parameter in algorithm.parameters:
+        lines.append(f"  {option(parameter)}, {parameter.name}: {parameter.default}")
+        lines += _wrapped(f"      {parameter.help} (default {parameter.default}; {parameter.allowed})", width, " " * 6)
+    lines += ["", *_paragraphs(algorithm.run, width)]
+    for name, code in _named(algorithm):
+        lines += ["", f"{name}:", *("  " + line if line else "" for line in _paragraphs(code, width - 2))]
+    return "\n".join(lines)
+
+
+def option(parameter: Parameter) -> str:
+    """The option of the command line that sets a parameter."""
+    return f"--{parameter.name.replace('_', '-')}"
+
+
+def parameters() -> dict[str, list[tuple[Algorithm, Parameter]]]:
+    """The parameters of all algorithms by name, each with those that have it."""
+    users: dict[str, list[tuple[Algorithm, Parameter]]] = {}
+    for algorithm in ALGORITHMS.values():
+        for parameter in algorithm.parameters:
+            users.setdefault(parameter.name, []).append((algorithm, parameter))
+    return users
+
+
+def parameter_help(users: Iterable[tuple[Algorithm, Parameter]]) -> str:
+    """Help of a parameter, with the algorithms that have it; where they differ, what each takes it for."""
+    sharing: dict[Parameter, list[str]] = {}
+    for algorithm, parameter in users:
+        sharing.setdefault(parameter, []).append(algorithm.name)
+    texts = [
+        f"{parameter.help}; {parameter.allowed}, default {parameter.default} ({', '.join(names)})"
+        for parameter, names in sharing.items()
+    ]
+    return "; or: ".join(texts)
+
+
+def _named(algorithm: Algorithm) -> Iterator[tuple[str, object]]:
+    """The code of algorithms that a docstring names, which in turn holds what it says about its part."""
+    for name in dict.fromkeys(re.findall(r"``([\w.]+)``", inspect.getdoc(algorithm.run) or "")):
+        found: object = algorithm.run.__globals__.get(name.partition(".")[0])
+        for part in name.split(".")[1:]:
+            found = getattr(found, part, None)
+        if callable(found) and str(getattr(found, "__module__", "")).startswith("hios.schedulers."):
+            yield name, found
+
+
+def _paragraphs(code: object, width: int) -> list[str]:
+    """A docstring wrapped at a width, without what only callers need and without markup."""
+    lines: list[str] = []
+    for paragraph in re.split(r"\n\s*\n", inspect.getdoc(code) or ""):
+        if paragraph.startswith(_FOR_CALLERS):
+            continue
+        items = re.split(r"\n(?=- )", paragraph.replace("``", "'"))
+        for item in items:
+            lines += _wrapped(" ".join(item.split()), width, "  " if item.startswith("- ") else "")
+        lines.append("")
+    return lines[:-1]
+
+
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    return textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
