@@ -186,6 +186,16 @@ def test_costs_belong_to_the_graph() -> None:
         Costs.from_json({**COSTS, "transfers": [*COSTS["transfers"], COSTS["transfers"][0]]})
 
 
+def test_measured_merges_are_read(tmp_path: Path) -> None:
+    """Times of merged operators are read by the set of operators; a merge has at least two, each once."""
+    data = _changed(COSTS, merges=[{"operators": ["c", "b"], "time_ms": 1.5, "repeats": 3}])
+    assert Costs.read(_file(tmp_path / "costs.json", data)).merges == {frozenset("bc"): 1.5}
+    for operators, message in ((["b"], "at least 2 item"), (["b", "b"], "items that differ from each other")):
+        data["merges"][0]["operators"] = operators
+        with pytest.raises(ArtifactError, match=rf"costs\.json: merges\[0\]\.operators: .*{message}"):
+            Costs.read(_file(tmp_path / "costs.json", data))
+
+
 def test_largest_of_parallel_edges_counts() -> None:
     """Of several values from one operator to another the largest sets the transfer time, whatever their order."""
     costs = Costs.from_json({**COSTS, "transfers": {"latency_ms": 0.0, "bandwidth_gbps": 8.0}})

@@ -1,0 +1,413 @@
+"""IOS: its search space against the published numbers, its schedules against brute force."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.networks import inception_v3, nasnet_large, randwire, squeezenet
+from hios import Costs, Edge, Graph, HiosError, Operator, Problem, evaluate, schedule, violations
+from hios.errors import ArtifactError
+from hios.evaluate import latency_ms
+from hios.problem import Stage
+from hios.schedule import StagedPlan
+from hios.schedulers.ios import ios, search_space
+from tests.convolutions import Conv, conv_problem
+from tests.data import data_folder
+from tests.problems import problem, problems
+from tests.test_merges import conv_problems
+
+#: Transitions without pruning and with r = 3, s = 8, and schedules without pruning, by block.
+INCEPTION = {
+    "A": (1, 1017, 1016, 59892),
+    "B": (4, 80, 79, 232),
+    "C": (5, 3648, 3104, 4598400),
+    "D": (9, 248, 228, 3344),
+    "E": (10, 4871, 4616, 3757392),
+}
+
+
+@pytest.mark.parametrize("name", sorted(INCEPTION))
+def test_inception_blocks(name: str) -> None:
+    """The blocks of Inception-v3 have the transitions and schedules that the authors' program searches."""
+    block, transitions, pruned, schedules = INCEPTION[name]
+    found = search_space(inception_v3(), block)
+    assert (found.transitions, found.schedules) == (transitions, schedules)
+    assert search_space(inception_v3(), block, r=3, s=8).transitions == pruned
+
+
+def test_squeezenet_block() -> None:
+    """A fire module with bypass convolution has 51 transitions and 131 schedules (IOS table 1: 51 and 1.3e2)."""
+    found = search_space(squeezenet(), 1)
+    assert (found.transitions, found.schedules) == (51, 131)
+    assert search_space(squeezenet(), 1, r=3, s=8).transitions == 47
+
+
+@pytest.mark.parametrize(
+    ("block", "transitions", "pruned", "schedules"),
+    [
+        pytest.param(3, 307841, 233842, "7.151e+12", id="first"),  # IOS table 1: 3.1e5 and 7.2e12
+        pytest.param(4, 258676, 229695, "4.145e+11", id="normal"),
+        pytest.param(9, 118081, 86682, "5.894e+12", id="reduction"),
+    ],
+)
+def test_nasnet_cells(block: int, transitions: int, pruned: int, schedules: str) -> None:
+    """The cells of NASNet-A have the published number of transitions and schedules."""
+    found = search_space(nasnet_large(), block)
+    assert found.transitions == transitions
+    assert f"{found.schedules:.3e}" == schedules
+    assert search_space(nasnet_large(), block, r=3, s=8).transitions == pruned
+
+
+def test_largest_randwire_stage() -> None:
+    """The largest stage of RandWire has 1170663 transitions and 9.197e22 schedules (IOS table 1: 9.2e22)."""
+    graph = randwire(data_folder("randwire"))
+    found = search_space(graph, 3)
+    assert found.transitions == 1170663
+    assert f"{found.schedules:.3e}" == "9.197e+22"
+    assert search_space(graph, 3, r=3, s=8).transitions == 774186
+
+
+@pytest.mark.parametrize(
+    ("build", "transitions", "pruned"),
+    [(inception_v3, 27742, 25022), (squeezenet, 284, 260), (nasnet_large, 5284405, 4494507)],
+)
+def test_whole_networks(build: Callable[[], Graph], transitions: int, pruned: int) -> None:
+    """Transitions add up over the blocks of a network."""
+    assert search_space(build()).transitions == transitions
+    assert search_space(build(), r=3, s=8).transitions == pruned
+
+
+def test_whole_randwire() -> None:
+    """RandWire has 2859662 transitions, 1781101 with pruning."""
+    graph = randwire(data_folder("randwire"))
+    assert search_space(graph).transitions == 2859662
+    assert search_space(graph, r=3, s=8).transitions == 1781101
+
+
+def test_schedules_of_a_network_multiply() -> None:
+    """A network's schedules are the combinations of those of its blocks; states add up."""
+    blocks = [search_space(squeezenet(), number) for number in range(12)]
+    whole = search_space(squeezenet())
+    assert whole.schedules == math.prod(block.schedules for block in blocks)
+    assert whole.states == sum(block.states for block in blocks)
+
+
+def test_figure_5() -> None:
+    """The example of figure 5, a -> b beside c, has six states and twelve transitions."""
+    graph = problem({"a": 1.0, "b": 1.0, "c": 1.0}, {("a", "b"): 0.0}).graph
+    found = search_space(graph)
+    assert (found.states, found.transitions) == (6, 12)
+
+
+# Brute force. It shares nothing with the algorithm: it goes from the first stage on, knows a stage only as a set of
+# names, finds its groups as connected parts, and tries every set.
+
+
+def _stages(instance: Problem, left: frozenset[int], r: int, s: int) -> Iterator[Stage]:
+    """Every first stage of the operators left: nothing left is before it, each group has one root."""
+    before = {operator: {u for u, _ in instance.predecessors[operator]} for operator in left}
+    for size in range(1, len(left) + 1):
+        for chosen in itertools.combinations(sorted(left), size):
+            if any(before[operator] & (left - set(chosen)) for operator in chosen):
+                continue
+            parts = _connected(chosen, before)
+            rooted = all(sum(not before[operator] & part for operator in part) == 1 for part in parts)
+            if rooted and len(parts) <= s and all(len(part) <= r for part in parts):
+                yield tuple(tuple(operator for operator in instance.order if operator in part) for part in parts)
+
+
+def _connected(chosen: Sequence[int], before: Mapping[int, set[int]]) -> list[set[int]]:
+    parts: list[set[int]] = []
+    for operator in chosen:
+        touched = [p for p in parts if p & before[operator] or any(operator in before[other] for other in p)]
+        parts = [p for p in parts if p not in touched] + [{operator}.union(*touched)]
+    return parts
+
+
+def _cost(instance: Problem, stage: Stage, mode: str) -> float:
+    cost = math.inf if mode == "merge" and len(stage) > 1 else instance.stage_ms(stage)
+    if mode != "parallel" and len(stage) > 1 and all(len(group) == 1 for group in stage):
+        merged = instance.merge_ms(group[0] for group in stage)
+        cost = min(cost, math.inf if merged is None else merged)
+    return cost
+
+
+def _optimum(instance: Problem, *, r: int = 3, s: int = 8, mode: str = "both") -> float:
+    known: dict[frozenset[int], float] = {frozenset(): 0.0}
+
+    def best(left: frozenset[int]) -> float:
+        if left not in known:
+            known[left] = min(
+                _cost(instance, stage, mode) + best(left.difference(*stage)) for stage in _stages(instance, left, r, s)
+            )
+        return known[left]
+
+    return best(frozenset(range(len(instance))))
+
+
+def _latency(instance: Problem, *, r: int = 3, s: int = 8, mode: str = "both", states: int = 4096) -> float:
+    """Latency of the schedule of IOS, which has to be valid."""
+    found = schedule(instance, "ios", parameters={"r": r, "s": s, "mode": mode, "states": states})
+    assert violations(instance, found) == []
+    return found.latency_ms
+
+
+def _measured(instance: Problem, chance: random.Random, share: float = 0.5) -> Problem:
+    """The same problem, with a share of all stages that can be measured at random times."""
+    stages: dict[frozenset[tuple[int, ...]], float] = {}
+    seen = set()
+    waiting = [frozenset(range(len(instance)))]
+    while waiting:
+        left = waiting.pop()
+        for stage in _stages(instance, left, 3, 8):
+            rest = left.difference(*stage)
+            if rest not in seen:
+                seen.add(rest)
+                waiting.append(rest)
+            if len(stage) > 1 and frozenset(stage) not in stages and chance.random() < share:
+                stages[frozenset(stage)] = chance.uniform(0.2, 1.0) * sum(
+                    instance.time[operator] for group in stage for operator in group
+                )
+    found = Problem.__new__(Problem)
+    found.__dict__.update(instance.__dict__)
+    found.measured = stages
+    return found
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, pytest.param(5, marks=pytest.mark.slow)])
+def test_optimal_on_all_small_graphs(size: int) -> None:
+    """On every directed acyclic graph of up to five operators IOS is as good as brute force, stages measured or not."""
+    pairs = list(itertools.combinations(range(size), 2))
+    chance = random.Random(size)
+    for chosen in itertools.product([False, True], repeat=len(pairs)):
+        edges = {(f"v{a}", f"v{b}"): 0.0 for (a, b), there in zip(pairs, chosen, strict=True) if there}
+        names = [f"v{number}" for number in range(size)]
+        instance = problem(
+            {name: chance.choice([0.0, 1.0, chance.uniform(0.1, 3.0)]) for name in names},
+            edges,
+            utilization={name: chance.uniform(0.1, 1.0) for name in names},
+        )
+        for costs in (instance, _measured(instance, chance)):
+            assert _latency(costs) == pytest.approx(_optimum(costs))
+            assert _latency(costs, r=1, s=2) == pytest.approx(_optimum(costs, r=1, s=2))
+
+
+@settings(max_examples=60)
+@given(
+    problems(largest=7),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.sampled_from(["both", "parallel", "merge"]),
+    st.one_of(st.none(), st.integers(0, 1000)),
+)
+def test_optimal_on_random_graphs(instance: Problem, r: int, s: int, mode: str, seed: int | None) -> None:
+    """Up to seven operators, any r, s and mode, measured stages or not: IOS is as good as brute force."""
+    if seed is not None:
+        instance = _measured(instance, random.Random(seed))
+    expected = _optimum(instance, r=r, s=s, mode=mode)
+    assert _latency(instance, r=r, s=s, mode=mode) == pytest.approx(expected)
+
+
+@settings(max_examples=60)
+@given(conv_problems(), st.integers(1, 4), st.sampled_from(["both", "parallel", "merge"]))
+def test_optimal_with_merges(instance: Problem, s: int, mode: str) -> None:
+    """Also where operators can be merged, at modelled and measured times."""
+    assert _latency(instance, s=s, mode=mode) == pytest.approx(_optimum(instance, s=s, mode=mode))
+
+
+def test_groups_run_in_topological_order() -> None:
+    """A group is a root and all its descendants, in an order in which they can run."""
+    instance = problem({"c": 1.0, "b": 1.0, "a": 1.0, "x": 3.0}, {("a", "b"): 0.0, ("b", "c"): 0.0}, contention="none")
+    plan = ios(instance, 1)
+    assert plan.devices == ((((2, 1, 0), (3,)),),)
+
+
+def test_pruning() -> None:
+    """The operators of a group are at most r, the groups of a stage at most s."""
+    chains = {(f"{name}1", f"{name}2"): 0.0 for name in "abc"}
+    instance = problem({f"{name}{number}": 1.0 for name in "abc" for number in (1, 2)}, chains, contention="none")
+    assert [len(stage) for stage in ios(instance, 1).devices[0]] == [3]
+    assert max(len(stage) for stage in ios(instance, 1, s=2).devices[0]) == 2
+    assert max(len(group) for stage in ios(instance, 1, r=1).devices[0] for group in stage) == 1
+    assert [_latency(instance, s=s) for s in (1, 2, 3)] == [6.0, 3.0, 2.0]
+
+
+PAIR = {"a": Conv((1, 1)), "b": Conv((1, 1)), "c": Conv((3, 3), (1, 1), value="a"), "d": Conv((1, 1), value="b")}
+
+
+def test_modes() -> None:
+    """Modes allow merged operators, groups beside each other, or both; each stage takes the faster of the two."""
+    times = dict.fromkeys(PAIR, 1.0)
+    instance = conv_problem(
+        PAIR,
+        times,
+        merges={frozenset("ab"): 1.2},
+        stages={frozenset({("c",), ("d",)}): 1.3, frozenset({("a",), ("b",)}): 1.4},
+    )
+    assert _latency(instance, mode="both", r=1) == pytest.approx(2.5)
+    assert _latency(instance, mode="parallel", r=1) == pytest.approx(2.7)
+    assert _latency(instance, mode="merge", r=1) == pytest.approx(3.2)
+    assert ios(instance, 1, r=1).merges == {frozenset({0, 1})}
+    assert ios(instance, 1, r=1, mode="parallel").merges == frozenset()
+    assert schedule(instance, "ios", parameters={"r": 1}).merges == (("a", "b"),)
+    with pytest.raises(HiosError, match="parameter mode: found 'all'; allowed: one of both, parallel, merge"):
+        schedule(instance, "ios", parameters={"mode": "all"})
+
+
+def test_merge_mode_without_merges_is_sequential() -> None:
+    """Where nothing can be merged IOS-Merge gets what Sequential gets (section 6.1), and asks for no stage."""
+    instance = problem({"a": 1.0, "b": 2.0, "c": 1.0}, {("a", "c"): 0.0}, utilization={"a": 0.1, "b": 0.1})
+    plan = ios(instance, 1, mode="merge")
+    assert all(len(stage) == 1 for stage in plan.devices[0])
+    assert latency_ms(evaluate(instance, plan)) == 4.0
+    assert instance.asked == set()
+
+
+def test_nothing_is_merged_or_grouped_without_gain() -> None:
+    """At equal times operators run one after another: neither beside each other nor merged."""
+    instance = conv_problem({"a": Conv(), "b": Conv(), "c": Conv()}, {"a": 0.1, "b": 0.2, "c": 0.3})
+    assert instance.merge_ms([0, 1, 2]) == pytest.approx(instance.stage_ms(((0,), (1,), (2,))))
+    plan = ios(instance, 1)
+    assert all(len(stage) == 1 for stage in plan.devices[0])
+    assert plan.merges == frozenset()
+
+
+def _with_blocks(instance: Problem, blocks: Sequence[Sequence[str]]) -> Problem:
+    """The same problem with blocks."""
+    graph = dataclasses.replace(instance.graph, blocks=tuple(tuple(block) for block in blocks))
+    found = Problem.__new__(Problem)
+    found.__dict__.update(instance.__dict__)
+    found.graph = graph
+    found.asked = set()
+    return found
+
+
+@given(problems(largest=9))
+def test_cutting_at_narrow_places_loses_nothing(instance: Problem) -> None:
+    """Graphs without blocks are cut after operators that all others depend on: as good as one block."""
+    whole = _with_blocks(instance, [instance.ids])
+    assert _latency(instance) == pytest.approx(_latency(whole))
+
+
+def test_inception_needs_no_blocks() -> None:
+    """The concatenations of Inception-v3 are where its blocks end, so the schedule is as good without them."""
+    chance = random.Random(0)
+    graph = inception_v3()
+    costs = Costs(
+        {operator.id: chance.uniform(0.1, 1.0) for operator in graph.operators},
+        {(edge.source, edge.target): 0.0 for edge in graph.edges},
+        {operator.id: chance.uniform(0.1, 1.0) for operator in graph.operators},
+    )
+    stated, bare = Problem(graph, costs), Problem(dataclasses.replace(graph, blocks=()), costs)
+    assert _latency(stated) == pytest.approx(_latency(bare, states=1024))
+    assert _latency(stated) < sum(stated.time)
+
+
+def test_parts_have_few_states() -> None:
+    """Wide graphs are cut into consecutive operators with at most so many states."""
+    instance = problem({f"v{number}": 1.0 for number in range(20)}, {}, contention="none")
+    assert _latency(instance, s=20, states=16) == 5.0  # 2^4 states: four operators a part
+    assert _latency(instance, s=20, states=31) == 5.0
+    assert _latency(instance, s=20, states=2) == 20.0
+    assert _latency(instance, s=20, states=1024) == 2.0
+
+
+def _block_problem(blocks: Sequence[Sequence[str]], edges: Sequence[tuple[str, str]]) -> Problem:
+    names = ["a", "b", "c", "d", "e", "f"]
+    instance = problem(dict.fromkeys(names, 1.0), dict.fromkeys(edges, 0.0), contention="none")
+    return _with_blocks(instance, blocks)
+
+
+def test_block_borders_are_stage_borders() -> None:
+    """No stage holds operators of two blocks, whatever the order in which blocks and operators are stated."""
+    instance = _block_problem([["f", "c"], ["b", "a"]], [("a", "c"), ("c", "d"), ("d", "e")])
+    stages = [
+        {instance.ids[operator] for group in stage for operator in group} for stage in ios(instance, 1).devices[0]
+    ]
+    assert stages == [{"a", "b"}, {"c", "f"}, {"d"}, {"e"}]
+
+
+def test_operators_in_no_block() -> None:
+    """Operators in no block are scheduled between the blocks, together with their like."""
+    instance = _block_problem([["a", "b"]], [("a", "c"), ("a", "d"), ("c", "e"), ("d", "f")])
+    assert ios(instance, 1).devices[0] == (((0,), (1,)), ((2, 4), (3, 5)))
+
+
+def test_bad_blocks_are_refused() -> None:
+    """Blocks that share an operator or wait for each other are one-line errors."""
+    with pytest.raises(ArtifactError, match="graph: blocks: operator b is in two blocks; allowed: one"):
+        ios(_block_problem([["a", "b"], ["b", "c"]], []), 1)
+    with pytest.raises(ArtifactError, match="graph: blocks: the block of operator a waits for others that wait for it"):
+        ios(_block_problem([["a", "d"], ["b", "c"]], [("a", "b"), ("c", "d")]), 1)
+
+
+def _twins(changes: Mapping[str, float], stages: Mapping[frozenset[tuple[str, ...]], float] | None = None) -> Problem:
+    """Two equal blocks, one after the other."""
+    names = ["a1", "b1", "c1", "a2", "b2", "c2"]
+    edges = [("a1", "c1"), ("b1", "c1"), ("c1", "a2"), ("c1", "b2"), ("a2", "c2"), ("b2", "c2")]
+    graph = Graph(
+        "twins",
+        tuple(Operator(name, "task") for name in names),
+        tuple(Edge(source, target) for source, target in edges),
+        blocks=(tuple(names[:3]), tuple(names[3:])),
+    )
+    costs = Costs({**dict.fromkeys(names, 1.0), **changes}, dict.fromkeys(edges, 0.0), stages=stages or {})
+    return Problem(graph, costs)
+
+
+def test_alike_blocks_are_searched_once() -> None:
+    """Only the first of two equal blocks asks for stages; the second gets the same schedule in its operators."""
+    alike = _twins({})
+    plan = ios(alike, 1)
+    assert alike.asked == {frozenset({(0,), (1,)})}
+    half = len(plan.devices[0]) // 2
+    moved = tuple(tuple(tuple(o + 3 for o in group) for group in stage) for stage in plan.devices[0][:half])
+    assert plan.devices[0][half:] == moved
+
+
+_FIRST, _SECOND = (frozenset({(f"a{number}",), (f"b{number}",)}) for number in (1, 2))
+
+
+@pytest.mark.parametrize("instance", [_twins({"a2": 2.0}), _twins({}, {_FIRST: 1.0}), _twins({}, {_SECOND: 1.0})])
+def test_blocks_of_other_costs_are_searched_again(instance: Problem) -> None:
+    """Blocks whose times or measured stages differ are not alike."""
+    assert _latency(instance) == pytest.approx(_optimum(instance))
+
+
+def _merging_twins(kernel: tuple[int, int], merges: Mapping[frozenset[str], float] | None = None) -> Problem:
+    """Two blocks of two convolutions that can be merged, with one kernel to choose."""
+    padding = (kernel[0] // 2, kernel[1] // 2)
+    members = {
+        "a": Conv((3, 3), (1, 1)),
+        "b": Conv((3, 3), (1, 1)),
+        "c": Conv((3, 3), (1, 1), value="b"),
+        "d": Conv(kernel, padding, value="b"),
+    }
+    times, half = dict.fromkeys(members, 1.0), dict.fromkeys(members, 0.5)
+    return conv_problem(members, times, utilization=half, merges=merges, blocks=[["a", "b"], ["c", "d"]])
+
+
+def test_blocks_that_merge_otherwise_are_searched_again() -> None:
+    """What can be merged, and at which measured time, tells blocks apart; the names of values do not."""
+    first, second = frozenset({0, 1}), frozenset({2, 3})
+    alike = _merging_twins((3, 3))
+    assert ios(alike, 1).merges == {first, second}
+    assert alike.asked_merges == {first}
+    assert ios(_merging_twins((1, 1)), 1).merges == {first}
+    assert ios(_merging_twins((3, 3), {frozenset("ab"): 5.0}), 1).merges == {second}
+    assert ios(_merging_twins((3, 3), {frozenset("cd"): 5.0}), 1).merges == {first}
+
+
+def test_measured_stages_are_not_asked_for() -> None:
+    """A profile that has all stages that IOS asks for leaves it nothing to ask."""
+    instance = _twins({}, {_FIRST: 1.0, _SECOND: 1.0})
+    assert isinstance(ios(instance, 1), StagedPlan)
+    assert instance.asked == set()
