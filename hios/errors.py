@@ -1,10 +1,21 @@
 """The errors that hios raises on purpose; the command line prints their message and nothing else."""
 
+import traceback
+from pathlib import Path
+
 
 def first_line(error: BaseException) -> str:
     """The first line of another library's error message; the name of its type where it has none."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def place(error: BaseException, file: str | Path) -> str:
+    """``file:line`` of the innermost line of a file that an error went through; the file alone where it did not."""
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        return f"{file}:{error.lineno}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    return f"{file}:{lines[-1]}" if lines else str(file)
 
 
 class HiosError(Exception):

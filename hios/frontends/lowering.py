@@ -175,10 +175,13 @@ class _Reader:
             return [self._argument(item, place) for item in expression.fields]
         if isinstance(expression, tvm.ir.GenericConst):
             return self._constant(expression)
+        if isinstance(literal := getattr(expression, "value", None), int | float):  # a PrimExpr, such as of relax.clip
+            return literal
         if expression in self._values:
             return self._values[expression]
         raise UnsupportedError(
-            f"{place}: Relax expression {str(expression)[:80]} ({type(expression).__name__}) is not supported"
+            f"{place}: Relax expression {str(expression)[:80]} ({type(expression).__name__}) is not supported; "
+            "to add it, read it in hios/frontends/lowering.py"
         )
 
     def _constant(self, expression: Any) -> Weight | float | int | bool:
@@ -196,6 +199,12 @@ class _Reader:
             if isinstance(argument, relax.ShapeExpr):
                 attributes["shape"] = [int(size) for size in argument.values]
             elif isinstance(value := self._argument(argument, name), list):
+                if value and all(isinstance(item, int | float) for item in value):
+                    raise UnsupportedError(
+                        f"{name}: its argument {tuple(value)} is a tuple of numbers, which calls in graph.json cannot "
+                        "have; to add the operator, make it an attribute in hios/frontends/lowering.py and add a "
+                        "builder to hios/kernels/table.py"
+                    )
                 arguments.extend(value)
             else:
                 arguments.append(value)

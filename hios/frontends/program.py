@@ -11,13 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from hios.artifacts import replacing
-from hios.errors import ArtifactError, UnsupportedError, first_line
+from hios.artifacts import replacing, require_writable
+from hios.errors import ArtifactError, UnsupportedError, first_line, place
 from hios.frontends.registered import build_model
 
+#: Shape and dtype of a tensor.
+TensorType = tuple[tuple[int, ...], torch.dtype]
 
-def export_registered(name: str, output: str | Path, options: dict[str, Any], seed: int) -> None:
-    """Export a network of models/ to program.pt2.
+
+def export_registered(name: str, output: str | Path, options: dict[str, Any], seed: int) -> ExportedProgram:
+    """Export a network of models/ to program.pt2; returns what was written.
 
     Args:
         name: file of models/ without ``.py``.
@@ -26,23 +29,29 @@ def export_registered(name: str, output: str | Path, options: dict[str, Any], se
         seed: seed of weights.
 
     Raises:
-        HiosError: unknown network or option.
+        HiosError: unknown network or option, or an output that cannot be written.
     """
-    module, inputs = build_model(name, options, seed)
-    save(export(module, inputs), output)
+    require_writable(output)
+    program = export(*build_model(name, options, seed))
+    save(program, output)
+    return program
 
 
 def export(module: nn.Module, inputs: tuple[Tensor, ...]) -> ExportedProgram:
     """torch.export of a module in inference mode.
 
     Raises:
-        UnsupportedError: torch.export cannot trace it; the message is its own first line.
+        UnsupportedError: torch.export cannot trace it; the message is its own first line, with the line of the file
+            that defines the module.
     """
     try:
         with torch.no_grad():
             return torch.export.export(module, inputs)
     except Exception as error:  # torch.export raises many types; all mean the same to the user
-        raise UnsupportedError(f"torch.export cannot export {type(module).__name__}: {first_line(error)}") from error
+        where = place(error, type(module).forward.__code__.co_filename)
+        raise UnsupportedError(
+            f"torch.export cannot export {type(module).__name__}: {where}: {first_line(error)}"
+        ) from error
 
 
 def save(program: ExportedProgram, path: str | Path) -> None:
@@ -79,6 +88,26 @@ def load(path: str | Path) -> ExportedProgram:
         raise ArtifactError(
             f"{path}: damaged, or written by another version of torch ({type(error).__name__}); export it again"
         ) from error
+
+
+def tensor_types(program: ExportedProgram) -> tuple[list[TensorType], list[TensorType]]:
+    """Shape and dtype of every input and every output of a program, in order; tensors only."""
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    signature = program.graph_signature
+    found = [
+        [values[name] for name in names if isinstance(name, str)]
+        for names in (signature.user_inputs, signature.user_outputs)
+    ]
+    inputs, outputs = (
+        [(tuple(value.shape), value.dtype) for value in tensors if isinstance(value, Tensor)] for tensors in found
+    )
+    return inputs, outputs
+
+
+def type_text(found: TensorType) -> str:
+    """Such as ``float32 [1, 3, 224, 224]``."""
+    shape, dtype = found
+    return f"{str(dtype).removeprefix('torch.')} {list(shape)}"
 
 
 def example_inputs(shapes: list[tuple[tuple[int, ...], torch.dtype]], seed: int) -> tuple[Tensor, ...]:

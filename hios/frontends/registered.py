@@ -6,13 +6,14 @@ import importlib.util
 import inspect
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hios.artifacts import resource_directory
-from hios.errors import HiosError, first_line
+from hios.errors import HiosError, first_line, place
 
 Build = Callable[..., tuple[nn.Module, tuple[Tensor, ...]]]
 
@@ -52,12 +53,17 @@ def build_model(name: str, options: dict[str, Any], seed: int) -> tuple[nn.Modul
             module(*inputs)
     except Exception as error:  # whatever a user's file raises
         given = ", ".join(f"{key}={value}" for key, value in options.items()) or "its defaults"
-        raise HiosError(f"model {name}: cannot be run with {given}: {first_line(error)}") from error
+        reason = f"{place(error, _file(name))}: {type(error).__name__}: {first_line(error)}"
+        raise HiosError(f"model {name}: cannot be run with {given}: {reason}") from error
     return module, inputs
 
 
+def _file(name: str) -> Path:
+    return resource_directory("models") / f"{name}.py"
+
+
 def _build_function(name: str) -> Build:
-    path = resource_directory("models") / f"{name}.py"
+    path = _file(name)
     spec = importlib.util.spec_from_file_location(f"hios_model_{name}", path)
     if spec is None or spec.loader is None:
         raise HiosError(f"{path}: cannot be loaded as a Python file")
@@ -65,7 +71,8 @@ def _build_function(name: str) -> Build:
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # whatever a user's file raises
-        raise HiosError(f"{path}: cannot be loaded: {type(error).__name__}: {first_line(error)}") from error
+        where = place(error, path)
+        raise HiosError(f"{where}: cannot be loaded: {type(error).__name__}: {first_line(error)}") from error
     if not callable(build := getattr(module, "build", None)):
         raise HiosError(f"{path}: has no function build; it must return the module and a tuple of example inputs")
     return build

@@ -9,6 +9,7 @@ import time
 
 import torch
 
+from hios.errors import ArtifactError
 from hios.frontends import program as programs
 from hios.frontends.verification import flat
 from hios.kernels.tensors import torch_dtype
@@ -18,14 +19,32 @@ from hios.runtime.program import Buffer
 
 
 def load(worker: Worker, program: str, inputs: list[Buffer], outputs: list[Buffer]) -> None:
-    """Load a program; inputs and outputs lie in the arena."""
-    worker.state["module"] = programs.load(program).module()
+    """Load a program; inputs and outputs lie in the arena.
+
+    Raises:
+        ArtifactError: its inputs or outputs are not those of the graph.
+    """
+    loaded = programs.load(program)
+    for what, found, buffers in zip(
+        ("inputs", "outputs"), programs.tensor_types(loaded), (inputs, outputs), strict=True
+    ):
+        required = [(buffer.shape, torch_dtype(buffer.dtype)) for buffer in buffers]
+        if found != required:
+            raise ArtifactError(
+                f"{program}: {what}: found {_text(found)}; required: {_text(required)}, as the graph states: it is "
+                "not the program that the graph was extracted from"
+            )
+    worker.state["module"] = loaded.module()
     worker.state["inputs"] = [
         worker.arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype)) for buffer in inputs
     ]
     worker.state["outputs"] = [
         worker.arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype)) for buffer in outputs
     ]
+
+
+def _text(types: list[programs.TensorType]) -> str:
+    return ", ".join(map(programs.type_text, types)) or "none"
 
 
 def run(worker: Worker) -> int:

@@ -292,7 +292,18 @@ def test_dead_weights_are_dropped() -> None:
             lambda m, x: x + torch.chunk(m.weight, 4)[1],
             "operator weight: the kernel table has no entry for relax.split",
         ),
-        (lambda m, x: F.pad(x, (1, 1, 1, 1), "reflect"), "relax.arange: Relax expression .* is not supported"),
+        (
+            lambda m, x: F.pad(x, (1, 1, 1, 1), "reflect"),
+            "operator relax.arange: the kernel table has no entry for relax.arange; add a builder to hios/kernels/",
+        ),
+        (
+            lambda m, x: torch.clamp(x, -0.5, 6),
+            "operator clip: the kernel table has no entry for relax.clip; add a builder to hios/kernels/table.py",
+        ),
+        (
+            lambda m, x: x[:, 1:3],
+            r"relax.strided_slice: its argument \(1,\) is a tuple of numbers, .* add a builder to hios/kernels/table",
+        ),
         (lambda m, x: torch.add(x, x, alpha=2), "aten.add.Tensor: alpha is 2; allowed: 1, as Relax would ignore it"),
         (lambda m, x: torch.sub(x, x, alpha=0.5), r"aten.sub.Tensor: alpha is 0\.5; allowed: 1"),
         (
@@ -310,6 +321,14 @@ def test_unsupported_operators_are_named(function: Callable[..., Any], message: 
         extract(tmp_path / "program.pt2", tmp_path / "graph.json", tmp_path / "weights.safetensors", "test")
     assert "\n" not in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["program.pt2"]
+
+
+def test_numbers_are_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A builder for an operator that takes numbers, as relax.clip does, gets them after the tensors."""
+    monkeypatch.setitem(KERNELS, "relax.clip", lambda attributes: torch.clamp)
+    found = extracted(Model(lambda m, x: torch.clamp(x, -0.5, 1)), (_image(),))
+    assert found.graph.operators[0].details["calls"][0]["arguments"][1:] == [{"constant": -0.5}, {"constant": 1.0}]
+    torch.testing.assert_close(found.run(), found.eager())
 
 
 @pytest.mark.parametrize(
@@ -334,7 +353,8 @@ def test_graphs_that_compute_something_else_are_refused(
 def test_what_cannot_be_exported_is_refused() -> None:
     """A branch on the values of a tensor cannot be exported: one line with torch's reason."""
     module = Model(lambda m, x: x + 1 if x.sum() > 0 else x - 1)
-    with pytest.raises(UnsupportedError, match=r"torch\.export cannot export Model: ") as caught:
+    place = r"\S*/tests/frontends/networks\.py:\d+: "
+    with pytest.raises(UnsupportedError, match=rf"^torch\.export cannot export Model: {place}\w") as caught:
         export(module, (_image(),))
     assert "\n" not in str(caught.value)
 

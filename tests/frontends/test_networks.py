@@ -15,6 +15,7 @@ from hios import Graph, HiosError
 from hios.errors import ArtifactError
 from hios.frontends import program as programs
 from hios.frontends.extract import extract
+from hios.frontends.program import export_registered
 from hios.frontends.registered import build_model, names
 from tests.frontends.networks import Files, Model, network, write_squeezenet
 
@@ -229,4 +230,44 @@ def test_too_small_images_are_refused(name: str) -> None:
     """An image that shrinks to nothing is one line that names the model and the size."""
     with pytest.raises(HiosError, match=f"model {name}: cannot be run with image_size=4: ") as caught:
         build_model(name, {"image_size": 4}, 0)
+    assert "\n" not in str(caught.value)
+
+
+#: Runs, but cannot be exported.
+_UNTRACEABLE = """import torch
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return x + 1 if x.sum() > 0 else x
+
+
+def build():
+    return Net(), (torch.ones(1),)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("def build(:\n", 1, "cannot be loaded: SyntaxError: invalid syntax"),
+        ("import math\nmath.nothing\n", 2, "cannot be loaded: AttributeError: module 'math' has no attribute"),
+        ("def build():\n    sizes = {}\n    return sizes['wide']\n", 3, "KeyError: 'wide'"),
+        (
+            "import torch\n\n\ndef build():\n    return torch.nn.Linear(-1, 1), (torch.zeros(1),)\n",
+            5,
+            "RuntimeError: Trying to create tensor with negative dimension -1",
+        ),
+        (_UNTRACEABLE, 6, "Could not guard on data-dependent expression"),
+    ],
+)
+def test_errors_in_a_model_file_name_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, line: int, message: str
+) -> None:
+    """Whatever is wrong in a user's file, the message leads to its line there, also where torch raised the error."""
+    monkeypatch.setattr("hios.frontends.registered.resource_directory", lambda name: tmp_path)
+    (tmp_path / "wrong.py").write_text(text)
+    with pytest.raises(HiosError, match=r"wrong\.py") as caught:
+        export_registered("wrong", tmp_path / "program.pt2", {}, seed=0)
+    assert f"{tmp_path / 'wrong.py'}:{line}: {message}" in str(caught.value)
     assert "\n" not in str(caught.value)
