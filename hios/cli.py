@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,9 @@ class _Main(click.Group):
     def main(self, *arguments: Any, **keywords: Any) -> Any:
         try:
             return super().main(*arguments, **{**keywords, "standalone_mode": False})
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(2)
         except click.UsageError as error:
             command = error.ctx.command_path if error.ctx is not None else "hios"
             click.echo(f"Error: {error.format_message()} (see {command} --help)", err=True)
@@ -110,13 +114,16 @@ def export(
     for name, value in options.items():
         if value is not None and value < 1:
             raise HiosError(f"--{name.replace('_', '-')}: found {value}; allowed: at least 1")
-    from hios.frontends.program import export_registered
+    from hios.frontends.program import export_registered, tensor_types, type_text
 
     _check_seed(seed)
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if classifier:
         given["classifier"] = True
-    export_registered(model, output, given, seed)
+    program = export_registered(model, output, given, seed)
+    weights = sum(tensor.numel() for tensor in program.state_dict.values())
+    inputs = ", ".join(map(type_text, tensor_types(program)[0]))
+    click.echo(f"{output}: {model}, input {inputs}, {weights:,} weights")
 
 
 @main.command()
@@ -151,7 +158,13 @@ def profile(graph: Path, platform: str, devices: int, output: Path, repeats: int
         raise HiosError(f"--repeats: found {repeats}; allowed: at least 1")
     from hios.profiling.profile import profile as run
 
-    run(graph, output, devices=devices, repeats=repeats, stages_of=stages_of)
+    began = time.monotonic()
+    found = run(graph, output, devices=devices, repeats=repeats, stages_of=stages_of)
+    total_ms = sum(entry["time_ms"] for entry in found["operators"].values())
+    click.echo(
+        f"{output}: {len(found['operators'])} operators, {len(found['stages'])} stages and {len(found['transfers'])} "
+        f"transfers measured in {time.monotonic() - began:.0f} s; all t(v) together {total_ms:.4g} ms"
+    )
 
 
 def _algorithm_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -262,8 +275,10 @@ def execute(
         devices = max(Schedule.read(path).devices for path in schedules)
     from hios.runtime.session import Settings
     from hios.runtime.session import execute as run
+    from hios.runtime.table import latency_table
 
-    run(
+    began = time.monotonic()
+    found = run(
         graph,
         weights,
         schedules,
@@ -271,6 +286,13 @@ def execute(
         Settings(devices=devices, **settings),
         program=program,
         traces=traces,
+    )
+    off = max(result["largest_difference"] for result in found["results"])
+    reference = "eager PyTorch" if found["checked_against"] == "eager" else "the sequential schedule"
+    click.echo(latency_table(found))
+    click.echo(
+        f"{output}: medians of {found['runs']} runs on {devices} device(s) in {time.monotonic() - began:.0f} s; "
+        f"outputs differ from {reference} by {off:.2g} at most, allowed {found['tolerance']:g}"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from click.testing import CliRunner, Result
 import hios
 from hios import ALGORITHMS, Costs, Graph, Schedule, artifacts
 from hios.cli import main
+from hios.frontends.program import load
 from hios.report.algorithms import option
 
 ROOT = Path(hios.__file__).resolve().parents[1]
@@ -37,27 +39,20 @@ def _done(*arguments: object) -> Result:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which all stages have run, one command each, on SqueezeNet with small images."""
     path = tmp_path_factory.mktemp("cli") / "tiny"
-    _done("export", "squeezenet", "--image-size", 64, "--batch-size", 2, "--output", path / "program.pt2")
-    _done("extract", path / "program.pt2", "--output", path / "graph.json", "--weights", path / "weights.safetensors")
-    _done("profile", path / "graph.json", "--devices", DEVICES, "--repeats", 2, "--output", path / "costs.json")
+    printed = [
+        _done("export", "squeezenet", "--image-size", 64, "--batch-size", 2, "--output", path / "program.pt2"),
+        _done(
+            "extract", path / "program.pt2", "--output", path / "graph.json", "--weights", path / "weights.safetensors"
+        ),
+        _done("profile", path / "graph.json", "--devices", DEVICES, "--repeats", 2, "--output", path / "costs.json"),
+    ]
     for name, devices in (("sequential", 1), ("greedy", 1), ("hios-lp", DEVICES)):
         _done(*_schedule(path, name, path / "schedules" / f"{name}.json", devices))
-    _done(
-        "execute",
-        path / "graph.json",
-        path / "weights.safetensors",
-        *sorted((path / "schedules").iterdir()),
-        "--program",
-        path / "program.pt2",
-        "--runs",
-        2,
-        "--warmup",
-        1,
-        "--traces",
-        path / "traces",
-        "--output",
-        path / "run.json",
-    )
+    files = [path / "graph.json", path / "weights.safetensors", *sorted((path / "schedules").iterdir())]
+    settings = ["--program", path / "program.pt2", "--runs", 2, "--warmup", 1, "--traces", path / "traces"]
+    printed.append(_done("execute", *files, *settings, "--output", path / "run.json"))
+    for result in printed:
+        (path / f"{result.stdout.splitlines()[-1].partition(':')[0]}.printed").write_text(result.stdout)
     _done("report", path, "--output", path / "report.html", "--tables", path / "tables")
     return path
 
@@ -79,6 +74,60 @@ def test_files_of_the_pipeline(folder: Path) -> None:
     assert sorted(path.stem for path in (folder / "traces").iterdir()) == ["greedy", "hios-lp", "sequential"]
     assert "</html>" in (folder / "report.html").read_text(encoding="utf-8")
     assert list((folder / "tables").glob("*.csv"))
+
+
+def _printed(folder: Path, name: str) -> list[str]:
+    """What the command that wrote a file printed on stdout, less the file's name at the start of the last line."""
+    *lines, last = (folder / f"{name}.printed").read_text().splitlines()
+    assert last.startswith(f"{folder / name}: ")
+    return [*lines, last.removeprefix(f"{folder / name}: ")]
+
+
+def test_export_says_what_it_wrote(folder: Path) -> None:
+    """The model, its input and the number of its weights."""
+    weights = sum(value.numel() for value in load(folder / "program.pt2").state_dict.values())
+    assert _printed(folder, "program.pt2") == [f"squeezenet, input float32 [2, 3, 64, 64], {weights:,} weights"]
+
+
+def test_profile_says_what_it_measured(folder: Path) -> None:
+    """How many operators, stages and transfers, how long it took, and the sum of the operators' times."""
+    costs = artifacts.read(folder / "costs.json", "costs")
+    (line,) = _printed(folder, "costs.json")
+    stages, total = len(costs["stages"]), sum(entry["time_ms"] for entry in costs["operators"].values())
+    measured = f"50 operators, {stages} stages and 65 transfers measured in "
+    assert re.fullmatch(rf"{measured}\d+ s; all t\(v\) together {total:.4g} ms", line)
+
+
+def test_execute_prints_a_table(folder: Path) -> None:
+    """A line a schedule, reference and ceiling with median and speedup, aligned; then how far outputs were off."""
+    run = artifacts.read(folder / "run.json", "run")
+    head, *rows, last = _printed(folder, "run.json")
+    found = {re.split(r"  +", row)[0]: re.split(r"  +", row)[1:] for row in rows}
+    entries = [*run["results"], *({"label": entry["name"], **entry} for entry in run["references"])]
+    ceilings = [f"{entry['devices']} independent copies (ceiling)" for entry in run["ceilings"]]
+    assert list(found) == [*(entry["label"] for entry in entries), *ceilings]
+    baseline = run["baseline"]["latency_ms"]["median"]
+    for entry in entries:
+        median, spread, speedup = found[entry["label"]]
+        assert float(median) == pytest.approx(entry["latency_ms"]["median"], abs=0.051)
+        assert float(spread.split(" to ")[1]) == pytest.approx(entry["latency_ms"]["p80"], abs=0.051)
+        assert float(speedup) == pytest.approx(baseline / entry["latency_ms"]["median"], abs=0.0051)
+    for column in ("median ms", "p20 to p80"):  # numbers end where their heading ends
+        end = head.index(column) + len(column)
+        assert all(row[end - 1] != " " and row[end : end + 2] == "  " for row in rows)
+    off = max(result["largest_difference"] for result in run["results"])
+    assert re.fullmatch(
+        rf"medians of 2 runs on {DEVICES} device\(s\) in \d+ s; outputs differ from eager PyTorch by "
+        rf"{off:.2g} at most, allowed 0\.0001",
+        last,
+    )
+
+
+def test_without_arguments_there_is_help() -> None:
+    """The command alone prints its help and nothing around it, with the status of wrong usage."""
+    result = _run()
+    assert result.exit_code == 2
+    assert result.stderr == _done("--help").stdout
 
 
 def test_schedule_and_evaluate_agree(folder: Path, tmp_path: Path) -> None:

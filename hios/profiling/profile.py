@@ -36,8 +36,10 @@ _TIMEOUT_S = 600.0
 _Stage = tuple[tuple[str, ...], ...]
 
 
-def profile(graph: str | Path, output: str | Path, *, devices: int, repeats: int, stages_of: Sequence[str]) -> None:
-    """Measure a graph on cpu devices and write costs.json.
+def profile(
+    graph: str | Path, output: str | Path, *, devices: int, repeats: int, stages_of: Sequence[str]
+) -> dict[str, Any]:
+    """Measure a graph on cpu devices and write costs.json; returns its contents.
 
     Operators with equal signature are measured once. t(S) is measured for the stages that the named algorithms
     ask for on 1 to ``devices`` devices, given the times found so far.
@@ -66,8 +68,9 @@ def profile(graph: str | Path, output: str | Path, *, devices: int, repeats: int
         for _ in range(_STAGE_PASSES):
             if not session.measure_stages(session.asked([a.name for a in algorithms])):
                 break
-        data = session.costs()
-    artifacts.write(output, "costs", {"graph": known.name, "platform": platform, "versions": cpu.versions(), **data})
+        data = {"graph": known.name, "platform": platform, "versions": cpu.versions(), **session.costs()}
+    artifacts.write(output, "costs", data)
+    return data
 
 
 @dataclass
@@ -111,7 +114,8 @@ class _Session:
 
     def measure_operators(self) -> None:
         count = len(self._measured_for)
-        with bar(count * self.repeats, f"{count} operators", "run") as progress:
+        what = f"measuring the {count} operators that differ, of {len(self.graph.operators)}"
+        with bar(count * self.repeats, what, "runs") as progress:
             for number, rounds in enumerate(self._chunks()):
                 device = number % self.devices
                 found = self.pool.call(device, kernels.time_operators, rounds=rounds, warmup=_WARMUP)
@@ -160,7 +164,7 @@ class _Session:
             for operator, count in Counter(operator for group in stage for operator in group).items():
                 needed[operator] = max(needed.get(operator, 1), count)
         self._load(needed)
-        with bar(len(stages) * self.repeats, f"{len(stages)} stages", "run") as progress:
+        with bar(len(stages) * self.repeats, f"measuring {len(stages)} stages that differ", "runs") as progress:
             for number, rounds in enumerate(self._chunks()):
                 found = self.pool.call(
                     number % self.devices, kernels.time_stages, stages=stages, rounds=rounds, warmup=_WARMUP

@@ -7,5 +7,6 @@ eager     eager PyTorch inside a worker, as reference
 competitors  who takes part: schedules, the baseline, independent copies, eager PyTorch
 session   all of them interleaved in one session, outputs checked
 results   what run.json says of it
+table     the same in text
 trace     a run as a Chrome/Perfetto trace
 """

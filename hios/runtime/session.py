@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -64,8 +65,8 @@ def execute(
     *,
     program: str | Path | None = None,
     traces: str | Path | None = None,
-) -> None:
-    """Run schedules on cpu devices and write run.json, and a trace for each.
+) -> dict[str, Any]:
+    """Run schedules on cpu devices and write run.json, and a trace for each; returns the contents of run.json.
 
     Competitors take turns in random order, so that drift of the machine hits all alike: every schedule, the
     sequential schedule on one device, independent copies of it on several devices (the machine's ceiling), and,
@@ -117,6 +118,7 @@ def execute(
             title, rows = f"{known.name} {entry.label}", taking_part[entry.competitor].typical()
             write_trace(_trace_path(traces, entry.label), title, known, rows)
     artifacts.write(output, "run", data)
+    return data
 
 
 def _trace_path(traces: str | Path, label: str) -> Path:
@@ -154,6 +156,10 @@ class _Session:
         else:
             self._run(BASELINE)
         self._expected = [self._tensor(buffer).clone() for buffer in self.plan.outputs]
+        if program is not None:
+            self._clear_outputs()
+            self._run(BASELINE)
+            self._difference(BASELINE)  # before any schedule takes its turn
 
     def _write_inputs(self) -> None:
         buffers = list(self.plan.inputs.values())
@@ -169,7 +175,7 @@ class _Session:
         turns: list[str | Reference] = [*self.competitors, *self.references]
         shuffle = random.Random(self.settings.seed).shuffle
         rounds = self.settings.warmup + self.settings.runs
-        with bar(rounds, f"{self.graph.name}: {len(turns)} competitors", "round") as progress:
+        with bar(rounds, f"{self.graph.name}: {len(turns)} competitors take turns", "rounds") as progress:
             for number in range(rounds):
                 shuffle(turns)
                 for turn in turns:
@@ -226,7 +232,18 @@ class _Session:
             if not bool((off <= self.settings.tolerance * (1 + expected.double().abs())).all()):
                 raise PlatformError(
                     f"{name}: output {number} differs from the reference by up to {off.max().item():.3g}; allowed: "
-                    f"{self.settings.tolerance:g} absolute plus relative; the schedule or a kernel is wrong"
+                    f"{self.settings.tolerance:g} absolute plus relative; {self._cause(name)}"
                 )
             largest = max(largest, off.max().item())
         return largest
+
+    def _cause(self, name: str) -> str:
+        """What a difference beyond the tolerance says, by who shows it."""
+        if any(name == reference.name for reference in self.references):
+            return "PyTorch itself differs by so much with another number of threads: allow it with --tolerance"
+        if name == BASELINE and self.references:
+            return (
+                "graph, weights and program are not of one extraction: extract again from this program; "
+                "else a kernel is wrong"
+            )
+        return "the schedule is wrong, or the engine in running it"

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from hios import Edge, Graph, HiosError, Operator, Placement, Schedule
 from hios.errors import ArtifactError, ScheduleError
+from hios.frontends.program import export_registered
 from hios.runtime.program import ArenaPlan
 from hios.runtime.session import Settings, execute
 from hios.runtime.weights import load_weights
@@ -57,11 +58,34 @@ def test_wrong_weights_are_found(files: Files, sequential: Path, tmp_path: Path)
     changed = dataclasses.replace(files, weights=tmp_path / "weights.safetensors")
     save_file(tensors, changed.weights)
     _refused(
-        r"^sequential on one device: output 0 differs from the reference by up to 0\.01; allowed: 0\.0001 absolute",
+        r"^sequential on one device: output 0 differs from the reference by up to 0\.01; allowed: 0\.0001 absolute "
+        "plus relative; graph, weights and program are not of one extraction: extract again from this program",
         changed,
         [sequential],
         program=files.program,
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"image_size": 32},
+            r"other\.pt2: inputs: found float32 \[1, 3, 32, 32\]; required: float32 \[1, 3, 64, 64\], as the graph",
+        ),
+        (
+            {"image_size": 64, "classifier": True},
+            r"other\.pt2: outputs: found float32 \[1, 1000\]; required: float32 \[1, 1000, 1, 1\], as the graph",
+        ),
+    ],
+)
+def test_program_of_another_network_is_named(
+    files: Files, sequential: Path, tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    """A program with other inputs or outputs is what the message blames, not the schedule."""
+    program = tmp_path / "other.pt2"
+    export_registered("squeezenet", program, options, seed=0)
+    _refused(message, files, [sequential], program=program)
 
 
 def _without(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -15,6 +15,7 @@ import torch.nn.functional as F  # noqa: N812
 from hios import Graph, artifacts
 from hios.errors import PlatformError
 from hios.platforms.arena import Arena
+from hios.runtime.competitors import BASELINE, Reference
 from hios.runtime.program import ArenaPlan
 from hios.runtime.session import Settings, _Session, execute
 from hios.schedule import StagedPlan
@@ -224,7 +225,24 @@ def test_wrong_outputs_are_found(graph: Graph, wrong: float) -> None:
     found.fill_(1.00005)
     assert session._difference("random") == pytest.approx(5e-5, rel=0.01)
     found[0, 7] = wrong
-    with pytest.raises(
-        PlatformError, match=r"^random: output 0 differs from the reference by up to .*; allowed: 0\.0001"
-    ):
+    differs = r"^random: output 0 differs from the reference by up to .*; allowed: 0\.0001 absolute plus relative; "
+    with pytest.raises(PlatformError, match=differs + "the schedule is wrong, or the engine in running it$"):
         session._difference("random")
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("eager PyTorch, 2 threads", "PyTorch itself differs by so much with another number of threads: allow it with"),
+        (BASELINE, "graph, weights and program are not of one extraction: extract again from this program; else a"),
+        ("2 independent copies", "the schedule is wrong, or the engine in running it"),
+    ],
+)
+def test_differences_blame_who_shows_them(graph: Graph, name: str, cause: str) -> None:
+    """No schedule is blamed for what eager PyTorch does with more threads, or for files that do not belong together."""
+    plan = ArenaPlan(graph, 1)
+    eager = [Reference(f"eager PyTorch, {threads} threads", threads, [0, 1]) for threads in (1, 2)]
+    session = _Session(graph, None, Arena(plan.flags, plan.size), plan, {}, eager, Settings(1))  # type: ignore[arg-type]
+    session._expected = [torch.ones(buffer.shape) for buffer in plan.outputs]
+    with pytest.raises(PlatformError, match=rf"^{name}: output 0 differs from the reference by up to 1; .*; {cause}"):
+        session._difference(name)

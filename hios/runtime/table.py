@@ -1,0 +1,49 @@
+"""What a session measured, as a table in text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hios.runtime.competitors import BASELINE
+
+#: Four digits of the shortest latency.
+_DECIMALS_FROM_MS = ((1000.0, 0), (100.0, 1), (10.0, 2))
+
+
+def latency_table(run: Mapping[str, Any]) -> str:
+    """A line a competitor with median, spread and speedup over the sequential schedule, aligned under a heading.
+
+    Schedules come first, then the references, then the ceilings. The sequential schedule on one device stands among
+    them once, whether a schedule file asked for it or not.
+
+    Args:
+        run: contents of run.json.
+    """
+    baseline = run["baseline"]["latency_ms"]
+    shown = any(result["algorithm"] == "sequential" and result["devices"] == 1 for result in run["results"])
+    entries = [] if shown else [(BASELINE, baseline, "1.00")]
+    entries += [(result["label"], result["latency_ms"], f"{result['speedup']:.2f}") for result in run["results"]]
+    entries += [
+        (reference["name"], reference["latency_ms"], f"{baseline['median'] / reference['latency_ms']['median']:.2f}")
+        for reference in run["references"]
+    ]
+    entries += [
+        (
+            f"{ceiling['devices']} independent copies (ceiling)",
+            ceiling["latency_ms"],
+            f"{ceiling['throughput_ratio']:.2f} in throughput",
+        )
+        for ceiling in run["ceilings"]
+    ]
+    shortest = min(latency["median"] for _, latency, _ in entries)
+    decimals = next((decimals for least, decimals in _DECIMALS_FROM_MS if shortest >= least), 3)
+    rows = [["", "median ms", "p20 to p80", "speedup"]]
+    for label, latency, speedup in entries:
+        median, p20, p80 = (f"{latency[key]:.{decimals}f}" for key in ("median", "p20", "p80"))
+        rows.append([label, median, f"{p20} to {p80}", speedup])
+    width = [max(len(row[column]) for row in rows) for column in range(3)]
+    return "\n".join(
+        f"{label:<{width[0]}}  {median:>{width[1]}}  {spread:>{width[2]}}  {speedup}"
+        for label, median, spread, speedup in rows
+    )

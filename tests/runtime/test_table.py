@@ -1,0 +1,41 @@
+"""What a session prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hios.runtime.table import latency_table
+
+
+def _run(scale: float, algorithm: str) -> dict[str, Any]:
+    """Contents of run.json as far as the table reads them; latencies are multiples of ``scale`` milliseconds."""
+
+    def latency(median: float) -> dict[str, float]:
+        return {"median": scale * median, "p20": scale * median * 0.9, "p80": scale * median * 1.5}
+
+    return {
+        "baseline": {"latency_ms": latency(2)},
+        "results": [{"label": "mine", "algorithm": algorithm, "devices": 1, "latency_ms": latency(1), "speedup": 2.0}],
+        "references": [{"name": "eager PyTorch, 1 thread", "threads": 1, "latency_ms": latency(4)}],
+        "ceilings": [{"devices": 2, "latency_ms": latency(2.5), "throughput_ratio": 1.6}],
+    }
+
+
+def test_table() -> None:
+    """Schedules, references and ceilings under each other, with the sequential schedule where it is not among them."""
+    assert latency_table(_run(10, "greedy")).splitlines() == [
+        "                                median ms      p20 to p80  speedup",
+        "sequential on one device            20.00  18.00 to 30.00  1.00",
+        "mine                                10.00   9.00 to 15.00  2.00",
+        "eager PyTorch, 1 thread             40.00  36.00 to 60.00  0.50",
+        "2 independent copies (ceiling)      25.00  22.50 to 37.50  1.60 in throughput",
+    ]
+    assert "sequential on one device" not in latency_table(_run(10, "sequential"))
+
+
+@pytest.mark.parametrize(("scale", "median"), [(0.1234567, "0.123"), (12.34567, "12.35"), (1234.567, "1235")])
+def test_digits(scale: float, median: str) -> None:
+    """Times have as many decimals as the shortest median needs for four digits, three at most."""
+    assert f" {median} " in latency_table(_run(scale, "greedy"))
