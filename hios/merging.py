@@ -129,6 +129,8 @@ def _is_activation(call: Mapping[str, Any], before: int) -> bool:
 def merged_kernel(members: Sequence[Convolution | None]) -> MergedKernel | None:
     """Kernel and padding of the convolution that does the work of all members; None where there is none.
 
+    Its output has their size, since on each axis one of them has its kernel and padding already.
+
     Args:
         members: at least two, in any order; None for an operator that is no plain convolution.
     """
@@ -137,43 +139,40 @@ def merged_kernel(members: Sequence[Convolution | None]) -> MergedKernel | None:
         return None
     kernel = (max(member.kernel[0] for member in known), max(member.kernel[1] for member in known))
     paddings = {_padding(member, kernel) for member in known}
-    if len(paddings) > 1:
-        return None
-    return _fitting(known[0], kernel, paddings.pop())
+    return MergedKernel(kernel, paddings.pop()) if len(paddings) == 1 else None
 
 
 def least_growth(members: Sequence[Convolution | None]) -> dict[int, float]:
     """By position, the least growth of a convolution in any merge that holds it; without those that none holds.
 
-    Every legal merge has for its kernel K a height and a width of its family, and all its members have the same
-    padding P for K. So for every such K the members of equal P are looked at together.
+    The kernel K of a merge has a height and a width of its family, and all its members have the same padding for K.
+    So for every such K the members of equal padding are looked at together.
     """
-    families: dict[tuple[Any, ...], list[tuple[int, Convolution]]] = defaultdict(list)
+    families: dict[tuple[Any, ...], dict[int, Convolution]] = defaultdict(dict)
     for position, member in enumerate(members):
         if member is not None:
-            families[member.family].append((position, member))
+            families[member.family][position] = member
     found: dict[int, float] = {}
     for family in families.values():
-        heights, widths = ({member.kernel[axis] for _, member in family} for axis in (0, 1))
+        heights, widths = ({member.kernel[axis] for member in family.values()} for axis in (0, 1))
         for kernel in ((height, width) for height in heights for width in widths):
-            for group in _mergeable(family, kernel):
-                for position, member in group:
-                    growth = member.growth(kernel)
+            for positions in _of_equal_padding(family, kernel):
+                merged = merged_kernel([family[position] for position in positions])
+                if merged is None:
+                    continue
+                for position in positions:
+                    growth = family[position].growth(merged.kernel)
                     found[position] = min(found.get(position, growth), growth)
     return found
 
 
-def _mergeable(family: list[tuple[int, Convolution]], kernel: Pair) -> list[list[tuple[int, Convolution]]]:
-    """The largest sets of a family that can be merged into a convolution with exactly this kernel."""
-    by_padding: dict[Pair, list[tuple[int, Convolution]]] = defaultdict(list)
-    for position, member in family:
+def _of_equal_padding(family: Mapping[int, Convolution], kernel: Pair) -> list[list[int]]:
+    """Members whose kernel fits into ``kernel``, by the padding that they need for it."""
+    by_padding: dict[Pair, list[int]] = defaultdict(list)
+    for position, member in family.items():
         if member.kernel[0] <= kernel[0] and member.kernel[1] <= kernel[1]:
-            by_padding[_padding(member, kernel)].append((position, member))
-    return [
-        group
-        for group in by_padding.values()
-        if (found := merged_kernel([member for _, member in group])) is not None and found.kernel == kernel
-    ]
+            by_padding[_padding(member, kernel)].append(position)
+    return list(by_padding.values())
 
 
 def _padding(member: Convolution, kernel: Pair) -> Pair:
@@ -182,12 +181,3 @@ def _padding(member: Convolution, kernel: Pair) -> Pair:
         p + (largest - own) // 2 for p, largest, own in zip(member.padding, kernel, member.kernel, strict=True)
     )
     return height, width
-
-
-def _fitting(member: Convolution, kernel: Pair, padding: Pair) -> MergedKernel | None:
-    """The merged kernel, if its output has the size of its members': an uneven K - k may take a row from it."""
-    size = tuple(
-        (image + 2 * p - k) // step + 1
-        for image, p, k, step in zip(member.image, padding, kernel, member.stride, strict=True)
-    )
-    return MergedKernel(kernel, padding) if size == member.output else None

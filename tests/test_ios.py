@@ -280,6 +280,15 @@ def test_nothing_is_merged_or_grouped_without_gain() -> None:
     assert plan.merges == frozenset()
 
 
+def test_nothing_is_merged_that_runs_beside_as_fast() -> None:
+    """A merge has to be faster than the same operators beside each other."""
+    stages: dict[frozenset[tuple[str, ...]], float] = {frozenset({("a",), ("b",)}): 1.2}
+    for time, merges in ((1.2, frozenset[frozenset[int]]()), (1.1, frozenset({frozenset({0, 1})}))):
+        members, times = {"a": Conv(), "b": Conv()}, {"a": 1.0, "b": 1.0}
+        instance = conv_problem(members, times, merges={frozenset("ab"): time}, stages=stages)
+        assert ios(instance, 1) == StagedPlan(((((0,), (1,)),),), merges)
+
+
 def _with_blocks(instance: Problem, blocks: Sequence[Sequence[str]]) -> Problem:
     """The same problem with blocks."""
     graph = dataclasses.replace(instance.graph, blocks=tuple(tuple(block) for block in blocks))
@@ -382,28 +391,30 @@ def test_blocks_of_other_costs_are_searched_again(instance: Problem) -> None:
     assert _latency(instance) == pytest.approx(_optimum(instance))
 
 
-def _merging_twins(kernel: tuple[int, int], merges: Mapping[frozenset[str], float] | None = None) -> Problem:
-    """Two blocks of two convolutions that can be merged, with one kernel to choose."""
-    padding = (kernel[0] // 2, kernel[1] // 2)
+def _merging(kernel: tuple[int, int], merges: Mapping[frozenset[str], float] | None = None) -> Problem:
+    """Three blocks of two convolutions that can be merged; one kernel of the second block is to choose."""
+    plain = Conv((3, 3), (1, 1))
     members = {
-        "a": Conv((3, 3), (1, 1)),
-        "b": Conv((3, 3), (1, 1)),
-        "c": Conv((3, 3), (1, 1), value="b"),
-        "d": Conv(kernel, padding, value="b"),
+        "a": plain,
+        "b": plain,
+        "c": dataclasses.replace(plain, value="b"),
+        "d": Conv(kernel, (kernel[0] // 2, kernel[1] // 2), value="b"),
+        "e": dataclasses.replace(plain, value="d"),
+        "f": dataclasses.replace(plain, value="d"),
     }
     times, half = dict.fromkeys(members, 1.0), dict.fromkeys(members, 0.5)
-    return conv_problem(members, times, utilization=half, merges=merges, blocks=[["a", "b"], ["c", "d"]])
+    return conv_problem(members, times, utilization=half, merges=merges, blocks=["ab", "cd", "ef"])
 
 
 def test_blocks_that_merge_otherwise_are_searched_again() -> None:
     """What can be merged, and at which measured time, tells blocks apart; the names of values do not."""
-    first, second = frozenset({0, 1}), frozenset({2, 3})
-    alike = _merging_twins((3, 3))
-    assert ios(alike, 1).merges == {first, second}
+    first, second, third = (frozenset({number, number + 1}) for number in (0, 2, 4))
+    alike = _merging((3, 3))
+    assert ios(alike, 1).merges == {first, second, third}
     assert alike.asked_merges == {first}
-    assert ios(_merging_twins((1, 1)), 1).merges == {first}
-    assert ios(_merging_twins((3, 3), {frozenset("ab"): 5.0}), 1).merges == {second}
-    assert ios(_merging_twins((3, 3), {frozenset("cd"): 5.0}), 1).merges == {first}
+    assert ios(_merging((1, 1)), 1).merges == {first, third}
+    assert ios(_merging((3, 3), {frozenset("ab"): 5.0}), 1).merges == {second, third}
+    assert ios(_merging((3, 3), {frozenset("cd"): 5.0}), 1).merges == {first, third}
 
 
 def test_measured_stages_are_not_asked_for() -> None:
