@@ -239,6 +239,32 @@ def evaluate(graph: Path, costs: Path, schedule: Path) -> None:
 
 
 @main.command()
+@click.argument("schedule", type=_PATH)
+@click.option("--graph", type=_PATH, help="graph.json: types of operators, which bars are then coloured by.")
+@click.option("--html", type=_PATH, help="Page to write instead; one file that opens offline, to zoom and hover.")
+@click.option("--width", type=int, help="Columns to draw in; default: those of the terminal.")
+@click.option("--parts", type=int, help="Pieces of the time axis, one below the other; default: as labels need.")
+@click.option("--ascii", "plain", is_flag=True, help="Draw with ASCII characters only.")
+def show(
+    schedule: Path, graph: Path | None, html: Path | None, width: int | None, parts: int | None, plain: bool
+) -> None:
+    """Draw SCHEDULE: a row a stream of a device, a bar an operator."""
+    from hios.graph import Graph
+    from hios.report import write_schedule
+    from hios.report.summary import operator_types
+    from hios.report.terminal import draw, look
+    from hios.schedule import Schedule
+
+    found = Schedule.read(schedule)
+    types = {} if graph is None else operator_types(found, Graph.read(graph))
+    if html is None:
+        click.echo(draw(found, look(sys.stdout, width=width, parts=parts, plain=plain), types))
+    else:
+        write_schedule(found, html, types)
+        click.echo(f"{html}: {len(found.placements)} operators on {found.devices} device(s)")
+
+
+@main.command()
 @click.argument("graph", type=_PATH)
 @click.argument("weights", type=_PATH)
 @click.argument("schedules", type=_PATH, nargs=-1, required=True)

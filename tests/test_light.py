@@ -83,10 +83,17 @@ def test_scheduling_is_light(algorithm: str, problem: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["evaluate", "graph.json", "costs.json", "schedule.json"], ["algorithms"], ["schedule", "--help"]]
+    "arguments",
+    [
+        ["evaluate", "graph.json", "costs.json", "schedule.json"],
+        ["show", "schedule.json"],
+        ["algorithms"],
+        ["algorithms", "hios-lp"],
+        ["schedule", "--help"],
+    ],
 )
 def test_looking_is_light(arguments: list[str], problem: Path) -> None:
-    """Evaluating a schedule, listing the algorithms and asking for help load nothing heavy."""
+    """Evaluating or drawing a schedule, listing the algorithms and asking for help load nothing heavy."""
     assert _loaded(_RUN.format(arguments=arguments), problem) & HEAVY == set()
 
 

@@ -5,8 +5,11 @@
     facts       what was run and how far it can be trusted, in words
     colours     one colour an operator type, the same on the whole page
     lanes       the streams of all devices, from top to bottom
-    axes charts gantt    plotly figures
+    axes        the look of plotly figures
+    charts      the latencies of a model as a figure
+    gantt       Gantt charts as figures
     page        HTML pages, from the templates beside it
+    labels      short names of operators
     summary     what one schedule says about itself, in words
     terminal    one schedule as text
     algorithms  the registry of algorithms in words
@@ -17,15 +20,16 @@ neither.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hios import artifacts
 from hios.errors import ArtifactError
 from hios.report.results import read_results
 from hios.report.tables import LATENCY_COLUMNS, OPERATOR_COLUMNS, csv_text, latency_rows, operator_rows
+from hios.schedule import Schedule
 
-__all__ = ["write_report"]
+__all__ = ["write_report", "write_schedule"]
 
 
 def write_report(directories: Sequence[Path], output: Path, tables: Path) -> None:
@@ -58,3 +62,22 @@ def write_report(directories: Sequence[Path], output: Path, tables: Path) -> Non
     for path, text in texts:
         with artifacts.replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8", newline="")
+
+
+def write_schedule(schedule: Schedule, output: Path, types: Mapping[str, str]) -> None:
+    """Write a page with the Gantt chart of one schedule, self-contained like the report.
+
+    Args:
+        schedule: what schedule.json holds.
+        output: the HTML page.
+        types: type of every operator, for colours; empty if unknown.
+
+    Raises:
+        ArtifactError: the page cannot be written.
+    """
+    artifacts.require_writable(output)
+    from hios.report.page import render_schedule
+
+    text = render_schedule(schedule, types)
+    with artifacts.replacing(output) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="")

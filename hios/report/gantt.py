@@ -11,7 +11,8 @@ import plotly.graph_objects as go
 
 from hios.artifacts import Json
 from hios.report.axes import INK, ROW_PX, layout, row_axis, short, time_axis
-from hios.report.colours import Style
+from hios.report.colours import COLOURS, Style
+from hios.report.labels import short_names
 from hios.report.lanes import Lane, lane_names, lanes
 from hios.report.results import ModelResults
 from hios.schedule import Schedule
@@ -21,6 +22,8 @@ _STAGE_TINT = "#dfe5ec"
 _BOUND = "#b5651d"
 _DENSE_ROW_PX = 20
 _MANY_LANES = 8
+#: Bars of operators whose types are not known.
+_UNKNOWN = Style("type unknown", COLOURS[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +53,29 @@ def gantt_chart(model: ModelResults, result: Json, styles: Mapping[str, Style]) 
     return _figure(halves, result["devices"], model.type_of, lambda row: styles[model.type_of(row["operator"])])
 
 
-def schedule_chart(schedule: Schedule, type_of: Callable[[str], str], style_of: Callable[[Json], Style]) -> go.Figure:
+def schedule_chart(schedule: Schedule, types: Mapping[str, str], styles: Mapping[str, Style]) -> go.Figure:
     """One schedule under the cost model, with operators named, stages tinted in turn, and the lower bound.
 
     Args:
         schedule: at least one placement.
-        type_of: type of an operator, for the hover.
-        style_of: how the bar of a placement looks.
+        types: type of every operator; empty if unknown.
+        styles: how the bars of every type look.
     """
+
+    def type_of(operator: str) -> str:
+        return types.get(operator, "type unknown")
+
     rows = [asdict(row) for row in schedule.placements]
-    figure = _figure([_Half("predicted", rows, "")], schedule.devices, type_of, style_of)
-    figure.update_traces(text=None, textposition="inside", insidetextanchor="middle", textangle=0, constraintext="none")
+    half = _Half("predicted", rows, "")
+    figure = _figure([half], schedule.devices, type_of, lambda row: styles.get(type_of(row["operator"]), _UNKNOWN))
+    names = short_names([row["operator"] for row in rows])
+    figure.update_traces(textposition="inside", insidetextanchor="middle", textangle=0)
     for trace in figure.data:
-        trace.text = [entry[0] for entry in trace.customdata]
-    # A name that does not fit its bar is hidden until zooming makes room.
-    figure.update_layout(uniformtext={"minsize": 10, "mode": "hide"})
+        trace.text = [names[entry[0]] for entry in trace.customdata]
+    # A name that does not fit its bar is hidden until zooming makes room; the margin is for that of the bound.
+    figure.update_layout(
+        uniformtext={"minsize": 10, "mode": "hide"}, margin={"t": 24}, height=figure.layout.height + 18
+    )
     shown = lanes(((row["device"], row["stream"]) for row in rows), schedule.devices)
     for band in _stage_bands(rows, shown):
         figure.add_shape(band)

@@ -1,4 +1,4 @@
-"""The HTML page: everything inlined, so that it opens offline and stays readable for years."""
+"""The HTML pages: everything inlined, so that it opens offline and stays readable for years."""
 
 from __future__ import annotations
 
@@ -11,22 +11,54 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from hios.report.charts import latency_chart
-from hios.report.colours import Style, type_styles
+from hios.report.colours import Style, ranked_styles, type_styles
 from hios.report.facts import cautions, ceiling_sentences, engine_sentence, facts, fastest_sentence
-from hios.report.gantt import gantt_chart
+from hios.report.gantt import gantt_chart, schedule_chart
 from hios.report.results import ModelResults
+from hios.report.summary import device_uses, summary, type_shares
 from hios.report.tables import reference_rows, schedule_rows
+from hios.schedule import Schedule
 
 _ABSENT = "–"  # noqa: RUF001  a dash for an empty cell
 _SHORTEST_SHOWN_S = 0.0005
 
 
 def render(models: Sequence[ModelResults]) -> str:
-    """The whole page as text.
+    """The page of a report as text.
 
     Args:
         models: at least one model's results, in the order of the page.
     """
+    styles = type_styles(models)
+    return _filled(
+        "report.html.j2",
+        facts=facts(models),
+        cautions=cautions(models),
+        models=[_view(number, model, styles) for number, model in enumerate(models, start=1)],
+    )
+
+
+def render_schedule(schedule: Schedule, types: Mapping[str, str]) -> str:
+    """The page of one schedule as text.
+
+    Args:
+        schedule: what schedule.json holds.
+        types: type of every operator, for colours; empty if unknown.
+    """
+    styles = ranked_styles(type_shares(schedule, types))
+    count = Counter(styles[types[row.operator]] for row in schedule.placements if types)
+    return _filled(
+        "schedule.html.j2",
+        title=f"{schedule.algorithm} for {schedule.graph or 'a graph without a name'}",
+        facts=summary(schedule),
+        uses=device_uses(schedule),
+        staged=schedule.placements[0].stage is not None,
+        legend=[(style, count[style]) for style in dict.fromkeys(styles.values())],
+        chart=_chart("schedule", schedule_chart(schedule, types, styles)),
+    )
+
+
+def _filled(template: str, **values: Any) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("hios.report", "templates"),
         autoescape=True,
@@ -35,13 +67,7 @@ def render(models: Sequence[ModelResults]) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(_FILTERS)
-    styles = type_styles(models)
-    return environment.get_template("report.html.j2").render(
-        facts=facts(models),
-        cautions=cautions(models),
-        models=[_view(number, model, styles) for number, model in enumerate(models, start=1)],
-        plotly_js=get_plotlyjs(),
-    )
+    return environment.get_template(template).render(**values, plotly_js=get_plotlyjs())
 
 
 def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict[str, Any]:
@@ -93,6 +119,7 @@ def _seconds(value: float) -> str:
 
 
 _FILTERS: dict[str, Callable[..., str]] = {
+    "whole": _optional(str),
     "ms": _optional(lambda value, decimals: f"{value:.{decimals}f}"),
     "times": _optional(lambda value: f"{value:.2f}"),
     "percent": _optional(lambda value: f"{100 * value:.1f}"),

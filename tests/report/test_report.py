@@ -16,17 +16,8 @@ import pytest
 from hios import Costs, Edge, Graph, Operator, Problem, artifacts, schedule
 from hios.errors import ArtifactError
 from hios.report import write_report
+from tests.report.browser import loads_nothing, needs_chromium, opened
 
-CHROMIUM = Path("/usr/bin/chromium")
-CHROMIUM_ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 COMPETITORS = (("sequential", 1), ("greedy", 1), ("hios-lp-inter", 2), ("hios-lp", 2))
 
 
@@ -157,11 +148,6 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def without_plotly(page: str) -> str:
-    """The page less the plotly.js script, whose map layers know addresses that no chart here uses."""
-    return re.sub(r"<script>/\*\*\s*\* plotly\.js.*?</script>", "", page, count=1, flags=re.DOTALL)
-
-
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with results of two models and their report."""
@@ -189,13 +175,7 @@ def test_page_names_every_schedule_and_reference(page: str) -> None:
 def test_page_loads_nothing(page: str) -> None:
     """plotly.js is inlined once and nothing is loaded by src, href, url() or import."""
     assert len(re.findall(r"plotly\.js v\d", page)) == 1
-    rest = without_plotly(page)
-    assert len(rest) < len(page) / 2
-    assert re.findall(r"""(?:src|href)\s*=\s*["']?(?!["']?#)[^\s>]+""", rest) == []
-    assert "http:" not in rest
-    assert "https:" not in rest
-    assert "url(" not in rest
-    assert "@import" not in rest
+    assert loads_nothing(page)
 
 
 def test_schedule_table_equals_csv(report: Path, page: str) -> None:
@@ -388,30 +368,20 @@ def test_no_folder_is_an_error(tmp_path: Path) -> None:
         write_report([], tmp_path / "report.html", tmp_path)
 
 
-@pytest.mark.skipif(not CHROMIUM.exists(), reason="needs /usr/bin/chromium")
+@needs_chromium
 def test_page_in_browser(report: Path) -> None:
     """Offline in Chromium every chart is drawn when visible or opened, without errors or further requests."""
-    sync_api = pytest.importorskip("playwright.sync_api")
-    requests: list[str] = []
-    errors: list[str] = []
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
-        context = browser.new_context(offline=True, viewport={"width": 1280, "height": 900})
-        tab = context.new_page()
-        tab.on("request", lambda request: requests.append(request.url))
-        tab.on("requestfailed", lambda request: errors.append(f"failed: {request.url}"))
-        tab.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        tab.on("pageerror", lambda error: errors.append(str(error)))
-        address = (report / "out" / "report.html").as_uri()
-        tab.goto(address)
+    path = report / "out" / "report.html"
+    with opened(path) as visit:
+        tab = visit.tab
         drawn = tab.locator(".chart:has(.bars path)")
         # Of every model the latencies and the fastest schedule.
-        sync_api.expect(drawn).to_have_count(4, timeout=20_000)
+        visit.expect(drawn).to_have_count(4, timeout=20_000)
         closed = tab.locator("details:not([open]) > summary")
         while closed.count():
             closed.first.click()
         charts = 2 * (1 + len(COMPETITORS))
-        sync_api.expect(drawn).to_have_count(charts, timeout=20_000)
+        visit.expect(drawn).to_have_count(charts, timeout=20_000)
         for chart in tab.locator(".chart").all():
             boxes = [bar.bounding_box() for bar in chart.locator(".bars path").all()]
             assert max(box["width"] for box in boxes if box) > 20
@@ -425,6 +395,5 @@ def test_page_in_browser(report: Path) -> None:
                 tab.wait_for_timeout(100)
             else:
                 pytest.fail(f"the page does not fit a width of {width} pixels")
-        browser.close()
-    assert errors == []
-    assert requests == [address]
+        assert visit.errors == []
+        assert visit.requests == [path.as_uri()]

@@ -1,6 +1,12 @@
 "use strict";
 (() => {
-  const config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+  const config = {
+    displaylogo: false,
+    responsive: true,
+    // The last one would upload the chart.
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "sendChartToCloud"],
+    plotlyServerURL: "",
+  };
   // A4 landscape less its margins: paper does not tell its width before it is laid out.
   const printWidth = 1000;
 

@@ -1,0 +1,295 @@
+"""One schedule as text: what it says about itself, and a Gantt chart that fits the terminal."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import statistics
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from itertools import groupby
+from typing import TextIO
+
+from hios.errors import HiosError
+from hios.report.colours import COLOURS, ranked_styles
+from hios.report.labels import short_names, shortened
+from hios.report.lanes import Lane, lanes
+from hios.report.summary import device_uses, summary, type_shares
+from hios.schedule import Placement, Schedule
+
+#: Columns that a chart needs at least beside the names of its lanes.
+LEAST_WIDTH = 40
+MOST_WIDTH = 1000
+MOST_PARTS = 100
+#: Width of text that goes to a pipe or a file.
+PIPED_WIDTH = 100
+
+#: Without --parts the chart takes about so many lines, unless a single part takes more.
+_LINES = 60
+#: Columns that a label is given where labels decide on the number of parts.
+_LABEL_COLUMNS = 8
+#: Between the words of a legend.
+_GAP = "   "
+#: Colours of neighbours where types are not known.
+_IN_TURN = (COLOURS[0], COLOURS[5])
+#: Columns between two times on the axis, at least.
+_TICK_COLUMNS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """What bars are drawn with."""
+
+    stage: str
+    operator: str
+    running: str
+    idle: str
+    several: str
+    cut: str
+    tick: str
+
+
+UNICODE = Symbols(stage="┃", operator="│", running="─", idle="·", several="▒", cut="…", tick="╷")
+ASCII = Symbols(stage="[", operator="|", running="=", idle=".", several="#", cut="~", tick="'")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How to draw: columns of the terminal, pieces of the time axis (None: as labels need), symbols, colour."""
+
+    width: int
+    parts: int | None = None
+    symbols: Symbols = UNICODE
+    colour: bool = False
+
+
+def look(stream: TextIO, *, width: int | None = None, parts: int | None = None, plain: bool = False) -> Look:
+    """How to draw on a stream: as wide as its terminal, in colour on a terminal only, with what it can print.
+
+    $COLUMNS overrides the width of the terminal, $NO_COLOR and TERM=dumb turn colour off.
+
+    Args:
+        stream: where the text goes.
+        width: columns, instead of those of the terminal.
+        parts: pieces of the time axis; None for as many as labels need.
+        plain: ASCII only.
+
+    Raises:
+        HiosError: width or parts are not allowed.
+    """
+    if width is None:
+        width = max(shutil.get_terminal_size((PIPED_WIDTH, 24)).columns, LEAST_WIDTH)
+    for name, value, least, most in (("width", width, LEAST_WIDTH, MOST_WIDTH), ("parts", parts, 1, MOST_PARTS)):
+        if value is not None and not least <= value <= most:
+            raise HiosError(f"--{name}: found {value}; allowed: {least} to {most}")
+    try:
+        "".join(astuple(UNICODE)).encode(stream.encoding or "ascii")
+    except UnicodeEncodeError:
+        plain = True
+    colour = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Look(width, parts, ASCII if plain else UNICODE, colour)
+
+
+def draw(schedule: Schedule, look: Look, types: Mapping[str, str]) -> str:
+    """The schedule as text, lines no longer than the width.
+
+    Args:
+        schedule: what to draw; its placements may break the rules of a schedule, they are drawn as they are.
+        look: how to draw.
+        types: type of every operator, which bars are coloured by; empty if unknown: then stages, or the operators of
+            a stream, have two colours in turn.
+    """
+    facts = [(name.lower(), text) for name, text in summary(schedule)]
+    facts += [(f"device {use.device}", str(use)) for use in device_uses(schedule)]
+    text = "\n".join([*_table(facts, look.width), "", *_Chart(schedule, look, types).lines()])
+    return text.encode("ascii", "replace").decode() if look.symbols is ASCII else text
+
+
+def _table(facts: Sequence[tuple[str, str]], width: int) -> list[str]:
+    indent = min(max(len(name) for name, _ in facts) + 2, width // 2)
+    lines = []
+    for name, text in facts:
+        head = f"{_printable(name):<{indent - 1}} "
+        lines += textwrap.wrap(_printable(text), width, initial_indent=head, subsequent_indent=" " * indent) or [
+            head.rstrip()
+        ]
+    return lines
+
+
+def _printable(text: str) -> str:
+    """Names and notes come from files: what would move the cursor is shown as a question mark."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+@dataclass(slots=True)
+class _Row:
+    """A lane in columns: a character and a colour each; idle columns have no colour."""
+
+    text: list[str]
+    colours: list[str | None]
+
+
+class _Chart:
+    def __init__(self, schedule: Schedule, look: Look, types: Mapping[str, str]) -> None:
+        self._look = look
+        self._symbols = look.symbols
+        self._placed: dict[Lane, list[Placement]] = defaultdict(list)
+        for row in schedule.placements:
+            self._placed[row.device, row.stream].append(row)
+        self._lanes = lanes(self._placed, schedule.devices)
+        self._names = _lane_names(self._lanes)
+        self._indent = max(map(len, self._names)) + 1
+        self._columns = max(look.width - self._indent, 1)
+        self._end_ms = max((row.finish_ms for row in schedule.placements), default=0.0)
+        self._labels = short_names([row.operator for row in schedule.placements])
+        self._parts = look.parts or self._wanted_parts()
+        self._total = self._parts * self._columns
+        self._marks: set[str] = set()
+        self._types = types
+        self._styles = ranked_styles(type_shares(schedule, types))
+
+    def lines(self) -> list[str]:
+        """The parts of the time axis one below the other, and what the symbols mean."""
+        axis = self._axis()
+        rows = [self._row(self._placed.get(lane, [])) for lane in self._lanes]
+        lines = []
+        for part in range(self._parts):
+            first, last = part * self._columns, (part + 1) * self._columns
+            lines.append((" " * self._indent + axis[first:last]).rstrip())
+            for name, row in zip(self._names, rows, strict=True):
+                lines.append(f"{name:<{self._indent}}" + self._painted(row, first, last))
+            lines.append("")
+        return [*lines, *self._legend()]
+
+    def _wanted_parts(self) -> int:
+        """So many that half of the operators can be labelled, within the number of lines."""
+        shares = [
+            (min(len(self._labels[row.operator]), _LABEL_COLUMNS) + 1) * self._end_ms / (row.finish_ms - row.start_ms)
+            for rows in self._placed.values()
+            for row in rows
+            if row.finish_ms > row.start_ms
+        ]
+        wanted = statistics.median(shares) / self._columns if shares else 1
+        return max(math.ceil(min(wanted, _LINES // (len(self._lanes) + 2))), 1)
+
+    def _column(self, time_ms: float) -> int:
+        return round(min(time_ms / self._end_ms, 1.0) * self._total) if self._end_ms > 0 else 0
+
+    def _axis(self) -> str:
+        """Times at round numbers, each after a tick at its column."""
+        text = [" "] * self._total
+        if self._end_ms > 0:
+            step = _round_up(_TICK_COLUMNS * self._end_ms / self._total)
+            decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+            for number in range(int(self._end_ms / step * (1 + 1e-9)) + 1):
+                label = f"{self._symbols.tick}{number * step:.{decimals}f}{' ms' if number == 0 else ''}"
+                column = self._column(number * step)
+                if column % self._columns + len(label) > self._columns:
+                    label = label[: int(column < self._total)]
+                text[column : column + len(label)] = label
+        return "".join(text)
+
+    def _row(self, placed: Sequence[Placement]) -> _Row:
+        row = _Row([self._symbols.idle] * self._total, [None] * self._total)
+        begun: Counter[int] = Counter()
+        stage: int | None = None
+        for number, placement in enumerate(sorted(placed, key=lambda row: (row.start_ms, row.finish_ms))):
+            first = min(self._column(placement.start_ms), self._total - 1)
+            last = max(self._column(placement.finish_ms), first + 1)
+            begun[first] += 1
+            new_stage = placement.stage is not None and (number == 0 or placement.stage != stage)
+            stage = placement.stage
+            mark = self._symbols.stage if new_stage else self._symbols.operator
+            row.text[first] = mark if begun[first] == 1 else self._symbols.several
+            row.text[first + 1 : last] = self._symbols.running * (last - first - 1)
+            row.colours[first:last] = [self._colour(placement, number)] * (last - first)
+            self._write_label(row.text, _printable(self._labels[placement.operator]), first + 1, last)
+            self._marks.add(row.text[first])
+        if None in row.colours:
+            self._marks.add(self._symbols.idle)
+        return row
+
+    def _write_label(self, text: list[str], label: str, first: int, last: int) -> None:
+        """The label in columns first to last - 1, again in every part that they reach into."""
+        while first < last:
+            end = min(last, (first // self._columns + 1) * self._columns)
+            shown = shortened(label, end - first, self._symbols.cut)
+            text[first : first + len(shown)] = shown
+            first = end
+
+    def _colour(self, placement: Placement, number: int) -> str:
+        if placement.operator in self._types:
+            return self._styles[self._types[placement.operator]].colour
+        return _IN_TURN[(number if placement.stage is None else placement.stage) % len(_IN_TURN)]
+
+    def _painted(self, row: _Row, first: int, last: int) -> str:
+        text = "".join(row.text[first:last])
+        if not self._look.colour:
+            return text
+        painted, place = "", 0
+        for colour, columns in groupby(row.colours[first:last]):
+            count = len(list(columns))
+            piece = text[place : place + count]
+            painted += piece if colour is None else _on(colour, piece)
+            place += count
+        return painted
+
+    def _legend(self) -> list[str]:
+        """The meaning of those marks that occur."""
+        symbols = self._symbols
+        meanings = [
+            (symbols.stage, "a stage begins"),
+            (symbols.operator, "an operator begins"),
+            (symbols.several, "several operators in a column"),
+            (symbols.idle, "idle"),
+        ]
+        words = [f"{symbol} {meaning}" for symbol, meaning in meanings if symbol in self._marks]
+        if any(" s" in name for name in self._names):
+            words.append("s0, s1: streams (or groups of a stage)")
+        lines = _in_lines([(len(word), word) for word in words], self._look.width)
+        if self._look.colour:
+            shown = [(style.colour, f" {_printable(name)} ") for name, style in self._styles.items()]
+            lines += _in_lines([(len(name), _on(colour, name)) for colour, name in shown], self._look.width)
+        return lines
+
+
+def _in_lines(words: Sequence[tuple[int, str]], width: int) -> list[str]:
+    """Words in lines of a width, each given with the columns that it takes."""
+    lines: list[str] = []
+    left = 0
+    for columns, word in words:
+        if len(_GAP) + columns <= left:
+            lines[-1] += _GAP + word
+            left -= len(_GAP) + columns
+        else:
+            lines.append(word)
+            left = width - columns
+    return lines
+
+
+def _lane_names(shown: Sequence[Lane]) -> list[str]:
+    """Names short enough for a terminal: the device, and the stream where the device has several."""
+    count = Counter(device for device, _ in shown)
+    width = max(len(str(device)) for device in count)
+    names = []
+    before = -1
+    for device, stream in shown:
+        name = f"device {device:>{width}}" if device != before else " " * (len("device ") + width)
+        names.append(name if count[device] == 1 else f"{name} s{stream}")
+        before = device
+    return names
+
+
+def _round_up(value: float) -> float:
+    """The next of 1, 2, 5, 10, 20, ..."""
+    size = 10.0 ** math.floor(math.log10(value))
+    return next(size * factor for factor in (1, 2, 5, 10) if size * factor >= value * (1 - 1e-9))
+
+
+def _on(colour: str, text: str) -> str:
+    """Black text on the nearest of the 216 colours that terminals share."""
+    red, green, blue = (round(int(colour[place : place + 2], 16) / 255 * 5) for place in (1, 3, 5))
+    return f"\x1b[38;5;16;48;5;{16 + 36 * red + 6 * green + blue}m{text}\x1b[0m"

@@ -1,0 +1,352 @@
+"""One schedule in the terminal."""
+
+from __future__ import annotations
+
+import io
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hios import Graph, HiosError, Operator, Placement, Problem, Schedule, schedule
+from hios.cli import main
+from hios.report.labels import short_names, shortened
+from hios.report.summary import device_uses, operator_types, summary
+from hios.report.terminal import ASCII, PIPED_WIDTH, Look, draw, look
+from tests.problems import problem, problems
+from tests.report.schedules import made
+
+STAGED = made(
+    [
+        # operator, device, stream, stage, start, finish
+        ("stem", 0, 0, 0, 0, 2),
+        ("left", 0, 0, 1, 2, 5),
+        ("right", 0, 1, 1, 2, 5),
+        ("far", 1, 0, 0, 3, 6),
+        ("sum", 0, 0, 2, 7, 8),
+    ],
+    devices=2,
+    algorithm="hios-lp",
+    parameters={"window": 2},
+    lower_bound_ms=6.4,
+    scheduling_time_s=0.0125,
+    graph="tiny",
+)
+
+
+def lanes(text: str) -> list[str]:
+    """The lines of a drawing that hold bars."""
+    return [line for line in text.splitlines() if re.match(r"device +\d+ (?! )\D|device +\d+ s\d|\s+s\d", line)]
+
+
+def test_staged_schedule_line_by_line() -> None:
+    """At 10 columns a millisecond every bar begins in its column and says which operator and whether a stage begins."""
+    width = len("device 0 s0 ") + 80
+    text = draw(STAGED, Look(width, parts=1), {})
+    chart = text.partition("\n\n")[2]
+    assert chart.splitlines() == [
+        "            ╷0 ms     ╷1        ╷2        ╷3        ╷4        ╷5        ╷6        ╷7",
+        "device 0 s0 ┃stem───────────────┃left─────────────────────────····················┃sum──────",
+        "         s1 ····················┃right────────────────────────······························",
+        "device 1    ······························┃far──────────────────────────····················",
+        "",
+        "┃ a stage begins   · idle   s0, s1: streams (or groups of a stage)",
+    ]
+
+
+def test_facts_above_the_chart() -> None:
+    """Algorithm, parameters, latency, bound, gap, scheduling time, notes, merges and idle shares stand above it."""
+    told = replace(STAGED, notes={"search": "stopped after 10 s"}, merges=(("left", "right"),))
+    facts = draw(told, Look(100), {}).partition("\n\n")[0]
+    assert facts.splitlines() == [
+        "graph            tiny",
+        "operators        5",
+        "algorithm        hios-lp",
+        "parameters       window 2",
+        "devices          2",
+        "latency          8.000 ms, predicted by the cost model",
+        "lower bound      6.400 ms; gap 25.0 % (latency above bound)",
+        "scheduling time  12.50 ms",
+        "note on search   stopped after 10 s",
+        "merged           left + right",
+        "device 0         4 operators in 3 stages, idle 25.0 % of the latency",
+        "device 1         1 operator in 1 stage, idle 62.5 % of the latency",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bound", "expected"),
+    [
+        (8.0, "8.000 ms; gap 0 % (no schedule is faster)"),
+        (0.0, "0 ms; gap unknown"),
+        (7.9999, "8.000 ms; gap 0.0013 % (latency above bound)"),
+    ],
+)
+def test_gap(bound: float, expected: str) -> None:
+    """A gap of nothing is said to prove the schedule optimal, a small one is not rounded to nothing."""
+    assert dict(summary(replace(STAGED, lower_bound_ms=bound)))["Lower bound"] == expected
+
+
+def test_idle_share_counts_streams_together() -> None:
+    """A device is idle only while none of its streams runs; a device without operators is idle throughout."""
+    told = made([("a", 0, 0, None, 0, 4), ("b", 0, 1, None, 2, 6), ("c", 0, 0, None, 8, 10)], devices=2)
+    first, second = device_uses(told)
+    assert first.idle_share == pytest.approx(0.2)
+    assert str(first) == "3 operators on 2 streams, idle 20.0 % of the latency"
+    assert (second.idle_share, str(second)) == (1.0, "no operator")
+
+
+def test_groups_and_streams_have_marks_of_operators() -> None:
+    """Inside a group, and in stream schedules, bars begin with the mark of an operator."""
+    group = made([("a", 0, 0, 0, 0, 2), ("b", 0, 0, 0, 2, 4), ("c", 0, 1, 0, 0, 4)])
+    assert [line[12:14] + line[32:34] for line in lanes(draw(group, Look(52, parts=1), {}))] == ["┃a│b", "┃c──"]
+    streams = made([("a", 0, 0, None, 0, 2), ("b", 0, 0, None, 2, 4)])
+    drawn = draw(streams, Look(49, parts=1), {})
+    assert lanes(drawn) == ["device 0 │a" + "─" * 18 + "│b" + "─" * 18]
+    assert drawn.splitlines()[-1] == "│ an operator begins"
+
+
+def test_many_operators_in_a_column_are_marked() -> None:
+    """Where more operators begin than there are columns, the column says so instead of hiding them."""
+    told = made([(f"v{number}", 0, 0, number, number, number + 1) for number in range(200)])
+    drawn = draw(told, Look(49, parts=1), {})
+    assert lanes(drawn) == ["device 0 " + "▒" * 40]
+    assert "▒ several operators in a column" in drawn
+
+
+@given(
+    instance=problems(),
+    name=st.sampled_from(["sequential", "greedy", "heft", "lios"]),
+    width=st.integers(40, 160),
+    parts=st.none() | st.integers(1, 9),
+    symbols=st.sampled_from([ASCII, Look(80).symbols]),
+)
+def test_every_schedule_is_drawn_within_the_width(
+    instance: Problem, name: str, width: int, parts: int | None, symbols: Any
+) -> None:
+    """Whatever the graph, no line is longer than the width, and there is a line a lane for every part of the axis."""
+    found = schedule(instance, name, 3 if name == "heft" else 1)
+    text = draw(found, Look(width, parts, symbols), {})
+    assert max(map(len, text.splitlines())) <= width
+    rows = len({(row.device, row.stream) for row in found.placements})
+    idle = found.devices - len({row.device for row in found.placements})
+    count = len(lanes(text))
+    assert count % (rows + idle) == 0
+    assert parts is None or count == parts * (rows + idle)
+
+
+@given(
+    spans=st.lists(
+        st.tuples(st.integers(0, 9), st.integers(0, 3), st.floats(0, 1e300), st.floats(0, 1e300)), min_size=1
+    ),
+    latency=st.floats(0, 1e300),
+)
+def test_placements_against_the_rules_are_drawn(spans: list[tuple[int, int, float, float]], latency: float) -> None:
+    """Schedules that are invalid, with any times, are drawn too: looking is how one finds out."""
+    rows = [(f"v{number}", device, stream, None, *times) for number, (device, stream, *times) in enumerate(spans)]
+    text = draw(replace(made(rows), latency_ms=latency), Look(80), {})
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def simulation(operators: int) -> Schedule:
+    """A schedule of a random graph in layers on four devices."""
+    chance = random.Random(operators)
+    times = {f"v{number}": chance.uniform(0.1, 4) for number in range(operators)}
+    edges = {(f"v{chance.randrange(max(0, n - 30), n)}", f"v{n}"): 0.1 for n in range(1, operators) for _ in range(2)}
+    return schedule(problem(times, edges), "heft", 4)
+
+
+@pytest.mark.parametrize("width", [80, 200])
+@pytest.mark.parametrize("operators", [10, 400])
+def test_labels_of_small_and_large_schedules(operators: int, width: int) -> None:
+    """At 80 and 200 columns most of 10 and of 400 operators are named on their bars, within a hundred lines."""
+    found = simulation(operators)
+    drawn = draw(found, Look(width), {})
+    named = set(re.findall(r"[┃│](v\d+)", drawn))
+    assert named <= {row.operator for row in found.placements}
+    assert len(named) > 0.5 * operators
+    assert len(drawn.splitlines()) < 100
+
+
+def test_parts_cut_the_axis() -> None:
+    """Two parts are what one of twice the columns is, cut in the middle, but for labels across the cut."""
+    whole = lanes(draw(simulation(10), Look(9 + 140, parts=1, symbols=ASCII), {}))
+    halves = lanes(draw(simulation(10), Look(9 + 70, parts=2, symbols=ASCII), {}))
+    marks = [re.sub(r"[^[.]", " ", line[9:]) for line in whole]
+    assert [re.sub(r"[^[.]", " ", line[9:]) for line in halves] == [
+        *(row[:70] for row in marks),
+        *(row[70:] for row in marks),
+    ]
+
+
+def test_colours_follow_types_or_stages() -> None:
+    """Bars have the colour of their type, or else those of neighbouring stages differ; the text stays the same."""
+    plain = draw(STAGED, Look(80), {})
+    for types in ({}, {row.operator: "conv" if row.operator != "sum" else "add" for row in STAGED.placements}):
+        painted = draw(STAGED, Look(80, colour=True), types)
+        bar = {name: _colour_of(painted, name) for name in ("stem", "left", "sum")}
+        assert (bar["stem"] == bar["left"]) == bool(types)
+        assert bar["left"] != bar["sum"]
+        bare = re.sub(r"\x1b\[[\d;]*m", "", painted)
+        assert bare == (plain + "\n conv     add " if types else plain)
+
+
+def _colour_of(painted: str, name: str) -> str:
+    """The escape sequence before the label of a bar."""
+    return re.findall(r"\x1b\[[\d;]*m", painted[: painted.index(f"┃{name}")])[-1]
+
+
+class _Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+def _stream(kind: type[io.TextIOWrapper], encoding: str = "utf-8") -> io.TextIOWrapper:
+    return kind(io.BytesIO(), encoding=encoding)
+
+
+@pytest.mark.parametrize(
+    ("kind", "environment", "expected"),
+    [
+        (_Terminal, {}, True),
+        (_Terminal, {"NO_COLOR": "1"}, False),
+        (_Terminal, {"NO_COLOR": ""}, True),
+        (_Terminal, {"TERM": "dumb"}, False),
+        (io.TextIOWrapper, {}, False),
+    ],
+)
+def test_colour_is_for_terminals(
+    kind: type[io.TextIOWrapper], environment: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Colour is on for terminals only, and off where $NO_COLOR or a dumb terminal ask for it."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert look(_stream(kind)).colour is expected
+
+
+def test_width_is_that_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """$COLUMNS counts, then the option; a pipe has a width of its own, and no terminal is too narrow."""
+    monkeypatch.setenv("COLUMNS", "133")
+    assert look(_stream(io.TextIOWrapper)).width == 133
+    assert look(_stream(io.TextIOWrapper), width=60).width == 60
+    monkeypatch.setenv("COLUMNS", "7")
+    assert look(_stream(io.TextIOWrapper)).width == 40
+    monkeypatch.delenv("COLUMNS")
+    assert look(_stream(io.TextIOWrapper)).width == PIPED_WIDTH
+
+
+def test_streams_that_cannot_print_bars_get_ascii() -> None:
+    """An encoding without the symbols, or the option, leads to ASCII, also for names that are not."""
+    assert look(_stream(io.TextIOWrapper, "latin-1")).symbols is ASCII
+    assert look(_stream(io.TextIOWrapper), plain=True).symbols is ASCII
+    drawn = draw(made([("größe", 0, 0, 0, 0, 1)], graph="naïve"), Look(60, symbols=ASCII), {})
+    assert drawn.isascii()
+    assert "[gr??e=" in drawn
+
+
+def test_names_cannot_move_the_cursor() -> None:
+    """Control characters in names and notes from a file are shown as question marks."""
+    told = replace(made([("a\x1b[2Jb\nc", 0, 0, 0, 0, 1)], graph="g\x07"), notes={"a\rb": "c\x9bd"})
+    text = draw(told, Look(60), {})
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
+    assert "┃a?[2Jb?c─" in text
+
+
+def test_short_names_tell_operators_apart() -> None:
+    """Parts of dotted names go where most names have them and names stay different; other parts stay."""
+    assert short_names(["net.a1.conv", "net.a2.conv", "net.a2.pool", "net.stem.conv"]) == {
+        "net.a1.conv": "a1",
+        "net.a2.conv": "a2",
+        "net.a2.pool": "a2.pool",
+        "net.stem.conv": "stem",
+    }
+    assert short_names(["x.conv", "y.conv", "y.pool", "z.pool"]) == {
+        name: name for name in ("x.conv", "y.conv", "y.pool", "z.pool")
+    }
+    assert short_names(["conv", "conv.conv"]) == {"conv": "conv", "conv.conv": "conv.conv"}
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "expected"),
+    [
+        ("conv12", 6, "conv12"),
+        ("conv12", 5, "co…12"),
+        ("conv12", 3, "c12"),
+        ("conv12", 2, ""),
+        ("conv123", 3, "123"),
+        ("conv1234", 3, ""),
+        ("a1.branch", 5, "a1…ch"),
+        ("a1.branch", 3, "a…h"),
+        ("a1.branch", 2, ""),
+        ("v123", 3, "123"),
+        ("v123", 2, ""),
+        ("", 4, ""),
+    ],
+)
+def test_shortened(name: str, columns: int, expected: str) -> None:
+    """Names are cut in the middle, since they differ at their ends; the number of a numbered operator stays."""
+    assert shortened(name, columns, "…") == expected
+
+
+def test_types_of_another_graph_are_refused() -> None:
+    """A graph without an operator of the schedule is named, with the place in the schedule."""
+    graph = Graph("g", (Operator("stem", "conv"), Operator("left", "add")), ())
+    with pytest.raises(HiosError, match=r"placements\[2\].operator: found right, which is not an operator of graph; "):
+        operator_types(STAGED, graph)
+
+
+def _run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["show", *map(str, arguments)])
+
+
+def test_command(tmp_path: Path) -> None:
+    """The command prints the drawing, with the options that users give."""
+    STAGED.write(tmp_path / "schedule.json")
+    done = _run(tmp_path / "schedule.json", "--width", 60, "--parts", 2, "--ascii")
+    assert done.exit_code == 0
+    assert done.output == draw(STAGED, Look(60, 2, ASCII), {}) + "\n"
+    graph = Graph("tiny", tuple(Operator(row.operator, "conv") for row in STAGED.placements), ())
+    graph.write(tmp_path / "graph.json")
+    assert _run(tmp_path / "schedule.json", "--graph", tmp_path / "graph.json").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--width", 39], "--width: found 39; allowed: 40 to 1000"),
+        (["--width", 1001], "--width: found 1001; allowed: 40 to 1000"),
+        (["--parts", 0], "--parts: found 0; allowed: 1 to 100"),
+        (["--graph", "none.json"], "none.json: cannot be read: No such file or directory"),
+        (["--html", "/proc/page.html"], "/proc/page.html: cannot be written: "),
+    ],
+)
+def test_errors_are_one_line(tmp_path: Path, options: list[object], message: str) -> None:
+    """Options out of range and files that cannot be read or written are one line, and nothing is printed."""
+    STAGED.write(tmp_path / "schedule.json")
+    done = _run(tmp_path / "schedule.json", *options)
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"Error: {message}")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_not_a_schedule(tmp_path: Path) -> None:
+    """A file that is no schedule is refused with its name."""
+    (tmp_path / "other.json").write_text('{"name": "x"}')
+    done = _run(tmp_path / "other.json")
+    assert done.exit_code == 1
+    assert done.stderr.startswith(f"Error: {tmp_path}/other.json: (whole file): ")
+
+
+def test_placement_is_what_made_says() -> None:
+    """The schedules of these tests are what their rows say."""
+    assert STAGED.placements[3] == Placement("far", 1, 0, 0, 3.0, 6.0)
+    assert STAGED.latency_ms == 8.0
