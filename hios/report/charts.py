@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -14,6 +16,11 @@ _SCHEDULE = "#8fb8de"
 _FASTEST = "#2f6fae"
 _REFERENCE = "#c3c9d0"
 _PREDICTED = "#b5651d"
+#: What the chart shows of a row, with its name.
+_SHOWN = {"measured_median_ms": "median", "measured_p80_ms": "p80", "predicted_ms": "predicted"}
+#: Values beyond so many times the median row are cut off, and the axis ends so much beyond the largest of the others.
+_OUTLIER = 3.0
+_ROOM = 1.08
 
 
 def latency_chart(model: ModelResults) -> go.Figure:
@@ -33,14 +40,36 @@ def latency_chart(model: ModelResults) -> go.Figure:
     )
     if schedules:
         figure.add_trace(_predicted_markers(schedules))
+    end = _end(rows)
     figure.update_layout(
         **layout(height=ROW_PX * len(rows) + 100, top=40),
         legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
         showlegend=True,
-        xaxis={**time_axis("latency, ms"), "rangemode": "tozero"},
+        xaxis={**time_axis("latency, ms"), **({"rangemode": "tozero"} if end is None else {"range": [0, end]})},
+        annotations=[] if end is None else _cut_off(rows, end, model.decimals),
         yaxis=row_axis({i: row["label"] for i, row in enumerate(rows)}, -0.6, len(rows) - 0.4),
     )
     return figure
+
+
+def _end(rows: Sequence[Row]) -> float | None:
+    """Where the axis ends so that single large values do not flatten all others; None where none is that large."""
+    values = [row[column] for row in rows for column in _SHOWN if row.get(column) is not None]
+    typical = statistics.median(row["measured_median_ms"] for row in rows)
+    within = [value for value in values if value <= _OUTLIER * typical]
+    return None if len(within) == len(values) else _ROOM * max(within, default=0.0) or None
+
+
+def _cut_off(rows: Sequence[Row], end: float, decimals: int) -> list[dict[str, Any]]:
+    """What lies beyond the end of the axis, in numbers at the right of its row."""
+    beyond = {
+        position: [
+            f"{name} {row[column]:.{decimals}f}" for column, name in _SHOWN.items() if (row.get(column) or 0) > end
+        ]
+        for position, row in enumerate(rows)
+    }
+    place = {"xref": "paper", "x": 1, "xanchor": "right", "showarrow": False, "bgcolor": "rgba(255, 255, 255, 0.85)"}
+    return [{"text": f"{', '.join(texts)} ms ▸", "y": position, **place} for position, texts in beyond.items() if texts]
 
 
 def _chart_references(model: ModelResults) -> list[Row]:

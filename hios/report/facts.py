@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from hios.artifacts import Json
 from hios.report.results import ModelResults
@@ -14,20 +15,24 @@ BUSY_SHARE = 0.1
 FULL_CEILING = 0.9
 
 _UNKNOWN = "not recorded"
+#: Batch, channels, height, width.
+_IMAGE_DIMENSIONS = 4
 
 
 def facts(models: Sequence[ModelResults]) -> list[tuple[str, str]]:
     """Name and text of every fact; where models differ, the text says which model has which."""
-    described = {model.name: _described(model.run) for model in models}
+    described = {model.name: _described(model) for model in models}
     return [(fact, _merged(fact, described)) for fact in described[models[0].name]]
 
 
-def _described(run: Json) -> dict[str, str]:
+def _described(model: ModelResults) -> dict[str, str]:
+    run = model.run
     platform, versions = run["platform"], run["versions"]
     cores = platform.get("cores", [])
     busy = platform.get("busy_share")
-    checked = "eager PyTorch" if run.get("checked_against") == "eager" else "the sequential schedule"
     return {
+        "Measured": _date(run),
+        "Input": input_text(model),
         "Platform": platform["name"],
         "Processor": platform.get("processor") or _UNKNOWN,
         "Devices": str(platform.get("devices", _UNKNOWN)),
@@ -35,9 +40,33 @@ def _described(run: Json) -> dict[str, str]:
         "Other work on the cores before": _UNKNOWN if busy is None else f"{busy:.0%} of their time",
         "Runs of every competitor": f"{run['runs']} measured, after {run['warmup']} to warm up",
         "Seed": str(run["seed"]),
-        "Outputs compared with": f"{checked}, within {run['tolerance']:g} absolute plus relative",
+        "Outputs compared with": _check(run),
         "Software": ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) or _UNKNOWN,
     }
+
+
+def _date(run: Json) -> str:
+    if "measured_at" not in run:
+        return _UNKNOWN
+    return f"{datetime.fromisoformat(run['measured_at']):%Y-%m-%d %H:%M} UTC"
+
+
+def input_text(model: ModelResults) -> str:
+    """What the network takes; batch and image size for images."""
+    inputs = model.graph.inputs
+    if len(inputs) == 1 and len(inputs[0]["shape"]) == _IMAGE_DIMENSIONS:
+        batch, channels, height, width = inputs[0]["shape"]
+        return f"batch {batch}, {height} x {width} pixels, {channels} channels, {inputs[0]['dtype']}"
+    return ", ".join(f"{entry['dtype']} {entry['shape']}" for entry in inputs) or _UNKNOWN
+
+
+def _check(run: Json) -> str:
+    checked = "eager PyTorch" if run.get("checked_against") == "eager" else "the sequential schedule"
+    allowed = f"allowed {run['tolerance']:g} absolute plus relative"
+    if not run["results"]:
+        return f"{checked}; {allowed}"
+    largest = max(result["largest_difference"] for result in run["results"])
+    return f"{checked}; largest difference {largest:.2g}, {allowed}"
 
 
 def _cores(device: int, numbers: Sequence[int]) -> str:
@@ -122,11 +151,18 @@ def fastest_sentence(model: ModelResults) -> str | None:
     ]
     if near:
         sentence += f" Its range from p20 to p80 overlaps with {', '.join(near)}: the order may be noise."
-    faster = [
-        f"{row['label']} ({row['measured_median_ms']:.{model.decimals}f} ms)"
-        for row in reference_rows(model)
-        if row["kind"] == "reference" and row["measured_median_ms"] < best["latency_ms"]["median"]
-    ]
-    if faster:
+    if faster := faster_references(model):
         sentence += f" Faster than every schedule: {', '.join(faster)}."
     return sentence
+
+
+def faster_references(model: ModelResults) -> list[str]:
+    """References whose measured median is below that of the fastest schedule, with it."""
+    if model.fastest is None:
+        return []
+    best_ms = model.run["results"][model.fastest]["latency_ms"]["median"]
+    return [
+        f"{row['label']} ({row['measured_median_ms']:.{model.decimals}f} ms)"
+        for row in reference_rows(model)
+        if row["kind"] == "reference" and row["measured_median_ms"] < best_ms
+    ]

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,7 @@ def execute(
         for entry in entries:
             artifacts.require_writable(_trace_path(traces, entry.label))
     platform = cpu.describe(settings.devices)
+    began = datetime.now(UTC)
     arena_plan = ArenaPlan(known, settings.devices)
     taking_part = competitors(known, arena_plan, entries, settings.devices)
     eagers = references(platform["cores"]) if program is not None else []
@@ -106,6 +108,7 @@ def execute(
         "graph": known.name,
         "platform": platform,
         "versions": cpu.versions(),
+        "measured_at": f"{began:%Y-%m-%dT%H:%M:%SZ}",
         "seed": settings.seed,
         "runs": settings.runs,
         "warmup": settings.warmup,
