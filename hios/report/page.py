@@ -12,7 +12,15 @@ from plotly.offline import get_plotlyjs
 
 from hios.report.charts import latency_chart
 from hios.report.colours import Style, ranked_styles, type_styles
-from hios.report.facts import cautions, ceiling_sentences, engine_sentence, facts, fastest_sentence
+from hios.report.facts import (
+    cautions,
+    ceiling_sentences,
+    engine_sentence,
+    facts,
+    faster_references,
+    fastest_sentence,
+    input_text,
+)
 from hios.report.gantt import gantt_chart, schedule_chart
 from hios.report.results import ModelResults
 from hios.report.summary import device_uses, summary, type_shares
@@ -78,6 +86,8 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict
         "name": model.name,
         "operators": len(model.graph.operators),
         "edges": len(model.graph.edges),
+        "input": input_text(model),
+        "faster_references": faster_references(model),
         "schedules": schedules,
         "references": references,
         "fastest": model.fastest,
