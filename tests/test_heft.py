@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from hios import schedule
-from tests.problems import problem
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hios import Problem, schedule
+from hios.problem import priority_order
+from hios.schedulers.heft import heft
+from tests.problems import problem, problems
 
 
 def test_gap_is_filled() -> None:
@@ -20,3 +29,47 @@ def test_transfer_is_weighed() -> None:
     assert {row.device for row in schedule(near, "heft", 2).placements} == {0}
     far = problem({"a": 1.0, "b": 3.0, "c": 2.0}, {("a", "b"): 0.5, ("a", "c"): 0.5})
     assert {row.operator: row.device for row in schedule(far, "heft", 2).placements} == {"a": 0, "b": 0, "c": 1}
+
+
+def _by_the_letter(instance: Problem, devices: int) -> list[list[int]]:
+    """HEFT with every gap of every device looked at."""
+    rank = {operator: number for number, operator in enumerate(priority_order(instance))}
+    rows: list[list[tuple[float, float, int]]] = [[] for _ in range(devices)]
+    finish: dict[int, float] = {}
+    home: dict[int, int] = {}
+    for operator in rank:
+        starts = []
+        for device, row in enumerate(rows):
+            ready = max(
+                [0.0, *(finish[u] + ms * (home[u] != device) for u, ms in instance.predecessors[operator])],
+            )
+            gaps = pairwise([(0.0, 0.0, -1), *row, (float("inf"), float("inf"), -1)])
+            starts.append(next(max(ready, b[1]) for b, a in gaps if max(ready, b[1]) + instance.time[operator] <= a[0]))
+        home[operator] = starts.index(min(starts))
+        finish[operator] = min(starts) + instance.time[operator]
+        rows[home[operator]].append((min(starts), finish[operator], rank[operator]))
+        rows[home[operator]].sort()
+    order = list(rank)
+    return [[order[place] for _, _, place in row] for row in rows]
+
+
+@given(problems(), st.integers(1, 6))
+def test_heft_equals_the_algorithm_by_the_letter(instance: Problem, devices: int) -> None:
+    """Passing over gaps that come too early changes nothing."""
+    found = [[operator for ((operator,),) in row] for row in heft(instance, devices).devices]
+    assert found == _by_the_letter(instance, devices)
+
+
+@pytest.mark.parametrize("devices", [2, 4])
+def test_larger_heft_schedules_equal_the_algorithm_by_the_letter(devices: int) -> None:
+    """So with 80 operators and dear transfers, where many gaps are filled."""
+    draw = random.Random(devices)
+    names = [f"v{number:02}" for number in range(80)]
+    pairs = [sorted(draw.sample(range(80), 2)) for _ in range(160)]
+    instance = problem(
+        {name: float(draw.randrange(5)) for name in names},
+        {(names[u], names[v]): float(draw.randrange(5)) for u, v in pairs},
+    )
+    found = [[operator for ((operator,),) in row] for row in heft(instance, devices).devices]
+    assert found == _by_the_letter(instance, devices)
+    assert any(place < before for row in found for before, place in pairwise(map(priority_order(instance).index, row)))

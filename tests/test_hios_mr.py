@@ -33,7 +33,7 @@ def test_schedule_follows_the_recorded_devices() -> None:
     assert found.latency_ms == 7.0
 
 
-def _by_the_letter(instance: Problem, order: list[int], devices: int) -> list[list[float]]:
+def _by_the_letter(instance: Problem, order: list[int], devices: int) -> list[list[tuple[float, int]]]:
     """Lines 2 to 21 as printed, with 1-based indices and the walk inside the innermost loop."""
     n = len(order)
     infinity = float("inf")
@@ -54,13 +54,17 @@ def _by_the_letter(instance: Problem, order: list[int], devices: int) -> list[li
                     start = max(start, finish[u] if where[u] == j else finish[u] + transfer)
                 if t[i][j] > start + instance.time[order[i - 1]]:
                     t[i][j], g[i][j] = start + instance.time[order[i - 1]], k
-    return [row[1:] for row in t[1:]]
+    return [list(zip(t[i][1:], g[i][1:], strict=True)) for i in range(1, n + 1)]
 
 
 @given(problems(), st.integers(1, 4))
 def test_table_equals_the_algorithm_by_the_letter(instance: Problem, devices: int) -> None:
-    """The faster table has the times of Algorithm 3 read literally."""
+    """The faster table has the times and devices of Algorithm 3 read literally."""
     order = priority_order(instance)
-    expected = _by_the_letter(instance, order, devices)
-    for found, row in zip(recorded_table(instance, order, devices), expected, strict=True):
-        assert [time for time, _ in found] == row[: len(found)]
+    first, *others = _by_the_letter(instance, order, devices)
+    found_first, *found_others = recorded_table(instance, order, devices)
+    assert found_first == first[:1]  # its g is never read
+    for number, (found, row) in enumerate(zip(found_others, others, strict=True), start=2):
+        # Devices count from 0 here and from 1 in the paper.
+        assert [(time, before + 1) for time, before in found] == row[: min(devices, number)]
+        assert all(time == float("inf") for time, _ in row[min(devices, number) :])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 
 from hios.problem import Problem, positions, priority_order
 from hios.schedule import StagedPlan
@@ -49,9 +49,11 @@ def heft(problem: Problem, devices: int) -> StagedPlan:
 
 def _first_gap(row: list[tuple[float, float, int]], ready: float, time: float) -> float:
     """Earliest start from ``ready`` on at which ``time`` milliseconds are free."""
-    free = 0.0
-    for start, finish, _ in row:
+    # Operators that start before could end leave no gap in front of them; rows do not overlap.
+    first = bisect_left(row, (ready + time,))
+    free = row[first - 1][1] if first else 0.0
+    for start, finish, _ in row[first:]:
         if max(ready, free) + time <= start:
             break
-        free = max(free, finish)
+        free = finish
     return max(ready, free)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect
+from heapq import heappop, heappush
+
 from hios.problem import Problem, positions, priority_order
 from hios.schedule import StagedPlan
 from hios.schedulers.parallelize import WINDOW, parallelize
 from hios.schedulers.registry import register
 
 _PAPER = "HIOS (Kundu and Shu), Algorithm 1"
+
+#: Lengths of one path summed in different orders differ by less than this share.
+_ROUNDING = 1e-12
+_INFINITY = float("inf")
 
 
 @register(
@@ -50,102 +57,272 @@ def map_longest_paths(problem: Problem, devices: int) -> StagedPlan:
       topological order; a path goes on rather than ends. Equal priorities are ordered topologically.
     - Devices that hold no operator yet are alike, so only the first of them is tried.
 
-    O(P (M |V| + M |E|)) for P paths, at most |V|; the paper bounds the search for a path alone by |V|^2 |E|.
+    At most O(P M (|V| + |E|)) for P paths, at most |V|; the paper bounds the search for a path alone by |V|^2 |E|.
+    Lengths of paths and start times are updated where they change, which mostly is a small part of the graph.
     """
     order = priority_order(problem)
+    paths = _ValidPaths(problem)
     timetable = _Timetable(problem, order, devices)
-    unmapped = [True] * len(problem)
-    while path := _longest_valid_path(problem, unmapped):
-        for operator in path:
-            unmapped[operator] = False
+    while path := paths.longest():
+        paths.remove(path)
         timetable.map_path(path)
-    stages: list[list[tuple[tuple[int, ...], ...]]] = [[] for _ in range(devices)]
-    for operator in order:
-        stages[timetable.device[operator]].append(((operator,),))
-    return StagedPlan(tuple(tuple(row) for row in stages))
+    return StagedPlan(tuple(tuple(((order[place],),) for place in row) for row in timetable.rows))
 
 
-def _longest_valid_path(problem: Problem, unmapped: list[bool]) -> list[int]:
-    """Line 5: the longest path of unmapped operators whose inner operators have no edge to a mapped one.
+class _ValidPaths:
+    """Line 5: paths of unmapped operators whose inner operators have no edge to a mapped one.
 
-    The length counts operators and transfers, with the edge from a mapped operator into the first operator and
-    the edge from the last operator into a mapped one (start and end edges e2 and e6 in the example of Fig. 4).
-    Empty when every operator is mapped. O(|V| + |E|).
+    The length of a path counts operators and transfers, with the edge from a mapped operator into the first
+    operator and the edge from the last operator into a mapped one (start and end edges e2 and e6 in the example
+    of Fig. 4). Lengths are kept from path to path; mapping a path changes those of its neighbours and of what leads
+    to them through operators without an edge to a mapped one.
     """
-    # below[v]: length from v to the end of the best valid path that enters v; following[v]: its next operator.
-    below = [0.0] * len(problem)
-    following = [-1] * len(problem)
-    best, first = -1.0, -1
-    for operator in reversed(problem.order):
-        if not unmapped[operator]:
-            continue
-        into = 0.0
-        touched = False
-        for predecessor, transfer in problem.predecessors[operator]:
-            if not unmapped[predecessor]:
-                touched = True
-                into = max(into, transfer)
-        last = 0.0
-        onward, choice = -1.0, -1
-        for successor, transfer in problem.successors[operator]:
-            if not unmapped[successor]:
-                touched = True
-                last = max(last, transfer)
-            elif transfer + below[successor] > onward:
-                onward, choice = transfer + below[successor], successor
-        time = problem.time[operator]
-        # As the first operator of a path it may be touched; as an inner one it may not.
-        longest, following_first = (onward, choice) if onward >= last else (last, -1)
-        if touched:
-            below[operator], following[operator] = time + last, -1
-        else:
-            below[operator], following[operator] = time + longest, following_first
-        if into + time + longest >= best:
-            best, first, after_first = into + time + longest, operator, following_first
-    if first < 0:
+
+    def __init__(self, problem: Problem) -> None:
+        count = len(problem)
+        self._problem = problem
+        self._place = positions(problem.order)
+        self._unmapped = [True] * count
+        self._touched = [False] * count  # has an edge to a mapped operator
+        self._into = [0.0] * count  # longest transfer from a mapped operator
+        self._out_of = [0.0] * count  # longest transfer to a mapped operator
+        # Of the best valid path that starts at an operator: its length, and the operator after the first or -1.
+        self._length = [-1.0] * count
+        self._following = [-1] * count
+        # Length from an operator to the end of the best valid path that enters it.
+        self._below = [0.0] * count
+        self._stale = bytearray(b"\1") * count  # by place in topological order
+        self._longest: list[tuple[float, int]] = []  # (-length, place); entries of the past are passed over
+
+    def longest(self) -> list[int]:
+        """The longest valid path, from its first operator on; empty when every operator is mapped."""
+        self._refresh()
+        while self._longest:
+            negative, place = self._longest[0]
+            first = self._problem.order[place]
+            if self._unmapped[first] and self._length[first] == -negative:
+                path = [first]
+                while (following := self._following[path[-1]]) >= 0 and (len(path) == 1 or not self._touched[path[-1]]):
+                    path.append(following)
+                return path
+            heappop(self._longest)
         return []
-    path = [first]
-    operator = after_first
-    while operator >= 0:
-        path.append(operator)
-        operator = following[operator]
-    return path
+
+    def remove(self, operators: list[int]) -> None:
+        """Line 6: these operators are mapped now."""
+        for operator in operators:
+            self._unmapped[operator] = False
+        for operator in operators:
+            for predecessor, transfer in self._problem.predecessors[operator]:
+                self._touched[predecessor] = True
+                self._out_of[predecessor] = max(self._out_of[predecessor], transfer)
+                self._stale[self._place[predecessor]] = 1
+            for successor, transfer in self._problem.successors[operator]:
+                self._touched[successor] = True
+                self._into[successor] = max(self._into[successor], transfer)
+                self._stale[self._place[successor]] = 1
+
+    def _refresh(self) -> None:
+        """Bring lengths up to date against topological order, as far as they change."""
+        place = self._stale.rfind(1)
+        while place >= 0:
+            self._stale[place] = 0
+            operator = self._problem.order[place]
+            if self._unmapped[operator]:
+                below = self._below[operator]
+                self._measure(operator)
+                if self._below[operator] != below:
+                    for predecessor, _ in self._problem.predecessors[operator]:
+                        self._stale[self._place[predecessor]] = 1
+            place = self._stale.rfind(1, 0, place)
+
+    def _measure(self, operator: int) -> None:
+        onward, following = -1.0, -1
+        for successor, transfer in self._problem.successors[operator]:
+            if self._unmapped[successor] and transfer + self._below[successor] > onward:
+                onward, following = transfer + self._below[successor], successor
+        last = self._out_of[operator]
+        if onward < last:
+            onward, following = last, -1
+        self._following[operator] = following
+        time = self._problem.time[operator]
+        # As the first operator of a path it may be touched; as an inner one it may not.
+        self._below[operator] = time + (last if self._touched[operator] else onward)
+        length = self._into[operator] + time + onward
+        if length != self._length[operator]:
+            self._length[operator] = length
+            heappush(self._longest, (-length, self._place[operator]))
 
 
 class _Timetable:
-    """Lines 10-12: mapped operators at their earliest start, in descending order of priority."""
+    """Lines 6-16: mapped operators at their earliest start, in descending order of priority.
+
+    Operators are numbered by their place in that order. Mapping more operators only delays those after them, so a
+    device is tried by passing on delays, in order of priority, and taking them back. The longest path that is left
+    from every operator on is known (``_reach``). From it follows what latency a device cannot beat, so the most
+    promising one is tried first and few others after it; a delay need not be passed on where no path through it goes
+    beyond the latency so far; and a device is given up when one goes beyond that of the best device. These bounds
+    allow for rounding: latencies that count are those of the whole timetable to the last bit, and so are ties.
+
+    Attributes:
+        rows: mapped operators of every device, in order.
+    """
 
     def __init__(self, problem: Problem, order: list[int], devices: int) -> None:
-        self._problem = problem
-        self._place = positions(order)
-        self._mapped: list[int] = []  # by descending priority
-        self._devices = devices
-        self._used = 0
-        self.device = [-1] * len(problem)
+        place = positions(order)
+        count = len(order)
+        self._predecessors = [[(place[u], ms) for u, ms in problem.predecessors[operator]] for operator in order]
+        self._successors = [[(place[v], ms) for v, ms in problem.successors[operator]] for operator in order]
+        self._place = place
+        self.rows: list[list[int]] = [[] for _ in range(devices)]
+        self._latency = 0.0
+        # Two more that stand for the end and the beginning of every row; nothing delays or lengthens them.
+        self._end, self._begin = count, count + 1
+        self._time = [*(problem.time[operator] for operator in order), 0.0, 0.0]
+        self._start = [0.0] * count + [_INFINITY, 0.0]
+        self._reach = [0.0] * count + [0.0, _INFINITY]  # longest path from an operator's start to the last finish
+        self._device = [-1] * count
+        # Edges between mapped operators: first the one along the row, then those between rows with their transfers.
+        # An edge within a row says no more than the row.
+        self._arcs_in: list[list[tuple[int, float]]] = [[(self._begin, 0.0)] for _ in self._time]
+        self._arcs_out: list[list[tuple[int, float]]] = [[(self._end, 0.0)] for _ in self._time]
 
-    def map_path(self, path: list[int]) -> None:
-        """Lines 6-16: try every device for the path and keep the best."""
-        self._mapped = sorted([*self._mapped, *path], key=self._place.__getitem__)
-        best, chosen = float("inf"), 0
-        for device in range(min(self._used + 1, self._devices)):
-            for operator in path:
-                self.device[operator] = device
-            latency = self._latency()
-            if latency < best:
-                best, chosen = latency, device
+    def map_path(self, operators: list[int]) -> None:
+        """Try every device for a path and keep the best."""
+        path = [self._place[operator] for operator in operators]
+        bounds: list[float] = []
+        for device, row in enumerate(self.rows):
+            bounds.append(self._bound(path, device))
+            if not row:
+                break  # devices without operators are alike
+        chosen = bounds.index(min(bounds))
+        best = self._try(path, chosen, _INFINITY)
+        for device, bound in enumerate(bounds):
+            if device != chosen and bound <= best * (1 + _ROUNDING):
+                best, chosen = min((best, chosen), (self._try(path, device, best), device))
+        self._link(path, chosen)
+        self._latency, _ = self._delay(path, _INFINITY, 0.0)
+        self._lengthen(path)
         for operator in path:
-            self.device[operator] = chosen
-        self._used = max(self._used, chosen + 1)
+            row = self.rows[chosen]
+            row.insert(bisect(row, operator), operator)
 
-    def _latency(self) -> float:
-        free = [0.0] * self._devices
-        finish: dict[int, float] = {}
-        for operator in self._mapped:
-            device = self.device[operator]
-            start = free[device]
-            for predecessor, transfer in self._problem.predecessors[operator]:
-                if predecessor in finish:
-                    arrival = finish[predecessor] + (0.0 if self.device[predecessor] == device else transfer)
-                    start = max(start, arrival)
-            finish[operator] = free[device] = start + self._problem.time[operator]
-        return max(free)
+    def _bound(self, path: list[int], device: int) -> float:
+        """A lower bound on the latency with the path on a device: the longest path through one of its operators.
+
+        What they delay is not delayed here, so a path through several of them may turn out longer.
+        """
+        self._link(path, device)
+        bound = self._latency
+        for operator in path:
+            self._start[operator] = self._ready(operator)
+            finish = self._start[operator] + self._time[operator]
+            for other, transfer in self._arcs_out[operator]:
+                bound = max(bound, finish + transfer + self._reach[other])
+        self._unlink(path)
+        return bound
+
+    def _try(self, path: list[int], device: int, best: float) -> float:
+        """Latency with the path on a device, or infinity where that is above ``best``."""
+        self._link(path, device)
+        latency, delayed = self._delay(path, best, self._latency * (1 - _ROUNDING))
+        for operator, start in reversed(delayed):
+            self._start[operator] = start
+        self._unlink(path)
+        return latency
+
+    def _link(self, path: list[int], device: int) -> None:
+        row = self.rows[device]
+        before = -1
+        for operator in path:
+            self._device[operator] = device
+            place = bisect(row, operator)
+            before = max(before, row[place - 1] if place else -1)
+            after = row[place] if place < len(row) else self._end
+            self._join(before if before >= 0 else self._begin, operator)
+            self._join(operator, after)
+            before = operator
+        for operator in path:
+            for predecessor, transfer in self._predecessors[operator]:
+                if self._device[predecessor] not in (-1, device):
+                    self._arcs_in[operator].append((predecessor, transfer))
+                    self._arcs_out[predecessor].append((operator, transfer))
+            for successor, transfer in self._successors[operator]:
+                if self._device[successor] not in (-1, device):
+                    self._arcs_out[operator].append((successor, transfer))
+                    self._arcs_in[successor].append((operator, transfer))
+
+    def _join(self, before: int, after: int) -> None:
+        """Make two operators neighbours in a row."""
+        self._arcs_out[before][0] = (after, 0.0)
+        self._arcs_in[after][0] = (before, 0.0)
+
+    def _unlink(self, path: list[int]) -> None:
+        for operator in reversed(path):
+            self._device[operator] = -1
+            (before, _), *arcs_in = self._arcs_in[operator]
+            (after, _), *arcs_out = self._arcs_out[operator]
+            self._join(before, after)
+            for predecessor, _ in arcs_in:
+                self._arcs_out[predecessor].pop()
+            for successor, _ in arcs_out:
+                self._arcs_in[successor].pop()
+            del self._arcs_in[operator][1:], self._arcs_out[operator][1:]
+
+    def _delay(self, path: list[int], best: float, slack: float) -> tuple[float, list[tuple[int, float]]]:
+        """Start a linked path as early as can be, and delay what has to wait for it.
+
+        Args:
+            path: its operators.
+            best: a latency; the caller does not care for one above it.
+            slack: after the path, delays on paths of no more than this length are not passed on.
+
+        Returns:
+            The latency, or infinity where it is above ``best``; and each delayed operator with its start before.
+        """
+        start, time, reach = self._start, self._time, self._reach
+        pending = bytearray(len(start))
+        for operator in path:
+            start[operator] = self._ready(operator)
+            pending[operator] = 1
+        too_long = best * (1 + _ROUNDING)
+        last = path[-1]
+        latency = self._latency
+        delayed: list[tuple[int, float]] = []
+        operator = path[0]
+        while operator >= 0:
+            finish = start[operator] + time[operator]
+            latency = max(latency, finish)
+            for other, transfer in self._arcs_out[operator]:
+                arrival = finish + transfer
+                if arrival > start[other]:
+                    length = arrival + reach[other]
+                    if length > too_long:
+                        return _INFINITY, delayed
+                    if length > slack or other <= last:
+                        delayed.append((other, start[other]))
+                        start[other] = arrival
+                        pending[other] = 1
+            operator = pending.find(1, operator + 1)
+        return latency, delayed
+
+    def _ready(self, operator: int) -> float:
+        return max(self._start[other] + self._time[other] + transfer for other, transfer in self._arcs_in[operator])
+
+    def _lengthen(self, path: list[int]) -> None:
+        """Bring ``_reach`` up to date after a path was linked."""
+        time, reach = self._time, self._reach
+        pending = bytearray(len(reach))
+        for operator in reversed(path):
+            reach[operator] = time[operator] + max(
+                transfer + reach[other] for other, transfer in self._arcs_out[operator]
+            )
+            pending[operator] = 1
+        operator = path[-1]
+        while operator >= 0:
+            for other, transfer in self._arcs_in[operator]:
+                length = time[other] + transfer + reach[operator]
+                if length > reach[other]:
+                    reach[other] = length
+                    pending[other] = 1
+            operator = pending.rfind(1, 0, operator)

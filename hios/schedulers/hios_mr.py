@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from array import array
+
 from hios.problem import Problem, positions, priority_order
 from hios.schedule import StagedPlan
 from hios.schedulers.parallelize import WINDOW, parallelize
 from hios.schedulers.registry import register
 
 _PAPER = "HIOS (Kundu and Shu), Algorithm 3"
+
+_INFINITY = float("inf")
 
 
 @register(
@@ -38,8 +42,8 @@ def map_by_recording(problem: Problem, devices: int) -> StagedPlan:
 
     Cell (i, j) of the table holds the earliest finish t of the i-th operator on device j over the recorded
     schedules of the operators before, and the device g of the operator before that gives it. Ties go to the
-    lowest device, as Lines 20 and 22 have it. The schedule behind (i-1, k) is read from the table once for all
-    devices j. O(|V|^2 M + |E| M^2).
+    lowest device, as Lines 20 and 22 have it. Lines 10 to 14 read the schedule behind (i-1, k) from the table; here
+    it is kept for the cells of the last row. O(M^2 (|V| + |E|)), and copies of M |V|^2 device numbers.
     """
     order = priority_order(problem)
     table = recorded_table(problem, order, devices)
@@ -65,34 +69,25 @@ def recorded_table(problem: Problem, order: list[int], devices: int) -> list[lis
     """
     place = positions(order)
     table = [[(problem.time[order[0]], 0)]]
+    # The schedules behind the last row (Lines 10-14): device of every operator, and when each device is free.
+    schedules = [(array("H", [0]), [problem.time[order[0]], *[0.0] * (devices - 1)])]
     for number in range(1, len(order)):
-        operator = order[number]
-        needed = [(place[predecessor], transfer) for predecessor, transfer in problem.predecessors[operator]]
-        found = [(float("inf"), 0)] * min(devices, number + 1)
-        for before in range(len(table[-1])):
-            home, free = _recorded_schedule(table, before, devices)
-            for device in range(len(found)):
+        time = problem.time[order[number]]
+        needed = [(place[predecessor], transfer) for predecessor, transfer in problem.predecessors[order[number]]]
+        found = [(_INFINITY, 0)] * min(devices, number + 1)
+        for before, (home, free) in enumerate(schedules):
+            inputs = [(table[u][home[u]][0], home[u], transfer) for u, transfer in needed]
+            for device, (earliest, _) in enumerate(found):
                 start = free[device]
-                for predecessor, transfer in needed:
-                    where = home[predecessor]
-                    arrival = table[predecessor][where][0]
-                    start = max(start, arrival if where == device else arrival + transfer)
-                if start + problem.time[operator] < found[device][0]:
-                    found[device] = (start + problem.time[operator], before)
+                for finish, where, transfer in inputs:
+                    start = max(start, finish if where == device else finish + transfer)
+                if start + time < earliest:
+                    found[device] = (start + time, before)
+        schedules = [_extended(schedules[before], device, finish) for device, (finish, before) in enumerate(found)]
         table.append(found)
     return table
 
 
-def _recorded_schedule(
-    table: list[list[tuple[float, int]]], device: int, devices: int
-) -> tuple[list[int], list[float]]:
-    """Lines 10-14: device of every operator when the last one is on ``device``, and when each device is free."""
-    home = [0] * len(table)
-    free = [0.0] * devices
-    for number in range(len(table) - 1, -1, -1):
-        home[number] = device
-        finish, before = table[number][device]
-        if finish > free[device]:
-            free[device] = finish
-        device = before
-    return home, free
+def _extended(schedule: tuple[array[int], list[float]], device: int, finish: float) -> tuple[array[int], list[float]]:
+    home, free = schedule
+    return home + array("H", [device]), [*free[:device], finish, *free[device + 1 :]]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from hios.errors import ScheduleError
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
 from hios.evaluate import staged_times
-from hios.problem import Problem, Stage, priority_order
+from hios.problem import Problem, positions, priority_order
 from hios.schedule import StagedPlan
 from hios.schedulers.registry import Parameter
 
@@ -14,6 +18,9 @@ WINDOW = Parameter("window", 2, "largest number w of operators in a stage", mini
 
 #: A gain below this share is rounding in floating point, not a gain.
 _ROUNDING = 1e-12
+
+#: Operator at the other end of an edge, and the transfer on it in milliseconds.
+_Arc = tuple[int, float]
 
 
 def parallelize(problem: Problem, plan: StagedPlan, window: int) -> StagedPlan:
@@ -25,55 +32,268 @@ def parallelize(problem: Problem, plan: StagedPlan, window: int) -> StagedPlan:
         window: w, the largest number of operators in a stage, at least 2.
 
     Operators start windows in descending order of priority; one that a stage holds already is skipped, as in
-    the example of Fig. 5. Deviation: Line 11 keeps every acyclic grouping in G, improved or not; as the text
-    says that the schedule changes only "if the schedule candidate with the lowest inference latency performs
-    better", a grouping is kept here only with a strict gain. The cycle check runs on the graph of stages with
-    the order on each device as edges, since those dependencies are implicit in the schedule (section I).
+    the example of Fig. 5. A larger window may take in what a smaller one from the same operator grouped, so the best
+    of the windows from an operator stays. Deviation: Line 11 keeps every acyclic grouping in G, improved or not; as
+    the text says that the schedule changes only "if the schedule candidate with the lowest inference latency
+    performs better", a grouping is kept here only with a strict gain. The cycle check runs on the graph of stages
+    with the order on each device as edges, since those dependencies are implicit in the schedule (section I).
 
-    O(w |V| (|V| + |E|)): every window evaluates the whole plan.
+    The time of a stage is asked for only where it decides: where a longest path leads through the window, there is
+    no cycle, and the paths to and from the stage alone do not take up the latency.
+
+    At most O(w |V| (|V| + |E|)), where every window changes the times of the whole plan; most windows are refused
+    for what their neighbours say.
+
+    Raises:
+        ScheduleError: the plan deadlocks; the message names operators.
     """
-    rows: list[list[Stage]] = [list(row) for row in plan.devices]
-    latency = _latency(problem, rows)
-    if latency is None:
-        raise ScheduleError("the plan to be grouped deadlocks")
-    home = {operator: device for device, row in enumerate(rows) for stage in row for (operator,) in stage}
+    staged_times(problem, plan)  # refuses a plan that cannot run
+    stages = _Stages(problem, plan)
     for operator in priority_order(problem):
-        row = rows[home[operator]]
-        position = next(number for number, stage in enumerate(row) if (operator,) in stage)
-        if len(row[position]) > 1:
-            continue
-        # Windows of p + 1 operators from this one on; a larger window may take in what a smaller one grouped.
-        for size in range(2, window + 1):
-            grouped = _grouped(problem, row, position, size)
-            if grouped is None:
+        if stages.is_single(operator):
+            for size in range(2, window + 1):
+                if not stages.try_window(operator, size):
+                    break
+        stages.pass_by(operator)
+    return stages.plan()
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Neighbouring stages of a device as the one stage that they may become."""
+
+    stages: list[int]
+    members: tuple[int, ...]
+    arcs_in: list[_Arc]
+    arcs_out: list[_Arc]
+    ready: float  # earliest start, milliseconds
+    tail: float  # longest path from its end to the end of the plan, milliseconds
+
+
+class _Stages:
+    """The plan as a graph of stages, with the longest paths to and from each.
+
+    Edges lead along the rows of devices, and between devices with their transfers; an edge within a row says no more
+    than the row. A stage goes by the number of its first operator. Finish, reach and place are kept for all its
+    operators, so that edges need not change when stages merge. The number after the last operator stands for what
+    is before and after every row.
+
+    Finish times are those of the whole plan, to the last bit. ``_reach``, the longest path from a stage's start to
+    the end of the plan, is kept up for what can still be in a window.
+    """
+
+    def __init__(self, problem: Problem, plan: StagedPlan) -> None:
+        count = len(problem)
+        self._problem = problem
+        self._members: list[tuple[int, ...]] = [(operator,) for operator in range(count)]
+        self._time = list(problem.time)
+        self._before = [count] * count
+        self._after = [count] * count
+        rows = [[operator for ((operator,),) in row] for row in plan.devices]
+        self._ends = [(row[0], row[-1]) if row else (count, count) for row in rows]
+        home = [-1] * count
+        for device, row in enumerate(rows):
+            for operator in row:
+                home[operator] = device
+            for before, after in pairwise(row):
+                self._before[after], self._after[before] = before, after
+        self._arcs_in, self._arcs_out = (
+            [[arc for arc in arcs if home[arc[0]] != home[operator]] for operator, arcs in enumerate(neighbours)]
+            for neighbours in (problem.predecessors, problem.successors)
+        )
+        # Stages in a topological order, -1 where a merger left a place free; places before _first are passed by.
+        self._order = self._sorted()
+        self._place = [*positions(self._order), count]
+        self._passed = [False] * count
+        self._first = 0
+        self._finish = [0.0] * (count + 1)
+        self._reach = [0.0] * (count + 1)
+        for stage in self._order:
+            self._finish[stage] = self._ready(stage, self._arcs_in[stage]) + self._time[stage]
+        for stage in reversed(self._order):
+            self._reach[stage] = self._time[stage] + self._tail(stage, self._arcs_out[stage])
+        self._latency = max(self._finish)
+
+    def _sorted(self) -> list[int]:
+        """Stages in topological order of the plan, by descending priority where that is one."""
+        by_priority = priority_order(self._problem)
+        rank = [*positions(by_priority), -1]
+        waiting = [len(arcs) + (rank[before] >= 0) for arcs, before in zip(self._arcs_in, self._before, strict=True)]
+        ready = [rank[stage] for stage in by_priority if waiting[stage] == 0]
+        found = []
+        while ready:
+            stage = by_priority[heapq.heappop(ready)]
+            found.append(stage)
+            for other in (self._after[stage], *(successor for successor, _ in self._arcs_out[stage])):
+                if rank[other] >= 0:
+                    waiting[other] -= 1
+                    if waiting[other] == 0:
+                        heapq.heappush(ready, rank[other])
+        return found
+
+    def _ready(self, stage: int, arcs_in: Iterable[_Arc]) -> float:
+        finish = self._finish
+        ready = finish[self._before[stage]]
+        for predecessor, transfer in arcs_in:
+            arrival = finish[predecessor] + transfer
+            if arrival > ready:
+                ready = arrival
+        return ready
+
+    def _tail(self, stage: int, arcs_out: Iterable[_Arc]) -> float:
+        reach = self._reach
+        tail = reach[self._after[stage]]
+        for successor, transfer in arcs_out:
+            length = transfer + reach[successor]
+            if length > tail:
+                tail = length
+        return tail
+
+    def plan(self) -> StagedPlan:
+        """The stages in order on their devices."""
+        rows = []
+        for stage, _ in self._ends:
+            row = []
+            while stage < len(self._members):
+                row.append(tuple((operator,) for operator in self._members[stage]))
+                stage = self._after[stage]
+            rows.append(tuple(row))
+        return StagedPlan(tuple(rows))
+
+    def is_single(self, operator: int) -> bool:
+        """Whether the stage of an operator holds no other."""
+        return len(self._members[self._order[self._place[operator]]]) == 1
+
+    def pass_by(self, operator: int) -> None:
+        """No window will start at this operator any more."""
+        self._passed[operator] = True
+        while self._first < len(self._order):
+            stage = self._order[self._first]
+            if stage >= 0 and not all(self._passed[member] for member in self._members[stage]):
+                break
+            self._first += 1
+
+    def try_window(self, first: int, size: int) -> bool:
+        """Lines 6-15 for one window; says whether larger ones from the same operator can do better.
+
+        Args:
+            first: the operator that it starts at, alone or with what smaller windows grouped.
+            size: number of operators.
+        """
+        stages = [first]
+        held = len(self._members[first])
+        while held < size and (after := self._after[stages[-1]]) < len(self._members):
+            stages.append(after)
+            held += len(self._members[after])
+        if held != size:
+            return held > size
+        members = tuple(operator for stage in stages for operator in self._members[stage])
+        if any(arc[0] in members for operator in members for arc in self._problem.predecessors[operator]):
+            return False
+        # A path of this length is no gain, and one below differs from it by more than sums in another order do.
+        enough = self._latency * (1 - _ROUNDING / 2)
+        if all(self._finish[stage] - self._time[stage] + self._reach[stage] < enough for stage in stages):
+            return True  # the longest path is elsewhere
+        window = self._window(stages, members)
+        if window.ready + window.tail >= enough:
+            return True
+        below = self._below(window)
+        if below is None:
+            return False
+        time = self._problem.stage_ms(tuple((operator,) for operator in members))
+        if window.ready + time + window.tail < enough and self._shortened(window, time, enough):
+            self._merge(window, time, below)
+        return True
+
+    def _window(self, stages: list[int], members: tuple[int, ...]) -> _Window:
+        arcs_in = [arc for stage in stages for arc in self._arcs_in[stage]]
+        arcs_out = [arc for stage in stages for arc in self._arcs_out[stage]]
+        ready, tail = self._ready(stages[0], arcs_in), self._tail(stages[-1], arcs_out)
+        return _Window(stages, members, arcs_in, arcs_out, ready, tail)
+
+    def _below(self, window: _Window) -> set[int] | None:
+        """Line 10: stages that must run after a window and stand before its last one; None if one is in it."""
+        last = self._place[window.stages[-1]]
+        found: set[int] = set()
+        waiting = [successor for successor, _ in window.arcs_out]
+        while waiting:
+            place = self._place[waiting.pop()]
+            if place > last:
                 continue
-            candidate = [*rows]
-            candidate[home[operator]] = grouped
-            found = _latency(problem, candidate)
-            if found is not None and found < latency * (1 - _ROUNDING):
-                latency, rows, row = found, candidate, grouped
-    return StagedPlan(tuple(tuple(row) for row in rows))
+            stage = self._order[place]
+            if stage in window.stages:
+                return None
+            if stage not in found:
+                found.add(stage)
+                waiting += (self._after[stage], *(successor for successor, _ in self._arcs_out[stage]))
+        return found
 
+    def _shortened(self, window: _Window, time: float, enough: float) -> bool:
+        """Lines 12-14: finish times with a window as one stage; as they were if the latency is no less."""
+        finish = self._finish
+        before = [(operator, finish[operator]) for operator in window.members]
+        for operator in window.members:
+            finish[operator] = window.ready + time
+        if self._reschedule(window, before, enough):
+            latency = max(finish[last] for _, last in self._ends)
+            if latency < self._latency * (1 - _ROUNDING):
+                self._latency = latency
+                return True
+        for operator, earlier in before:
+            finish[operator] = earlier
+        return False
 
-def _grouped(problem: Problem, row: list[Stage], position: int, size: int) -> list[Stage] | None:
-    """The row with ``size`` operators from ``position`` on as one stage; None where they cannot be."""
-    members: list[tuple[int, ...]] = []
-    end = position
-    while end < len(row) and len(members) < size:
-        members.extend(row[end])
-        end += 1
-    operators = {operator for (operator,) in members}
-    if len(members) != size or end == position + 1:
-        return None
-    if any(predecessor in operators for operator in operators for predecessor, _ in problem.predecessors[operator]):
-        return None
-    return [*row[:position], tuple(members), *row[end:]]
+    def _reschedule(self, window: _Window, before: list[tuple[int, float]], enough: float) -> bool:
+        """Bring finish times after a window up to date and note the old ones; False if a path is long enough."""
+        finish = self._finish
+        end = len(self._order)
+        pending = bytearray(end + 1)
+        self._mark(pending, self._after[window.stages[-1]], window.arcs_out)
+        place = pending.find(1, 0, end)
+        while place >= 0:
+            stage = self._order[place]
+            start = self._ready(stage, self._arcs_in[stage])
+            if start + self._time[stage] != finish[stage]:
+                if start + self._reach[stage] >= enough:
+                    return False
+                for operator in self._members[stage]:
+                    before.append((operator, finish[operator]))
+                    finish[operator] = start + self._time[stage]
+                self._mark(pending, self._after[stage], self._arcs_out[stage])
+            place = pending.find(1, place + 1, end)
+        return True
 
+    def _mark(self, pending: bytearray, neighbour: int, arcs: Iterable[_Arc]) -> None:
+        pending[self._place[neighbour]] = 1
+        for other, _ in arcs:
+            pending[self._place[other]] = 1
 
-def _latency(problem: Problem, rows: list[list[Stage]]) -> float | None:
-    """Latency of the stages at their earliest start (Line 12); None where they form a cycle (Line 10)."""
-    try:
-        times = staged_times(problem, StagedPlan(tuple(tuple(row) for row in rows)))
-    except ScheduleError:
-        return None
-    return max(finish for _, finish, _, _ in times)
+    def _merge(self, window: _Window, time: float, below: set[int]) -> None:
+        """Line 15: make a window a stage, whose finish times are there already."""
+        merged, last = window.stages[0], window.stages[-1]
+        self._after[merged] = self._after[last]
+        self._members[merged] = window.members
+        self._time[merged] = time
+        self._arcs_in[merged], self._arcs_out[merged] = window.arcs_in, window.arcs_out
+        span = slice(self._place[merged], self._place[last] + 1)
+        others = [stage for stage in self._order[span] if stage >= 0 and stage not in window.stages]
+        moved = [stage for stage in others if stage not in below] + [merged] + [s for s in others if s in below]
+        free = span.stop - span.start - len(moved)
+        self._order[span] = [-1] * free + moved
+        for place, stage in enumerate(moved, span.start + free):
+            for operator in self._members[stage]:
+                self._place[operator] = place
+        self._extend(merged)
+
+    def _extend(self, merged: int) -> None:
+        """Bring the reach of a new stage and of those before it up to date, down to stages passed by."""
+        pending = bytearray(len(self._place))
+        place = self._place[merged]
+        while place >= 0:
+            stage = self._order[place]
+            reach = self._time[stage] + self._tail(stage, self._arcs_out[stage])
+            if reach != self._reach[stage] or stage == merged:
+                for operator in self._members[stage]:
+                    self._reach[operator] = reach
+                self._mark(pending, self._before[stage], self._arcs_in[stage])
+            place = pending.rfind(1, self._first, place)

@@ -1,0 +1,246 @@
+"""Algorithm 2 of HIOS, rule by rule."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hios import HiosError, schedule
+from hios.errors import ScheduleError
+from hios.evaluate import staged_times
+from hios.problem import Problem, Stage, priority_order
+from hios.schedule import StagedPlan
+from hios.schedulers.heft import heft
+from hios.schedulers.hios_lp import map_longest_paths
+from hios.schedulers.hios_mr import map_by_recording
+from hios.schedulers.parallelize import parallelize
+from tests.problems import problem, problems
+
+
+def _row(*operators: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    return tuple(((operator,),) for operator in operators)
+
+
+def test_grouping_needs_a_strict_gain() -> None:
+    """With full utilization a pair takes its sum, no gain, and stays apart; with half it is grouped."""
+    full = problem({"a": 1.0, "b": 1.0}, {})
+    assert parallelize(full, StagedPlan((_row(0, 1),)), 2) == StagedPlan((_row(0, 1),))
+    half = problem({"a": 1.0, "b": 1.0}, {}, utilization={"a": 0.5, "b": 0.5})
+    assert parallelize(half, StagedPlan((_row(0, 1),)), 2) == StagedPlan(((((0,), (1,)),),))
+
+
+def test_grouping_that_makes_a_cycle_is_refused() -> None:
+    """A and d are neighbours on device 0, but d needs b, which needs a, on device 1: no group."""
+    instance = problem(
+        {"a": 5.0, "b": 1.0, "d": 5.0},
+        {("a", "b"): 0.0, ("b", "d"): 0.0},
+        utilization={"a": 0.1, "d": 0.1},
+    )
+    plan = StagedPlan((_row(0, 2), _row(1)))
+    assert parallelize(instance, plan, 2) == plan
+
+
+def test_grouping_that_makes_a_cycle_through_the_order_of_a_device_is_refused() -> None:
+    """Device 0: a d, device 1: b c with a -> b and c -> d; b before c on device 1 closes the cycle."""
+    instance = problem(
+        {"a": 5.0, "b": 1.0, "c": 1.0, "d": 5.0},
+        {("a", "b"): 0.0, ("c", "d"): 0.0},
+        utilization={"a": 0.1, "d": 0.1, "b": 1.0, "c": 1.0},
+    )
+    plan = StagedPlan((_row(0, 3), _row(1, 2)))
+    found = parallelize(instance, plan, 2)
+    assert ((0,), (3,)) not in found.devices[0]
+
+
+def test_measured_stages_decide() -> None:
+    """Grouping follows measured t(S), as in the example of Fig. 5."""
+    stages = {frozenset({("a",), ("b",)}): 2.5}
+    dear = problem({"a": 1.0, "b": 1.0}, {}, utilization={"a": 0.1, "b": 0.1}, stages=stages)
+    assert parallelize(dear, StagedPlan((_row(0, 1),)), 2) == StagedPlan((_row(0, 1),))
+
+
+@pytest.mark.parametrize(("window", "sizes"), [(2, [2, 2]), (3, [3, 1]), (4, [4])])
+def test_window_bounds_the_stage(window: int, sizes: list[int]) -> None:
+    """No stage holds more than w operators; larger windows take in more."""
+    names = "abcd"
+    instance = problem(dict.fromkeys(names, 1.0), {}, utilization=dict.fromkeys(names, 0.1))
+    found = parallelize(instance, StagedPlan((_row(0, 1, 2, 3),)), window)
+    assert [len(stage) for stage in found.devices[0]] == sizes
+
+
+def test_asked_stages_are_recorded() -> None:
+    """What the window tried and nobody measured is what the profiler measures next."""
+    instance = problem({"a": 1.0, "b": 1.0}, {})
+    schedule(instance, "hios-lp", 1)
+    assert instance.asked == {frozenset({(0,), (1,)})}
+
+
+@pytest.mark.parametrize(
+    ("pair", "triple", "expected"),
+    [
+        (1.5, 1.8, [3]),  # the larger window takes in what the smaller one grouped
+        (1.5, 2.6, [2, 1]),  # the larger one is worse
+        (1.5, 2.5, [2, 1]),  # or no better: 1.5 + 1
+        (2.0, 1.8, [3]),  # only the larger one gains
+        (2.0, 3.0, [1, 1, 1]),  # neither gains
+    ],
+)
+def test_best_window_of_an_operator_stays(pair: float, triple: float, expected: list[int]) -> None:
+    """Window sizes from 2 to w are tried, and the schedule with the lowest latency is kept."""
+    stages = {
+        frozenset({("a",), ("b",)}): pair,
+        frozenset({("a",), ("b",), ("c",)}): triple,
+        frozenset({("b",), ("c",)}): 2.0,
+    }
+    instance = problem(dict.fromkeys("abc", 1.0), {}, stages=stages)
+    (row,) = parallelize(instance, StagedPlan((_row(0, 1, 2),)), 3).devices
+    assert [len(stage) for stage in row] == expected
+
+
+def test_dependent_operators_are_not_grouped() -> None:
+    """Neighbours with an edge between them stay apart, and no larger window holds both."""
+    instance = problem(dict.fromkeys("abc", 1.0), {("a", "b"): 1.0}, utilization=dict.fromkeys("abc", 0.1))
+    (row,) = parallelize(instance, StagedPlan((_row(0, 1, 2),)), 3).devices
+    assert row == (((0,),), ((1,), (2,)))
+
+
+def test_windows_start_in_order_of_priority() -> None:
+    """B has the highest priority, so it is grouped with c before a could be grouped with b."""
+    instance = problem(
+        {"a": 1.0, "b": 1.0, "c": 1.0, "end": 0.1}, {("b", "end"): 0.0}, utilization=dict.fromkeys("abc", 0.1)
+    )
+    found = parallelize(instance, StagedPlan((_row(0, 1, 2), _row(3))), 2)
+    assert found.devices[0] == (((0,),), ((1,), (2,)))
+
+
+def test_grouping_that_delays_another_device_is_refused() -> None:
+    """A stage ends as a whole: b waits for a's partner too, and a longest path through b gets longer."""
+    instance = problem(
+        {"a": 1.0, "slow": 4.0, "b": 9.0}, {("a", "b"): 0.0}, utilization={"a": 0.1, "slow": 0.1, "b": 1.0}
+    )
+    plan = StagedPlan((_row(0, 1), _row(2)))
+    assert parallelize(instance, plan, 2) == plan
+
+
+def test_plan_that_deadlocks_is_refused() -> None:
+    """A plan that cannot run is an error."""
+    instance = problem({"a": 1.0, "b": 1.0}, {("a", "b"): 1.0})
+    with pytest.raises(ScheduleError, match="deadlocks"):
+        parallelize(instance, StagedPlan((_row(1, 0),)), 2)
+
+
+def _latency(instance: Problem, rows: list[list[Stage]]) -> float:
+    """Latency of the stages at their earliest start; infinite where they form a cycle or depend on each other."""
+    try:
+        return max(finish for _, finish, _, _ in staged_times(instance, StagedPlan(tuple(map(tuple, rows)))))
+    except HiosError:
+        return float("inf")
+
+
+def _by_the_letter(instance: Problem, plan: StagedPlan, window: int) -> StagedPlan:
+    """Algorithm 2 with the whole plan evaluated for every window."""
+    rows = [list(row) for row in plan.devices]
+    latency = _latency(instance, rows)
+    for operator in priority_order(instance):
+        (device, position), *_ = (
+            (device, position)
+            for device, row in enumerate(rows)
+            for position, stage in enumerate(row)
+            if (operator,) in stage
+        )
+        if len(rows[device][position]) > 1:
+            continue
+        for p in range(1, window):
+            end, members = position, []
+            while end < len(rows[device]) and len(members) < p + 1:
+                members += rows[device][end]
+                end += 1
+            if len(members) != p + 1:
+                continue
+            candidate = list(rows)
+            candidate[device] = [*rows[device][:position], tuple(members), *rows[device][end:]]
+            found = _latency(instance, candidate)
+            if found < latency * (1 - 1e-12):  # less would be rounding
+                latency, rows = found, candidate
+    return StagedPlan(tuple(map(tuple, rows)))
+
+
+def _drawn_plan(instance: Problem, data: st.DataObject) -> StagedPlan:
+    """A plan of some algorithm, or one of operators in any topological order on any devices."""
+    devices = data.draw(st.integers(1, 6))
+    mapping = data.draw(st.sampled_from([map_longest_paths, map_by_recording, heft, None]))
+    if mapping is not None:
+        return mapping(instance, devices)
+    wish = data.draw(st.permutations(range(len(instance))))
+    rows: list[list[Stage]] = [[] for _ in range(devices)]
+    done: set[int] = set()
+    while len(done) < len(instance):
+        operator = next(v for v in wish if v not in done and all(u in done for u, _ in instance.predecessors[v]))
+        rows[data.draw(st.integers(0, devices - 1))].append(((operator,),))
+        done.add(operator)
+    return StagedPlan(tuple(map(tuple, rows)))
+
+
+def _measure_some(instance: Problem, data: st.DataObject) -> None:
+    """Measured times for some stages, faster and slower than the model has them."""
+    for size in (2, 3):
+        stages = [frozenset((v,) for v in stage) for stage in combinations(range(len(instance)), size)]
+        chosen = data.draw(st.lists(st.sampled_from(stages), max_size=6)) if stages else []
+        instance.measured.update({stage: data.draw(st.sampled_from([0.0, 0.5, 1.0, 3.0, 7.7])) for stage in chosen})
+
+
+@given(problems(), st.integers(2, 5), st.data())
+def test_groups_equal_the_algorithm_by_the_letter(instance: Problem, window: int, data: st.DataObject) -> None:
+    """Refusing windows by what surrounds them leads to the plan that evaluating every window leads to."""
+    _measure_some(instance, data)
+    plan = _drawn_plan(instance, data)
+    assert parallelize(instance, plan, window) == _by_the_letter(instance, plan, window)
+
+
+@pytest.mark.parametrize("window", range(2, 6))
+@pytest.mark.parametrize("ties", [False, True])
+def test_larger_plans_are_grouped_by_the_letter(window: int, ties: bool) -> None:
+    """So with 60 operators, where many windows are kept one after another; whole numbers give many ties."""
+    draw = random.Random(window)
+
+    def milliseconds() -> float:
+        return float(draw.randrange(4)) if ties else draw.uniform(0.1, 4.0)
+
+    changed = 0
+    for devices, density in ((1, 0.5), (2, 1.0), (3, 0.5), (4, 1.5), (6, 1.0)):
+        pairs = [sorted(draw.sample(range(60), 2)) for _ in range(int(60 * density))]
+        names = [f"v{number:02}" for number in range(60)]
+        instance = problem(
+            {name: milliseconds() for name in names},
+            {(names[u], names[v]): milliseconds() for u, v in pairs},
+            utilization={name: draw.uniform(0.2, 1.0) for name in names},
+        )
+        for plan in (map_longest_paths(instance, devices), map_by_recording(instance, devices)):
+            found = parallelize(instance, plan, window)
+            assert found == _by_the_letter(instance, plan, window)
+            changed += found != plan
+    assert changed >= 5
+
+
+@given(problems(8), st.integers(2, 3), st.data())
+def test_stages_that_are_not_asked_for_do_not_matter(instance: Problem, window: int, data: st.DataObject) -> None:
+    """However fast the stages turned out whose times were not asked for, the plan would be the same."""
+    plan = _drawn_plan(instance, data)
+    expected = parallelize(instance, plan, window)
+    for size in range(2, window + 1):
+        for members in combinations(range(len(instance)), size):
+            stage = frozenset((operator,) for operator in members)
+            if stage not in instance.asked:
+                instance.measured[stage] = 0.0
+    assert parallelize(instance, plan, window) == expected
+
+
+def test_stages_that_cannot_gain_are_not_asked_for() -> None:
+    """While the longest path is on another device, no window of this one is measured."""
+    instance = problem({"a": 1.0, "b": 1.0, "long": 9.0}, {})
+    parallelize(instance, StagedPlan((_row(0, 1), _row(2))), 2)
+    assert instance.asked == set()
