@@ -54,6 +54,7 @@ class Costs:
         contention: ``blend`` or ``none``, for stages that were not measured.
         alpha: share of serialisation in the blend.
         graph: name of the graph that was measured; empty where unknown.
+        graph_fingerprint: ``Graph.fingerprint`` of that graph; empty where unknown.
         source: file name for messages.
     """
 
@@ -67,6 +68,7 @@ class Costs:
     source: str = "costs"
     merges: Mapping[frozenset[str], float] = field(default_factory=dict)
     resources: Mapping[str, Resources] = field(default_factory=dict)
+    graph_fingerprint: str = ""
 
     @classmethod
     def read(cls, path: str | Path) -> Costs:
@@ -105,6 +107,7 @@ class Costs:
             resources={
                 key: Resources(**entry["resources"]) for key, entry in data["operators"].items() if "resources" in entry
             },
+            graph_fingerprint=data.get("graph_fingerprint", ""),
         )
 
     def operator_ms(self, operator: str) -> float:

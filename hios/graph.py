@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +87,22 @@ class Graph:
     #: Positions of the operators in topological order, ties by position.
     order: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that tell graphs of one name apart, such as those of two image sizes.
+
+        Costs and schedules state that of their graph. It rests on what both depend on: operators with type, calls,
+        shapes and dtype, edges, inputs, outputs, and the shapes of weights; not on their order, on the name, on
+        blocks, or on the values of weights.
+        """
+        operators = [
+            [operator.id, operator.type, *(operator.details.get(key) for key in ("calls", "shapes", "dtype"))]
+            for operator in self.operators
+        ]
+        edges = [[edge.source, edge.target, edge.bytes] for edge in self.edges]
+        parts = [sorted(map(_canonical, part)) for part in (operators, edges, self.inputs, self.weights)]
+        return hashlib.sha256(_canonical([*parts, self.outputs]).encode()).hexdigest()[:16]
+
     def _topological_order(self, index: Mapping[str, int]) -> tuple[int, ...]:
         import heapq
 
@@ -146,6 +165,10 @@ class Graph:
     def write(self, path: str | Path) -> None:
         """Write graph.json."""
         artifacts.write(path, "graph", self.to_json())
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _find_cycle(successors: Sequence[Sequence[int]], waiting: Sequence[int]) -> list[int]:

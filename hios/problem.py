@@ -43,14 +43,11 @@ class Problem:
 
     def __init__(self, graph: Graph, costs: Costs) -> None:
         self.graph = graph
+        _refuse_other_graph(graph, costs)
         self.ids = [operator.id for operator in graph.operators]
         self.time = [costs.operator_ms(operator) for operator in self.ids]
         self.utilization = [costs.utilization.get(operator, 1.0) for operator in self.ids]
         self.resources = [costs.resources.get(operator) for operator in self.ids]
-        if graph.name and costs.graph and graph.name != costs.graph:
-            raise ArtifactError(
-                f"{costs.source}: graph: found {costs.graph}; allowed: {graph.name}, the name of {graph.source}"
-            )
         transfers: dict[tuple[int, int], float] = {}
         for edge in graph.edges:
             ends = (graph.index[edge.source], graph.index[edge.target])
@@ -163,6 +160,18 @@ class Problem:
         if self.alpha is None:
             return longest
         return max(longest, sum(time * self.utilization[operator] for operator, time in sorted(grown.items())))
+
+
+def _refuse_other_graph(graph: Graph, costs: Costs) -> None:
+    if graph.name and costs.graph and graph.name != costs.graph:
+        raise ArtifactError(
+            f"{costs.source}: graph: found {costs.graph}; allowed: {graph.name}, the name of {graph.source}"
+        )
+    if costs.graph_fingerprint not in ("", graph.fingerprint):
+        raise ArtifactError(
+            f"{costs.source}: graph_fingerprint: found {costs.graph_fingerprint}; allowed: {graph.fingerprint}, that "
+            f"of {graph.source}: these are costs of another graph, such as of another image size; profile this one"
+        )
 
 
 def upward_ranks(problem: Problem) -> list[float]:

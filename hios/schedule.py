@@ -89,6 +89,7 @@ class Schedule:
     graph: str = ""
     merges: tuple[tuple[str, ...], ...] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
+    graph_fingerprint: str = ""
     source: str = field(default="schedule", compare=False)
 
     @classmethod
@@ -110,6 +111,7 @@ class Schedule:
             graph=data.get("graph", ""),
             merges=tuple(tuple(merge) for merge in data.get("merges", ())),
             notes=data.get("notes", {}),
+            graph_fingerprint=data.get("graph_fingerprint", ""),
             source=source,
         )
 
@@ -126,6 +128,8 @@ class Schedule:
         }
         if self.graph:
             data["graph"] = self.graph
+        if self.graph_fingerprint:
+            data["graph_fingerprint"] = self.graph_fingerprint
         if self.merges:
             data["merges"] = [list(merge) for merge in self.merges]
         if self.notes:
@@ -142,8 +146,9 @@ class Schedule:
         Rows are in launch order, so the rows of a stream are in its order.
 
         Raises:
-            ScheduleError: an operator is missing, unknown or placed twice, a device is out of range, stages and
-                streams are mixed, or a merge is not a stage of operators beside each other that can be merged.
+            ScheduleError: it is a schedule of another graph, an operator is missing, unknown or placed twice, a device
+                is out of range, stages and streams are mixed, or a merge is not a stage of operators beside each other
+                that can be merged.
         """
         self._check_rows(graph)
         number = graph.index
@@ -190,6 +195,12 @@ class Schedule:
         return frozenset(found)
 
     def _check_rows(self, graph: Graph) -> None:
+        if self.graph_fingerprint not in ("", graph.fingerprint):
+            raise ScheduleError(
+                f"{self.source}: graph_fingerprint: found {self.graph_fingerprint}; allowed: {graph.fingerprint}, that "
+                f"of {graph.source}: this is a schedule of another graph, such as of another image size; schedule "
+                "this one"
+            )
         number = graph.index
         seen: set[str] = set()
         staged = self.placements[0].stage is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hios import Costs, Graph, HiosError, Problem, artifacts
-from hios.errors import ArtifactError
+from hios import Costs, Graph, HiosError, Operator, Problem, Schedule, artifacts, schedule
+from hios.errors import ArtifactError, ScheduleError
 
 GRAPH: dict[str, Any] = {
     "name": "diamond",
@@ -194,6 +195,36 @@ def test_measured_merges_are_read(tmp_path: Path) -> None:
         data["merges"][0]["operators"] = operators
         with pytest.raises(ArtifactError, match=rf"costs\.json: merges\[0\]\.operators: .*{message}"):
             Costs.read(_file(tmp_path / "costs.json", data))
+
+
+def test_costs_belong_to_this_version_of_the_graph() -> None:
+    """Costs that state the fingerprint of their graph are refused for another of the same name and operators."""
+    graph = Graph.from_json(GRAPH)
+    assert len(Problem(graph, Costs.from_json({**COSTS, "graph_fingerprint": graph.fingerprint}))) == 4
+    other = dataclasses.replace(graph, operators=tuple(Operator(o.id, "other") for o in graph.operators))
+    with pytest.raises(
+        ArtifactError,
+        match=f"^costs: graph_fingerprint: found {other.fingerprint}; allowed: {graph.fingerprint}, that of graph: "
+        "these are costs of another graph, such as of another image size; profile this one$",
+    ):
+        Problem(graph, Costs.from_json({**COSTS, "graph_fingerprint": other.fingerprint}))
+
+
+def test_schedules_belong_to_this_version_of_the_graph(tmp_path: Path) -> None:
+    """A schedule states the fingerprint of its graph, in the file too, and is refused for another."""
+    graph = Graph.from_json(GRAPH)
+    found = schedule(Problem(graph, Costs.from_json(COSTS)), "sequential")
+    found.write(tmp_path / "schedule.json")
+    read = Schedule.read(tmp_path / "schedule.json")
+    assert read.graph_fingerprint == graph.fingerprint
+    read.plan(graph)
+    other = dataclasses.replace(graph, operators=tuple(Operator(o.id, "other") for o in graph.operators))
+    with pytest.raises(
+        ScheduleError,
+        match=rf"schedule\.json: graph_fingerprint: found {graph.fingerprint}; allowed: {other.fingerprint}, that of "
+        "graph: this is a schedule of another graph, such as of another image size; schedule this one$",
+    ):
+        read.plan(other)
 
 
 def test_largest_of_parallel_edges_counts() -> None:

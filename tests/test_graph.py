@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -57,3 +60,70 @@ def test_blocks_name_operators() -> None:
     """A block that names an unknown operator is refused."""
     with pytest.raises(ArtifactError, match=r"blocks\[0\]: found z"):
         Graph("net", (Operator("a", "task"),), (), blocks=(("a", "z"),))
+
+
+#: Two operators as extraction writes them.
+_EXTRACTED: dict[str, Any] = {
+    "name": "net",
+    "operators": [
+        {
+            "id": "conv",
+            "type": "conv2d",
+            "calls": [
+                {"function": "relax.nn.conv2d", "arguments": [{"input": "x"}], "attributes": {"strides": [1, 1]}}
+            ],
+            "shapes": {"inputs": [[1, 3, 8, 8]], "outputs": [[1, 4, 8, 8]]},
+            "dtype": "float32",
+            "flops": 100,
+        },
+        {"id": "relu", "type": "relu"},
+    ],
+    "edges": [{"source": "conv", "target": "relu", "bytes": 1024}],
+    "inputs": [{"name": "x", "shape": [1, 3, 8, 8], "dtype": "float32"}],
+    "outputs": [{"operator": "relu"}],
+    "weights": [{"name": "w", "shape": [4, 3, 3, 3], "dtype": "float32"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "same"),
+    [
+        (("name",), "other", True),
+        (("blocks",), [["conv"], ["relu"]], True),
+        (("operators", 0, "flops"), 200, True),
+        (("operators", 0, "id"), "convolution", False),
+        (("operators", 0, "type"), "conv2d-relu", False),
+        (("operators", 0, "calls", 0, "attributes", "strides"), [2, 2], False),
+        (("operators", 0, "calls", 0, "arguments"), [{"input": "y"}], False),
+        (("operators", 0, "shapes", "outputs"), [[1, 4, 4, 4]], False),
+        (("operators", 0, "dtype"), "float16", False),
+        (("edges", 0, "bytes"), 2048, False),
+        (("edges",), [], False),
+        (("inputs", 0, "shape"), [2, 3, 8, 8], False),
+        (("outputs",), [{"operator": "conv"}], False),
+        (("weights", 0, "shape"), [4, 3, 5, 5], False),
+    ],
+)
+def test_fingerprint(place: tuple[Any, ...], value: Any, same: bool) -> None:
+    """Whatever changes what operators do, on which sizes, changes the fingerprint; names and counts do not."""
+    changed = copy.deepcopy(_EXTRACTED)
+    part: Any = changed
+    for key in place[:-1]:
+        part = part[key]
+    part[place[-1]] = value
+    if place[-1] == "id":
+        changed["edges"][0]["source"] = value
+    assert (Graph.from_json(changed).fingerprint == Graph.from_json(_EXTRACTED).fingerprint) is same
+
+
+@given(problems(), st.randoms())
+def test_fingerprint_knows_no_order(instance: Problem, chance: Any) -> None:
+    """The order of operators and edges in the file does not matter; another operator does."""
+    graph = instance.graph
+    operators, edges = list(graph.operators), list(graph.edges)
+    chance.shuffle(operators)
+    chance.shuffle(edges)
+    shuffled = dataclasses.replace(graph, operators=tuple(operators), edges=tuple(edges))
+    assert shuffled.fingerprint == graph.fingerprint
+    more = dataclasses.replace(graph, operators=(*graph.operators, Operator("one more", "task")))
+    assert more.fingerprint != graph.fingerprint

@@ -68,7 +68,13 @@ def profile(
         for _ in range(_STAGE_PASSES):
             if not session.measure_stages(session.asked([a.name for a in algorithms])):
                 break
-        data = {"graph": known.name, "platform": platform, "versions": cpu.versions(), **session.costs()}
+        data = {
+            "graph": known.name,
+            "graph_fingerprint": known.fingerprint,
+            "platform": platform,
+            "versions": cpu.versions(),
+            **session.costs(),
+        }
     artifacts.write(output, "costs", data)
     return data
 

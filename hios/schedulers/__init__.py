@@ -68,6 +68,7 @@ def schedule(
         graph=problem.graph.name,
         merges=_merges(problem, solution.plan),
         notes=solution.notes,
+        graph_fingerprint=problem.graph.fingerprint,
     )
 
 

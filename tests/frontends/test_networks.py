@@ -17,7 +17,7 @@ from hios.frontends import program as programs
 from hios.frontends.extract import extract
 from hios.frontends.program import export_registered
 from hios.frontends.registered import build_model, names
-from tests.frontends.networks import Files, Model, network, write_squeezenet
+from tests.frontends.networks import Files, Model, extracted, network, write_squeezenet
 
 #: Image sizes of the papers.
 IMAGE_SIZE = {"squeezenet": 224, "inception_v3": 299}
@@ -271,3 +271,13 @@ def test_errors_in_a_model_file_name_the_line(
         export_registered("wrong", tmp_path / "program.pt2", {}, seed=0)
     assert f"{tmp_path / 'wrong.py'}:{line}: {message}" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_fingerprints_tell_sizes_apart(files: Files) -> None:
+    """Other image and batch sizes give other fingerprints, other weights the same, and so does the file."""
+    small = network("squeezenet", 64).graph.fingerprint
+    assert (
+        len({small, network("squeezenet", 96).graph.fingerprint, network("squeezenet", 64, 2).graph.fingerprint}) == 3
+    )
+    assert extracted(*build_model("squeezenet", {"image_size": 64}, seed=1)).graph.fingerprint == small
+    assert Graph.read(files.graph).fingerprint == small

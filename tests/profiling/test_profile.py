@@ -58,6 +58,11 @@ def test_equal_operators_have_equal_times(costs: dict[str, Any], graph: Graph) -
     assert len(set(measured)) > len(measured) / 2  # two may be equal by chance
 
 
+def test_costs_state_their_graph(costs: dict[str, Any], graph: Graph) -> None:
+    """Costs say of which graph they are, by name and fingerprint."""
+    assert (costs["graph"], costs["graph_fingerprint"]) == (graph.name, graph.fingerprint)
+
+
 def test_platform_and_versions_are_stated(costs: dict[str, Any]) -> None:
     """Costs say where, with how many devices and with which software they were measured."""
     assert costs["platform"]["devices"] == len(costs["platform"]["cores"]) == DEVICES

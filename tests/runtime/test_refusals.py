@@ -201,6 +201,8 @@ def test_schedule_of_another_graph_is_refused(files: Files, sequential: Path) ->
     first = dataclasses.replace(found.placements[0], operator="stem1")
     dataclasses.replace(found, placements=(first, *found.placements[1:])).write(sequential)
     _refused(r"sequential\.json: placements\[0\]\.operator: found stem1, which is not an operator", files, [sequential])
+    dataclasses.replace(found, graph_fingerprint="0" * 16).write(sequential)
+    _refused(r"sequential\.json: graph_fingerprint: found 0{16}; allowed: .* schedule this one", files, [sequential])
     dataclasses.replace(found, placements=found.placements[:-1]).write(sequential)
     _refused(r"sequential\.json: placements: operator .* is missing", files, [sequential])
 
