@@ -1,0 +1,106 @@
+"""The documents say what the code says."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import hios
+from hios import ALGORITHMS
+
+ROOT = Path(hios.__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "algorithms.md"
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    """docs/generate.py, which is a script and not in a package."""
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    """docs/algorithms.md."""
+    return PAGE.read_text(encoding="utf-8")
+
+
+def sections(page: str) -> dict[str, str]:
+    """The text by hand of every algorithm, by the name in the heading that the registry gave it."""
+    parts = re.split(r"<!-- from the registry: (\S+) -->\n(?:.*\n)*?<!-- end -->\n", page)
+    return {name: text.partition("\n## ")[0] for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def test_page_is_what_the_registry_makes_of_it(generate: ModuleType, page: str) -> None:
+    """The table and the head of each section are those of the registry as it is now."""
+    assert page == generate.generated(page), "docs/algorithms.md is out of date: run python docs/generate.py"
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_is_explained(name: str, generate: ModuleType, page: str) -> None:
+    """Each section says idea, complexity, what is ignored and when to use it, in this order, in words."""
+    items = re.findall(r"^- \*\*(.+?)\*\* (.+)$", sections(page)[name], re.MULTILINE)
+    assert [question for question, _ in items] == list(generate.QUESTIONS), f"docs/algorithms.md: complete {name}"
+    assert not [text for _, text in items if text == "..."], f"docs/algorithms.md: complete {name}"
+
+
+def test_new_algorithms_get_a_section(generate: ModuleType, page: str) -> None:
+    """What the page lacks is added at its end with its questions, and making it again changes nothing."""
+    start = page.index("<!-- from the registry: opara -->")
+    without = page[:start] + page[page.index("\n## ", start) :]
+    made = generate.generated(without)
+    assert made.endswith("\n<!-- end -->\n\n" + "".join(f"- **{item}** ...\n" for item in generate.QUESTIONS))
+    assert "\n### opara\n" in made
+    assert generate.generated(made) == made
+
+
+def test_text_by_hand_stays(generate: ModuleType, page: str) -> None:
+    """Only what stands between markers is replaced."""
+    damaged = page.replace("| algorithm |", "| name |").replace("### nimble", "### Nimble")
+    assert damaged != page
+    assert generate.generated(damaged) == page
+    edited = page.replace("# The algorithms\n", "# The algorithms\n\nBy hand.\n")
+    assert generate.generated(edited) == edited
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "registry: nimble -->\n### nimble",
+            "registry: gone -->\n### nimble",
+            "found a part for gone; allowed: table, ",
+        ),
+        ("<!-- end -->", "", "every part from the registry must end with a line <!-- end -->"),
+    ],
+)
+def test_damaged_markers_are_refused(generate: ModuleType, page: str, old: str, new: str, message: str) -> None:
+    """A part of an algorithm that is not there, or one that does not end, is an error and not lost text."""
+    with pytest.raises(ValueError, match=re.escape(message)):
+        generate.generated(page.replace(old, new))
+
+
+def test_what_the_page_names_is_there(page: str) -> None:
+    """Files and folders that the page names exist, and so do the anchors that it links to."""
+    named = set(re.findall(r"(?:^|[`( ])((?:hios|tests|benchmarks|docs|schemas)/[\w./]*)", page))
+    assert {"hios/problem.py", "tests/test_lios.py", "benchmarks/"} <= named
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+    anchors = {
+        re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-")
+        for line in re.findall(r"^#+ .*$", page, re.M)
+    }
+    assert set(re.findall(r"\]\(#([^)]*)\)", page)) <= anchors
+
+
+def test_lines_can_be_read_in_an_editor(page: str) -> None:
+    """Text by hand is wrapped; only rows of tables and what the registry gives may be longer."""
+    text = "".join(sections(page).values())
+    assert [line for line in text.splitlines() if len(line) > 120 and not line.startswith("|")] == []
