@@ -126,6 +126,25 @@ def test_seed_of_randomised_algorithms(models: Path, monkeypatch: pytest.MonkeyP
     assert [entry["seed"] for entry in algorithms.values()] == [7, 1]
 
 
+def test_seed_reaches_what_is_random(checkout: Checkout) -> None:
+    """The configuration's seed is that of export, execute and algorithms with a seed; one of their own goes first."""
+    algorithms = {"sequential": {}, "lios-rand": {}, "fixed": {"algorithm": "lios-rand", "seed": 3}}
+    path = checkout.path / "seeds.yaml"
+    path.write_text(yaml.safe_dump({"models": {"alpha": {}}, "devices": [1], "algorithms": algorithms, "seed": 7}))
+    answer = checkout.snakemake("-n", "-p", "--configfile", path)
+    seeds = {
+        line.split("--output results/alpha/")[1].split()[0]: line.split("--seed ")[1].split()[0]
+        for line in answer.stdout.splitlines()
+        if "python -m hios" in line and "--seed " in line
+    }
+    assert seeds == {
+        "program.pt2": "7",
+        "run.json": "7",
+        "schedules/lios-rand-1.json": "7",
+        "schedules/fixed-1.json": "3",
+    }
+
+
 BAD = [
     pytest.param({"repeats": 3}, "(whole file): unknown key repeats; allowed: algorithms, ", id="unknown key"),
     pytest.param(
