@@ -141,6 +141,7 @@ class _Chart:
             self._placed[row.device, row.stream].append(row)
         self._lanes = lanes(self._placed, schedule.devices)
         self._names = _lane_names(self._lanes)
+        self._first_lanes = {min(lane for lane in self._lanes if lane[0] == device) for device, _ in self._lanes}
         self._indent = max(map(len, self._names)) + 1
         self._columns = max(look.width - self._indent, 1)
         self._end_ms = max((row.finish_ms for row in schedule.placements), default=0.0)
@@ -152,15 +153,19 @@ class _Chart:
         self._styles = ranked_styles(type_shares(schedule, types))
 
     def lines(self) -> list[str]:
-        """The parts of the time axis one below the other, and what the symbols mean."""
+        """The parts of the time axis one below the other, and what the symbols mean.
+
+        A part leaves out lanes that are idle throughout it, but for the first of each device.
+        """
         axis = self._axis()
         rows = [self._row(self._placed.get(lane, [])) for lane in self._lanes]
         lines = []
         for part in range(self._parts):
             first, last = part * self._columns, (part + 1) * self._columns
             lines.append((" " * self._indent + axis[first:last]).rstrip())
-            for name, row in zip(self._names, rows, strict=True):
-                lines.append(f"{name:<{self._indent}}" + self._painted(row, first, last))
+            for lane, name, row in zip(self._lanes, self._names, rows, strict=True):
+                if lane in self._first_lanes or any(row.colours[first:last]):
+                    lines.append(f"{name:<{self._indent}}" + self._painted(row, first, last))
             lines.append("")
         return [*lines, *self._legend()]
 
@@ -172,8 +177,19 @@ class _Chart:
             for row in rows
             if row.finish_ms > row.start_ms
         ]
-        wanted = statistics.median(shares) / self._columns if shares else 1
-        return max(math.ceil(min(wanted, _LINES // (len(self._lanes) + 2))), 1)
+        wanted = math.ceil(min(statistics.median(shares) / self._columns, _LINES)) if shares else 1
+        return next((parts for parts in range(wanted, 1, -1) if self._lines_of(parts) <= _LINES), 1)
+
+    def _lines_of(self, parts: int) -> int:
+        """How many lines so many parts take."""
+        lines = (2 + len(self._first_lanes)) * parts
+        for lane in set(self._lanes) - self._first_lanes:
+            busy: set[int] = set()
+            for row in self._placed[lane]:
+                first, last = (int(min(time / self._end_ms, 1.0) * parts) for time in (row.start_ms, row.finish_ms))
+                busy.update(range(first, min(last, parts - 1) + 1))
+            lines += len(busy)
+        return lines
 
     def _column(self, time_ms: float) -> int:
         return round(min(time_ms / self._end_ms, 1.0) * self._total) if self._end_ms > 0 else 0
