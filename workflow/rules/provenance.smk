@@ -4,6 +4,10 @@
 os.environ["HIOS_CONFIG"] = configuration.as_yaml(settings)
 
 
+envvars:
+    "HIOS_CONFIG",
+
+
 rule provenance:
     output:
         config=report(
