@@ -334,10 +334,10 @@ def report(directories: tuple[Path, ...], output: Path, tables: Path) -> None:
     click.echo(f"{output}: report of {len(directories)} model(s)")
 
 
-@main.command()
+@main.command(short_help="List the algorithms, or explain one.")
 @click.argument("name", required=False)
 def algorithms(name: str | None) -> None:
-    """List the algorithms (name, what it does, paper), or tell everything about the one called NAME."""
+    """List the algorithms (name, what they do, paper), or explain the one called NAME with all its parameters."""
     from hios.schedulers import find
 
     width = min(shutil.get_terminal_size((_PIPED_COLUMNS, 24)).columns, _READABLE_COLUMNS)
