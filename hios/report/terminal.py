@@ -112,7 +112,7 @@ def _table(facts: Sequence[tuple[str, str]], width: int) -> list[str]:
     indent = min(max(len(name) for name, _ in facts) + 2, width // 2)
     lines = []
     for name, text in facts:
-        head = f"{_printable(name):<{indent - 1}} "
+        head = f"{shortened(_printable(name), indent - 1, ASCII.cut):<{indent}}"
         lines += textwrap.wrap(_printable(text), width, initial_indent=head, subsequent_indent=" " * indent) or [
             head.rstrip()
         ]

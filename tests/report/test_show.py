@@ -281,6 +281,12 @@ def test_names_cannot_move_the_cursor() -> None:
     assert "┃a?[2Jb?c─" in text
 
 
+def test_long_notes_keep_to_the_width() -> None:
+    """Topics and texts of notes of any length stay within the width."""
+    told = replace(STAGED, notes={"a topic " * 20: "a text " * 30, "unbroken" * 20: "t" * 200})
+    assert max(map(len, draw(told, Look(60), {}).splitlines())) <= 60
+
+
 def test_short_names_tell_operators_apart() -> None:
     """Parts of dotted names go where most names have them and names stay different; other parts stay."""
     assert short_names(["net.a1.conv", "net.a2.conv", "net.a2.pool", "net.stem.conv"]) == {
