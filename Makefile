@@ -34,6 +34,7 @@ check: setup
 
 bench: setup
 	python benchmarks/startup.py
+	python benchmarks/scheduling_speed.py
 	python benchmarks/engine_overhead.py
 
 clean:
