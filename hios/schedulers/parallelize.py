@@ -201,7 +201,7 @@ class _Stages:
         if below is None:
             return False
         time = self._problem.stage_ms(tuple((operator,) for operator in members))
-        if window.ready + time + window.tail < enough and self._shortened(window, time, enough):
+        if window.ready + time + window.tail < enough and self._shortened(window, time):
             self._merge(window, time, below)
         return True
 
@@ -228,23 +228,23 @@ class _Stages:
                 waiting += (self._after[stage], *(successor for successor, _ in self._arcs_out[stage]))
         return found
 
-    def _shortened(self, window: _Window, time: float, enough: float) -> bool:
+    def _shortened(self, window: _Window, time: float) -> bool:
         """Lines 12-14: finish times with a window as one stage; as they were if the latency is no less."""
         finish = self._finish
         before = [(operator, finish[operator]) for operator in window.members]
         for operator in window.members:
             finish[operator] = window.ready + time
-        if self._reschedule(window, before, enough):
-            latency = max(finish[last] for _, last in self._ends)
-            if latency < self._latency * (1 - _ROUNDING):
-                self._latency = latency
-                return True
+        self._reschedule(window, before)
+        latency = max(finish[last] for _, last in self._ends)
+        if latency < self._latency * (1 - _ROUNDING):
+            self._latency = latency
+            return True
         for operator, earlier in before:
             finish[operator] = earlier
         return False
 
-    def _reschedule(self, window: _Window, before: list[tuple[int, float]], enough: float) -> bool:
-        """Bring finish times after a window up to date and note the old ones; False if a path is long enough."""
+    def _reschedule(self, window: _Window, before: list[tuple[int, float]]) -> None:
+        """Line 12: bring finish times after a window up to date, and add the old ones to ``before``."""
         finish = self._finish
         end = len(self._order)
         pending = bytearray(end + 1)
@@ -252,16 +252,13 @@ class _Stages:
         place = pending.find(1, 0, end)
         while place >= 0:
             stage = self._order[place]
-            start = self._ready(stage, self._arcs_in[stage])
-            if start + self._time[stage] != finish[stage]:
-                if start + self._reach[stage] >= enough:
-                    return False
+            new = self._ready(stage, self._arcs_in[stage]) + self._time[stage]
+            if new != finish[stage]:
                 for operator in self._members[stage]:
                     before.append((operator, finish[operator]))
-                    finish[operator] = start + self._time[stage]
+                    finish[operator] = new
                 self._mark(pending, self._after[stage], self._arcs_out[stage])
             place = pending.find(1, place + 1, end)
-        return True
 
     def _mark(self, pending: bytearray, neighbour: int, arcs: Iterable[_Arc]) -> None:
         pending[self._place[neighbour]] = 1
