@@ -21,7 +21,7 @@ def lower_bound_ms(problem: Problem, devices: int) -> float:
     an operator that can be merged counts at most t*g*u as work, with g >= 1 the least growth of its kernel in any
     merge that holds it.
     """
-    path_scale, work_scale = _scales(problem)
+    path_scale, work_scale = scales(problem)
     finish = [0.0] * len(problem)
     for operator in problem.order:
         before = max((finish[predecessor] for predecessor, _ in problem.predecessors[operator]), default=0.0)
@@ -29,16 +29,18 @@ def lower_bound_ms(problem: Problem, devices: int) -> float:
     path = max(finish)
     if problem.alpha is None:
         return path
-    work = sum(_work(problem, operator) * work_scale.get(operator, 1.0) for operator in range(len(problem)))
+    work = sum(work_ms(problem, operator) * work_scale.get(operator, 1.0) for operator in range(len(problem)))
     return max(path, work / devices)
 
 
-def _work(problem: Problem, operator: int) -> float:
+def work_ms(problem: Problem, operator: int) -> float:
+    """The least device time w = t*(a + (1-a)*u) of an operator under the contention model, in milliseconds."""
     alpha = problem.alpha or 0.0
     return problem.time[operator] * (alpha + (1 - alpha) * problem.utilization[operator])
 
 
-def _scales(problem: Problem) -> tuple[Mapping[int, float], Mapping[int, float]]:
+def scales(problem: Problem) -> tuple[Mapping[int, float], Mapping[int, float]]:
+    """Shares below 1 of time (for paths) and of work that operators count, because measurements beat the model."""
     path_scale: dict[int, float] = {}
     work_scale = _merging_scales(problem)
     merges = {frozenset((operator,) for operator in merge): time for merge, time in problem.measured_merges.items()}
@@ -47,11 +49,11 @@ def _scales(problem: Problem) -> tuple[Mapping[int, float], Mapping[int, float]]
             continue  # a stage of one group costs the sum of its operators, whatever was measured
         operators = [operator for group in stage for operator in group]
         longest = max(_group_ms(problem, group) for group in stage)
-        work = sum(_work(problem, operator) for operator in operators)
-        for scales, modelled in ((path_scale, longest), (work_scale, work)):
+        work = sum(work_ms(problem, operator) for operator in operators)
+        for found, modelled in ((path_scale, longest), (work_scale, work)):
             if measured < modelled:
                 for operator in operators:
-                    scales[operator] = min(scales.get(operator, 1.0), measured / modelled)
+                    found[operator] = min(found.get(operator, 1.0), measured / modelled)
     return path_scale, work_scale
 
 
@@ -59,7 +61,7 @@ def _merging_scales(problem: Problem) -> dict[int, float]:
     """t*g*u over the work of an operator, where that is less than 1."""
     found = {}
     for operator, growth in least_growth(problem.convolutions).items():
-        work, merged = _work(problem, operator), problem.time[operator] * problem.utilization[operator] * growth
+        work, merged = work_ms(problem, operator), problem.time[operator] * problem.utilization[operator] * growth
         if merged < work:
             found[operator] = merged / work
     return found

@@ -29,6 +29,9 @@ _EXTRAS = {
     "safetensors": "torch",
     "tqdm": "torch",
     "tvm": "torch,tvm",
+    "numba": "opt",
+    "numpy": "opt",
+    "ortools": "opt",
     "plotly": "report",
     "jinja2": "report",
 }

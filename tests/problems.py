@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from hypothesis import strategies as st
 
-from hios import Costs, Edge, Graph, Operator, Problem
+from hios import ALGORITHMS, Costs, Edge, Graph, Operator, Problem
 
 
 def problem(
@@ -51,3 +51,8 @@ def problems(draw: st.DrawFn, largest: int = 12) -> Problem:
         contention=draw(st.sampled_from(["blend", "none"])),
         alpha=draw(st.sampled_from([0.0, 0.5, 1.0])),
     )
+
+
+def briefly(name: str) -> dict[str, float]:
+    """Parameters that keep an algorithm from using all the time it would be given by default."""
+    return {p.name: 0.02 for p in ALGORITHMS[name].parameters if p.name == "time_limit"}

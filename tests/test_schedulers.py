@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hios import ALGORITHMS, HiosError, Problem, schedule, violations
 from hios.schedulers.registry import Parameter, register
-from tests.problems import problems
+from tests.problems import briefly, problems
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
@@ -17,10 +17,10 @@ def test_every_algorithm_is_valid_on_every_graph(name: str, instance: Problem, d
     """Schedules pass the checker and are not faster than the bound, for 1 to 16 devices."""
     if not ALGORITHMS[name].several_devices:
         devices = 1
-    found = schedule(instance, name, devices)
+    found = schedule(instance, name, devices, briefly(name))
     assert violations(instance, found) == []
     assert found.latency_ms >= found.lower_bound_ms - 1e-9
-    assert found.parameters == ALGORITHMS[name].resolved({})
+    assert found.parameters == ALGORITHMS[name].resolved(briefly(name))
 
 
 @pytest.mark.parametrize("name", sorted(name for name, entry in ALGORITHMS.items() if not entry.several_devices))

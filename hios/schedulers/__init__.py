@@ -14,7 +14,7 @@ from hios.bound import lower_bound_ms
 from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Plan, Schedule, StagedPlan
-from hios.schedulers import greedy, heft, hios_lp, hios_mr, ios, lios, nimble, opara, sequential
+from hios.schedulers import greedy, heft, hios_lp, hios_mr, hios_opt, ios, lios, nimble, opara, sequential
 from hios.schedulers.registry import ALGORITHMS, Algorithm, Parameter, check_devices, find, register
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "heft",
     "hios_lp",
     "hios_mr",
+    "hios_opt",
     "ios",
     "lios",
     "nimble",

@@ -12,7 +12,7 @@ import yaml
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 #: Extras of pyproject.toml that each environment holds beside the dependencies of hios itself.
-EXTRAS = {"torch": ["torch"], "tvm": ["torch", "tvm"], "schedule": [], "report": ["report"]}
+EXTRAS = {"torch": ["opt", "torch"], "tvm": ["torch", "tvm"], "schedule": ["opt"], "report": ["report"]}
 
 
 def test_every_environment_is_used() -> None:
@@ -31,4 +31,4 @@ def test_environment(name: str) -> None:
     for extra in EXTRAS[name]:
         expected += project["optional-dependencies"][extra]
     assert environment["channels"] == ["conda-forge", "nodefaults"]
-    assert environment["dependencies"] == [f"python {project['requires-python']}", "pip", {"pip": expected}]
+    assert environment["dependencies"] == [f"python {project['requires-python']}", "pip", {"pip": list(dict.fromkeys(expected))}]

@@ -1,0 +1,173 @@
+"""hios-opt: an anytime search over placement, order and grouping, with a proven bound. Our own algorithm."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hios.evaluate import evaluate, latency_ms
+from hios.problem import Problem
+from hios.schedule import Plan, Solution, StagedPlan
+from hios.schedulers.registry import ALGORITHMS, Parameter, register
+
+if TYPE_CHECKING:
+    from hios.schedulers.opt.annealing import Chain
+
+NAME = "hios-opt"
+#: Chains of simulated annealing side by side.
+CHAINS = 2
+#: Share of the time limit after which no further algorithm is asked for a start, and that of annealing where
+#: constraint programming follows.
+_STARTS, _ANNEALING = 0.5, 0.4
+#: A gap below this share is rounding in floating point.
+CLOSED = 1e-9
+
+
+@register(
+    NAME,
+    paper="hios; simulated annealing, heads and tails, CP-SAT (no paper)",
+    summary="searches from the best of all others until the time is up or the gap to a proven bound is closed",
+    several_devices=True,
+    parameters=(
+        Parameter("seed", 0, "seed of the random numbers", minimum=0),
+        Parameter("time_limit", 10.0, "seconds of search; it ends earlier when the gap is closed", minimum=0),
+        Parameter("moves", 0, "moves of each chain instead of a time limit, for equal results; 0: none", minimum=0),
+    ),
+)
+def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float = 10.0, moves: int = 0) -> Solution:
+    """Starts from the plans of all other algorithms, improves the best, and proves how good the result is.
+
+    1. Every other algorithm of the registry runs with its defaults (those for one device on one). Their best plan
+       is the first candidate: the result is never worse than any of them. When half of the time is gone, the rest
+       are left out, and the notes name them.
+    2. Two chains of simulated annealing work on one list of stages with their devices. A move takes an operator
+       into a stage of its own or into another stage, takes a stage or a few connected ones to another device, or
+       lets two devices exchange what they run from some place on. Stages may hold operators that depend on each
+       other; these form a group. Measured stages cost what was measured. Each move is timed from the first stage
+       that it changes, only as far as it has an effect and can still be kept. See `hios.schedulers.opt.kernel`.
+    3. The lower bound is `interval_bound_ms`, which holds for all schedules. Where grouping gains nothing, staged
+       schedules of whole times end at whole times, so their bound is rounded up; and where there are no transfers
+       either, CP-SAT takes the last part of the time to find a shorter staged schedule or to prove that there is
+       none. Streams may be shorter, as operators that share a device there preempt each other; so the notes say
+       when the bound is one for staged schedules.
+
+    It ends early when the gap between latency and bound is closed. With ``time_limit`` the machine's speed decides
+    how many moves are made; with ``moves`` a seed gives the same schedule everywhere, as long as neither the time
+    limit nor CP-SAT interferes. Compiling the search takes some seconds on first use and is not counted; it is
+    kept on disk.
+
+    Not searched: merges and streams (plans that use them are kept if they are best).
+
+    Raises:
+        ModuleNotFoundError: numba or OR-tools are not installed (extra ``opt``).
+    """
+    from hios.schedulers.opt.annealing import Chain, fits
+    from hios.schedulers.opt.bound import interval_bound_ms
+    from hios.schedulers.opt.proof import provable, prove, staged_bound_ms
+
+    whole = StagedPlan((tuple(((operator,),) for operator in problem.order), *((),) * (devices - 1)))
+    Chain(problem, devices, whole, seed).run(0.0, 1)  # compiles, before the clock runs
+    clock = _Clock(time.perf_counter(), time_limit)
+    bound = interval_bound_ms(problem, devices)
+    staged_bound = staged_bound_ms(problem, bound)
+    starts, left_out = _starts(problem, devices, clock)
+    best = starts[0]
+    notes = {"start": f"{best.name}, {best.latency_ms:.6g} ms"}
+    if left_out:
+        notes["not compared"] = ", ".join(left_out)
+    search = [start.plan for start in starts if isinstance(start.plan, StagedPlan) and fits(problem, start.plan)]
+    if _open(best.latency_ms, staged_bound):
+        chains = [Chain(problem, devices, search[min(i, len(search) - 1)], seed * CHAINS + i) for i in range(CHAINS)]
+        proving = provable(problem)
+        _anneal(chains, staged_bound, clock, moves, _ANNEALING if proving else 1.0)
+        notes["search"] = f"{sum(chain.moves for chain in chains)} moves"
+        found = min(chains, key=lambda chain: chain.latency_ms)
+        plan, latency = found.plan(), found.latency_ms
+        if proving and _open(latency, staged_bound):
+            plan, latency, staged_bound = prove(
+                problem, devices, _single(plan), latency, staged_bound, time_limit=clock.left(), seed=seed
+            )
+        if latency < best.latency_ms:
+            best = _Start(NAME, plan, latency)
+    if isinstance(best.plan, StagedPlan) and staged_bound > bound:
+        notes["bound"] = "for staged schedules"
+        return Solution(best.plan, staged_bound, notes)
+    notes["bound"] = "for all schedules"
+    return Solution(best.plan, bound, notes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    name: str
+    plan: Plan
+    latency_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    began: float
+    limit: float
+
+    def spent(self) -> float:
+        return time.perf_counter() - self.began
+
+    def left(self) -> float:
+        return self.limit - self.spent()
+
+
+def _open(latency: float, bound: float) -> bool:
+    return latency > bound * (1 + CLOSED)
+
+
+def _starts(problem: Problem, devices: int, clock: _Clock) -> tuple[list[_Start], list[str]]:
+    """Plans of the other algorithms by latency, and the names of those that time did not allow."""
+    found: list[_Start] = []
+    left_out: list[str] = []
+    # What is quick first: IOS and HIOS-MR take longest on large graphs.
+    entries = sorted(ALGORITHMS.values(), key=lambda entry: (entry.name == "ios", entry.name.startswith("hios-mr")))
+    for entry in entries:
+        if entry.name == NAME:
+            continue
+        if found and clock.spent() > _STARTS * clock.limit:
+            left_out.append(entry.name)
+            continue
+        plan = entry.solve(problem, devices if entry.several_devices else 1).plan
+        found.append(_Start(entry.name, _widened(plan, devices), latency_ms(evaluate(problem, plan))))
+    return sorted(found, key=lambda start: start.latency_ms), left_out
+
+
+def _widened(plan: Plan, devices: int) -> Plan:
+    """The plan on more devices, the others idle."""
+    idle = ((),) * (devices - len(plan.devices))
+    if isinstance(plan, StagedPlan):
+        return StagedPlan((*plan.devices, *idle), plan.merges)
+    return type(plan)((*plan.devices, *idle), plan.launch)
+
+
+def _anneal(chains: list[Chain], bound: float, clock: _Clock, moves: int, share: float) -> None:
+    """Run the chains side by side until the gap is closed or their moves or their share of the time is spent."""
+    end = share * clock.limit
+    began = clock.spent()
+
+    def run(chain: Chain) -> None:
+        while _open(chain.latency_ms if moves else min(other.latency_ms for other in chains), bound):
+            spent = clock.spent()
+            if spent >= end or (moves and chain.moves >= moves):
+                break
+            if moves:
+                chain.run(chain.moves / moves, min(chain.slice, moves - chain.moves))
+            else:
+                chain.run((spent - began) / (end - began), chain.slice)
+
+    with ThreadPoolExecutor(len(chains)) as pool:
+        for done in [pool.submit(run, chain) for chain in chains]:
+            done.result()
+
+
+def _single(plan: StagedPlan) -> StagedPlan:
+    """The plan with every operator in a stage of its own: no longer, where grouping gains nothing."""
+    return StagedPlan(
+        tuple(tuple(((operator,),) for stage in row for group in stage for operator in group) for row in plan.devices)
+    )

@@ -1,0 +1,1 @@
+"""The parts of hios-opt: a search (``annealing``, compiled in ``kernel``), bounds (``bound``) and proof (``proof``)."""

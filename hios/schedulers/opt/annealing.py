@@ -1,0 +1,181 @@
+"""One chain of simulated annealing: a problem and a plan as arrays, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hios.evaluate import staged_times
+from hios.problem import Problem, Stage, positions
+from hios.schedule import StagedPlan
+from hios.schedulers.opt import kernel
+
+#: Temperatures at the beginning and at the end, in mean times of an operator; chosen by measurement.
+HOTTEST, COLDEST = 0.2, 0.001
+
+#: Operators timed between two looks at the clock, roughly: a few milliseconds.
+_SLICE = 1_000_000
+
+
+class Chain:
+    """A chain of simulated annealing that starts from a plan.
+
+    Args:
+        problem: graph and costs.
+        devices: number of devices.
+        plan: where to start; `fits` says whether its stages can be represented.
+        seed: equal seeds make equal moves.
+    """
+
+    def __init__(self, problem: Problem, devices: int, plan: StagedPlan, seed: int) -> None:
+        n = len(problem)
+        self._problem = problem
+        self._number_of_devices = devices
+        self._scale = sum(problem.time) / n
+        self._operators = _operators(problem)
+        self._inputs = np.array([pair for row in problem.predecessors for pair in row], kernel.INPUT)
+        self._outputs = np.array([successor for row in problem.successors for successor, _ in row], np.int64)
+        self._measured = _measured(problem)
+        self._stages = np.zeros(n + 1, kernel.STAGE)
+        self._stages["changed"] = self._stages["marked"] = -1
+        self._order = np.zeros(n + 1, np.int64)
+        self._devices = np.zeros(devices, kernel.DEVICE)
+        self._saved = np.zeros(2, kernel.STAGE)
+        self._lists = np.zeros((kernel.SAVED_ORDER + 1, n + 1), np.int64)
+        self._states = np.zeros(1, kernel.STATE)
+        state = self._states[0]
+        state["alpha"] = -1.0 if problem.alpha is None else problem.alpha
+        # Any state but 0 will do; neighbouring seeds are set far apart.
+        state["random"] = (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64 or 1
+        self._start(plan)
+        self._best_stages, self._best_order = self._stages.copy(), self._order.copy()
+        #: Moves made so far.
+        self.moves = 0
+        #: Moves between two looks at the clock.
+        self.slice = max(1, _SLICE // n)
+
+    def _start(self, plan: StagedPlan) -> None:
+        times = staged_times(self._problem, plan)
+        state, stages = self._states[0], self._stages
+        for number, (start, finish, device, index) in enumerate(times):
+            members = [operator for group in plan.devices[device][index] for operator in group]
+            stage = stages[number]
+            stage["position"], stage["device"], stage["size"] = number, device, len(members)
+            stage["members"][: len(members)] = members
+            stage["duration"], stage["finish"] = finish - start, finish
+            self._operators["stage"][members] = number
+        after = [0.0] * self._number_of_devices
+        for stage in reversed(stages[: len(times)]):
+            stage["remaining"] = after[stage["device"]]
+            after[stage["device"]] += float(stage["duration"])
+        self._order[:] = -1
+        self._order[: len(times)] = np.arange(len(times))
+        spares = len(stages) - len(times)
+        self._lists[kernel.SPARE, :spares] = np.arange(len(times), len(stages))
+        state["count"], state["spares"] = len(times), spares
+        state["latency"] = state["best"] = max(finish for _, finish, _, _ in times)
+
+    @property
+    def latency_ms(self) -> float:
+        """Latency of the best plan so far, in milliseconds."""
+        return float(self._states[0]["best"])
+
+    def run(self, progress: float, moves: int) -> None:
+        """Try moves at the temperature of a progress between 0 (hottest) and 1; releases the interpreter lock."""
+        kernel.anneal(
+            self._operators,
+            self._inputs,
+            self._outputs,
+            self._measured,
+            self._stages,
+            self._order,
+            self._best_stages,
+            self._best_order,
+            self._devices,
+            self._saved,
+            self._lists,
+            self._states,
+            self._scale * HOTTEST * (COLDEST / HOTTEST) ** progress,
+            moves,
+        )
+        self.moves += moves
+
+    def plan(self) -> StagedPlan:
+        """The best plan so far."""
+        rows: list[list[Stage]] = [[] for _ in range(self._number_of_devices)]
+        place = positions(self._problem.order)
+        for number in self._best_order[self._best_order >= 0]:
+            stage = self._best_stages[number]
+            members = stage["members"][: stage["size"]].tolist()
+            rows[stage["device"]].append(groups(self._problem, sorted(members, key=place.__getitem__)))
+        return StagedPlan(tuple(map(tuple, rows)))
+
+
+def groups(problem: Problem, members: list[int]) -> Stage:
+    """The groups of a stage: operators that depend on each other, directly or through others of it, share one.
+
+    Args:
+        problem: graph and costs.
+        members: operators in topological order.
+    """
+    found: list[list[int]] = []
+    for operator in members:
+        before = {predecessor for predecessor, _ in problem.predecessors[operator]}
+        joined = [group for group in found if before.intersection(group)]
+        found = [group for group in found if group not in joined]
+        # The groups that meet here do not depend on each other, so any order of them is one.
+        found.append([*sorted(member for group in joined for member in group), operator])
+    place = positions(problem.order)
+    return tuple(tuple(sorted(group, key=place.__getitem__)) for group in found)
+
+
+def fits(problem: Problem, plan: StagedPlan) -> bool:
+    """Whether a chain can start from a plan: no merges, stages not too large, groups as `groups` makes them."""
+    if plan.merges:
+        return False
+    place = positions(problem.order)
+    for row in plan.devices:
+        for stage in row:
+            members = sorted((operator for group in stage for operator in group), key=place.__getitem__)
+            if len(members) > kernel.MOST_MEMBERS:
+                return False
+            if len(members) > 1 and len(stage) > 1 and set(groups(problem, members)) != set(stage):
+                return False
+            if len(stage) == 1 and len(groups(problem, members)) > 1:
+                return False
+    return True
+
+
+def _operators(problem: Problem) -> Any:
+    found = np.zeros(len(problem) + 1, kernel.OPERATOR)
+    found["time"][:-1] = problem.time
+    found["work"][:-1] = found["time"][:-1] * problem.utilization
+    found["place"][:-1] = positions(problem.order)
+    found["first_input"][1:] = np.cumsum([len(row) for row in problem.predecessors])
+    found["first_output"][1:] = np.cumsum([len(row) for row in problem.successors])
+    if not problem.measured:  # a measured stage may be shorter than its operators, so that nothing is known
+        tail = found["tail"]
+        for operator in reversed(problem.order):
+            after = [tail[successor] + problem.time[successor] for successor, _ in problem.successors[operator]]
+            tail[operator] = max(after, default=0.0)
+    return found
+
+
+def _measured(problem: Problem) -> Any:
+    place = positions(problem.order)
+    found = np.array(
+        [
+            (_key([sorted(group, key=place.__getitem__) for group in stage]), time)
+            for stage, time in problem.measured.items()
+            if len(stage) > 1 and sum(map(len, stage)) <= kernel.MOST_MEMBERS
+        ],
+        kernel.MEASURED,
+    )
+    return found[np.argsort(found["key"])]
+
+
+def _key(stage: list[list[int]]) -> Any:
+    operators = np.array([operator for group in stage for operator in group], np.int64)
+    numbers = np.array([number for number, group in enumerate(stage) for _ in group], np.int64)
+    return kernel.stage_key(numbers, operators, len(operators))
