@@ -1,47 +1,131 @@
-"""Random scheduling problems as the papers' simulations draw them."""
+"""Scheduling problems to compare algorithms on: as the papers' simulations draw them, and with known optima.
+
+Every function gives a graph and the contents of its costs.json.
+"""
 
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-from hios import Edge, Graph, Operator, artifacts
+from hios import Costs, Edge, Graph, Operator, Problem, artifacts
+
+#: A graph with the contents of its costs.json.
+Instance = tuple[Graph, dict[str, Any]]
+
+
+def problem(instance: Instance) -> Problem:
+    """The scheduling problem of an instance."""
+    graph, costs = instance
+    return Problem(graph, Costs.from_json(costs))
+
+
+def write(instance: Instance, folder: Path) -> tuple[Path, Path]:
+    """Write graph.json and costs.json of an instance."""
+    graph, costs = instance
+    graph.write(folder / "graph.json")
+    artifacts.write(folder / "costs.json", "costs", costs)
+    return folder / "graph.json", folder / "costs.json"
 
 
 def hios_simulation(
-    folder: Path, *, operators: int = 200, layers: int = 14, edges: int = 400, p: float = 0.8, seed: int = 0
-) -> tuple[Path, Path]:
-    """Write graph.json and costs.json of one instance of HIOS section V-A.
+    *, operators: int = 200, layers: int = 14, edges: int = 400, p: float = 0.8, seed: int = 0
+) -> Instance:
+    """One instance of HIOS section V-A.
 
-    Times are uniform in 0.1 to 4 ms, utilizations uniform in 0.6 to 1, a transfer takes max(0.1 ms, p * t(u)).
-    Operators are spread evenly over layers; every operator but those of the first layer has a predecessor in the
-    layer before, further edges join any two layers.
+    Times are uniform in 0.1 to 4 ms, utilizations uniform in 0.6 to 1, a transfer takes max(0.1 ms, p * t(u)), the
+    share of serialisation is 0.5. The paper does not say how edges are drawn. Here the sizes of the layers are
+    random; every operator has a predecessor in the layer before and a successor in the layer after; further edges
+    join any two layers.
     """
     draw = random.Random(seed)
-    layer = sorted(number * layers // operators for number in range(operators))
-    members = [[number for number in range(operators) if layer[number] == rank] for rank in range(layers)]
+    borders = [0, *sorted(draw.sample(range(1, operators), layers - 1)), operators]
+    members = [list(range(first, end)) for first, end in pairwise(borders)]
+    layer = [rank for rank, row in enumerate(members) for _ in row]
     chosen = {(draw.choice(members[layer[target] - 1]), target) for target in range(operators) if layer[target] > 0}
+    sources = {source for source, _ in chosen}
+    for source in range(operators):
+        if source not in sources and layer[source] + 1 < layers:
+            chosen.add((source, draw.choice(members[layer[source] + 1])))
     while len(chosen) < edges:
         source, target = sorted(draw.sample(range(operators), 2))
         if layer[source] < layer[target]:
             chosen.add((source, target))
     times = [draw.uniform(0.1, 4.0) for _ in range(operators)]
+    transfers = {(source, target): max(0.1, p * times[source]) for source, target in chosen}
+    utilizations = [draw.uniform(0.6, 1.0) for _ in range(operators)]
+    return _instance(f"hios-simulation-{seed}", times, transfers, utilizations)
+
+
+def planted(devices: int, *, operators: int = 200, p: float = 0.8, seed: int = 0) -> tuple[Instance, float]:
+    """An instance whose optimum is known, and that optimum in milliseconds.
+
+    Operators are packed without gaps on the devices: each device's time is cut at random places. Every operator
+    takes one to three values from among the four that the packing makes latest in time for it, a transfer between
+    devices (max(0.1 ms, p * t(u))) counted. So the packing is feasible; no schedule is shorter, since every device
+    is busy all the time and utilizations are 1 (stages gain nothing); and there is little slack to find it.
+    """
+    draw = random.Random(seed)
+    optimum = 2.0 * operators / devices
+    tasks = []
+    for device in range(devices):
+        number = operators // devices + (device < operators % devices)
+        borders = [0.0, *sorted(draw.uniform(0, optimum) for _ in range(number - 1)), optimum]
+        tasks += [(start, finish, device) for start, finish in pairwise(borders)]
+    draw.shuffle(tasks)
+    transfers = {}
+    for target, (start, _, device) in enumerate(tasks):
+        slack = []
+        for source, (begin, finish, other) in enumerate(tasks):
+            transfer = max(0.1, p * (finish - begin))
+            arrival = finish + (transfer if other != device else 0.0)
+            if source != target and arrival <= start:
+                slack.append((start - arrival, source, transfer))
+        latest = sorted(slack)[:4]
+        for _, source, transfer in draw.sample(latest, min(len(latest), draw.randint(1, 3))):
+            transfers[source, target] = transfer
+    times = [finish - start for start, finish, _ in tasks]
+    return _instance(f"planted-{devices}-{seed}", times, transfers, [1.0] * operators), optimum
+
+
+def standard_task_graph(path: Path) -> Instance:
+    """A graph of the Standard Task Graph set (Kasahara), without transfers and without gain from grouping.
+
+    Args:
+        path: a file: number of tasks without the two dummies, then id, time, number of predecessors, predecessors.
+
+    Raises:
+        ValueError: a row is not as described.
+    """
+    rows = [[int(word) for word in line.split()] for line in path.read_text().splitlines() if line[:1] != "#"]
+    rows = [row for row in rows if row]
+    tasks = rows[1 : rows[0][0] + 3]
+    for number, row in enumerate(tasks):
+        if row[0] != number or len(row) != 3 + row[2]:
+            raise ValueError(f"{path}: task {number}: found {row}; allowed: id, time, number of predecessors, these")
+    transfers = {(source, row[0]): 0.0 for row in tasks for source in row[3:]}
+    return _instance(path.stem, [float(row[1]) for row in tasks], transfers, [1.0] * len(tasks))
+
+
+def _instance(
+    name: str, times: list[float], transfers: dict[tuple[int, int], float], utilizations: list[float]
+) -> Instance:
+    ends = sorted(transfers)
     graph = Graph(
-        f"hios-simulation-{seed}",
-        tuple(Operator(f"v{number}", "task") for number in range(operators)),
-        tuple(Edge(f"v{source}", f"v{target}") for source, target in sorted(chosen)),
+        name,
+        tuple(Operator(f"v{number}", "task") for number in range(len(times))),
+        tuple(Edge(f"v{source}", f"v{target}") for source, target in ends),
     )
-    graph.write(folder / "graph.json")
-    costs = {
+    return graph, {
         "operators": {
-            f"v{number}": {"time_ms": times[number], "utilization": draw.uniform(0.6, 1.0)}
-            for number in range(operators)
+            f"v{number}": {"time_ms": time, "utilization": utilization}
+            for number, (time, utilization) in enumerate(zip(times, utilizations, strict=True))
         },
         "transfers": [
-            {"source": f"v{source}", "target": f"v{target}", "time_ms": max(0.1, p * times[source])}
-            for source, target in sorted(chosen)
+            {"source": f"v{source}", "target": f"v{target}", "time_ms": transfers[source, target]}
+            for source, target in ends
         ],
         "contention": {"kind": "blend", "alpha": 0.5},
     }
-    artifacts.write(folder / "costs.json", "costs", costs)
-    return folder / "graph.json", folder / "costs.json"

@@ -13,14 +13,13 @@ import os
 import resource
 import statistics
 import sys
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from instances import hios_simulation
+from instances import hios_simulation, problem
 from networks import inception_v3, nasnet_large, randwire, synthetic_costs
 
 from hios import ALGORITHMS, Graph, Problem, schedule
@@ -58,8 +57,7 @@ ROWS = (
 
 
 def _simulation(operators: int, edges: int, layers: int) -> Problem:
-    with tempfile.TemporaryDirectory() as name:
-        return Problem.read(*hios_simulation(Path(name), operators=operators, edges=edges, layers=layers))
+    return problem(hios_simulation(operators=operators, edges=edges, layers=layers))
 
 
 def _network(graph: Graph) -> Problem:
@@ -80,10 +78,10 @@ def measured(row: Row, folder: str) -> tuple[int, int, float, float]:
     """Operators, runs, median time in seconds and peak memory of this process in megabytes."""
     times: list[float] = []
     while len(times) < RUNS and sum(times) < ENOUGH_S:
-        problem = INSTANCES[row.instance][1](folder)
-        times.append(schedule(problem, row.algorithm, row.devices).scheduling_time_s)
+        subject = INSTANCES[row.instance][1](folder)
+        times.append(schedule(subject, row.algorithm, row.devices).scheduling_time_s)
     peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return len(problem), len(times), statistics.median(times), peak_kb / 1000
+    return len(subject), len(times), statistics.median(times), peak_kb / 1000
 
 
 def _seconds(value: float) -> str:

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from instances import hios_simulation
+from instances import hios_simulation, write
 
 RUNS = 15
 
@@ -30,7 +30,7 @@ def seconds(arguments: list[str]) -> list[float]:
 def main() -> None:
     """Print median, 20th and 80th percentile of each command."""
     with tempfile.TemporaryDirectory() as name:
-        graph, costs = map(str, hios_simulation(Path(name)))
+        graph, costs = map(str, write(hios_simulation(), Path(name)))
         target = str(Path(name) / "schedule.json")
         schedule = ["-m", "hios", "schedule", graph, costs, "--devices", "4", "--output", target, "--algorithm"]
         commands = {
