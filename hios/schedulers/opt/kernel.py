@@ -668,16 +668,20 @@ def trace_critical(operators: Array, inputs: Array, stages: Array, order: Array,
 
 
 @compiled
-def sort_by_start(operators: Array, inputs: Array, stages: Array, order: Array, count: int) -> None:
+def sort_by_start(operators: Array, inputs: Array, stages: Array, order: Array, devices: Array, count: int) -> None:
     """Bring the list into the order of start times, so that neighbours in the list are neighbours in time."""
     start = np.empty(count)
+    for device in range(devices.shape[0]):
+        devices[device].free = 0.0  # here: start of the stage before on the device
     for k in range(count):
         stage = order[k]
-        start[k] = stages[stage].finish - stages[stage].duration
-        for i in range(stages[stage].size):  # rounding must not put a stage before one that it waits for
+        # Rounding must not put a stage before one that it waits for: that on its device, those of its inputs.
+        start[k] = max(stages[stage].finish - stages[stage].duration, devices[stages[stage].device].free)
+        for i in range(stages[stage].size):
             v = stages[stage].members[i]
             for e in range(operators[v].first_input, operators[v + 1].first_input):
                 start[k] = max(start[k], start[stages[operators[inputs[e].operator].stage].position])
+        devices[stages[stage].device].free = start[k]
     ranked = np.argsort(start, kind="mergesort")  # stable: the list stays an order in which stages can run
     before = order[:count].copy()
     for k in range(count):
@@ -766,4 +770,4 @@ def anneal(
         if latency < state.best:
             state.best = latency
             copy_best(stages, order, best_stages, best_order, state.count)
-    sort_by_start(operators, inputs, stages, order, state.count)
+    sort_by_start(operators, inputs, stages, order, devices, state.count)
