@@ -556,6 +556,18 @@ def prepare(
 
 
 @compiled
+def tail_after(operators: Array, outputs: Array, stages: Array, stage: int) -> float:
+    """The longest path after a stage without transfers: what its operators feed inside it has run with it."""
+    tail = 0.0
+    for i in range(stages[stage].size):
+        v = stages[stage].members[i]
+        for e in range(operators[v].first_output, operators[v + 1].first_output):
+            if operators[outputs[e]].stage != stage:
+                tail = max(tail, operators[outputs[e]].time + operators[outputs[e]].tail)
+    return tail
+
+
+@compiled
 def timed(
     operators: Array,
     inputs: Array,
@@ -596,6 +608,8 @@ def timed(
             devices[device].forced = False
         devices[device].dirty = finish != stages[stage].finish
         if devices[device].dirty:
+            if tail > 0 and stages[stage].size > 1 and finish + tail > limit:
+                tail = tail_after(operators, outputs, stages, stage)
             if finish + tail > limit or (k > state.last and finish + stages[stage].remaining > limit):
                 return np.inf
             stages[stage].new_finish, stages[stage].changed = finish, iteration
