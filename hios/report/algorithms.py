@@ -88,9 +88,9 @@ def _paragraphs(code: object, width: int) -> list[str]:
     for paragraph in re.split(r"\n\s*\n", inspect.getdoc(code) or ""):
         if paragraph.startswith(_FOR_CALLERS):
             continue
-        items = re.split(r"\n(?=- )", paragraph.replace("``", "'"))
-        for item in items:
-            lines += _wrapped(" ".join(item.split()), width, "  " if item.startswith("- ") else "")
+        for item in re.split(r"\n(?=- |\d+\. )", paragraph.replace("``", "'")):
+            bullet = re.match(r"- |\d+\. ", item)
+            lines += _wrapped(" ".join(item.split()), width, " " * len(bullet.group()) if bullet else "")
         lines.append("")
     return lines[:-1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import replace
 
 import pytest
@@ -49,6 +50,12 @@ def test_described_follows_names_of_code() -> None:
     assert "\nmap_longest_paths:\n  Inter-GPU operator parallelisation (HIOS section IV-A).\n" in text
     assert "\nparallelize:\n" in text
     assert "\n  - Line 12: " in text
+
+
+def test_lists_of_docstrings_stay_lists() -> None:
+    """Items with numbers begin lines of their own, and their lines are indented."""
+    text = described(ALGORITHMS["hios-opt"], 80)
+    assert re.search(r"\n1\. Every other algorithm .*\n   .*(\n   .*)*\n2\. Two chains", text)
 
 
 def _algorithm(name: str, *owned: Parameter) -> Algorithm:
