@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from hios.evaluate import staged_times
-from hios.problem import Problem, Stage, positions
+from hios.problem import Group, Problem, Stage, positions
 from hios.schedule import StagedPlan
 from hios.schedulers.opt import kernel
 
@@ -36,7 +37,8 @@ class Chain:
         self._operators = _operators(problem)
         self._inputs = np.array([pair for row in problem.predecessors for pair in row], kernel.INPUT)
         self._outputs = np.array([successor for row in problem.successors for successor, _ in row], np.int64)
-        self._measured = _measured(problem)
+        self._as_measured = _as_measured(problem)
+        self._measured = _measured(self._as_measured)
         self._stages = np.zeros(n + 1, kernel.STAGE)
         self._stages["changed"] = self._stages["marked"] = -1
         self._order = np.zeros(n + 1, np.int64)
@@ -58,12 +60,12 @@ class Chain:
     def _start(self, plan: StagedPlan) -> None:
         times = staged_times(self._problem, plan)
         state, stages = self._states[0], self._stages
-        for number, (start, finish, device, index) in enumerate(times):
+        for number, (_, finish, device, index) in enumerate(times):
             members = [operator for group in plan.devices[device][index] for operator in group]
             stage = stages[number]
             stage["position"], stage["device"], stage["size"] = number, device, len(members)
             stage["members"][: len(members)] = members
-            stage["duration"], stage["finish"] = finish - start, finish
+            stage["duration"], stage["finish"] = self._problem.stage_ms(plan.devices[device][index]), finish
             self._operators["stage"][members] = number
         after = [0.0] * self._number_of_devices
         for stage in reversed(stages[: len(times)]):
@@ -108,7 +110,8 @@ class Chain:
         for number in self._best_order[self._best_order >= 0]:
             stage = self._best_stages[number]
             members = stage["members"][: stage["size"]].tolist()
-            rows[stage["device"]].append(groups(self._problem, sorted(members, key=place.__getitem__)))
+            found = groups(self._problem, sorted(members, key=place.__getitem__))
+            rows[stage["device"]].append(self._as_measured.get(frozenset(found), (0.0, found))[1])
         return StagedPlan(tuple(map(tuple, rows)))
 
 
@@ -162,20 +165,40 @@ def _operators(problem: Problem) -> Any:
     return found
 
 
-def _measured(problem: Problem) -> Any:
+def _as_measured(problem: Problem) -> dict[frozenset[Group], tuple[float, Stage]]:
+    """Measured stages of several groups, by their groups as `groups` makes them: their time, and as they were measured.
+
+    A group may have been measured in other orders than that, in which it can run as well; the fastest counts.
+    """
     place = positions(problem.order)
-    found = np.array(
-        [
-            (_key([sorted(group, key=place.__getitem__) for group in stage]), time)
-            for stage, time in problem.measured.items()
-            if len(stage) > 1 and sum(map(len, stage)) <= kernel.MOST_MEMBERS
-        ],
-        kernel.MEASURED,
+    found: dict[frozenset[Group], tuple[float, Stage]] = {}
+    for measured, time in problem.measured.items():
+        if len(measured) == 1 or sum(map(len, measured)) > kernel.MOST_MEMBERS:
+            continue
+        stage = tuple(tuple(sorted(group, key=place.__getitem__)) for group in sorted(measured))
+        key = frozenset(stage)
+        if key not in found:
+            found[key] = (problem.measured.get(key, problem.modelled_stage_ms(stage)), stage)
+        if time < found[key][0] and all(_can_run(problem, group) for group in measured):
+            found[key] = (time, tuple(sorted(measured)))
+    return found
+
+
+def _can_run(problem: Problem, group: Group) -> bool:
+    """Whether no operator of a group stands before one that it depends on."""
+    return not any(
+        predecessor in group[place:]
+        for place, operator in enumerate(group)
+        for predecessor, _ in problem.predecessors[operator]
     )
+
+
+def _measured(stages: Mapping[frozenset[Group], tuple[float, Stage]]) -> Any:
+    found = np.array([(_key(key), time) for key, (time, _) in stages.items()], kernel.MEASURED)
     return found[np.argsort(found["key"])]
 
 
-def _key(stage: list[list[int]]) -> Any:
+def _key(stage: Iterable[Group]) -> Any:
     operators = np.array([operator for group in stage for operator in group], np.int64)
     numbers = np.array([number for number, group in enumerate(stage) for _ in group], np.int64)
     return kernel.stage_key(numbers, operators, len(operators))
