@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -78,13 +79,14 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
     if left_out:
         notes["not compared"] = ", ".join(left_out)
     search = [start.plan for start in starts if isinstance(start.plan, StagedPlan) and fits(problem, start.plan)]
+    search = search or [whole]
     if _open(best.latency_ms, staged_bound):
         chains = [Chain(problem, devices, search[min(i, len(search) - 1)], seed * CHAINS + i) for i in range(CHAINS)]
         proving = provable(problem)
         _anneal(chains, staged_bound, clock, moves, _ANNEALING if proving else 1.0)
         notes["search"] = f"{sum(chain.moves for chain in chains)} moves"
-        found = min(chains, key=lambda chain: chain.latency_ms)
-        plan, latency = found.plan(), found.latency_ms
+        plan = min(chains, key=lambda chain: chain.latency_ms).plan()
+        latency = latency_ms(evaluate(problem, plan))
         if proving and _open(latency, staged_bound):
             plan, latency, staged_bound = prove(
                 problem, devices, _single(plan), latency, staged_bound, time_limit=clock.left(), seed=seed
@@ -150,9 +152,12 @@ def _anneal(chains: list[Chain], bound: float, clock: _Clock, moves: int, share:
     """Run the chains side by side until the gap is closed or their moves or their share of the time is spent."""
     end = share * clock.limit
     began = clock.spent()
+    stop = threading.Event()
 
     def run(chain: Chain) -> None:
-        while _open(chain.latency_ms if moves else min(other.latency_ms for other in chains), bound):
+        while not stop.is_set() and _open(
+            chain.latency_ms if moves else min(other.latency_ms for other in chains), bound
+        ):
             spent = clock.spent()
             if spent >= end or (moves and chain.moves >= moves):
                 break
@@ -162,8 +167,11 @@ def _anneal(chains: list[Chain], bound: float, clock: _Clock, moves: int, share:
                 chain.run((spent - began) / (end - began), chain.slice)
 
     with ThreadPoolExecutor(len(chains)) as pool:
-        for done in [pool.submit(run, chain) for chain in chains]:
-            done.result()
+        try:
+            for done in [pool.submit(run, chain) for chain in chains]:
+                done.result()
+        finally:
+            stop.set()  # Ctrl-C reaches only the main thread; the pool waits for the others
 
 
 def _single(plan: StagedPlan) -> StagedPlan:

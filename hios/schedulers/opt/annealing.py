@@ -36,7 +36,7 @@ class Chain:
         self._scale = sum(problem.time) / n
         self._operators = _operators(problem)
         self._inputs = np.array([pair for row in problem.predecessors for pair in row], kernel.INPUT)
-        self._outputs = np.array([successor for row in problem.successors for successor, _ in row], np.int64)
+        self._outputs = np.array([pair for row in problem.successors for pair in row], kernel.OUTPUT)
         self._as_measured = _as_measured(problem)
         self._measured = _measured(self._as_measured)
         self._stages = np.zeros(n + 1, kernel.STAGE)
@@ -67,16 +67,13 @@ class Chain:
             stage["members"][: len(members)] = members
             stage["duration"], stage["finish"] = self._problem.stage_ms(plan.devices[device][index]), finish
             self._operators["stage"][members] = number
-        after = [0.0] * self._number_of_devices
-        for stage in reversed(stages[: len(times)]):
-            stage["remaining"] = after[stage["device"]]
-            after[stage["device"]] += float(stage["duration"])
         self._order[:] = -1
         self._order[: len(times)] = np.arange(len(times))
         spares = len(stages) - len(times)
         self._lists[kernel.SPARE, :spares] = np.arange(len(times), len(stages))
         state["count"], state["spares"] = len(times), spares
         state["latency"] = state["best"] = max(finish for _, finish, _, _ in times)
+        kernel.set_after(self._operators, self._outputs, stages, self._order, self._devices, len(times))
 
     @property
     def latency_ms(self) -> float:

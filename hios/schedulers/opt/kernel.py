@@ -9,7 +9,7 @@ e edges, M devices; times in milliseconds. By convention the functions call them
 
     operators   (n+1,) OPERATOR
     inputs      (e,) INPUT, by consumer
-    outputs     (e,) int, the consumers of every operator
+    outputs     (e,) OUTPUT, by producer
     measured    (k,) MEASURED, ascending keys
     stages      (n+1,) STAGE; a stage is known by its number here and is either in the list or spare
     order       (n+1,) int, the list: the stage at each place
@@ -46,9 +46,11 @@ OPERATOR = np.dtype(
 )
 #: A value that an operator takes: its producer and t(u,v).
 INPUT = np.dtype([("operator", np.int64), ("transfer", np.float64)])
+#: A value that an operator makes: its consumer and t(u,v).
+OUTPUT = INPUT
 #: A measured stage, see `stage_key`.
 MEASURED = np.dtype([("key", np.uint64), ("time", np.float64)])
-#: A stage: its place in the list, device, operators, t(S), finish, time of the later stages on its device; its
+#: A stage: its place in the list, device, operators, t(S), finish, longest path after it to the end of the list; its
 #: finish in the candidate of iteration ``changed``; the iteration in which it must be timed again.
 STAGE = np.dtype(
     [
@@ -57,7 +59,7 @@ STAGE = np.dtype(
         ("size", np.int64),
         ("duration", np.float64),
         ("finish", np.float64),
-        ("remaining", np.float64),
+        ("after", np.float64),
         ("new_finish", np.float64),
         ("changed", np.int64),
         ("marked", np.int64),
@@ -104,7 +106,7 @@ NONE, ALONE, JOIN, CHANGE, TOGETHER, SWAP = range(6)
 #: Shares of the kinds in 100 moves, chosen by measurement; the rest relocates an operator into a stage (JOIN).
 SHARE_ALONE, SHARE_CHANGE, SHARE_TOGETHER, SHARE_SWAP = 25, 20, 10, 20
 #: Share of moves that begin at an operator of a critical path, and of swaps that end before the end of the list.
-SHARE_CRITICAL, SHARE_SEGMENT = 30, 60
+SHARE_CRITICAL, SHARE_SEGMENT = 60, 60
 
 compiled = njit(cache=True, nogil=True)
 
@@ -243,7 +245,7 @@ def window(operators: Array, inputs: Array, outputs: Array, stages: Array, opera
         before |= stage == own
         low = max(low, stages[stage].position)
     for e in range(operators[operator].first_output, operators[operator + 1].first_output):
-        stage = operators[outputs[e]].stage
+        stage = operators[outputs[e].operator].stage
         after |= stage == own
         high = min(high, stages[stage].position)
     return low, high, before and after
@@ -260,7 +262,7 @@ def neighbour(operators: Array, inputs: Array, outputs: Array, operator: int, st
     chosen = draw(state, before + after)
     if chosen < before:
         return int(inputs[first_input + chosen].operator)
-    return int(outputs[first_output + chosen - before])
+    return int(outputs[first_output + chosen - before].operator)
 
 
 @compiled
@@ -268,6 +270,18 @@ def other_device(devices: Array, device: int, state: Array) -> int:
     """A random device but this one."""
     found = draw(state, devices.shape[0] - 1)
     return found + 1 if found >= device else found
+
+
+@compiled
+def better_device(
+    operators: Array, inputs: Array, outputs: Array, stages: Array, devices: Array, state: Array, operator: int
+) -> int:
+    """Another device for an operator: every second time, if possible, that of a predecessor or successor."""
+    device = stages[operators[operator].stage].device
+    beside = stages[operators[neighbour(operators, inputs, outputs, operator, state)].stage].device
+    if beside != device and draw(state, 2) == 0:
+        return int(beside)
+    return other_device(devices, device, state)
 
 
 @compiled
@@ -437,10 +451,20 @@ def move_join(
 
 
 @compiled
-def move_change(stages: Array, devices: Array, lists: Array, state: Array, operator: int, stage: int) -> None:
+def move_change(
+    operators: Array,
+    inputs: Array,
+    outputs: Array,
+    stages: Array,
+    devices: Array,
+    lists: Array,
+    state: Array,
+    operator: int,
+) -> None:
     """A stage goes to another device."""
+    stage = operators[operator].stage
     begin(state, CHANGE, operator, stage, stages[stage].position, stages[stage].position)
-    state.device = other_device(devices, stages[stage].device, state)
+    state.device = better_device(operators, inputs, outputs, stages, devices, state, operator)
     touch(stages, lists, state, stage, state.device)
 
 
@@ -459,7 +483,7 @@ def move_together(
     stage = operators[operator].stage
     device = stages[stage].device
     begin(state, TOGETHER, operator, stage, stages[stage].position, stages[stage].position)
-    state.device = other_device(devices, device, state)
+    state.device = better_device(operators, inputs, outputs, stages, devices, state, operator)
     touch(stages, lists, state, stage, state.device)
     wanted = 2 + draw(state, MOST_TOGETHER - 1)
     for _ in range(MOST_TOGETHER):
@@ -521,7 +545,7 @@ def take_back(operators: Array, stages: Array, order: Array, saved: Array, lists
 def mark_after(operators: Array, outputs: Array, stages: Array, operator: int, iteration: int) -> None:
     """The stages that take a value from an operator must be timed again."""
     for e in range(operators[operator].first_output, operators[operator + 1].first_output):
-        stages[operators[outputs[e]].stage].marked = iteration
+        stages[operators[outputs[e].operator].stage].marked = iteration
 
 
 @compiled
@@ -562,9 +586,27 @@ def tail_after(operators: Array, outputs: Array, stages: Array, stage: int) -> f
     for i in range(stages[stage].size):
         v = stages[stage].members[i]
         for e in range(operators[v].first_output, operators[v + 1].first_output):
-            if operators[outputs[e]].stage != stage:
-                tail = max(tail, operators[outputs[e]].time + operators[outputs[e]].tail)
+            if operators[outputs[e].operator].stage != stage:
+                tail = max(tail, operators[outputs[e].operator].time + operators[outputs[e].operator].tail)
     return tail
+
+
+@compiled
+def ready(operators: Array, inputs: Array, stages: Array, stage: int, free: float, iteration: int) -> Any:
+    """Earliest start of a stage whose device is free at a time, and the longest path after its operators."""
+    device, tail = stages[stage].device, 0.0
+    for i in range(stages[stage].size):
+        v = stages[stage].members[i]
+        tail = max(tail, operators[v].tail)
+        for e in range(operators[v].first_input, operators[v + 1].first_input):
+            before = operators[inputs[e].operator].stage
+            if before == stage:
+                continue
+            arrival = stages[before].new_finish if stages[before].changed == iteration else stages[before].finish
+            if stages[before].device != device:
+                arrival += inputs[e].transfer
+            free = max(free, arrival)
+    return free, tail
 
 
 @compiled
@@ -581,8 +623,8 @@ def timed(
     """Latency of the changed candidate; infinite as soon as it must exceed ``limit``.
 
     Only stages are timed whose inputs or whose place on the device changed, and on the devices that the move
-    itself changed, all up to the first after its last place. Operators after a stage still have to run, and so do
-    the later stages of its device: that stops most bad moves early.
+    itself changed, all up to the first after its last place. Beyond that place the list is as it was, so the
+    longest path after a stage is too: bad moves are found out there at the latest, most of them at once.
     """
     iteration = state.iteration
     for k in range(state.first, state.count):
@@ -591,18 +633,7 @@ def timed(
         if not (devices[device].dirty or devices[device].forced) and stages[stage].marked != iteration:
             devices[device].free = stages[stage].finish
             continue
-        start, tail = devices[device].free, 0.0
-        for i in range(stages[stage].size):
-            v = stages[stage].members[i]
-            tail = max(tail, operators[v].tail)
-            for e in range(operators[v].first_input, operators[v + 1].first_input):
-                before = operators[inputs[e].operator].stage
-                if before == stage:
-                    continue
-                arrival = stages[before].new_finish if stages[before].changed == iteration else stages[before].finish
-                if stages[before].device != device:
-                    arrival += inputs[e].transfer
-                start = max(start, arrival)
+        start, tail = ready(operators, inputs, stages, stage, devices[device].free, iteration)
         finish = start + stages[stage].duration
         if k > state.last:
             devices[device].forced = False
@@ -610,7 +641,7 @@ def timed(
         if devices[device].dirty:
             if tail > 0 and stages[stage].size > 1 and finish + tail > limit:
                 tail = tail_after(operators, outputs, stages, stage)
-            if finish + tail > limit or (k > state.last and finish + stages[stage].remaining > limit):
+            if finish + tail > limit or (k > state.last and finish + stages[stage].after > limit):
                 return np.inf
             stages[stage].new_finish, stages[stage].changed = finish, iteration
             for i in range(stages[stage].size):
@@ -623,9 +654,30 @@ def timed(
 
 
 @compiled
+def set_after(operators: Array, outputs: Array, stages: Array, order: Array, devices: Array, count: int) -> None:
+    """Work out the longest path after every stage: through its device, or through what takes its values."""
+    for device in range(devices.shape[0]):
+        devices[device].free = 0.0  # here: from the start of the next stage on the device to the end
+    for k in range(count - 1, -1, -1):
+        stage = order[k]
+        device = stages[stage].device
+        after = devices[device].free
+        for i in range(stages[stage].size):
+            v = stages[stage].members[i]
+            for e in range(operators[v].first_output, operators[v + 1].first_output):
+                target = operators[outputs[e].operator].stage
+                if target != stage:
+                    transfer = outputs[e].transfer if stages[target].device != device else 0.0
+                    after = max(after, transfer + stages[target].duration + stages[target].after)
+        stages[stage].after = after
+        devices[device].free = stages[stage].duration + after
+
+
+@compiled
 def keep(
     operators: Array,
     inputs: Array,
+    outputs: Array,
     stages: Array,
     order: Array,
     devices: Array,
@@ -640,12 +692,7 @@ def keep(
     if state.count < state.old_count:
         lists[SPARE, state.spares] = state.source
         state.spares += 1
-    for device in range(devices.shape[0]):
-        devices[device].free = 0.0  # here: time of the stages that follow on the device
-    for k in range(state.count - 1, -1, -1):
-        stage = order[k]
-        stages[stage].remaining = devices[stages[stage].device].free
-        devices[stages[stage].device].free += stages[stage].duration
+    set_after(operators, outputs, stages, order, devices, state.count)
     state.latency = latency
     trace_critical(operators, inputs, stages, order, lists, state)
 
@@ -764,7 +811,7 @@ def anneal(
         if devices.shape[0] == 1:  # only the order and the stages are open
             chosen = SHARE_CHANGE + SHARE_TOGETHER + SHARE_SWAP + chosen // 2
         if chosen < SHARE_CHANGE:
-            move_change(stages, devices, lists, state, operator, stage)
+            move_change(operators, inputs, outputs, stages, devices, lists, state, operator)
         elif chosen < SHARE_CHANGE + SHARE_TOGETHER:
             move_together(operators, inputs, outputs, stages, devices, lists, state, operator)
         elif chosen < SHARE_CHANGE + SHARE_TOGETHER + SHARE_SWAP:
@@ -780,7 +827,7 @@ def anneal(
         if latency > limit:
             take_back(operators, stages, order, saved, lists, state)
             continue
-        keep(operators, inputs, stages, order, devices, lists, state, latency)
+        keep(operators, inputs, outputs, stages, order, devices, lists, state, latency)
         if latency < state.best:
             state.best = latency
             copy_best(stages, order, best_stages, best_order, state.count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 from hios.merging import least_growth
 from hios.problem import Problem, Stage
@@ -81,7 +82,12 @@ def prove(
     solver.parameters.max_time_in_seconds = max(time_limit, 0.01)
     solver.parameters.num_workers = 2
     solver.parameters.random_seed = seed % 2**31
-    status = solver.solve(model)
+    solver.parameters.catch_sigint_signal = False  # Ctrl-C ends the program; it is no time limit
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            status = pool.submit(solver.solve, model).result()
+        finally:
+            solver.stop_search()
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         found = _plan(problem, devices, [solver.value(start) for start in starts])
         found_latency = max(finish for _, finish, _, _ in staged_times(problem, found))
