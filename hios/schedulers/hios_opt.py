@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hios.bound import lower_bound_ms
 from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Plan, Solution, StagedPlan
@@ -40,9 +41,9 @@ CLOSED = 1e-9
 def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float = 10.0, moves: int = 0) -> Solution:
     """Starts from the plans of all other algorithms, improves the best, and proves how good the result is.
 
-    1. Every other algorithm of the registry runs with its defaults (those for one device on one). Their best plan
-       is the first candidate: the result is never worse than any of them. When half of the time is gone, the rest
-       are left out, and the notes name them.
+    1. Every other algorithm of the registry runs with its defaults (those for one device on one), unless a bound
+       says that it cannot be better. Their best plan is the first candidate: the result is never worse than any of
+       them. When half of the time is gone, the rest are left out, and the notes name them.
     2. Two chains of simulated annealing work on one list of stages with their devices. A move takes an operator
        into a stage of its own or into another stage, takes a stage or a few connected ones to another device, or
        lets two devices exchange what they run from some place on. Stages may hold operators that depend on each
@@ -73,7 +74,7 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
     clock = _Clock(time.perf_counter(), time_limit)
     bound = interval_bound_ms(problem, devices)
     staged_bound = staged_bound_ms(problem, bound)
-    starts, left_out = _starts(problem, devices, clock)
+    starts, left_out = _starts(problem, devices, bound, clock)
     best = starts[0]
     notes = {"start": f"{best.name}, {best.latency_ms:.6g} ms"}
     if left_out:
@@ -123,14 +124,19 @@ def _open(latency: float, bound: float) -> bool:
     return latency > bound * (1 + CLOSED)
 
 
-def _starts(problem: Problem, devices: int, clock: _Clock) -> tuple[list[_Start], list[str]]:
+def _starts(problem: Problem, devices: int, bound: float, clock: _Clock) -> tuple[list[_Start], list[str]]:
     """Plans of the other algorithms by latency, and the names of those that time did not allow."""
     found: list[_Start] = []
     left_out: list[str] = []
-    # What is quick first: IOS and HIOS-MR take longest on large graphs.
-    entries = sorted(ALGORITHMS.values(), key=lambda entry: (entry.name == "ios", entry.name.startswith("hios-mr")))
+    bound_of_one = max(bound, lower_bound_ms(problem, 1))
+    # What is quick or good first: IOS and HIOS-MR take longest on large graphs.
+    entries = sorted(
+        ALGORITHMS.values(),
+        key=lambda entry: (entry.name == "ios", entry.name.startswith("hios-mr"), not entry.several_devices),
+    )
     for entry in entries:
-        if entry.name == NAME:
+        least = bound if entry.several_devices else bound_of_one
+        if entry.name == NAME or (found and not _open(min(start.latency_ms for start in found), least)):
             continue
         if found and clock.spent() > _STARTS * clock.limit:
             left_out.append(entry.name)
