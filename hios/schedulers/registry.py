@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -37,13 +38,14 @@ class Parameter:
         """The value, if it is allowed.
 
         Raises:
-            HiosError: wrong type, below the minimum, or not one of the choices.
+            HiosError: wrong type, not finite, below the minimum, or not one of the choices.
         """
         kind = type(self.default)
         number = kind is float and isinstance(value, int) and not isinstance(value, bool)
         fits = number or (isinstance(value, kind) and not isinstance(value, bool))
         if (
             not fits
+            or (kind is float and not math.isfinite(value))
             or (self.minimum is not None and value < self.minimum)
             or (self.choices and value not in self.choices)
         ):
