@@ -23,6 +23,8 @@ CHAINS = 2
 #: Share of the time limit after which no further algorithm is asked for a start, and that of annealing where
 #: constraint programming follows.
 _STARTS, _ANNEALING = 0.5, 0.4
+#: Share of the time left that the solver is given: it needs some to set up and to stop.
+_SOLVER = 0.9
 #: A gap below this share is rounding in floating point.
 CLOSED = 1e-9
 
@@ -37,6 +39,7 @@ CLOSED = 1e-9
         Parameter("time_limit", 10.0, "seconds of search; it ends earlier when the gap is closed", minimum=0),
         Parameter("moves", 0, "moves of each chain instead of a time limit, for equal results; 0: none", minimum=0),
     ),
+    threads=CHAINS,
 )
 def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float = 10.0, moves: int = 0) -> Solution:
     """Starts from the plans of all other algorithms, improves the best, and proves how good the result is.
@@ -90,7 +93,7 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
         latency = latency_ms(evaluate(problem, plan))
         if proving and _open(latency, staged_bound):
             plan, latency, staged_bound = prove(
-                problem, devices, _single(plan), latency, staged_bound, time_limit=clock.left(), seed=seed
+                problem, devices, _single(plan), latency, staged_bound, time_limit=_SOLVER * clock.left(), seed=seed
             )
         if latency < best.latency_ms:
             best = _Start(NAME, plan, latency)

@@ -63,6 +63,8 @@ class Algorithm:
     several_devices: bool
     parameters: tuple[Parameter, ...]
     run: Callable[..., Plan | Solution]
+    #: Cores that it uses; the pipeline reserves them.
+    threads: int = 1
 
     def resolved(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """All parameters with their values, defaults filled in.
@@ -93,7 +95,13 @@ ALGORITHMS: dict[str, Algorithm] = {}
 
 
 def register(
-    name: str, *, paper: str, summary: str, several_devices: bool, parameters: tuple[Parameter, ...] = ()
+    name: str,
+    *,
+    paper: str,
+    summary: str,
+    several_devices: bool,
+    parameters: tuple[Parameter, ...] = (),
+    threads: int = 1,
 ) -> Callable[[Run], Run]:
     """Register a function ``(problem, devices, **parameters) -> Plan | Solution`` under a name.
 
@@ -103,6 +111,7 @@ def register(
         summary: one line for ``hios algorithms``.
         several_devices: whether it can use more than one device.
         parameters: its parameters; names and defaults must be those of the function.
+        threads: cores that it uses.
 
     Raises:
         ValueError: the name is taken, parameters and function disagree, or a parameter has another type than that of
@@ -121,7 +130,7 @@ def register(
                     # They are one option of the command line.
                     if known.name == parameter.name and type(known.default) is not type(parameter.default):
                         raise ValueError(f"algorithm {name}: {parameter.name} has another type than in {other.name}")
-        ALGORITHMS[name] = Algorithm(name, paper, summary, several_devices, parameters, run)
+        ALGORITHMS[name] = Algorithm(name, paper, summary, several_devices, parameters, run, threads)
         return run
 
     return decorate
