@@ -5,5 +5,5 @@ pool     worker processes, one a device, pinned to its cores, and calls to them
 worker   the main function of a worker process
 memory   memory of a device, kept between operators
 arena    memory that the workers share: flags to signal with and buffers to hand tensors over in
-streams  threads of a device that run groups beside each other
+streams  threads of a device that run groups or streams beside each other
 """

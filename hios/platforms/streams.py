@@ -1,4 +1,4 @@
-"""Streams of a cpu device: threads that run the groups of a stage beside each other."""
+"""Streams of a cpu device: threads that run groups or streams beside each other."""
 
 from __future__ import annotations
 
@@ -8,38 +8,56 @@ from queue import SimpleQueue
 
 import torch
 
+#: Gets None, or the error, of every function as it finishes.
+Done = SimpleQueue[BaseException | None]
+_Work = tuple[Callable[[], None], Done]
+
 
 class Streams:
-    """Runs functions beside each other: the first on the calling thread, each other on a thread of its own.
+    """Runs functions beside each other, each on a thread of its own.
 
     Threads start when first needed and stay; each uses one thread inside its operators.
     """
 
     def __init__(self) -> None:
-        self._work: list[SimpleQueue[Callable[[], None]]] = []
-        self._done: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._work: list[SimpleQueue[_Work]] = []
+
+    def start(self, functions: Sequence[Callable[[], None]]) -> Done:
+        """Start all functions, each on a thread of its own, the same for its place in every call.
+
+        Returns:
+            A queue that gets None, or the error, of every function as it finishes.
+        """
+        done: Done = SimpleQueue()
+        while len(self._work) < len(functions):
+            self._start_thread()
+        for queue, function in zip(self._work, functions, strict=False):
+            queue.put((function, done))
+        return done
 
     def run(self, functions: Sequence[Callable[[], None]]) -> None:
-        """Run all functions and return when the last has finished; the first error is raised."""
-        while len(self._work) < len(functions) - 1:
-            self._start_thread()
-        for queue, function in zip(self._work, functions[1:], strict=False):
-            queue.put(function)
-        errors = [_attempt(functions[0]), *(self._done.get() for _ in functions[1:])]
+        """Run all functions, the first on the calling thread, and return when the last has finished.
+
+        The first error is raised.
+        """
+        done = self.start(functions[1:])
+        errors = [_attempt(functions[0]), *(done.get() for _ in functions[1:])]
         for error in errors:
             if error is not None:
                 raise error
 
     def _start_thread(self) -> None:
-        queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        queue: SimpleQueue[_Work] = SimpleQueue()
+        threading.Thread(target=_serve, args=(queue,), daemon=True).start()
         self._work.append(queue)
-        threading.Thread(target=self._serve, args=(queue,), daemon=True).start()
 
-    def _serve(self, queue: SimpleQueue[Callable[[], None]]) -> None:
-        torch.set_num_threads(1)
-        with torch.inference_mode():
-            while True:
-                self._done.put(_attempt(queue.get()))
+
+def _serve(queue: SimpleQueue[_Work]) -> None:
+    torch.set_num_threads(1)
+    with torch.inference_mode():
+        while True:
+            function, done = queue.get()
+            done.put(_attempt(function))
 
 
 def _attempt(function: Callable[[], None]) -> BaseException | None:

@@ -1,7 +1,10 @@
 """Executing schedules on devices.
 
-program   a schedule as what each device does, step by step
+program   a schedule as what each device does
 device    running such a program inside a worker
+values    the tensors of a program, and operators that read and write them
+staged    stages one after another, their groups beside each other
+streams   streams beside each other, operators waiting for values where they must
 weights   weights.safetensors, checked against the graph
 eager     eager PyTorch inside a worker, as reference
 competitors  who takes part: schedules, the baseline, independent copies, eager PyTorch

@@ -13,8 +13,10 @@ from hios.graph import Graph
 from hios.problem import Problem
 from hios.profiling.statistics import spread
 from hios.runtime.program import ArenaPlan, DeviceProgram
-from hios.schedule import Placement, Schedule, StagedPlan
+from hios.schedule import Placement, Plan, Schedule, StagedPlan, StreamPlan
 
+#: Streams of a device. NASNet has 159 by Opara's released rule.
+MOST_STREAMS = 1000
 BASELINE = "sequential on one device"
 
 
@@ -24,7 +26,7 @@ class Entry:
 
     label: str
     schedule: Schedule
-    plan: StagedPlan
+    plan: Plan
     competitor: str = ""
 
     @classmethod
@@ -32,8 +34,7 @@ class Entry:
         """Read a schedule and check that it can run.
 
         Raises:
-            ScheduleError: it is for another graph, for more devices, of a kind that cannot be executed, or it
-                deadlocks.
+            ScheduleError: it is for another graph, for more devices, has too many streams, or deadlocks.
         """
         schedule = Schedule.read(path)
         if schedule.devices > devices:
@@ -41,14 +42,23 @@ class Entry:
                 f"{path}: devices: found {schedule.devices}; allowed: at most {devices}, the devices of this run"
             )
         plan = schedule.plan(graph)
-        if not isinstance(plan, StagedPlan):
-            raise ScheduleError(f"{path}: placements: a stream schedule; the cpu platform executes staged schedules")
+        if isinstance(plan, StreamPlan):
+            _check_streams(path, plan)
         free = Costs(dict.fromkeys(graph.index, 0.0), {(edge.source, edge.target): 0.0 for edge in graph.edges})
         try:
             evaluate(Problem(graph, free), plan)  # whether it can run does not depend on times
         except ScheduleError as error:
             raise ScheduleError(f"{path}: {error}") from None
         return cls(Path(path).stem, schedule, plan)
+
+
+def _check_streams(path: str | Path, plan: StreamPlan) -> None:
+    for device, streams in enumerate(plan.devices):
+        if len(streams) > MOST_STREAMS:
+            raise ScheduleError(
+                f"{path}: placements: found {len(streams)} streams on device {device}; allowed: at most "
+                f"{MOST_STREAMS}, as each is a thread; schedule for fewer"
+            )
 
 
 @dataclass

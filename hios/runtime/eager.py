@@ -14,8 +14,8 @@ from hios.frontends import program as programs
 from hios.frontends.verification import flat
 from hios.kernels.tensors import torch_dtype
 from hios.platforms.worker import Worker
-from hios.runtime.device import deliver
 from hios.runtime.program import Buffer
+from hios.runtime.values import deliver
 
 
 def load(worker: Worker, program: str, inputs: list[Buffer], outputs: list[Buffer]) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from hios import Graph, artifacts
 from hios.runtime.session import Settings, execute
-from hios.schedule import StagedPlan
+from hios.schedule import Plan, StagedPlan, StreamPlan
 from tests.frontends.networks import Files, write_squeezenet
-from tests.runtime.schedules import merged_plan, random_plan, schedule_of
+from tests.runtime.schedules import merged_plan, random_plan, random_streams, schedule_of
 
 #: Devices of the session: two, or one on a machine with a single core.
 DEVICES = min(2, len(os.sched_getaffinity(0)))
@@ -41,13 +41,13 @@ def graph(files: Files) -> Graph:
 
 
 @pytest.fixture(scope="session")
-def plans(graph: Graph) -> dict[str, StagedPlan]:
+def plans(graph: Graph) -> dict[str, Plan]:
     """Plans that the session runs, by label."""
     one_by_one = StagedPlan((tuple(((operator,),) for operator in graph.order),))
     alternating: list[list[Any]] = [[] for _ in range(DEVICES)]
     for position, operator in enumerate(graph.order):
         alternating[position % DEVICES].append(((operator,),))
-    found = {
+    found: dict[str, Plan] = {
         "sequential": one_by_one,
         "one-group": StagedPlan((((tuple(graph.order),),),)),
         "alternating": StagedPlan(tuple(tuple(row) for row in alternating)),
@@ -56,13 +56,16 @@ def plans(graph: Graph) -> dict[str, StagedPlan]:
         "merged": merged_plan(graph, 1),
         "merged-alternating": merged_plan(graph, DEVICES),
     }
-    return found | {f"random-{seed}": random_plan(graph, DEVICES, seed) for seed in range(1, 6)}
+    found |= {f"random-{seed}": random_plan(graph, DEVICES, seed) for seed in range(1, 6)}
+    found |= {f"streams-{count}": random_streams(graph, DEVICES, count, seed=count) for count in range(1, 6)}
+    return found | {
+        "one-device-streams": random_streams(graph, 1, 4, seed=4),
+        "stream-each": StreamPlan((tuple((operator,) for operator in graph.order),), tuple(graph.order)),
+    }
 
 
 @pytest.fixture(scope="session")
-def session(
-    files: Files, graph: Graph, plans: dict[str, StagedPlan], tmp_path_factory: pytest.TempPathFactory
-) -> Session:
+def session(files: Files, graph: Graph, plans: dict[str, Plan], tmp_path_factory: pytest.TempPathFactory) -> Session:
     """All plans executed in one session, checked against eager PyTorch."""
     folder = tmp_path_factory.mktemp("session")
     paths = []

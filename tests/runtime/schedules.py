@@ -7,7 +7,7 @@ import random
 from hios import Costs, Graph, Problem, Schedule, evaluate
 from hios.merging import convolutions, merged_kernel
 from hios.problem import Stage
-from hios.schedule import Plan, StagedPlan
+from hios.schedule import Plan, StagedPlan, StreamPlan
 
 
 def schedule_of(graph: Graph, plan: Plan) -> Schedule:
@@ -44,6 +44,19 @@ def random_plan(graph: Graph, devices: int, seed: int) -> StagedPlan:
         chunk, left = left[:size], left[size:]
         rows[shuffle.randrange(devices)].append(_groups(graph, chunk, shuffle))
     return StagedPlan(tuple(tuple(row) for row in rows))
+
+
+def random_streams(graph: Graph, devices: int, streams: int, seed: int) -> StreamPlan:
+    """A random topological order, each operator on a random stream of a random device.
+
+    Streams hold their operators in the order of the launch, so the plan cannot deadlock.
+    """
+    shuffle = random.Random(seed)
+    launch = _random_order(graph, shuffle)
+    rows: list[list[list[int]]] = [[[] for _ in range(streams)] for _ in range(devices)]
+    for operator in launch:
+        rows[shuffle.randrange(devices)][shuffle.randrange(streams)].append(operator)
+    return StreamPlan(tuple(tuple(tuple(stream) for stream in row if stream) for row in rows), tuple(launch))
 
 
 def merged_plan(graph: Graph, devices: int) -> StagedPlan:

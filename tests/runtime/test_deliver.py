@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hios.errors import PlatformError
-from hios.runtime.device import deliver
+from hios.runtime.values import deliver
 
 
 def test_fitting_value_is_copied() -> None:

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from hios import Edge, Graph, HiosError, Operator, Placement, Schedule
 from hios.errors import ArtifactError, ScheduleError
 from hios.frontends.program import export_registered
+from hios.runtime import competitors
 from hios.runtime.program import ArenaPlan
 from hios.runtime.session import Settings, execute
 from hios.runtime.weights import load_weights
@@ -140,12 +141,32 @@ def test_wrong_devices_are_refused(files: Files, sequential: Path, devices: int)
     _refused(message, files, [sequential], devices=devices)
 
 
-def test_stream_schedules_are_refused(files: Files, sequential: Path) -> None:
-    """A schedule without stages is not for this platform."""
+def _on_streams(found: Schedule, stream_of: dict[str, int], first: Sequence[str] = ()) -> Schedule:
+    """The same operators without stages, on streams of device 0; some of them launched ahead of the others."""
+    rows = [
+        dataclasses.replace(row, stage=None, stream=stream_of.get(row.operator, row.stream)) for row in found.placements
+    ]
+    ahead = {operator: number - len(first) for number, operator in enumerate(first)}
+    return dataclasses.replace(found, placements=tuple(sorted(rows, key=lambda row: ahead.get(row.operator, 0))))
+
+
+def test_deadlocks_of_streams_are_refused_before_the_run(files: Files, sequential: Path) -> None:
+    """Two streams that each begin with an operator that waits for the other stream are refused, with names."""
+    found, one = Schedule.read(sequential), "fire2.expand1x1"
+    _on_streams(found, {one: 1, "conv1": 1}, [one, "conv1"]).write(sequential)
+    _refused(r"sequential\.json: the schedule deadlocks: .* wait for each other", files, [sequential])
+
+
+def test_too_many_streams_are_refused(files: Files, sequential: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream is a thread: more of them than a device takes are refused, with their number."""
+    monkeypatch.setattr(competitors, "MOST_STREAMS", 2)
     found = Schedule.read(sequential)
-    rows = tuple(dataclasses.replace(row, stage=None) for row in found.placements)
-    dataclasses.replace(found, placements=rows).write(sequential)
-    _refused(r"sequential\.json: placements: a stream schedule; the cpu platform", files, [sequential])
+    _on_streams(found, {"conv1": 7, "conv10": 5}).write(sequential)
+    _refused(
+        r"sequential\.json: placements: found 3 streams on device 0; allowed: at most 2, as each is a thread; ",
+        files,
+        [sequential],
+    )
 
 
 def test_wrong_merges_are_refused(files: Files, sequential: Path) -> None:

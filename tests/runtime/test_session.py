@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,10 @@ from hios.platforms.arena import Arena
 from hios.runtime.competitors import BASELINE, Reference
 from hios.runtime.program import ArenaPlan
 from hios.runtime.session import Settings, _Session, execute
-from hios.schedule import StagedPlan
+from hios.schedule import Plan, StagedPlan, StreamPlan
 from tests.frontends.networks import Model, write_files
 from tests.runtime.conftest import DEVICES, RUNS, Session
-from tests.runtime.schedules import random_plan, schedule_of
+from tests.runtime.schedules import random_plan, random_streams, schedule_of
 
 LABELS = [
     "sequential",
@@ -32,6 +34,9 @@ LABELS = [
     "merged",
     "merged-alternating",
     *(f"random-{seed}" for seed in range(1, 6)),
+    *(f"streams-{count}" for count in range(1, 6)),
+    "one-device-streams",
+    "stream-each",
 ]
 
 
@@ -46,20 +51,35 @@ def _latencies(session: Session) -> list[dict[str, Any]]:
     return [entry["latency_ms"] for entry in (*run["ceilings"], run["baseline"], *run["references"], *run["results"])]
 
 
-def test_random_plans_are_varied(graph: Graph, plans: dict[str, StagedPlan]) -> None:
+def test_random_plans_are_varied(graph: Graph, plans: dict[str, Plan]) -> None:
     """The plans that run have several groups in a stage, and edges in both directions between devices."""
     assert list(plans) == LABELS
-    stages = [stage for plan in plans.values() for row in plan.devices for stage in row]
+    staged = [plan for plan in plans.values() if isinstance(plan, StagedPlan)]
+    stages = [stage for plan in staged for row in plan.devices for stage in row]
     assert max(map(len, stages)) >= 3
     assert any(len(stage) > 1 and max(map(len, stage)) > 1 for stage in stages)
-    home = {row.operator: row.device for row in schedule_of(graph, plans["random-1"]).placements}
-    crossing = {(home[edge.source], home[edge.target]) for edge in graph.edges}
-    assert len(crossing) == DEVICES**2
+    for label in ("random-1", "streams-1", "streams-3"):
+        home = {row.operator: row.device for row in schedule_of(graph, plans[label]).placements}
+        crossing = {(home[edge.source], home[edge.target]) for edge in graph.edges}
+        assert len(crossing) == DEVICES**2
+    plan = plans["streams-3"]
+    assert isinstance(plan, StreamPlan)
+    assert [len(row) for row in plan.devices] == [3] * DEVICES
+    stream_of = {
+        operator: (device, stream)
+        for device, row in enumerate(plan.devices)
+        for stream, operators in enumerate(row)
+        for operator in operators
+    }
+    waits = {(stream_of[graph.index[edge.source]], stream_of[graph.index[edge.target]]) for edge in graph.edges}
+    for device in range(DEVICES):
+        assert any(made != waiting and made[0] == waiting[0] == device for made, waiting in waits)
 
 
-def test_merged_plans_merge(session: Session, plans: dict[str, StagedPlan]) -> None:
+def test_merged_plans_merge(session: Session, plans: dict[str, Plan]) -> None:
     """Both convolutions that expand a fire module's value run as one: in the same time, on streams of their own."""
-    assert len(plans["merged"].merges) == len(plans["merged-alternating"].merges) == 8
+    merges = [plan.merges for plan in map(plans.get, ("merged", "merged-alternating")) if isinstance(plan, StagedPlan)]
+    assert list(map(len, merges)) == [8, 8]
     rows = {row["operator"]: row for row in _result(session, "merged")["measured"]}
     for module in range(2, 10):
         pair = [rows[f"fire{module}.expand{kernel}"] for kernel in ("1x1", "3x3")]
@@ -83,9 +103,7 @@ def test_outputs_equal_eager(session: Session, label: str) -> None:
 
 
 @pytest.mark.parametrize("label", LABELS)
-def test_measured_rows_are_the_schedule(
-    session: Session, graph: Graph, plans: dict[str, StagedPlan], label: str
-) -> None:
+def test_measured_rows_are_the_schedule(session: Session, graph: Graph, plans: dict[str, Plan], label: str) -> None:
     """Every operator ran once, where the schedule says, and after all that it reads."""
     rows = _result(session, label)["measured"]
     assert sorted(row["operator"] for row in rows) == sorted(graph.index)
@@ -102,21 +120,27 @@ def test_measured_rows_are_the_schedule(
 
 
 @pytest.mark.parametrize("label", LABELS)
-def test_operators_of_a_stream_follow_one_another(session: Session, label: str) -> None:
-    """On one stream of a stage operators do not overlap; stages of a device do not either."""
-    rows = _result(session, label)["measured"]
-    for device in range(DEVICES):
-        own = [row for row in rows if row["device"] == device]
-        for before in own:
-            for after in own:
-                if (before["stage"], before["stream"]) == (after["stage"], after["stream"]):
-                    assert (
-                        before is after
-                        or before["finish_ms"] <= after["start_ms"]
-                        or (after["finish_ms"] <= before["start_ms"])
-                    )
-                elif before["stage"] < after["stage"]:
-                    assert before["finish_ms"] <= after["start_ms"]
+def test_operators_of_a_stream_follow_one_another(
+    session: Session, graph: Graph, plans: dict[str, Plan], label: str
+) -> None:
+    """On one stream operators run in the order of the schedule without overlap, and so do stages of a device."""
+    at = {row["operator"]: row for row in _result(session, label)["measured"]}
+    streams: dict[tuple[int, int | None, int], list[dict[str, Any]]] = defaultdict(list)
+    stages: dict[int, list[list[dict[str, Any]]]] = defaultdict(list)
+    for planned in schedule_of(graph, plans[label]).placements:
+        row = at[planned.operator]
+        streams[planned.device, planned.stage, planned.stream].append(row)
+        own = stages[planned.device]
+        if planned.stage is not None and own and own[-1][0]["stage"] == planned.stage:
+            own[-1].append(row)
+        elif planned.stage is not None:
+            own.append([row])
+    for rows in streams.values():
+        for before, after in pairwise(rows):
+            assert before["finish_ms"] <= after["start_ms"]
+    for device in stages.values():
+        for earlier, later in pairwise(device):
+            assert max(row["finish_ms"] for row in earlier) <= min(row["start_ms"] for row in later)
 
 
 def test_latencies_are_those_of_the_runs(session: Session) -> None:
@@ -199,18 +223,20 @@ def test_several_inputs_and_outputs_without_a_program(tmp_path: Path) -> None:
     files = write_files(tmp_path, Model(_wide), (torch.randn(1, 3, 8, 8), torch.randn(1, 3, 8, 8)))
     graph = Graph.read(files.graph)
     schedule_of(graph, random_plan(graph, DEVICES, seed=1)).write(tmp_path / "random.json")
+    schedule_of(graph, random_streams(graph, DEVICES, 2, seed=1)).write(tmp_path / "streams.json")
     before = sorted(tmp_path.iterdir())
     execute(
         files.graph,
         files.weights,
-        [tmp_path / "random.json"],
+        [tmp_path / "random.json", tmp_path / "streams.json"],
         tmp_path / "run.json",
         Settings(DEVICES, runs=1, warmup=0),
     )
     run = artifacts.read(tmp_path / "run.json", "run")
     assert run["checked_against"] == "sequential"
     assert run["references"] == []
-    assert run["results"][0]["largest_difference"] == 0.0  # the same kernels on the same numbers
+    for result in run["results"]:
+        assert result["largest_difference"] == 0.0  # the same kernels on the same numbers
     assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "run.json"])
 
 

@@ -1,0 +1,113 @@
+"""Running the stages of a staged program on its device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from hios.graph import Graph
+from hios.kernels.merged import compile_merged
+from hios.merging import convolutions
+from hios.platforms.worker import Worker
+from hios.runtime.program import Row, StagedProgram, StageProgram
+from hios.runtime.values import Step, Values
+
+#: Function, slot of its argument, and output slots and ids of the operators that it merges.
+_Merge = tuple[Callable[[Any], tuple[Tensor, ...]], int, tuple[int, ...], tuple[str, ...]]
+
+
+class _Stage:
+    """A stage with its values bound to slots."""
+
+    def __init__(self, program: StageProgram, values: Values) -> None:
+        self.number = program.number
+        self.arrivals = tuple((handover.flag, handover.value[1]) for handover in program.arrivals)
+        for handover in program.arrivals:
+            values.arrive(handover)
+        self.groups = tuple(tuple(map(values.step, group)) for group in program.groups)
+        self.departures = tuple(map(values.departure, program.departures))
+        self.results = tuple(values.result(*result) for result in program.results)
+        #: What runs instead of the groups.
+        self.merge: _Merge | None = None
+        #: Slots that nothing reads after this stage.
+        self.dead: tuple[int, ...] = ()
+
+
+class StagedRunner:
+    """A staged program bound to compiled operators and shared memory."""
+
+    def __init__(self, worker: Worker, program: StagedProgram) -> None:
+        self._streams = worker.streams
+        self._timeout_s: float = worker.state["timeout_s"]
+        self._values = Values(worker)
+        self._stages = [_Stage(stage, self._values) for stage in program.stages]
+        for stage, bound in zip(program.stages, self._stages, strict=True):
+            if stage.merged:
+                bound.merge = _merge(worker, [step for (step,) in bound.groups])
+        self._mark_dead()
+
+    def _mark_dead(self) -> None:
+        """Values are let go where they are read last, so that their memory is used again while it is cached."""
+        last: dict[int, int] = {}
+        for number, stage in enumerate(self._stages):
+            for group in stage.groups:
+                for step in group:
+                    last.update(dict.fromkeys(step.outputs, number))
+                    last.update((slot, number) for slot in step.arguments if slot in last)
+        for number, stage in enumerate(self._stages):
+            stage.dead = tuple(slot for slot, at in last.items() if at == number)
+
+    def run(self, epoch: int) -> list[Row]:
+        """Run all stages; returns the operators' rows."""
+        arena, values = self._values.arena, self._values
+        rows: list[Row] = []
+        for stage in self._stages:
+            for flag, producer in stage.arrivals:
+                arena.wait(flag, epoch, self._timeout_s, f"the output of operator {producer}, stage {stage.number}")
+            if stage.merge is not None:
+                self._run_merge(stage.merge, stage.number, rows)
+            elif len(stage.groups) == 1:
+                self._run_group(stage.groups[0], 0, stage.number, rows)
+            else:
+                self._streams.run(
+                    [
+                        partial(self._run_group, group, stream, stage.number, rows)
+                        for stream, group in enumerate(stage.groups)
+                    ]
+                )
+            values.hand_over(stage.departures, stage.results, epoch)
+            for slot in stage.dead:
+                values.tensors[slot] = None
+        return rows
+
+    def _run_group(self, group: Sequence[Step], stream: int, stage: int, rows: list[Row]) -> None:
+        values, clock = self._values, time.perf_counter_ns
+        for step in group:
+            start = clock()
+            values.run(step)
+            rows.append((step.operator, stream, stage, start, clock()))
+
+    def _run_merge(self, merge: _Merge, stage: int, rows: list[Row]) -> None:
+        function, argument, outputs, operators = merge
+        tensors = self._values.tensors
+        start = time.perf_counter_ns()
+        for output, part in zip(outputs, function(tensors[argument]), strict=True):
+            tensors[output] = part
+        end = time.perf_counter_ns()
+        rows += [(operator, stream, stage, start, end) for stream, operator in enumerate(operators)]
+
+
+def _merge(worker: Worker, steps: Sequence[Step]) -> _Merge:
+    """Operators as one; all of them read the same value and make one."""
+    graph: Graph = worker.state["graph"]
+    known = convolutions(graph)
+    names = tuple(step.operator for step in steps)
+    places = [graph.index[name] for name in names]
+    function = compile_merged(
+        [graph.operators[place] for place in places], [known[place] for place in places], worker.state["weights"]
+    )
+    return function, steps[0].arguments[0], tuple(step.outputs[0] for step in steps), names
