@@ -53,6 +53,11 @@ def solved(subject: Problem, name: str, devices: int, **parameters: float) -> Sc
     return found
 
 
+def staged_bound(found: Schedule) -> float:
+    """The better of the bounds that hold for staged schedules, in which a device runs one task after another."""
+    return max(found.lower_bound_ms, found.staged_lower_bound_ms)
+
+
 def percent(value: float) -> str:
     """A share as a percentage."""
     return f"{100 * value:.1f} %"
@@ -141,9 +146,10 @@ def stg(folder: Path, limit: float, again: float) -> None:
         began = time.perf_counter()
         found = solved(subject, "hios-opt", devices, time_limit=limit)
         spent = time.perf_counter() - began
-        if found.latency_ms < high - 1e-6 or found.lower_bound_ms > low + 1e-6:
-            print(f"{path.name} on {devices}: {found.lower_bound_ms} to {found.latency_ms}, published {high}")
-        rows[devices].append((found.latency_ms / high, found.lower_bound_ms >= found.latency_ms - 1e-6, spent))
+        bound = staged_bound(found)
+        if found.latency_ms < high - 1e-6 or bound > low + 1e-6:
+            print(f"{path.name} on {devices}: {bound} to {found.latency_ms}, published {high}")
+        rows[devices].append((found.latency_ms / high, bound >= found.latency_ms - 1e-6, spent))
     for devices, found_rows in rows.items():
         _stg_row(line, str(devices), found_rows)
     _stg_row(line, "all", [row for found_rows in rows.values() for row in found_rows])
@@ -174,7 +180,7 @@ def _open(instances: list[tuple[Path, int, int, int]], limit: float) -> None:
     narrowed, closed = 0, 0
     for path, devices, low, high in instances:
         found = solved(problem(standard_task_graph(path)), "hios-opt", devices, time_limit=limit)
-        least, most = max(low, round(found.lower_bound_ms)), min(high, round(found.latency_ms))
+        least, most = max(low, round(staged_bound(found))), min(high, round(found.latency_ms))
         narrowed += (least, most) != (low, high)
         closed += least == most
         if (least, most) != (low, high):

@@ -6,7 +6,9 @@ the graph and the costs, and works the cost of a stage out again.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 from hios.errors import ScheduleError
@@ -20,10 +22,12 @@ SLACK = 1e-9
 def violations(problem: Problem, schedule: Schedule) -> list[str]:
     """Everything that is wrong with a schedule, a line each; empty for a valid one.
 
+    Whether operators can be merged is the one thing not worked out here again: `Schedule.plan` asks `hios.merging`.
+
     Checked: every operator placed once, precedence with transfer times, outputs of a stage available only when
     the whole stage has finished, stages not shorter than they cost and not overlapping on a device, one
-    operator at a time on a stream, only what can be merged is, launch order compatible with precedence, latency
-    equal to the last finish.
+    operator at a time on a stream, only what can be merged is, stages that do not wait for each other in a circle,
+    launch order compatible with precedence, latency equal to the last finish.
     """
     try:
         schedule.plan(problem.graph)
@@ -37,13 +41,24 @@ def violations(problem: Problem, schedule: Schedule) -> list[str]:
         for row in schedule.placements
         if row.finish_ms < row.start_ms
     ]
+    for row in schedule.placements:
+        if row.device < 0 or not (row.start_ms >= 0 and math.isfinite(row.finish_ms)):
+            return [
+                f"operator {row.operator}: found device {row.device}, {row.start_ms} to {row.finish_ms} ms; "
+                "allowed: finite times and devices of at least 0"
+            ]
     if abs(schedule.latency_ms - end) > slack:
         found.append(f"latency_ms is {schedule.latency_ms} but the last operator finishes at {end}")
     if schedule.lower_bound_ms > schedule.latency_ms + slack:
         found.append(f"latency_ms {schedule.latency_ms} is below lower_bound_ms {schedule.lower_bound_ms}")
+    if schedule.placements[0].stage is not None and schedule.staged_lower_bound_ms > schedule.latency_ms + slack:
+        found.append(
+            f"latency_ms {schedule.latency_ms} is below staged_lower_bound_ms {schedule.staged_lower_bound_ms}"
+        )
     found += _launch_order(problem, schedule)
     staged = schedule.placements[0].stage is not None
     if staged:
+        found += _deadlock(problem, schedule)
         found += _stages(problem, schedule, slack)
     else:
         found += _streams(problem, schedule, slack)
@@ -52,7 +67,10 @@ def violations(problem: Problem, schedule: Schedule) -> list[str]:
 
 
 def _launch_order(problem: Problem, schedule: Schedule) -> list[str]:
-    """An order that respects precedence and the stages of every device is one that cannot deadlock."""
+    """The order of the rows respects precedence and the order of stages on every device.
+
+    In a schedule of streams, whose rows are the order of each stream too, that rules deadlocks out.
+    """
     place = {row.operator: number for number, row in enumerate(schedule.placements)}
     last: dict[int, Placement] = {}
     found = []
@@ -68,6 +86,26 @@ def _launch_order(problem: Problem, schedule: Schedule) -> list[str]:
         for target, _ in problem.successors[source]
         if place[problem.ids[target]] < place[problem.ids[source]]
     ]
+
+
+def _deadlock(problem: Problem, schedule: Schedule) -> list[str]:
+    """Stages wait as a whole: for the stage before on their device, and for every stage that they take values of."""
+    stage_of = {row.operator: (row.device, row.stage or 0) for row in schedule.placements}
+    waits: dict[tuple[int, int], set[tuple[int, int]]] = {stage: set() for stage in stage_of.values()}
+    for before, after in pairwise(sorted(waits)):
+        if before[0] == after[0]:
+            waits[after].add(before)
+    for source in range(len(problem)):
+        for target, _ in problem.successors[source]:
+            producer, consumer = stage_of[problem.ids[source]], stage_of[problem.ids[target]]
+            if producer != consumer:
+                waits[consumer].add(producer)
+    try:
+        TopologicalSorter(waits).prepare()
+    except CycleError as error:
+        circle = ", ".join(f"stage {stage} of device {device}" for device, stage in error.args[1][1:])
+        return [f"{circle} wait for each other"]
+    return []
 
 
 def _precedence(problem: Problem, schedule: Schedule, row_of: dict[str, Placement], slack: float) -> list[str]:

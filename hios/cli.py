@@ -238,7 +238,12 @@ def evaluate(graph: Path, costs: Path, schedule: Path) -> None:
     if wrong := violations(problem, found):
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise HiosError(f"{schedule}: invalid: {wrong[0]}{more}")
-    click.echo(f"{latency:.6g} ms")
+    stated = (
+        ""
+        if math.isclose(latency, found.latency_ms, rel_tol=1e-6)
+        else f" ({schedule} states {found.latency_ms:.6g} ms)"
+    )
+    click.echo(f"{latency:.6g} ms{stated}")
 
 
 @main.command()

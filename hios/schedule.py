@@ -51,13 +51,15 @@ Plan = StagedPlan | StreamPlan
 class Solution:
     """What an algorithm returns that has more to say than its plan.
 
-    ``lower_bound_ms`` is a bound that it proved; ``notes`` tell the reader of schedule.json what the result rests
-    on. Algorithms that have neither return the plan alone.
+    ``lower_bound_ms`` is a bound that it proved, ``staged_lower_bound_ms`` one that holds for staged schedules only
+    and says more; ``notes`` tell the reader of schedule.json what the result rests on. Algorithms that have none of
+    these return the plan alone.
     """
 
     plan: Plan
     lower_bound_ms: float = 0.0
     notes: Mapping[str, str] = field(default_factory=dict)
+    staged_lower_bound_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ class Placement:
 class Schedule:
     """A plan with its times under the cost model: the contents of schedule.json.
 
-    ``latency_ms`` is the last finish, ``lower_bound_ms`` holds for every schedule of the same problem.
+    ``latency_ms`` is the last finish, ``lower_bound_ms`` holds for every schedule of the same problem. A bound that
+    says more and holds for staged schedules only is ``staged_lower_bound_ms``; 0 where there is none.
     """
 
     algorithm: str
@@ -90,6 +93,7 @@ class Schedule:
     merges: tuple[tuple[str, ...], ...] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
     graph_fingerprint: str = ""
+    staged_lower_bound_ms: float = 0.0
     source: str = field(default="schedule", compare=False)
 
     @classmethod
@@ -112,6 +116,7 @@ class Schedule:
             merges=tuple(tuple(merge) for merge in data.get("merges", ())),
             notes=data.get("notes", {}),
             graph_fingerprint=data.get("graph_fingerprint", ""),
+            staged_lower_bound_ms=data.get("staged_lower_bound_ms", 0.0),
             source=source,
         )
 
@@ -123,6 +128,7 @@ class Schedule:
             "devices": self.devices,
             "latency_ms": self.latency_ms,
             "lower_bound_ms": self.lower_bound_ms,
+            **({"staged_lower_bound_ms": self.staged_lower_bound_ms} if self.staged_lower_bound_ms else {}),
             "scheduling_time_s": self.scheduling_time_s,
             "placements": [asdict(row) for row in self.placements],
         }

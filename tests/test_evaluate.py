@@ -157,7 +157,9 @@ def test_checker_finds_what_zero_times_hide() -> None:
         Placement("y", 0, 0, 0, 0.0, 0.0),
     )
     found = violations(instance, Schedule("test", {}, 2, 0.0, 0.0, 0.0, rows))
-    assert found == ["operator y of stage 0 is launched after stage 1"]
+    assert found[0] == "operator y of stage 0 is launched after stage 1"
+    assert len(found) == 2
+    assert found[1].endswith("wait for each other")
     assert violations(DIAMOND, dataclasses.replace(VALID, lower_bound_ms=99.0)) == [
         "latency_ms 9.0 is below lower_bound_ms 99.0"
     ]
@@ -257,3 +259,42 @@ def test_bound_gives_way_to_measured_stages() -> None:
     assert best == 2.5
     assert lower_bound_ms(instance, 1) <= best
     assert lower_bound_ms(problem({"a": 2.0, "b": 2.0, "c": 1.0}, {("a", "c"): 0.0}), 1) == 5.0
+
+
+@pytest.mark.parametrize(
+    ("edges", "rows", "stuck"),
+    [
+        # x and y share a stage that waits for z, which waits for x.
+        (
+            (("x", "z"), ("z", "y")),
+            (("x", 0, 0, 0), ("z", 1, 0, 0), ("y", 0, 1, 0)),
+            {"stage 0 of device 0", "stage 0 of device 1"},
+        ),
+        # Two stages each hold a producer of the other.
+        (
+            (("x", "y"), ("z", "w")),
+            (("x", 0, 0, 0), ("z", 1, 0, 0), ("y", 1, 1, 0), ("w", 0, 1, 0)),
+            {"stage 0 of device 0", "stage 0 of device 1"},
+        ),
+    ],
+)
+def test_checker_finds_deadlocks_of_whole_stages(
+    edges: tuple[tuple[str, str], ...], rows: tuple[tuple[str, int, int, int], ...], stuck: set[str]
+) -> None:
+    """Stages wait as a whole, which times of zero hide: the checker finds what the evaluator calls a deadlock."""
+    instance = problem(dict.fromkeys((name for name, *_ in rows), 0.0), dict.fromkeys(edges, 0.0))
+    placements = tuple(Placement(name, device, stream, stage, 0.0, 0.0) for name, device, stream, stage in rows)
+    broken = Schedule("test", {}, 2, 0.0, 0.0, 0.0, placements)
+    (line,) = (line for line in violations(instance, broken) if "wait for each other" in line)
+    assert set(line.removesuffix(" wait for each other").split(", ")) == stuck
+    with pytest.raises(ScheduleError, match="deadlocks"):
+        evaluate(instance, broken.plan(instance.graph))
+
+
+def test_checker_refuses_impossible_times_and_bounds() -> None:
+    """Times before zero, times that are no numbers, and a staged schedule below a bound for staged ones."""
+    assert "allowed: finite times" in violations(DIAMOND, _mutated(VALID, 0, start_ms=-1.0))[0]
+    assert "allowed: finite times" in violations(DIAMOND, _mutated(VALID, 0, finish_ms=float("nan")))[0]
+    assert violations(DIAMOND, dataclasses.replace(VALID, staged_lower_bound_ms=9.5)) == [
+        "latency_ms 9.0 is below staged_lower_bound_ms 9.5"
+    ]

@@ -29,7 +29,8 @@ def summary(schedule: Schedule) -> list[tuple[str, str]]:
         ("Parameters", ", ".join(f"{name} {value}" for name, value in schedule.parameters.items()) or "none"),
         ("Devices", str(schedule.devices)),
         ("Latency", f"{ms(schedule.latency_ms)}, predicted by the cost model"),
-        ("Lower bound", f"{ms(schedule.lower_bound_ms)}; {_gap(schedule)}"),
+        ("Lower bound", f"{ms(schedule.lower_bound_ms)}; {_gap(schedule.latency_ms, schedule.lower_bound_ms, '')}"),
+        *_staged_bound(schedule),
         ("Scheduling time", ms(1000 * schedule.scheduling_time_s)),
     ]
     facts += [(f"Note on {topic}", text) for topic, text in schedule.notes.items()]
@@ -107,13 +108,21 @@ def ms(time_ms: float) -> str:
     return f"{time_ms:.{min(max(decimals, 0), _MOST_DECIMALS)}f} ms"
 
 
-def _gap(schedule: Schedule) -> str:
-    bound = schedule.lower_bound_ms
+def _staged_bound(schedule: Schedule) -> list[tuple[str, str]]:
+    bound = schedule.staged_lower_bound_ms
+    if not bound:
+        return []
+    return [("Staged bound", f"{ms(bound)} for staged schedules; {_gap(schedule.latency_ms, bound, 'staged ')}")]
+
+
+def _gap(latency: float, bound: float, kind: str) -> str:
     if bound <= 0:
         return "gap unknown"
-    gap = max(schedule.latency_ms / bound - 1, 0.0)
+    gap = latency / bound - 1
+    if gap < -_ROUNDING:  # of a schedule of streams over the bound for staged ones
+        return f"{-100 * gap:.1f} % above the latency"
     if gap <= _ROUNDING:
-        return "gap 0 % (no schedule is faster)"
+        return f"gap 0 % (no {kind}schedule is faster)"
     return f"gap {100 * gap:.{1 if gap >= _SMALL else 4}f} % (latency above bound)"
 
 

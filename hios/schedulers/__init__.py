@@ -58,18 +58,20 @@ def schedule(
     solution = entry.solve(problem, devices, values)
     elapsed = time.perf_counter() - began
     placements = evaluate(problem, solution.plan)
+    bound = max(lower_bound_ms(problem, devices), solution.lower_bound_ms)
     return Schedule(
         algorithm=algorithm,
         parameters=values,
         devices=devices,
         latency_ms=latency_ms(placements),
-        lower_bound_ms=max(lower_bound_ms(problem, devices), solution.lower_bound_ms),
+        lower_bound_ms=bound,
         scheduling_time_s=elapsed,
         placements=tuple(placements),
         graph=problem.graph.name,
         merges=_merges(problem, solution.plan),
         notes=solution.notes,
         graph_fingerprint=problem.graph.fingerprint,
+        staged_lower_bound_ms=solution.staged_lower_bound_ms if solution.staged_lower_bound_ms > bound else 0.0,
     )
 
 

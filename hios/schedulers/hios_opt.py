@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,9 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hios.bound import lower_bound_ms
+from hios.errors import HiosError
 from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Plan, Solution, StagedPlan
+from hios.schedulers.deadline import check_deadline, until
 from hios.schedulers.registry import ALGORITHMS, Parameter, register
 
 if TYPE_CHECKING:
@@ -46,7 +49,7 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
 
     1. Every other algorithm of the registry runs with its defaults (those for one device on one), unless a bound
        says that it cannot be better. Their best plan is the first candidate: the result is never worse than any of
-       them. When half of the time is gone, the rest are left out, and the notes name them.
+       them. Those that come to no plan before half of the time is gone are left out, and the notes name them.
     2. Two chains of simulated annealing work on one list of stages with their devices. A move takes an operator
        into a stage of its own or into another stage, takes a stage or a few connected ones to another device, or
        lets two devices exchange what they run from some place on. Stages may hold operators that depend on each
@@ -55,13 +58,13 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
     3. The lower bound is `interval_bound_ms`, which holds for all schedules. Where grouping gains nothing, staged
        schedules of whole times end at whole times, so their bound is rounded up; and where there are no transfers
        either, CP-SAT takes the last part of the time to find a shorter staged schedule or to prove that there is
-       none. Streams may be shorter, as operators that share a device there preempt each other; so the notes say
-       when the bound is one for staged schedules.
+       none. Streams may be shorter, as operators that share a device there preempt each other; so this is a bound
+       of its own, ``staged_lower_bound_ms`` of the schedule.
 
-    It ends early when the gap between latency and bound is closed. With ``time_limit`` the machine's speed decides
-    how many moves are made; with ``moves`` a seed gives the same schedule everywhere, as long as neither the time
-    limit nor CP-SAT interferes. Compiling the search takes some seconds on first use and is not counted; it is
-    kept on disk.
+    It ends early when the gap between latency and the bound for staged schedules is closed. With ``time_limit`` the
+    machine's speed decides how many moves are made; with ``moves`` a seed gives the same schedule everywhere, as
+    long as neither the time limit nor CP-SAT interferes. Compiling the search takes some seconds on first use and is
+    not counted; it is kept on disk.
 
     Not searched: merges and streams (plans that use them are kept if they are best).
 
@@ -97,11 +100,7 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
             )
         if latency < best.latency_ms:
             best = _Start(NAME, plan, latency)
-    if isinstance(best.plan, StagedPlan) and staged_bound > bound:
-        notes["bound"] = "for staged schedules"
-        return Solution(best.plan, staged_bound, notes)
-    notes["bound"] = "for all schedules"
-    return Solution(best.plan, bound, notes)
+    return Solution(best.plan, bound, notes, staged_bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ def _open(latency: float, bound: float) -> bool:
 
 
 def _starts(problem: Problem, devices: int, bound: float, clock: _Clock) -> tuple[list[_Start], list[str]]:
-    """Plans of the other algorithms by latency, and the names of those that time did not allow."""
+    """Plans of the other algorithms by latency, and the names of those that came to none in time."""
     found: list[_Start] = []
     left_out: list[str] = []
     bound_of_one = max(bound, lower_bound_ms(problem, 1))
@@ -141,10 +140,13 @@ def _starts(problem: Problem, devices: int, bound: float, clock: _Clock) -> tupl
         least = bound if entry.several_devices else bound_of_one
         if entry.name == NAME or (found and not _open(min(start.latency_ms for start in found), least)):
             continue
-        if found and clock.spent() > _STARTS * clock.limit:
+        try:
+            with until(clock.began + _STARTS * clock.limit if found else math.inf):
+                check_deadline()
+                plan = entry.solve(problem, devices if entry.several_devices else 1).plan
+        except HiosError:  # no time, or blocks that IOS cannot use
             left_out.append(entry.name)
             continue
-        plan = entry.solve(problem, devices if entry.several_devices else 1).plan
         found.append(_Start(entry.name, _widened(plan, devices), latency_ms(evaluate(problem, plan))))
     return sorted(found, key=lambda start: start.latency_ms), left_out
 

@@ -10,6 +10,7 @@ from typing import Any
 from hios.graph import Graph
 from hios.problem import Problem, Stage
 from hios.schedule import StagedPlan
+from hios.schedulers.deadline import check_deadline
 from hios.schedulers.ios_blocks import blocks
 from hios.schedulers.ios_space import Block, SearchSpace, network_space
 from hios.schedulers.registry import Parameter, register
@@ -124,6 +125,7 @@ class _Search:
         cost = {0: 0.0}
         choice: dict[int, int] = {}
         for state in block.states()[1:]:
+            check_deadline()
             best = _NEVER
             for ending in block.endings(state, self.r, self.s):
                 if ending not in time:
