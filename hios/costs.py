@@ -86,6 +86,10 @@ class Costs:
                 raise ArtifactError(
                     f"{source}: transfers[{position}]: edge {' -> '.join(ends[position])} stands twice; every edge once"
                 )
+        stages = [frozenset(tuple(group) for group in entry["groups"]) for entry in data.get("stages", ())]
+        if len(set(stages)) < len(stages):
+            position = next(number for number, stage in enumerate(stages) if stage in stages[:number])
+            raise ArtifactError(f"{source}: stages[{position}]: this stage stands twice; every stage once")
         contention = data.get("contention", {})
         return cls(
             time_ms={key: entry["time_ms"] for key, entry in data["operators"].items()},
@@ -95,10 +99,7 @@ class Costs:
             utilization={
                 key: entry["utilization"] for key, entry in data["operators"].items() if "utilization" in entry
             },
-            stages={
-                frozenset(tuple(group) for group in entry["groups"]): entry["time_ms"]
-                for entry in data.get("stages", ())
-            },
+            stages={stage: entry["time_ms"] for stage, entry in zip(stages, data.get("stages", ()), strict=True)},
             contention=contention.get("kind", "blend"),
             alpha=contention.get("alpha", DEFAULT_ALPHA),
             graph=data.get("graph", ""),

@@ -44,10 +44,14 @@ def problems(draw: st.DrawFn, largest: int = 12) -> Problem:
     # Operators are not listed in topological order.
     listed = draw(st.permutations(names))
     times = {name: draw(_TIMES) for name in listed}
+    # Measured stages: faster and slower than the model, also of operators that cannot share a stage.
+    sets = st.lists(st.sampled_from(names), min_size=2, max_size=3, unique=True)
+    measured = draw(st.lists(sets, max_size=3)) if count > 1 else []
     return problem(
         times,
         {(names[source], names[target]): draw(_TIMES) for source, target in chosen},
         utilization={name: draw(st.floats(0.1, 1.0)) for name in names},
+        stages={frozenset((name,) for name in stage): draw(_TIMES) for stage in measured},
         contention=draw(st.sampled_from(["blend", "none"])),
         alpha=draw(st.sampled_from([0.0, 0.5, 1.0])),
     )

@@ -308,3 +308,11 @@ def test_every_property_is_described(kind: str) -> None:
 def test_errors_are_hios_errors() -> None:
     """What the command line catches covers what the library raises."""
     assert issubclass(ArtifactError, HiosError)
+
+
+def test_a_stage_measured_twice_is_refused() -> None:
+    """Of two times for one stage, whatever the order of its groups, none is taken silently."""
+    stages = [{"groups": [["a"], ["b"]], "time_ms": 1.0}, {"groups": [["b"], ["a"]], "time_ms": 2.0}]
+    data = {"operators": {"a": {"time_ms": 1.0}, "b": {"time_ms": 1.0}}, "transfers": [], "stages": stages}
+    with pytest.raises(ArtifactError, match=r"stages\[1\]: this stage stands twice; every stage once"):
+        Costs.from_json(data)

@@ -15,8 +15,8 @@ from hios.profiling.statistics import spread
 from hios.runtime.program import ArenaPlan, DeviceProgram
 from hios.schedule import Placement, Plan, Schedule, StagedPlan, StreamPlan
 
-#: Streams of a device. NASNet has 159 by Opara's released rule.
-MOST_STREAMS = 1000
+#: Streams of a device: each is a thread that keeps one to two MB. NASNet has 159 by Opara's released rule.
+MOST_STREAMS = 512
 BASELINE = "sequential on one device"
 
 

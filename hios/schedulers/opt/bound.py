@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from hios.bound import lower_bound_ms, scales, work_ms
 from hios.problem import Problem
 
-#: Beyond this number of operators the bound takes too long, O(n^2); the simple one is given.
+#: Beyond this number of operators the bound takes too long, O(n^2) steps on sets of operators; the simple one is given.
 MOST_OPERATORS = 2000
 
 _Neighbours = Sequence[Sequence[tuple[int, float]]]
