@@ -1,0 +1,404 @@
+"""The search of hios-opt: what a chain holds after any moves is what a fresh evaluation says, and no index is wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hios import ALGORITHMS, Problem, evaluate
+from hios.evaluate import latency_ms, staged_times
+from hios.problem import Stage, positions
+from hios.schedule import StagedPlan
+from hios.schedulers.opt import annealing, kernel
+from hios.schedulers.opt.annealing import Chain, fits, groups
+from tests.problems import problem, problems
+
+#: Progress of annealing, and beyond its beginning: there every move is kept.
+_TEMPERATURES = [-3.0, 0.0, 0.5, 1.0]
+#: Moves of a slice: between slices the list is sorted and looked at.
+_SLICES = [1, 2, 5, 30]
+
+
+def _members(problem: Problem, rng: random.Random) -> Stage:
+    """Groups of random operators."""
+    count = rng.randint(1, min(5, len(problem)))
+    place = positions(problem.order)
+    return groups(problem, sorted(rng.sample(range(len(problem)), count), key=place.__getitem__))
+
+
+@st.composite
+def measured(draw: st.DrawFn, largest: int = 10) -> Problem:
+    """Problems with measured stages: faster and slower than the model, and of orders that cannot run."""
+    found = draw(problems(largest))
+    rng = random.Random(draw(st.integers(0, 1000)))
+    for _ in range(draw(st.integers(0, 8))):
+        stage = _members(found, rng)
+        if len(stage) > 1:
+            shuffled = frozenset(tuple(rng.sample(group, len(group))) for group in stage)
+            found.measured[shuffled] = found.modelled_stage_ms(stage) * rng.choice([0.0, 0.5, 0.9, 1.5])
+    return found
+
+
+def _sequence(problem: Problem, devices: int) -> StagedPlan:
+    return StagedPlan((tuple(((operator,),) for operator in problem.order), *((),) * (devices - 1)))
+
+
+def _start(problem: Problem, devices: int, algorithm: str) -> StagedPlan:
+    """The plan of an algorithm, if a chain can start from it."""
+    plan = ALGORITHMS[algorithm].solve(problem, devices).plan
+    return plan if isinstance(plan, StagedPlan) and fits(problem, plan) else _sequence(problem, devices)
+
+
+def _current(problem: Problem, chain: Chain) -> tuple[StagedPlan, list[list[int]]]:
+    """The candidate as a plan, and the numbers of its stages."""
+    place = positions(problem.order)
+    rows: list[list[Stage]] = [[] for _ in chain._devices]
+    numbers: list[list[int]] = [[] for _ in chain._devices]
+    for number in chain._order[: chain._states[0]["count"]]:
+        stage = chain._stages[number]
+        found = groups(problem, sorted(stage["members"][: stage["size"]].tolist(), key=place.__getitem__))
+        # The order in which it was measured, if it was.
+        rows[stage["device"]].append(chain._as_measured.get(frozenset(found), (0.0, found))[1])
+        numbers[stage["device"]].append(int(number))
+    return StagedPlan(tuple(map(tuple, rows))), numbers
+
+
+def _check(problem: Problem, chain: Chain) -> None:
+    """Everything that a chain keeps up to date against the evaluator."""
+    state, stages = chain._states[0], chain._stages
+    listed = chain._order[: state["count"]].tolist()
+    spare = chain._lists[kernel.SPARE, : state["spares"]].tolist()
+    assert sorted(listed + spare) == list(range(len(problem) + 1))
+    assert stages["position"][listed].tolist() == list(range(len(listed)))
+    for number in listed:
+        members = stages[number]["members"][: stages[number]["size"]]
+        assert set(chain._operators["stage"][members]) == {number}
+    assert stages["size"][listed].sum() == len(problem)
+    home = chain._operators["stage"]
+    for operator in range(len(problem)):
+        for successor, _ in problem.successors[operator]:
+            before, after_it = stages["position"][home[operator]], stages["position"][home[successor]]
+            assert before < after_it or home[operator] == home[successor]
+    critical = chain._lists[kernel.CRITICAL, : state["criticals"]].tolist()
+    assert len(set(critical)) == len(critical)
+
+    plan, numbers = _current(problem, chain)
+    times = staged_times(problem, plan)
+    latency = max(finish for _, finish, _, _ in times)
+    after: dict[int, float] = {}
+    for _, finish, device, index in reversed(times):
+        number, stage = numbers[device][index], plan.devices[device][index]
+        paths = [0.0]
+        if index + 1 < len(numbers[device]):
+            following = numbers[device][index + 1]
+            paths.append(stages[following]["duration"] + after[following])
+        for group in stage:
+            for operator in group:
+                for successor, transfer in problem.successors[operator]:
+                    target = int(chain._operators[successor]["stage"])
+                    if target != number:
+                        transfer = transfer if stages[target]["device"] != device else 0.0
+                        paths.append(transfer + stages[target]["duration"] + after[target])
+        after[number] = max(paths)
+        assert stages[number]["duration"] == pytest.approx(problem.stage_ms(stage), rel=1e-9, abs=1e-9)
+        assert stages[number]["finish"] == pytest.approx(finish, rel=1e-9, abs=1e-9)
+        assert stages[number]["after"] == pytest.approx(after[number], rel=1e-9, abs=1e-9)
+    assert state["latency"] == pytest.approx(latency, rel=1e-9, abs=1e-9)
+    assert chain.latency_ms <= state["latency"]
+    assert chain.latency_ms == pytest.approx(latency_ms(evaluate(problem, chain.plan())), rel=1e-9, abs=1e-9)
+
+
+class _Array(np.ndarray):
+    """An array that refuses negative indices; those beyond its end numpy refuses."""
+
+    def __getitem__(self, index: Any) -> Any:
+        _refuse_negative(index)
+        return super().__getitem__(index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        _refuse_negative(index)
+        super().__setitem__(index, value)
+
+
+def _refuse_negative(index: Any) -> None:
+    for number in index if isinstance(index, tuple) else (index,):
+        if isinstance(number, (int, np.integer)) and number < 0:
+            raise IndexError(f"index {number}")
+
+
+class _Record:
+    """A record whose fields are attributes, as numba has it; those of numpy's own clash with fields."""
+
+    def __init__(self, record: Any) -> None:
+        object.__setattr__(self, "_record", record)
+
+    def __getattr__(self, name: str) -> Any:
+        value = self._record[name]
+        return value.view(_Array) if isinstance(value, np.ndarray) else value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._record[name] = value
+
+
+class _Records:
+    """An array of such records."""
+
+    def __init__(self, records: Any) -> None:
+        self._records, self.shape = records, records.shape
+
+    def __getitem__(self, index: Any) -> Any:
+        _refuse_negative(index)
+        return _Record(self._records[index])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        _refuse_negative(index)
+        self._records[index] = value._record
+
+
+def _wrapped(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    return _Records(value) if value.dtype.names else value.view(_Array)
+
+
+def _on_wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*arguments: Any) -> Any:
+        with np.errstate(over="ignore"):
+            return function(*map(_wrapped, arguments))
+
+    return run
+
+
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The kernel without numba, which checks no bounds of arrays; chains use it."""
+    spec = importlib.util.spec_from_file_location("interpreted_kernel", kernel.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with monkeypatch.context() as patch:
+        patch.setattr(numba.config, "DISABLE_JIT", True)
+        spec.loader.exec_module(module)
+    for name in ("anneal", "set_after", "stage_key"):
+        monkeypatch.setattr(module, name, _on_wrapped(getattr(module, name)))
+    monkeypatch.setattr(annealing, "kernel", module)
+    return module
+
+
+class Judge:
+    """What `judged` needs to know of the chain that runs."""
+
+    problem: Problem
+    chain: Chain
+    moves = 0
+
+    def run(self, problem: Problem, chain: Chain, temperature: float, moves: int) -> None:
+        """Run the chain."""
+        self.problem, self.chain = problem, chain
+        chain.run(temperature, moves)
+        _check(problem, chain)
+
+
+@pytest.fixture
+def judged(interpreted: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Judge:
+    """Every move is timed again by the evaluator."""
+    judge = Judge()
+    given_up = interpreted.timed
+
+    def timed(*arguments: Any) -> float:
+        found, limit = given_up(*arguments), arguments[-1]
+        judge.moves += 1
+        plan = _current(judge.problem, judge.chain)[0]
+        true = max(finish for _, finish, _, _ in staged_times(judge.problem, plan))
+        if found == np.inf:
+            assert true > limit - 1e-9 * (1 + limit)
+        else:
+            assert found == pytest.approx(true, rel=1e-9, abs=1e-9)
+        return float(found)
+
+    monkeypatch.setattr(interpreted, "timed", timed)
+    return judge
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    instance=measured(8),
+    devices=st.sampled_from([1, 2, 3, 16]),
+    temperature=st.sampled_from(_TEMPERATURES),
+    seed=st.integers(0, 1000),
+)
+def test_indices_and_limits(judged: Judge, instance: Problem, devices: int, temperature: float, seed: int) -> None:
+    """No index leaves its array; a move is given up exactly if its latency is beyond the limit, else timed right."""
+    chain = Chain(instance, devices, _sequence(instance, devices), seed)
+    for moves in (1, 15, 15):
+        judged.run(instance, chain, temperature, moves)
+    assert judged.moves or len(instance) == 1
+
+
+_HARD = {
+    # c waits for what b makes; b joins a stage that ends as before.
+    "joined stage as long as before": (
+        problem({"a": 5.0, "w": 9.0, "b": 1.0, "c": 1.0}, {("b", "c"): 0.0}, contention="none"),
+        StagedPlan(((((0,),),), (((1,),), ((2,),)), (((3,),),))),
+    ),
+    # The longest path after the stage of a and b is that of a, which leaves it for a place before it.
+    "left stage later than before": (
+        problem({"a": 2.0, "b": 1.0, "c": 10.0}, {("a", "c"): 5.0}, contention="none"),
+        StagedPlan(((((0,), (1,)),), (((2,),),))),
+    ),
+    # Operators that run together sooner than each would alone: no path says how long they take.
+    "measured stage faster than its operators": (
+        problem(
+            {"p": 1.0, "a": 50.0, "b": 50.0, "q": 1.0, "z": 1.0, "y": 9.0},
+            {("p", "a"): 0.5, ("a", "q"): 0.0},
+            stages={frozenset({("a",), ("b",)}): 0.1},
+        ),
+        StagedPlan(((((0,),), ((1,), (2,)), ((3,),)), (((4,),),), (((5,),),))),
+    ),
+    # a ends as before on the device of c, which waits no longer for a transfer; x before c does not change.
+    "moved stage that ends as before": (
+        problem({"a": 1.0, "w": 3.0, "x": 1.0, "c": 1.0}, {("w", "x"): 0.0, ("a", "c"): 9.0}),
+        StagedPlan(((((0,),),), (((2,),), ((3,),)), (((1,),),))),
+    ),
+    # What b makes is used inside its stage; the path after it begins behind the stage.
+    "group of operators that depend on each other": (
+        problem(
+            {"z": 1.0, "a": 1.0, "b": 3.0, "c": 3.0, "d": 2.0, "e": 1.0},
+            {("a", "b"): 0.0, ("b", "c"): 0.0, ("c", "e"): 0.0},
+            utilization=dict.fromkeys("zabcde", 0.5),
+        ),
+        StagedPlan(((((0,),), ((1,),), ((2, 3), (4,)), ((5,),)), ())),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", sorted(_HARD))
+def test_single_moves(judged: Judge, case: str) -> None:
+    """Single moves from plans in which they are hard to time."""
+    instance, plan = _HARD[case]
+    for seed in range(300):
+        chain = Chain(instance, len(plan.devices), plan, seed)
+        judged.run(instance, chain, 0.0 if seed % 2 else 1.0, 1)
+
+
+def test_compiled_and_interpreted_do_the_same(interpreted: ModuleType) -> None:
+    """The kernel makes the same moves with and without numba."""
+    instance = _fan(12)
+    one = Chain(instance, 3, _sequence(instance, 3), 5)
+    one.run(0.0, 200)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(annealing, "kernel", kernel)
+        other = Chain(instance, 3, _sequence(instance, 3), 5)
+        other.run(0.0, 200)
+    assert one.plan() == other.plan()
+    assert (one._lists == other._lists).all()
+
+
+def _fan(count: int) -> Problem:
+    """One operator feeds all others; stages gain much."""
+    times = {f"v{number}": 1.0 + number % 3 for number in range(count)}
+    edges = {("v0", f"v{number}"): 0.5 for number in range(1, count)}
+    return problem(times, edges, utilization=dict.fromkeys(times, 0.1), alpha=0.1)
+
+
+def test_stages_have_a_largest_size(interpreted: ModuleType) -> None:
+    """A full stage takes no further operator, and no plan with a larger one is started from."""
+    most = kernel.MOST_MEMBERS
+    instance = problem({f"v{number}": 1.0 for number in range(most + 1)}, {}, contention="none")
+    alone = tuple((number,) for number in range(most + 1))
+    for seed in range(40):
+        chain = Chain(instance, 1, StagedPlan(((alone[:-1], alone[-1:]),)), seed)
+        chain.run(1.0, 10)
+        _check(instance, chain)
+    assert not fits(instance, StagedPlan(((alone,),)))
+
+
+def test_measured_in_another_order() -> None:
+    """A stage measured with its operators in another order than the graph's is used as it was measured."""
+    stage = frozenset({("b", "a", "c"), ("d",)})
+    instance = problem(
+        {"a": 1.0, "b": 1.0, "c": 1.0, "d": 3.0}, {("a", "c"): 0.0, ("b", "c"): 0.0}, stages={stage: 0.5}
+    )
+    chain = Chain(instance, 1, _sequence(instance, 1), 0)
+    chain.run(0.0, 2000)
+    assert chain.latency_ms == 0.5
+    assert latency_ms(evaluate(instance, chain.plan())) == 0.5
+    impossible = frozenset({("c", "a", "b"), ("d",)})
+    instance = problem(
+        {"a": 1.0, "b": 1.0, "c": 1.0, "d": 3.0}, {("a", "c"): 0.0, ("b", "c"): 0.0}, stages={impossible: 0.5}
+    )
+    chain = Chain(instance, 1, _sequence(instance, 1), 0)
+    chain.run(0.0, 2000)
+    assert chain.latency_ms == latency_ms(evaluate(instance, chain.plan())) > 0.5
+
+
+def test_groups_are_what_depends_on_each_other() -> None:
+    """Operators share a group if edges between members of the stage join them, in topological order."""
+    instance = problem(dict.fromkeys("abcdef", 1.0), {("a", "c"): 0, ("b", "c"): 0, ("c", "d"): 0, ("e", "f"): 0})
+    assert groups(instance, [0, 1, 2, 4]) == ((0, 1, 2), (4,))
+    assert groups(instance, [0, 1, 3, 4, 5]) == ((0,), (1,), (3,), (4, 5))
+
+
+def test_what_fits() -> None:
+    """A chain starts from stages whose groups it would make itself, and from no merges."""
+    instance = problem(dict.fromkeys("abc", 1.0), {("a", "b"): 0.0})
+    assert fits(instance, StagedPlan(((((0, 1), (2,)),),)))
+    assert not fits(instance, StagedPlan(((((0, 1, 2),),),)))  # one after another without need
+    assert not fits(instance, StagedPlan(((((0,),), ((1,), (2,))),), frozenset({frozenset({1, 2})})))
+
+
+def test_seeds() -> None:
+    """Equal seeds make equal moves, others do not."""
+    instance = _fan(12)
+    plans = []
+    for seed in (1, 1, 2):
+        chain = Chain(instance, 3, _sequence(instance, 3), seed)
+        chain.run(-3.0, 100)
+        plans.append(_current(instance, chain)[0])
+    assert plans[0] == plans[1] != plans[2]
+
+
+@settings(max_examples=200)
+@given(
+    instance=measured(),
+    devices=st.sampled_from([1, 2, 3, 4, 16]),
+    algorithm=st.sampled_from(["sequential", "greedy", "heft", "hios-lp", "ios"]),
+    temperature=st.sampled_from(_TEMPERATURES),
+    slices=st.lists(st.sampled_from(_SLICES), min_size=1, max_size=5),
+    seed=st.integers(0, 1000),
+)
+def test_state_is_a_fresh_evaluation(
+    instance: Problem, devices: int, algorithm: str, temperature: float, slices: list[int], seed: int
+) -> None:
+    """After moves kept and taken back, times, places, spare stages and paths are those of the candidate's plan."""
+    if not ALGORITHMS[algorithm].several_devices:
+        devices = 1
+    chain = Chain(instance, devices, _start(instance, devices, algorithm), seed)
+    _check(instance, chain)
+    for moves in slices:
+        chain.run(temperature, moves)
+        _check(instance, chain)
+
+
+def test_sorting_keeps_the_list_runnable() -> None:
+    """A start worked out from a finish is rounded, and may fall below that of an operator of no time before it."""
+    finish, time = 0.1, 0.4
+    assert (finish + time) - time < finish  # the rounding that the test is about
+    instance = problem({"a": finish, "none": 0.0, "b": time}, {("none", "b"): 0.0})
+    for plan in (
+        _sequence(instance, 1),
+        StagedPlan(((((0,),), ((1,),)), (((2,),),))),  # b waits for it on another device
+    ):
+        chain = Chain(instance, len(plan.devices), plan, 0)
+        chain.run(1.0, 0)
+        assert _current(instance, chain)[0] == plan
+        _check(instance, chain)
