@@ -13,6 +13,8 @@ from hios.schedule import StagedPlan
 MOST_OPERATORS = 200
 #: Steps that the largest time is divided into where times are no whole numbers.
 _STEPS = 1_000_000
+#: Whole numbers below this are exact in floating point, and so many of them add up to what the solver takes.
+_EXACT = 2**53
 
 
 def provable(problem: Problem) -> bool:
@@ -36,7 +38,7 @@ def staged_bound_ms(problem: Problem, bound: float) -> float:
     transfers = [transfer for row in problem.predecessors for _, transfer in row]
     if stages_gain(problem) or any(time != int(time) for time in (*problem.time, *transfers)):
         return bound
-    return float(math.ceil(bound * (1 - 1e-9)))
+    return max(bound, float(math.ceil(bound * (1 - 1e-9))))
 
 
 def prove(
@@ -99,7 +101,7 @@ def prove(
 
 def _step(problem: Problem) -> float:
     """A step of which all times are multiples, if they are whole numbers; else a fraction of the largest time."""
-    if all(time == int(time) for time in problem.time):
+    if all(time == int(time) < _EXACT for time in problem.time):
         return 1.0
     return max(problem.time) / _STEPS
 
