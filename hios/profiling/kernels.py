@@ -17,8 +17,10 @@ from torch import Tensor
 
 from hios.graph import Graph, Operator
 from hios.kernels import CompiledOperator, compile_operator
+from hios.kernels.merged import compile_merged
 from hios.kernels.tensors import torch_dtype, value_type
 from hios.kernels.unit import External
+from hios.merging import convolutions
 from hios.platforms.memory import keep_memory
 from hios.platforms.worker import Worker
 
@@ -30,15 +32,8 @@ class _Subject:
     """An operator with random weights and inputs."""
 
     def __init__(self, graph: Graph, operator: Operator, generator: torch.Generator) -> None:
-        shapes = {entry["name"]: entry for entry in graph.weights}
         inputs = {entry["name"]: entry for entry in graph.inputs}
-        names = {
-            argument["weight"]
-            for call in operator.details["calls"]
-            for argument in call["arguments"]
-            if "weight" in argument
-        }
-        weights = {name: _random(shapes[name]["shape"], shapes[name]["dtype"], generator) for name in names}
+        weights = _weights(graph, [operator], generator)
         self.compiled: CompiledOperator = compile_operator(operator, weights)
         kinds = [_kind(graph, inputs, value) for value in self.compiled.externals]
         self._fresh = [_random(shape, dtype, generator) for shape, dtype in kinds]
@@ -52,6 +47,48 @@ class _Subject:
     def run(self) -> None:
         """Run the operator and drop its result."""
         self.compiled.run(*self._read)
+
+
+class _Merged:
+    """Convolutions on one value, as one (IOS, operator merge) and one after another, with random weights and input."""
+
+    def __init__(self, graph: Graph, operators: Sequence[str], generator: torch.Generator) -> None:
+        known, places = convolutions(graph), [graph.index[operator] for operator in operators]
+        members = [graph.operators[place] for place in places]
+        weights = _weights(graph, members, generator)
+        self._together = compile_merged(members, [known[place] for place in places], weights)
+        compiled = [compile_operator(operator, weights) for operator in members]
+        self._apart = [operator.run for operator in compiled]
+        (value,) = compiled[0].externals
+        shape, dtype = _kind(graph, {entry["name"]: entry for entry in graph.inputs}, value)
+        self._fresh = _random(shape, dtype, generator)
+        self._read = self._fresh.clone()
+
+    def refresh(self) -> None:
+        """Write the input, as the operator before does."""
+        self._read.copy_(self._fresh)
+
+    def run_together(self) -> None:
+        """Run the merged operator and drop its results."""
+        self._together(self._read)
+
+    def run_apart(self) -> None:
+        """Run the operators one after another and drop their results."""
+        for run in self._apart:
+            run(self._read)
+
+
+def _weights(graph: Graph, operators: Sequence[Operator], generator: torch.Generator) -> dict[str, Tensor]:
+    """Random weights of operators, by name."""
+    shapes = {entry["name"]: entry for entry in graph.weights}
+    names = dict.fromkeys(
+        argument["weight"]
+        for operator in operators
+        for call in operator.details["calls"]
+        for argument in call["arguments"]
+        if "weight" in argument
+    )
+    return {name: _random(shapes[name]["shape"], shapes[name]["dtype"], generator) for name in names}
 
 
 def _kind(graph: Graph, inputs: dict[str, Any], value: External) -> tuple[Sequence[int], str]:
@@ -126,7 +163,30 @@ def time_stages(
     return samples
 
 
-def _timed(run: Callable[[], None], subjects: Sequence[_Subject]) -> float:
+def load_merges(worker: Worker, graph: str, merges: Sequence[Sequence[str]]) -> None:
+    """Make merges of operators ready to be timed, in place of those that were."""
+    known = Graph.read(graph)
+    generator = torch.Generator().manual_seed(0)
+    worker.state["merges"] = [_Merged(known, operators, generator) for operators in merges]
+
+
+def time_merges(worker: Worker, rounds: int, warmup: int) -> list[list[tuple[float, float]]]:
+    """Milliseconds of every loaded merge, with those of its operators one after another, in every round.
+
+    As for stages, both are taken right after each other.
+    """
+    merges: list[_Merged] = worker.state["merges"]
+    samples: list[list[tuple[float, float]]] = [[] for _ in merges]
+    for number in range(warmup + rounds):
+        for merged, own in zip(merges, samples, strict=True):
+            apart = _timed(merged.run_apart, [merged])
+            together = _timed(merged.run_together, [merged])
+            if number >= warmup:
+                own.append((together, apart))
+    return samples
+
+
+def _timed(run: Callable[[], None], subjects: Sequence[_Subject | _Merged]) -> float:
     """Milliseconds of a function, after the inputs of its operators were written."""
     for subject in subjects:
         subject.refresh()

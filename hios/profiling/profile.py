@@ -1,4 +1,4 @@
-"""Measuring a graph on a platform: t(v), t(S) and t(u,v), to costs.json."""
+"""Measuring a graph on a platform: t(v), t(S), merged operators and t(u,v), to costs.json."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ _STAGE_PASSES = 3
 _TIMEOUT_S = 600.0
 
 _Stage = tuple[tuple[str, ...], ...]
+#: Operators that run as one.
+_Merge = tuple[str, ...]
 
 
 def profile(
@@ -41,15 +43,15 @@ def profile(
 ) -> dict[str, Any]:
     """Measure a graph on cpu devices and write costs.json; returns its contents.
 
-    Operators with equal signature are measured once. t(S) is measured for the stages that the named algorithms
-    ask for on 1 to ``devices`` devices, given the times found so far.
+    Operators with equal signature are measured once. t(S) and the times of merged operators are measured for the stages
+    and merges that the named algorithms ask for on 1 to ``devices`` devices, given the times found so far.
 
     Args:
         graph: graph.json, with calls and shapes.
         output: costs.json to write.
         devices: number of devices; they take turns in measuring.
         repeats: rounds per operator and stage.
-        stages_of: algorithms whose stages are measured; others use the contention model.
+        stages_of: algorithms whose stages and merges are measured; others use models.
 
     Raises:
         HiosError: bad graph, unknown algorithm, too many devices, or a worker failed.
@@ -66,8 +68,11 @@ def profile(
         session.measure_operators()
         session.measure_transfers()
         for _ in range(_STAGE_PASSES):
-            if not session.measure_stages(session.asked([a.name for a in algorithms])):
+            stages, merges = session.asked([a.name for a in algorithms])
+            if not stages and not merges:
                 break
+            session.measure_stages(stages)
+            session.measure_merges(merges)
         data = {
             "graph": known.name,
             "graph_fingerprint": known.fingerprint,
@@ -92,6 +97,9 @@ class _Session:
     _stages: dict[_Stage, list[tuple[float, float]]] = field(default_factory=dict)
     #: Stages that algorithms asked for, with the stage of stand-ins that is measured for each.
     _asked: dict[_Stage, _Stage] = field(default_factory=dict)
+    #: The same for merges. Stand-ins need not read one value, so the merge that was asked for first is measured.
+    _merges: dict[_Merge, list[tuple[float, float]]] = field(default_factory=dict)
+    _asked_merges: dict[_Merge, _Merge] = field(default_factory=dict)
     _transfers: dict[int, list[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -143,10 +151,11 @@ class _Session:
                 pairs = list(zip(times[sender][size], times[receiver][size], strict=True))[_WARMUP:]
                 self._transfers.setdefault(size, []).extend((seen - began) / 1e6 for began, seen in pairs)
 
-    def asked(self, algorithms: Sequence[str]) -> list[_Stage]:
-        """Stages that the algorithms ask for and that are not measured, by stand-ins, each once."""
+    def asked(self, algorithms: Sequence[str]) -> tuple[list[_Stage], dict[_Merge, _Merge]]:
+        """What the algorithms ask for and that is not measured: stages by stand-ins, and merges by those with them."""
         costs = Costs.from_json(self.costs())
-        found: dict[_Stage, None] = {}
+        stages: dict[_Stage, None] = {}
+        merges: dict[_Merge, _Merge] = {}
         for name in algorithms:
             algorithm = find(name)
             for devices in range(1, self.devices + 1 if algorithm.several_devices else 2):
@@ -158,13 +167,18 @@ class _Session:
                     measured = tuple(sorted(tuple(map(self._stand_in, group)) for group in groups))
                     self._asked[groups] = measured
                     if measured not in self._stages:
-                        found[measured] = None
-        return sorted(found)
+                        stages[measured] = None
+                for numbers in sorted(map(sorted, problem.asked_merges)):
+                    merge = tuple(problem.ids[operator] for operator in numbers)
+                    alike = tuple(sorted(map(self._stand_in, merge)))
+                    self._asked_merges[merge] = alike
+                    if alike not in self._merges:
+                        merges.setdefault(alike, merge)
+        return sorted(stages), merges
 
-    def measure_stages(self, stages: list[_Stage]) -> bool:
-        """Measure stages; says whether there were any."""
+    def measure_stages(self, stages: list[_Stage]) -> None:
         if not stages:
-            return False
+            return
         needed: dict[str, int] = {}
         for stage in stages:
             for operator, count in Counter(operator for group in stage for operator in group).items():
@@ -178,7 +192,18 @@ class _Session:
                 for stage, samples in zip(stages, found, strict=True):
                     self._stages.setdefault(stage, []).extend(samples)
                 progress.update(len(stages) * rounds)
-        return True
+
+    def measure_merges(self, merges: dict[_Merge, _Merge]) -> None:
+        if not merges:
+            return
+        arguments = {"graph": self._path, "merges": list(merges.values())}
+        self.pool.call_each(kernels.load_merges, dict.fromkeys(range(self.devices), arguments))
+        with bar(len(merges) * self.repeats, f"measuring {len(merges)} merges that differ", "runs") as progress:
+            for number, rounds in enumerate(self._chunks()):
+                found = self.pool.call(number % self.devices, kernels.time_merges, rounds=rounds, warmup=_WARMUP)
+                for alike, samples in zip(merges, found, strict=True):
+                    self._merges.setdefault(alike, []).extend(samples)
+                progress.update(len(merges) * rounds)
 
     def costs(self) -> dict[str, Any]:
         """What was measured so far, as costs.json states it."""
@@ -195,23 +220,30 @@ class _Session:
                 for (source, target), size in sizes.items()
             ],
             "stages": [
-                {"groups": [list(group) for group in groups], **self._stage_entry(measured)}
+                {
+                    "groups": [list(group) for group in groups],
+                    **self._ratio_entry(self._stages[measured], [operator for group in measured for operator in group]),
+                }
                 for groups, measured in sorted(self._asked.items())
                 if measured in self._stages
+            ],
+            "merges": [
+                {"operators": list(merge), **self._ratio_entry(self._merges[alike], alike)}
+                for merge, alike in sorted(self._asked_merges.items())
+                if alike in self._merges
             ],
             # A device is one core, which every operator keeps busy: beside each other they take their sum.
             "contention": {"kind": "blend", "alpha": 1.0},
         }
 
-    def _stage_entry(self, stage: _Stage) -> dict[str, float]:
-        """t(S) as the operators' own times by the ratio of the stage to its operators one after another.
+    def _ratio_entry(self, samples: Sequence[tuple[float, float]], operators: Sequence[str]) -> dict[str, float]:
+        """t(S) as the operators' own times by the ratio of the stage to its operators one after another; so for merges.
 
         The two were taken right after each other, t(v) at another time: their plain comparison would take drift
         for a gain. A ratio that its spread does not tell from 1 counts as 1.
         """
-        samples = self._stages[stage]
         ratio, p20, p80 = spread([together / apart for together, apart in samples])
-        alone = sum(spread(self._operators[operator])[0] for group in stage for operator in group)
+        alone = sum(spread(self._operators[operator])[0] for operator in operators)
         known = 1.0 if p20 <= 1.0 <= p80 else ratio
         return {"time_ms": known * alone, "p20_ms": p20 * alone, "p80_ms": p80 * alone, "repeats": len(samples)}
 

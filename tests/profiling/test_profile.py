@@ -121,6 +121,26 @@ def test_one_device(graph_file: Path, tmp_path: Path) -> None:
     assert found["stages"]
 
 
+def test_merges_of_ios_are_measured(graph_file: Path, graph: Graph, tmp_path: Path) -> None:
+    """The merges that IOS asks for are measured, those of alike operators once, and IOS uses their times."""
+    path = tmp_path / "costs.json"
+    profile(graph_file, path, devices=1, repeats=2, stages_of=["ios"])
+    found = artifacts.read(path, "costs")
+    unmeasured = Problem(graph, Costs.from_json({**found, "stages": [], "merges": []}))
+    schedule(unmeasured, "ios")
+    problem = Problem(graph, Costs.from_json(found))
+    assert unmeasured.asked_merges
+    assert set(problem.measured_merges) >= unmeasured.asked_merges
+    signature = signatures(graph)
+    times: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for entry in found["merges"]:
+        assert 0 < entry["p20_ms"] <= entry["time_ms"] <= entry["p80_ms"] < math.inf
+        assert entry["repeats"] == 2
+        times[tuple(sorted(map(signature.__getitem__, entry["operators"])))].add(json.dumps(entry["time_ms"]))
+    assert {len(alike) for alike in times.values()} == {1}
+    assert violations(problem, schedule(problem, "ios")) == []
+
+
 def _refused(graph: Path, message: str, **changes: Any) -> None:
     output = graph.parent / "refused" / "costs.json"
     with pytest.raises(HiosError, match=message) as caught:
