@@ -2,8 +2,8 @@
 
 Every stream is a thread that runs its operators in order. Before an operator that reads values of other streams or
 devices it waits, blocked, until all of them are there; whoever makes the last of them lets it go on, in launch order
-where several become ready at once. The calling thread watches: it lets streams go on whose values arrive from other
-devices, and says what hangs.
+where several become ready at once. Values of other devices are looked for now and then while a stream is running, and
+without a pause by the thread that finished last when all streams wait. The calling thread watches and says what hangs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from queue import Empty
 
 from hios.errors import PlatformError
@@ -22,9 +23,11 @@ from hios.platforms.worker import Worker
 from hios.runtime.program import ABORT, Handover, Row, StreamProgram, StreamStep
 from hios.runtime.values import Values
 
-#: How long the watching thread sleeps between looks at values that are to arrive. It has the core of its device to
-#: share with the streams, so it must not spin.
-_LOOK_S = 20e-6
+#: How long the watching thread sleeps between looks at values that are to arrive: it takes its time from the streams,
+#: which share its core.
+_LOOK_S = 50e-6
+#: Looks without a pause; then the watching thread is left to look.
+_SPINS = 1 << 14
 
 
 class _Operator:
@@ -39,6 +42,10 @@ class _Operator:
         self.results = tuple(values.result(*result) for result in program.results)
         #: What is not there yet. Full again when the operator has run.
         self.missing = set(self.needs)
+        #: Whether its stream has come to it and waits.
+        self.blocked = False
+        #: The next one of its stream.
+        self.following: _Operator | None = None
         #: Operators of other streams that wait for this one's values, with these values, in launch order.
         self.dependents: tuple[tuple[_Operator, External], ...] = ()
         #: Slots that this operator may be the last to use.
@@ -47,11 +54,14 @@ class _Operator:
         self.gate = threading.Lock()
         self.gate.acquire()
 
-    def arrive(self, value: External) -> None:
-        """A value is there; the last one opens the gate. One caller at a time."""
+    def arrive(self, value: External) -> bool:
+        """A value is there; the last one opens the gate. Returns whether the stream waited for that."""
         self.missing.discard(value)
-        if not self.missing:
-            self.gate.release()
+        if self.missing:
+            return False
+        self.gate.release()
+        blocked, self.blocked = self.blocked, False
+        return blocked
 
 
 #: A value that another device makes, and the operators that wait for it, in launch order.
@@ -88,7 +98,15 @@ class StreamRunner:
         #: How many operators use each slot, and how many of them are still to run.
         self._users = Counter(slot for operator in operators for slot in operator.uses)
         self._users_left = dict(self._users)
+        for stream in self._streams:
+            for before, after in pairwise(stream):
+                before.following = after
+        #: Guards what follows, and what operators miss.
         self._bookkeeping = threading.Lock()
+        #: Streams that have something to run.
+        self._busy = 0
+        #: Arrivals that are not there yet.
+        self._pending: list[_Arrival] = []
         #: The operator that each stream runs or waits to run; None when it has finished.
         self._current: list[_Operator | None] = []
 
@@ -99,7 +117,12 @@ class StreamRunner:
             PlatformError: an operator failed, or nothing happens any more; streams are left as they are then.
         """
         rows: list[Row] = []
-        self._current = [stream[0] for stream in self._streams]
+        first = [stream[0] for stream in self._streams]
+        for operator in first:
+            operator.blocked = bool(operator.needs)
+        self._busy = sum(not operator.blocked for operator in first)
+        self._pending = self._arrivals
+        self._current = [*first]
         functions = [partial(self._run_stream, stream, epoch, rows) for stream in self._streams]
         self._watch(self._threads.start(functions), epoch)
         return rows
@@ -118,48 +141,67 @@ class StreamRunner:
             except Exception as error:
                 raise PlatformError(f"operator {operator.step.operator}, stream {operator.stream}: {error}") from error
             self._finish(operator)
+            if not self._busy:
+                self._spin(epoch)
         self._current[operators[0].stream] = None
 
     def _finish(self, operator: _Operator) -> None:
         """Let operators start that waited for this one, and values go that nothing reads any more."""
         with self._bookkeeping:
             operator.missing.update(operator.needs)
-            for dependent, value in operator.dependents:
-                dependent.arrive(value)
+            self._busy += sum(dependent.arrive(value) for dependent, value in operator.dependents)
+            following = operator.following
+            if following is None:
+                self._busy -= 1
+            elif following.missing:
+                following.blocked = True
+                self._busy -= 1
             for slot in operator.uses:
                 self._users_left[slot] -= 1
                 if self._users_left[slot] == 0:
                     self._values.tensors[slot] = None
                     self._users_left[slot] = self._users[slot]
 
+    def _spin(self, epoch: int) -> None:
+        """Look for values of other devices, since nothing can run before one of them arrives."""
+        for _ in range(_SPINS):
+            self._look(epoch)
+            if self._busy or not self._pending:
+                return
+
+    def _look(self, epoch: int) -> None:
+        """Let operators start whose last values have arrived from other devices."""
+        read = self._values.arena.read
+        if not any(read(handover.flag) == epoch for handover, _ in self._pending):
+            return
+        with self._bookkeeping:
+            pending = []
+            for handover, dependents in self._pending:
+                if read(handover.flag) == epoch:
+                    self._busy += sum(dependent.arrive(handover.value) for dependent in dependents)
+                else:
+                    pending.append((handover, dependents))
+            self._pending = pending
+
     def _watch(self, done: Done, epoch: int) -> None:
         """Return when all streams have finished."""
         deadline = time.monotonic() + self._timeout_s
-        pending = self._arrivals
         unfinished = len(self._streams)
+        if not self._busy:
+            self._spin(epoch)
         while unfinished:
-            pending = [arrival for arrival in pending if not self._arrived(arrival, epoch)]
             try:
-                error = done.get(timeout=_LOOK_S if pending else max(0.0, deadline - time.monotonic()))
+                error = done.get(timeout=_LOOK_S if self._pending else max(0.0, deadline - time.monotonic()))
             except Empty:
                 if self._values.arena.read(ABORT):
                     raise PlatformError("aborted") from None
                 if time.monotonic() > deadline:
                     raise PlatformError(self._hanging()) from None
+                self._look(epoch)
             else:
                 if error is not None:
                     raise error
                 unfinished -= 1
-
-    def _arrived(self, arrival: _Arrival, epoch: int) -> bool:
-        """Whether a value of another device is there; if so, lets operators start that waited for it."""
-        handover, dependents = arrival
-        if self._values.arena.read(handover.flag) != epoch:
-            return False
-        with self._bookkeeping:
-            for dependent in dependents:
-                dependent.arrive(handover.value)
-        return True
 
     def _hanging(self) -> str:
         """What a run waits for: an operator that does not finish, else a value of another device."""
@@ -168,9 +210,13 @@ class StreamRunner:
             if not operator.missing:
                 name, stream = operator.step.operator, operator.stream
                 return f"operator {name}, stream {stream}, did not finish within {self._timeout_s:g} s"
-        remote = {handover.value for handover, _ in self._arrivals}
-        operator, value = next((operator, value) for operator in current for value in operator.missing & remote)
-        return f"waited {self._timeout_s:g} s for the output of operator {value[1]}, stream {operator.stream}"
+        for (_, producer, _), dependents in ((handover.value, waiting) for handover, waiting in self._pending):
+            for operator in current:
+                if operator in dependents:
+                    return (
+                        f"waited {self._timeout_s:g} s for the output of operator {producer}, stream {operator.stream}"
+                    )
+        return f"the streams did not finish within {self._timeout_s:g} s"
 
 
 def _rank(operator: _Operator) -> int:
