@@ -7,7 +7,7 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,14 @@ def _check_seed(seed: int) -> None:
         raise HiosError(f"--seed: found {seed}; allowed: 0 to {2**63 - 1}")
 
 
+def _refuse_overwriting(inputs: Iterable[Path | None], outputs: Iterable[Path | None]) -> None:
+    """An output in the place of an input would be the end of it."""
+    read = {path.resolve() for path in inputs if path is not None}
+    for path in outputs:
+        if path is not None and path.resolve() in read:
+            raise HiosError(f"{path}: found an input named as output; allowed: another file")
+
+
 def _output(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.option("--output", type=_PATH, required=True, help=f"{what} to write.")
 
@@ -136,6 +144,7 @@ def export(
 @click.option("--name", help="Name of the graph; default: the folder of the program.")
 def extract(program: Path, output: Path, weights: Path, name: str | None) -> None:
     """Extract the optimised graph of PROGRAM (.pt2) through TVM Relax."""
+    _refuse_overwriting([program], [output, weights])
     from hios.frontends.extract import extract as run
 
     graph = run(program, output, weights, name or program.resolve().parent.name)
@@ -159,6 +168,7 @@ def profile(graph: Path, platform: str, devices: int, output: Path, repeats: int
     """Measure what the operators, stages and transfers of GRAPH cost."""
     if repeats < 1:
         raise HiosError(f"--repeats: found {repeats}; allowed: at least 1")
+    _refuse_overwriting([graph], [output])
     from hios.profiling.profile import profile as run
 
     began = time.monotonic()
@@ -207,6 +217,7 @@ def schedule(graph: Path, costs: Path, algorithm: str, devices: int, output: Pat
     from hios.schedulers import schedule as run
 
     find(algorithm)
+    _refuse_overwriting([graph, costs], [output])
     require_writable(output)
     given = {name: value for name, value in parameters.items() if value is not None}
     found = run(Problem.read(graph, costs), algorithm, devices, given)
@@ -263,7 +274,12 @@ def show(
     from hios.report.terminal import draw, look
     from hios.schedule import Schedule
 
+    _refuse_overwriting([schedule, graph], [html])
     found = Schedule.read(schedule)
+    found.check_table()
+    end = max(row.finish_ms for row in found.placements)
+    if not math.isclose(end, found.latency_ms, rel_tol=1e-6, abs_tol=1e-9):
+        raise HiosError(f"{schedule}: latency_ms: found {found.latency_ms:g}; allowed: {end:g}, the last finish_ms")
     types = {} if graph is None else operator_types(found, Graph.read(graph))
     if html is None:
         click.echo(draw(found, look(sys.stdout, width=width, parts=parts, plain=plain), types))
@@ -305,6 +321,7 @@ def execute(
     if not 0 < settings["tolerance"] < math.inf:
         raise HiosError(f"--tolerance: found {settings['tolerance']}; allowed: more than 0, finite")
     _check_seed(settings["seed"])
+    _refuse_overwriting([graph, weights, program, *schedules], [output])
     if devices is None:
         devices = max(Schedule.read(path).devices for path in schedules)
     from hios.runtime.session import Settings

@@ -207,15 +207,30 @@ class Schedule:
                 f"of {graph.source}: this is a schedule of another graph, such as of another image size; schedule "
                 "this one"
             )
-        number = graph.index
+        for position, row in enumerate(self.placements):
+            if row.operator not in graph.index:
+                raise ScheduleError(
+                    f"{self.source}: placements[{position}].operator: found {row.operator}, which is not an operator "
+                    f"of graph {graph.name}"
+                )
+        self.check_table()
+        seen = {row.operator for row in self.placements}
+        if missing := [operator for operator in graph.index if operator not in seen]:
+            raise ScheduleError(
+                f"{self.source}: placements: operator {missing[0]} is missing"
+                + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else "")
+            )
+
+    def check_table(self) -> None:
+        """Refuse rows that contradict each other, whatever the graph.
+
+        Raises:
+            ScheduleError: an operator is placed twice, a device is out of range, or stages and streams are mixed.
+        """
         seen: set[str] = set()
         staged = self.placements[0].stage is not None
         for position, row in enumerate(self.placements):
             field_name = f"{self.source}: placements[{position}]"
-            if row.operator not in number:
-                raise ScheduleError(
-                    f"{field_name}.operator: found {row.operator}, which is not an operator of graph {graph.name}"
-                )
             if row.operator in seen:
                 raise ScheduleError(
                     f"{field_name}.operator: {row.operator} is placed twice; every operator is placed once"
@@ -227,8 +242,3 @@ class Schedule:
                     f"{field_name}.stage: some rows have a stage and some have none; a schedule is one or the other"
                 )
             seen.add(row.operator)
-        if missing := [operator for operator in graph.index if operator not in seen]:
-            raise ScheduleError(
-                f"{self.source}: placements: operator {missing[0]} is missing"
-                + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else "")
-            )

@@ -105,6 +105,7 @@ def _digest(module: str, package: Path) -> str:
     file = _file(module, package)
     if file is not None and file.name == "__init__.py":
         for other in sorted(file.parent.rglob("*")):
-            if other.is_file() and other.suffix not in (".py", ".pyc"):
+            # What Python and numba compile (__pycache__) is no source.
+            if other.is_file() and other.suffix != ".py" and "__pycache__" not in other.parts:
                 found.update(other.relative_to(file.parent).as_posix().encode() + other.read_bytes())
     return found.hexdigest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -461,3 +462,35 @@ def test_missing_extras_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setitem(sys.modules, "torch", None)  # what an import finds where torch is not installed
     found = _error(*_export("squeezenet", tmp_path / "program.pt2"))
     assert found == "this command needs torch, which is not installed: pip install 'hios[torch]'"
+
+
+def test_inputs_are_not_overwritten(folder: Path, tmp_path: Path) -> None:
+    """An output that names an input is refused by every command that reads and writes files, and the input stays."""
+    graph, costs = (shutil.copy(folder / name, tmp_path / name) for name in ("graph.json", "costs.json"))
+    path = tmp_path / "schedule.json"
+    _done(*_schedule(tmp_path, "hios-lp", path))
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    weights = tmp_path / "weights"
+    for command in (
+        ("schedule", graph, costs, "--algorithm", "heft", "--output", graph),
+        ("show", path, "--html", path),
+        ("extract", graph, "--output", graph, "--weights", weights),
+        ("profile", graph, "--output", graph),
+        ("execute", graph, weights, path, "--output", path),
+    ):
+        assert _error(*command).endswith("found an input named as output; allowed: another file\n")
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [("latency_ms", 3.0, "latency_ms: found 3; allowed: "), ("devices", 1, "device: found 1; allowed: 0 to 0")],
+)
+def test_show_refuses_what_contradicts_itself(
+    folder: Path, tmp_path: Path, field: str, value: float, message: str
+) -> None:
+    """A schedule whose rows and head disagree is not drawn."""
+    path = tmp_path / "schedule.json"
+    _done(*_schedule(folder, "hios-lp", path, 2))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    assert message in _error("show", path)

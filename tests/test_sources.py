@@ -34,6 +34,16 @@ def test_copies_have_the_same_hashes(package: Path) -> None:
     assert len(set(_hashes(package).values())) == len(STAGES)
 
 
+def test_what_is_compiled_does_not_count(package: Path) -> None:
+    """Caches that Python and numba leave beside the sources change no hash."""
+    before = _hashes(package)
+    cache = package / "schedulers" / "opt" / "__pycache__"
+    cache.mkdir(parents=True)
+    (cache / "kernel.anneal-1.py311.nbi").write_bytes(b"compiled")
+    shutil.copytree(package, package.parent / "again" / "hios")
+    assert _hashes(package.parent / "again" / "hios") == before
+
+
 @pytest.mark.parametrize(
     ("file", "stages"),
     [

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hios import artifacts
 from hios.costs import Costs
@@ -27,6 +28,8 @@ from hios.schedulers import find
 _WARMUP = 3
 #: Rounds of one call to a worker, so that the progress bar moves and devices take turns.
 _CHUNK = 5
+#: Stages or merges of one call: IOS asks for thousands, and a call has to end within the time-out.
+_BATCH = 100
 #: Hand-overs measured per size; they take microseconds.
 _TRANSFERS = 100
 #: How often algorithms are asked again after new stages were measured; each answer may bring new questions.
@@ -36,6 +39,7 @@ _TIMEOUT_S = 600.0
 _Stage = tuple[tuple[str, ...], ...]
 #: Operators that run as one.
 _Merge = tuple[str, ...]
+_Item = TypeVar("_Item")
 
 
 def profile(
@@ -185,25 +189,25 @@ class _Session:
                 needed[operator] = max(needed.get(operator, 1), count)
         self._load(needed)
         with bar(len(stages) * self.repeats, f"measuring {len(stages)} stages that differ", "runs") as progress:
-            for number, rounds in enumerate(self._chunks()):
-                found = self.pool.call(
-                    number % self.devices, kernels.time_stages, stages=stages, rounds=rounds, warmup=_WARMUP
-                )
-                for stage, samples in zip(stages, found, strict=True):
+            for number, (batch, rounds) in enumerate(product(_batches(stages), self._chunks())):
+                device = number % self.devices
+                found = self.pool.call(device, kernels.time_stages, stages=batch, rounds=rounds, warmup=_WARMUP)
+                for stage, samples in zip(batch, found, strict=True):
                     self._stages.setdefault(stage, []).extend(samples)
-                progress.update(len(stages) * rounds)
+                progress.update(len(batch) * rounds)
 
     def measure_merges(self, merges: dict[_Merge, _Merge]) -> None:
         if not merges:
             return
-        arguments = {"graph": self._path, "merges": list(merges.values())}
-        self.pool.call_each(kernels.load_merges, dict.fromkeys(range(self.devices), arguments))
         with bar(len(merges) * self.repeats, f"measuring {len(merges)} merges that differ", "runs") as progress:
-            for number, rounds in enumerate(self._chunks()):
-                found = self.pool.call(number % self.devices, kernels.time_merges, rounds=rounds, warmup=_WARMUP)
-                for alike, samples in zip(merges, found, strict=True):
-                    self._merges.setdefault(alike, []).extend(samples)
-                progress.update(len(merges) * rounds)
+            for batch in _batches(list(merges)):
+                arguments = {"graph": self._path, "merges": [merges[alike] for alike in batch]}
+                self.pool.call_each(kernels.load_merges, dict.fromkeys(range(self.devices), arguments))
+                for number, rounds in enumerate(self._chunks()):
+                    found = self.pool.call(number % self.devices, kernels.time_merges, rounds=rounds, warmup=_WARMUP)
+                    for alike, samples in zip(batch, found, strict=True):
+                        self._merges.setdefault(alike, []).extend(samples)
+                    progress.update(len(batch) * rounds)
 
     def costs(self) -> dict[str, Any]:
         """What was measured so far, as costs.json states it."""
@@ -246,6 +250,10 @@ class _Session:
         alone = sum(spread(self._operators[operator])[0] for operator in operators)
         known = 1.0 if p20 <= 1.0 <= p80 else ratio
         return {"time_ms": known * alone, "p20_ms": p20 * alone, "p80_ms": p80 * alone, "repeats": len(samples)}
+
+
+def _batches(items: Sequence[_Item]) -> list[Sequence[_Item]]:
+    return [items[begin : begin + _BATCH] for begin in range(0, len(items), _BATCH)]
 
 
 def _entry(samples: Sequence[float]) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -121,15 +122,19 @@ def test_one_device(graph_file: Path, tmp_path: Path) -> None:
     assert found["stages"]
 
 
-def test_merges_of_ios_are_measured(graph_file: Path, graph: Graph, tmp_path: Path) -> None:
-    """The merges that IOS asks for are measured, those of alike operators once, and IOS uses their times."""
+def test_merges_of_ios_are_measured(
+    graph_file: Path, graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What IOS asks for is measured, in several batches, merges of alike operators once, and IOS uses their times."""
+    monkeypatch.setattr(sys.modules[profile.__module__], "_BATCH", 3)
     path = tmp_path / "costs.json"
     profile(graph_file, path, devices=1, repeats=2, stages_of=["ios"])
     found = artifacts.read(path, "costs")
     unmeasured = Problem(graph, Costs.from_json({**found, "stages": [], "merges": []}))
     schedule(unmeasured, "ios")
     problem = Problem(graph, Costs.from_json(found))
-    assert unmeasured.asked_merges
+    assert len(unmeasured.asked) > 3 < len(unmeasured.asked_merges)
+    assert set(problem.measured) >= unmeasured.asked
     assert set(problem.measured_merges) >= unmeasured.asked_merges
     signature = signatures(graph)
     times: dict[tuple[str, ...], set[str]] = defaultdict(set)

@@ -20,7 +20,7 @@ rule schedule:
         options=lambda w: configuration.options(
             settings["algorithms"][w.algorithm], without="algorithm"
         ),
-        versions=versions(),
+        versions=versions("numba", "ortools"),
         code=lambda w: source_hash(
             "schedule", [settings["algorithms"][w.algorithm]["algorithm"]]
         ),

@@ -21,6 +21,7 @@ e edges, M devices; times in milliseconds. By convention the functions call them
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -108,7 +109,13 @@ SHARE_ALONE, SHARE_CHANGE, SHARE_TOGETHER, SHARE_SWAP = 25, 20, 10, 20
 #: Share of moves that begin at an operator of a critical path, and of swaps that end before the end of the list.
 SHARE_CRITICAL, SHARE_SEGMENT = 60, 60
 
-compiled = njit(cache=True, nogil=True)
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Compile without holding the interpreter lock, and keep the result on disk where there is a place for it."""
+    try:
+        return njit(cache=True, nogil=True)(function)
+    except RuntimeError:  # neither this folder nor a cache folder of the user can be written
+        return njit(nogil=True)(function)
 
 
 @compiled
@@ -269,7 +276,7 @@ def neighbour(operators: Array, inputs: Array, outputs: Array, operator: int, st
 def other_device(devices: Array, device: int, state: Array) -> int:
     """A random device but this one."""
     found = draw(state, devices.shape[0] - 1)
-    return found + 1 if found >= device else found
+    return int(found + 1 if found >= device else found)
 
 
 @compiled
@@ -281,7 +288,7 @@ def better_device(
     beside = stages[operators[neighbour(operators, inputs, outputs, operator, state)].stage].device
     if beside != device and draw(state, 2) == 0:
         return int(beside)
-    return other_device(devices, device, state)
+    return int(other_device(devices, device, state))
 
 
 @compiled
