@@ -478,7 +478,7 @@ def test_inputs_are_not_overwritten(folder: Path, tmp_path: Path) -> None:
         ("profile", graph, "--output", graph),
         ("execute", graph, weights, path, "--output", path),
     ):
-        assert _error(*command).endswith("found an input named as output; allowed: another file\n")
+        assert _error(*command).endswith("found an input named as output; allowed: another file")
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
