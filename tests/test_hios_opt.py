@@ -135,12 +135,14 @@ def test_no_schedule_beats_the_bounds(instance: Problem, devices: int) -> None:
         ("12221", {"ab": 0, "ac": 0, "ad": 0, "be": 0, "ce": 0, "de": 0}, 5.0, 4.0),
         # The same backwards in time: b, c and d follow a.
         ("1222", {"ab": 0, "ac": 0, "ad": 0}, 4.0, 3.5),
+        # b, c and d are between a and the last 4 ms, which no single operator waits for.
+        ("122244", {"ab": 0, "ac": 0, "ad": 0, "be": 0, "ce": 0, "cf": 0, "df": 0}, 8.0, 7.5),
     ],
 )
 def test_bound_by_hand(times: str, edges: dict[str, float], expected: float, simple: float) -> None:
     """Heads, tails, transfers and the work between them, on two devices."""
     instance = problem(
-        {name: float(time) for name, time in zip("abcde", times, strict=False)},
+        {name: float(time) for name, time in zip("abcdef", times, strict=False)},
         {(source, target): float(transfer) for (source, target), transfer in edges.items()},
     )
     assert lower_bound_ms(instance, 2) == simple
@@ -187,6 +189,7 @@ def test_whole_milliseconds() -> None:
     whole = problem({"a": 2.0, "b": 2.0, "c": 1.0}, {})
     assert staged_bound_ms(whole, 2.5) == 3.0
     assert staged_bound_ms(whole, 3.0 * (1 - 1e-12)) == 3.0
+    assert staged_bound_ms(whole, 3.0 * (1 + 1e-12)) == pytest.approx(3.0)
     assert staged_bound_ms(whole, 3e10 + 1) == 3e10 + 1
     fractions = problem({"a": 2.0, "b": 2.5}, {})
     assert staged_bound_ms(fractions, 2.5) == 2.5
@@ -237,6 +240,7 @@ def test_a_merge_may_win() -> None:
         found = _opt(instance, devices)
         assert (found.latency_ms, found.merges) == (2.0, (("a", "b"),))
         assert found.notes["start"] == "ios, 2 ms"
+        assert len(hios_opt(instance, devices, moves=1).plan.devices) == devices
         assert violations(instance, found) == []
 
 
