@@ -104,3 +104,13 @@ def test_lines_can_be_read_in_an_editor(page: str) -> None:
     """Text by hand is wrapped; only rows of tables and what the registry gives may be longer."""
     by_hand = re.sub(r"<!-- from the registry: \S+ -->\n(?:.*\n)*?<!-- end -->", "", page)
     assert [line for line in by_hand.splitlines() if len(line) > 120 and not line.startswith("|")] == []
+
+
+@pytest.mark.parametrize(
+    "file", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/algorithms.md", "docs/certified.md"]
+)
+def test_links_lead_somewhere(file: str) -> None:
+    """Every link to a file of the project names one that is there."""
+    path = ROOT / file
+    links = re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text(encoding="utf-8"))
+    assert [link for link in links if ":" not in link and not (path.parent / link).exists()] == []
