@@ -87,7 +87,9 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
     search = [start.plan for start in starts if isinstance(start.plan, StagedPlan) and fits(problem, start.plan)]
     search = search or [whole]
     if _open(best.latency_ms, staged_bound):
-        clock = _compiled(Chain(problem, devices, whole, seed), clock)
+        began = clock.spent()
+        Chain(problem, devices, whole, seed).run(0.0, 1)  # compiles; the clock stands still for that
+        clock = _Clock(clock.began + clock.spent() - began, time_limit)
         chains = [Chain(problem, devices, search[min(i, len(search) - 1)], seed * CHAINS + i) for i in range(CHAINS)]
         proving = provable(problem)
         _anneal(chains, staged_bound, clock, moves, _ANNEALING if proving else 1.0)
@@ -120,13 +122,6 @@ class _Clock:
 
     def left(self) -> float:
         return self.limit - self.spent()
-
-
-def _compiled(chain: Chain, clock: _Clock) -> _Clock:
-    """Compile the search; the clock as if that had taken no time."""
-    began = time.perf_counter()
-    chain.run(0.0, 1)
-    return _Clock(clock.began + time.perf_counter() - began, clock.limit)
 
 
 def _open(latency: float, bound: float) -> bool:
