@@ -213,6 +213,7 @@ def schedule(graph: Path, costs: Path, algorithm: str, devices: int, output: Pat
     """Compute where and when each operator of GRAPH runs, given COSTS."""
     from hios.artifacts import require_writable
     from hios.problem import Problem
+    from hios.report.summary import gap_in_words
     from hios.schedulers import find
     from hios.schedulers import schedule as run
 
@@ -222,9 +223,12 @@ def schedule(graph: Path, costs: Path, algorithm: str, devices: int, output: Pat
     given = {name: value for name, value in parameters.items() if value is not None}
     found = run(Problem.read(graph, costs), algorithm, devices, given)
     found.write(output)
+    bound, kind = found.lower_bound_ms, ""
+    if found.staged_lower_bound_ms:
+        bound, kind = found.staged_lower_bound_ms, "staged "
     click.echo(
-        f"{output}: predicted latency {found.latency_ms:.4g} ms on {devices} device(s), "
-        f"lower bound {found.lower_bound_ms:.4g} ms"
+        f"{output}: predicted latency {found.latency_ms:.4g} ms on {devices} device(s), lower bound {bound:.4g} ms"
+        f"{' for staged schedules' if kind else ''}, {gap_in_words(found.latency_ms, bound, kind)}"
     )
 
 

@@ -138,6 +138,7 @@ def test_schedule_and_evaluate_agree(folder: Path, tmp_path: Path) -> None:
     found = Schedule.read(path)
     assert (found.devices, found.parameters) == (4, {"window": 3})
     assert printed.startswith(f"{path}: predicted latency {found.latency_ms:.4g} ms on 4 device(s), lower bound ")
+    assert re.search(r"lower bound \S+ ms, gap \S+ % \(", printed)
     output = _done("evaluate", folder / "graph.json", folder / "costs.json", path).output
     assert output == f"{found.latency_ms:.6g} ms\n"
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hios import ALGORITHMS, HiosError, Problem, schedule, violations
 from hios.schedulers.registry import Parameter, register
-from tests.problems import briefly, problems
+from tests.problems import briefly, problem, problems
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
@@ -23,6 +23,16 @@ def test_every_algorithm_is_valid_on_every_graph(name: str, instance: Problem, d
     assert found.parameters == ALGORITHMS[name].resolved(briefly(name))
 
 
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_every_algorithm_takes_huge_fan_in_and_out(name: str) -> None:
+    """One operator feeds 200 others that feed one: the schedule is valid on as many devices as the algorithm takes."""
+    names = [f"v{number}" for number in range(200)]
+    edges = {("first", middle): 0.5 for middle in names} | {(middle, "last"): 0.25 for middle in names}
+    instance = problem(dict.fromkeys(["first", *names, "last"], 1.0), edges, utilization=dict.fromkeys(names, 0.7))
+    found = schedule(instance, name, 16 if ALGORITHMS[name].several_devices else 1, briefly(name))
+    assert violations(instance, found) == []
+
+
 @pytest.mark.parametrize("name", sorted(name for name, entry in ALGORITHMS.items() if not entry.several_devices))
 def test_single_device_algorithms_say_so(name: str) -> None:
     """Asked for several devices, they name what can use them."""
@@ -32,8 +42,6 @@ def test_single_device_algorithms_say_so(name: str) -> None:
 
 def problems_example() -> Problem:
     """A problem with a single operator."""
-    from tests.problems import problem
-
     return problem({"a": 1.0}, {})
 
 

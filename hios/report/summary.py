@@ -29,7 +29,10 @@ def summary(schedule: Schedule) -> list[tuple[str, str]]:
         ("Parameters", ", ".join(f"{name} {value}" for name, value in schedule.parameters.items()) or "none"),
         ("Devices", str(schedule.devices)),
         ("Latency", f"{ms(schedule.latency_ms)}, predicted by the cost model"),
-        ("Lower bound", f"{ms(schedule.lower_bound_ms)}; {_gap(schedule.latency_ms, schedule.lower_bound_ms, '')}"),
+        (
+            "Lower bound",
+            f"{ms(schedule.lower_bound_ms)}; {gap_in_words(schedule.latency_ms, schedule.lower_bound_ms, '')}",
+        ),
         *_staged_bound(schedule),
         ("Scheduling time", ms(1000 * schedule.scheduling_time_s)),
     ]
@@ -112,10 +115,13 @@ def _staged_bound(schedule: Schedule) -> list[tuple[str, str]]:
     bound = schedule.staged_lower_bound_ms
     if not bound:
         return []
-    return [("Staged bound", f"{ms(bound)} for staged schedules; {_gap(schedule.latency_ms, bound, 'staged ')}")]
+    return [
+        ("Staged bound", f"{ms(bound)} for staged schedules; {gap_in_words(schedule.latency_ms, bound, 'staged ')}")
+    ]
 
 
-def _gap(latency: float, bound: float, kind: str) -> str:
+def gap_in_words(latency: float, bound: float, kind: str) -> str:
+    """How far a latency is above a bound; ``kind`` (such as ``"staged "``) says which schedules the bound is for."""
     if bound <= 0:
         return "gap unknown"
     gap = latency / bound - 1

@@ -37,6 +37,8 @@ _GAP = "   "
 _IN_TURN = (COLOURS[0], COLOURS[5])
 #: Columns between two times on the axis, at least.
 _TICK_COLUMNS = 10
+#: A schedule that ends before this has no time axis: nothing takes so little, and steps of it would not be numbers.
+_NO_TIME_MS = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,8 @@ class _Chart:
         self._first_lanes = {min(lane for lane in self._lanes if lane[0] == device) for device, _ in self._lanes}
         self._indent = max(map(len, self._names)) + 1
         self._columns = max(look.width - self._indent, 1)
-        self._end_ms = max((row.finish_ms for row in schedule.placements), default=0.0)
+        end_ms = max((row.finish_ms for row in schedule.placements), default=0.0)
+        self._end_ms = end_ms if end_ms > _NO_TIME_MS else 0.0
         self._labels = short_names([row.operator for row in schedule.placements])
         self._parts = look.parts or self._wanted_parts()
         self._total = self._parts * self._columns

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hios import Graph, HiosError, Operator, Placement, Problem, Schedule, schedule
@@ -149,6 +149,7 @@ def test_every_schedule_is_drawn_within_the_width(
     ),
     latency=st.floats(0, 1e300),
 )
+@example(spans=[(0, 0, 0.0, 5e-324)], latency=0.0)
 def test_placements_against_the_rules_are_drawn(spans: list[tuple[int, int, float, float]], latency: float) -> None:
     """Schedules that are invalid, with any times, are drawn too: looking is how one finds out."""
     rows = [(f"v{number}", device, stream, None, *times) for number, (device, stream, *times) in enumerate(spans)]

@@ -2,7 +2,8 @@
 
 A candidate is one list of stages, each with a device, in an order in which they can run. A move changes it, the
 times from the first changed place on are worked out again, and the move is kept or taken back. All arrays are
-allocated once by `hios.schedulers.opt.annealing`; the functions below change them in place.
+allocated once by `hios.schedulers.opt.annealing`; the functions below change them in place. All stand in one file:
+what numba keeps on disk of a function is renewed when the file of the function changes, and no other.
 
 Arrays are records (numpy structured types), which numba reaches fastest; what they hold is said below. n operators,
 e edges, M devices; times in milliseconds. By convention the functions call them
@@ -259,6 +260,22 @@ def window(operators: Array, inputs: Array, outputs: Array, stages: Array, opera
 
 
 @compiled
+def aim(
+    operators: Array, inputs: Array, outputs: Array, stages: Array, order: Array, state: Array, operator: int
+) -> Any:
+    """A random stage between the predecessors and the successors of an operator, or one that holds some of them.
+
+    Returns:
+        (low, high, stage): the places of `window`; the stage is -1 where the operator is tied to its own.
+    """
+    low, high, tied = window(operators, inputs, outputs, stages, operator, state.count)
+    if tied:
+        return low, high, -1
+    start, end = max(low, 0), min(high, state.count - 1)
+    return low, high, order[start + draw(state, end - start + 1)]
+
+
+@compiled
 def neighbour(operators: Array, inputs: Array, outputs: Array, operator: int, state: Array) -> int:
     """A random predecessor or successor; the operator itself where it has none."""
     first_input, first_output = operators[operator].first_input, operators[operator].first_output
@@ -367,14 +384,10 @@ def move_alone(
 ) -> None:
     """An operator becomes a stage of its own beside another stage between its predecessors and successors."""
     state.kind = NONE
-    low, high, tied = window(operators, inputs, outputs, stages, operator, state.count)
-    if tied:
-        return
+    low, high, target = aim(operators, inputs, outputs, stages, order, state, operator)
     source = operators[operator].stage
-    start, end = max(low, 0), min(high, state.count - 1)
-    target = order[start + draw(state, end - start + 1)]
     single = stages[source].size == 1
-    if target == source and single:
+    if target < 0 or (target == source and single):
         return
     at = stages[target].position
     after = 1 if at == low else 0 if at == high else draw(state, 2)
@@ -429,13 +442,9 @@ def move_join(
 ) -> None:
     """An operator joins another stage between its predecessors and successors, or one that holds some of them."""
     state.kind = NONE
-    low, high, tied = window(operators, inputs, outputs, stages, operator, state.count)
-    if tied:
-        return
+    _, _, target = aim(operators, inputs, outputs, stages, order, state, operator)
     source = operators[operator].stage
-    start, end = max(low, 0), min(high, state.count - 1)
-    target = order[start + draw(state, end - start + 1)]
-    if target == source or stages[target].size == MOST_MEMBERS:
+    if target < 0 or target == source or stages[target].size == MOST_MEMBERS:
         return
     here, there = stages[source].position, stages[target].position
     single = stages[source].size == 1
