@@ -14,8 +14,9 @@ from torch.export import ExportedProgram
 from hios.artifacts import replacing, require_writable
 from hios.errors import HiosError
 from hios.frontends import program as programs
+from hios.frontends.calls import Call, Input, Weight, is_constant
 from hios.frontends.folding import Folder
-from hios.frontends.lowering import Call, Input, Weight, is_constant, lower
+from hios.frontends.lowering import lower
 from hios.frontends.units import Unit, group
 from hios.frontends.verification import require_equal
 from hios.graph import Edge, Graph, Operator

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hios.frontends.lowering import Call, Weight, is_constant
+from hios.frontends.calls import Call, Weight, is_constant
 from hios.frontends.units import Unit
 from hios.kernels import build
 

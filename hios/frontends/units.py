@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm.relax.dpl.pattern import WildcardPattern
 
-from hios.frontends.lowering import Call, Lowered, is_constant
+from hios.frontends.calls import Call, Lowered, is_constant
 from hios.frontends.patterns import FusionPattern, fusion_patterns
 
 

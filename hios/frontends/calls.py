@@ -1,0 +1,228 @@
+"""A Relax function as plain calls, whichever frontend it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import tvm
+from torch import Tensor
+from tvm import relax
+
+from hios.errors import UnsupportedError
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where in the model a call comes from.
+
+    ``module`` is the path of the submodule that computes it ("" for the model itself), ``place`` says it to people.
+    """
+
+    module: str
+    place: str
+
+
+@dataclass(eq=False)
+class Call:
+    """One Relax operator call.
+
+    ``arguments`` are calls, (call, item) pairs, tensors, numbers, or names of graph inputs; ``shapes`` and
+    ``dtype`` describe what it makes.
+    """
+
+    function: str
+    arguments: list[Any]
+    attributes: dict[str, Any]
+    shapes: list[tuple[int, ...]]
+    dtype: str
+    #: Whether it depends on weights only, so that it can be folded.
+    constant: bool = field(default=False)
+    #: Where in the model it comes from; None where the frontend does not say.
+    origin: Origin | None = field(default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A tensor of the program with its name there, such as ``fire2.squeeze.weight``."""
+
+    name: str
+    tensor: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input of the network."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A program in Relax.
+
+    ``function`` is the canonical Relax function, ``calls`` its operator calls in order, ``call_of`` the call
+    behind each Relax call expression, ``values`` what each Relax variable stands for, ``outputs`` the calls (or
+    (call, item) pairs) that it returns.
+    """
+
+    function: relax.Function
+    inputs: tuple[Input, ...]
+    calls: tuple[Call, ...]
+    call_of: Mapping[Any, Call]
+    values: Mapping[Any, Any]
+    outputs: tuple[Any, ...]
+
+
+def canonical(module: tvm.IRModule) -> relax.Function:
+    """The function ``main`` of a module with canonical bindings and without dead code."""
+    module = relax.transform.CanonicalizeBindings()(module)
+    return relax.transform.DeadCodeElimination()(module)["main"]
+
+
+def read(function: relax.Function, parameters: Mapping[str, Weight], origins: Mapping[str, Origin]) -> Lowered:
+    """Read a canonical Relax function into calls.
+
+    Args:
+        function: bindings of calls, tuples and constants.
+        parameters: the weight behind each parameter of the function, by name; its other parameters are inputs.
+        origins: where the value of a variable comes from, by the variable's name.
+
+    Raises:
+        UnsupportedError: an expression or argument that a graph cannot hold, or a shape that is not fixed.
+    """
+    return _Reader(function, parameters, origins).read()
+
+
+class _Reader:
+    """Reads a Relax function into calls."""
+
+    def __init__(
+        self, function: relax.Function, parameters: Mapping[str, Weight], origins: Mapping[str, Origin]
+    ) -> None:
+        self._function = function
+        self._parameters = parameters
+        self._origins = origins
+        self._values: dict[Any, Any] = {}
+        self._call_of: dict[Any, Call] = {}
+        self._calls: list[Call] = []
+        self._constants = 0
+
+    def read(self) -> Lowered:
+        inputs = []
+        for variable in self._function.params:
+            if variable.name in self._parameters:
+                self._values[variable] = self._parameters[variable.name]
+            else:
+                shape, dtype = _tensor_type(variable.ty, variable.name)
+                inputs.append(Input(_text(variable.name), shape, dtype))
+                self._values[variable] = inputs[-1]
+        for block in self._function.body.blocks:
+            for binding in block.bindings:
+                self._values[binding.var] = self._value(binding.value, binding.var)
+        result = self._values[self._function.body.body]
+        outputs = tuple(result) if isinstance(result, list) else (result,)
+        return Lowered(self._function, tuple(inputs), tuple(self._calls), self._call_of, self._values, outputs)
+
+    def _value(self, expression: Any, variable: Any) -> Any:
+        if isinstance(expression, tvm.ir.Call):
+            return self._call(expression, variable)
+        if isinstance(expression, relax.TupleGetItem):
+            whole = self._values[expression.tuple_value]
+            if isinstance(whole, list):
+                return whole[expression.index]
+            if whole.function == "relax.nn.batch_norm" and expression.index == 0:
+                return whole  # its mean and variance only exist in training
+            return (whole, expression.index)
+        return self._argument(expression, _text(variable.name))
+
+    def _argument(self, expression: Any, place: str) -> Any:
+        if isinstance(expression, relax.Tuple):
+            return [self._argument(item, place) for item in expression.fields]
+        if isinstance(expression, tvm.ir.GenericConst):
+            return self._constant(expression)
+        if isinstance(literal := getattr(expression, "value", None), int | float):  # a PrimExpr, such as of relax.clip
+            return literal
+        if expression in self._values:
+            return self._values[expression]
+        raise UnsupportedError(
+            f"{place}: Relax expression {str(expression)[:80]} ({type(expression).__name__}) is not supported; "
+            "to add it, read it in hios/frontends/calls.py"
+        )
+
+    def _constant(self, expression: Any) -> Weight | float | int | bool:
+        array = expression.value.numpy()
+        if array.ndim == 0:
+            return array.item()
+        self._constants += 1
+        return Weight(f"constant_{self._constants}", torch.from_numpy(array.copy()))
+
+    def _call(self, expression: Any, variable: Any) -> Call:
+        name = _text(expression.op.name)
+        attributes = _attributes(expression.attrs)
+        arguments: list[Any] = []
+        for argument in expression.args:
+            if isinstance(argument, relax.ShapeExpr):
+                attributes["shape"] = [int(size) for size in argument.values]
+            elif isinstance(value := self._argument(argument, name), list):
+                if value and all(isinstance(item, int | float) for item in value):
+                    raise UnsupportedError(
+                        f"{name}: its argument {tuple(value)} is a tuple of numbers, which calls in graph.json cannot "
+                        "have; to add the operator, make it an attribute in hios/frontends/calls.py and add a "
+                        "builder to hios/kernels/table.py"
+                    )
+                arguments.extend(value)
+            else:
+                arguments.append(value)
+        types = variable.ty.fields if isinstance(variable.ty, relax.TupleType) else [variable.ty]
+        described = [_tensor_type(part, name) for part in types]
+        if name == "relax.nn.batch_norm":
+            described = described[:1]
+        call = Call(name, arguments, attributes, [shape for shape, _ in described], described[0][1])
+        call.constant = all(is_constant(argument) for argument in arguments)
+        call.origin = self._origins.get(_text(variable.name))
+        self._calls.append(call)
+        self._call_of[expression] = call
+        return call
+
+
+def is_constant(value: Any) -> bool:
+    """Whether a value depends on weights and numbers only."""
+    if isinstance(value, tuple):
+        return is_constant(value[0])
+    if isinstance(value, Call):
+        return value.constant
+    return not isinstance(value, Input)
+
+
+def _tensor_type(kind: Any, place: str) -> tuple[tuple[int, ...], str]:
+    try:
+        return tuple(int(size) for size in kind.shape.values), _text(kind.dtype)
+    except (AttributeError, TypeError) as error:
+        raise UnsupportedError(f"{place}: its shape is not fixed ({kind}); export with fixed shapes") from error
+
+
+def _attributes(attributes: Any) -> dict[str, Any]:
+    if attributes is None:
+        return {}
+    fields = [field.name for field in type(attributes).__tvm_ffi_type_info__.fields]
+    return {name: _plain(getattr(attributes, name)) for name in fields}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(literal := getattr(value, "value", None), bool | int | float):
+        return literal
+    if hasattr(value, "__len__") and hasattr(value, "__getitem__") and not isinstance(value, str):
+        return [_plain(value[index]) for index in range(len(value))]
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    """A plain Python string; TVM's own string type is one only by inheritance, which JSON writers refuse."""
+    return f"{value}"
