@@ -3,7 +3,7 @@
 The package is layered; a module imports only from layers above its own:
 
     errors artifacts machine             what every layer uses
-    graph merging costs problem schedule
+    graph blocks merging costs problem schedule
     evaluate bound check                 the problem and its solution (no torch, no TVM)
     schedulers config sources            one algorithm a file, one signature, one registry; config.yaml; code hashes
     kernels frontends                    Relax operator -> torch call; torch.export -> Relax -> graph

@@ -142,13 +142,24 @@ def export(
 @_output("graph.json")
 @click.option("--weights", type=_PATH, required=True, help="weights.safetensors to write.")
 @click.option("--name", help="Name of the graph; default: the folder of the program.")
-def extract(program: Path, output: Path, weights: Path, name: str | None) -> None:
-    """Extract the optimised graph of PROGRAM (.pt2) through TVM Relax."""
+@click.option(
+    "--units",
+    type=click.Choice(["conv-relu", "relu-sepconv", "operator"]),
+    help="What is one operator: a convolution with the ReLU behind it, also a ReLU with the separable or plain "
+    "convolution behind it and the sum before it, or every Relax operator by itself; default: as the model declares, "
+    "else conv-relu.",
+)
+@click.option("--trust", is_flag=True, help="Load the program even if that can run code: you know who made it.")
+def extract(program: Path, output: Path, weights: Path, name: str | None, units: str | None, trust: bool) -> None:
+    """Extract the optimised graph of PROGRAM (.pt2 or .onnx) through TVM Relax."""
     _refuse_overwriting([program], [output, weights])
     from hios.frontends.extract import extract as run
 
-    graph = run(program, output, weights, name or program.resolve().parent.name)
-    click.echo(f"{output}: {len(graph.operators)} operators, {len(graph.edges)} edges")
+    graph = run(program, output, weights, name or program.resolve().parent.name, units=units, trusted=trust)
+    click.echo(
+        f"{output}: {len(graph.operators)} operators, {len(graph.edges)} edges, {len(graph.blocks)} blocks, units "
+        f"{graph.units}"
+    )
 
 
 @main.command()

@@ -41,7 +41,8 @@ class Graph:
     """A directed acyclic graph of operators.
 
     Parallel edges are allowed: an operator that takes a value twice has two. ``inputs``, ``outputs`` and
-    ``weights`` are the entries of graph.json; synthetic graphs leave them empty.
+    ``weights`` are the entries of graph.json; synthetic graphs leave them empty. ``units`` says how operators were
+    grouped into scheduling units.
 
     Raises:
         ArtifactError: an operator id stands twice, an edge names an unknown operator, or there is a cycle.
@@ -54,6 +55,7 @@ class Graph:
     outputs: tuple[Mapping[str, Any], ...] = ()
     weights: tuple[Mapping[str, Any], ...] = ()
     blocks: tuple[tuple[str, ...], ...] = ()
+    units: str | None = None
     source: str = "graph"
 
     def __post_init__(self) -> None:
@@ -144,6 +146,7 @@ class Graph:
             outputs=tuple(data.get("outputs", ())),
             weights=tuple(data.get("weights", ())),
             blocks=tuple(tuple(block) for block in data.get("blocks", ())),
+            units=data.get("units"),
             source=source,
         )
 
@@ -151,6 +154,7 @@ class Graph:
         """The contents of graph.json."""
         data: dict[str, Any] = {
             "name": self.name,
+            **({} if self.units is None else {"units": self.units}),
             "operators": [{"id": o.id, "type": o.type, **o.details} for o in self.operators],
             "edges": [
                 {"source": e.source, "target": e.target, **({} if e.bytes is None else {"bytes": e.bytes})}

@@ -199,6 +199,18 @@ def is_constant(value: Any) -> bool:
     return not isinstance(value, Input)
 
 
+def described(value: Any) -> tuple[tuple[int, ...], str]:
+    """Shape and dtype of an argument of a call; a number has no dimensions."""
+    if isinstance(value, tuple):
+        producer, item = value
+        return producer.shapes[item], producer.dtype
+    if isinstance(value, Call):
+        return value.shapes[0], value.dtype
+    if isinstance(value, Weight):
+        return tuple(value.tensor.shape), str(value.tensor.dtype).removeprefix("torch.")
+    return (value.shape, value.dtype) if isinstance(value, Input) else ((), "float32")
+
+
 def _tensor_type(kind: Any, place: str) -> tuple[tuple[int, ...], str]:
     try:
         return tuple(int(size) for size in kind.shape.values), _text(kind.dtype)

@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Container, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.export import ExportedProgram
 
 from hios.artifacts import replacing, require_writable
+from hios.blocks import declared, found_blocks
 from hios.errors import HiosError
 from hios.frontends import program as programs
-from hios.frontends.calls import Call, Input, Weight, is_constant
+from hios.frontends.calls import Call, Input, Lowered, Weight, described, is_constant
 from hios.frontends.folding import Folder
 from hios.frontends.lowering import lower
+from hios.frontends.patterns import DEFAULT_UNITS
 from hios.frontends.units import Unit, group
 from hios.frontends.verification import require_equal
 from hios.graph import Edge, Graph, Operator
+from hios.kernels import build
 from hios.kernels.flops import flops
 from hios.kernels.tensors import nbytes
 
 
-def extract(program: str | Path, output: str | Path, weights: str | Path, name: str) -> Graph:
+def extract(
+    program: str | Path,
+    output: str | Path,
+    weights: str | Path,
+    name: str,
+    *,
+    units: str | None = None,
+    trusted: bool = False,
+) -> Graph:
     """Extract the optimised graph of a program and write it.
 
     Args:
@@ -32,6 +45,8 @@ def extract(program: str | Path, output: str | Path, weights: str | Path, name: 
         output: graph.json to write.
         weights: safetensors file to write.
         name: name of the graph.
+        units: scheduling units, a key of ``patterns.UNITS``; those that the model declares if None.
+        trusted: whether the user trusts a program that can run code when it is loaded.
 
     Raises:
         HiosError: the program cannot be read, imported or run by the kernel table.
@@ -40,30 +55,61 @@ def extract(program: str | Path, output: str | Path, weights: str | Path, name: 
         raise HiosError(f"{output}: named for the graph and for the weights; they are two files")
     for path in (output, weights):
         require_writable(path)
-    graph, tensors = extract_program(programs.load(program), name)
+    declared = programs.declarations(program)
+    graph, tensors = extract_program(
+        programs.load(program, trusted=trusted), name, units=units or declared.units, declared_blocks=declared.blocks
+    )
     with replacing(weights) as temporary:
         save_file(tensors, temporary)
         graph.write(output)  # inside: without a graph there are no weights either
     return graph
 
 
-def extract_program(program: ExportedProgram, name: str) -> tuple[Graph, dict[str, Tensor]]:
-    """The optimised graph of a program with its weights by name.
+def extract_program(
+    program: ExportedProgram, name: str, *, units: str | None = None, declared_blocks: Sequence[str] = ()
+) -> tuple[Graph, dict[str, Tensor]]:
+    """The optimised graph of a program of torch with its weights by name; see ``extract_lowered``.
 
-    Batch norm and constants are folded, dead code is removed, operators are fused into scheduling units. The
-    graph is run once beside the program: an import that silently changes a model does not get past this.
+    The graph is run once beside the program: an import that silently changes a model does not get past this.
+    """
+    graph, tensors = extract_lowered(lower(program), name, units=units, declared_blocks=declared_blocks)
+    require_equal(graph, tensors, program)
+    return graph, tensors
+
+
+def extract_lowered(
+    lowered: Lowered, name: str, *, units: str | None = None, declared_blocks: Sequence[str] = ()
+) -> tuple[Graph, dict[str, Tensor]]:
+    """The optimised graph of a program in Relax with its weights by name.
+
+    Batch norm and constants are folded, dead code is removed, operators are grouped into scheduling units.
+
+    Args:
+        lowered: the program.
+        name: name of the graph.
+        units: scheduling units, a key of ``patterns.UNITS``; ``patterns.DEFAULT_UNITS`` if None.
+        declared_blocks: paths of modules that are one block each; blocks are found from the graph if empty.
 
     Raises:
-        UnsupportedError: Relax or the kernel table lacks an operator, or the outputs differ.
+        UnsupportedError: the kernel table lacks an operator.
+        HiosError: the declared blocks cannot run one after another.
     """
-    lowered = lower(program)
     folder = Folder()
-    units = [folder.fold(unit) for unit in group(lowered)]
+    kind = units or DEFAULT_UNITS
+    cut = [folder.fold(unit) for unit in group(lowered, kind)]
+    _require_kernels(cut)
     outputs = [folder.weight(value) if is_constant(value) else value for value in lowered.outputs]
-    writer = _Writer(lowered.inputs, outputs, units)
+    writer = _Writer(lowered.inputs, outputs, cut)
     graph = writer.graph(name)
-    require_equal(graph, writer.tensors, program)
-    return graph, writer.tensors
+    found = declared(graph, writer.modules, declared_blocks) if declared_blocks else found_blocks(graph)
+    return replace(graph, blocks=found, units=kind), writer.tensors
+
+
+def _require_kernels(units: Sequence[Unit]) -> None:
+    """Say of what the kernel table lacks where in the model it is; once there is a graph, only the unit is known."""
+    for unit in units:
+        for call in unit.calls:
+            build(call.function, call.attributes, call.origin.place if call.origin is not None else call.function)
 
 
 class _Writer:
@@ -77,6 +123,9 @@ class _Writer:
         self._id_of: dict[Call, str] = {}
         self._name_of: dict[Any, str] = {}
         self.tensors: dict[str, Tensor] = {}
+        #: By operator id the modules that compute it, in order.
+        self.modules: dict[str, list[str]] = {}
+        self._stored: set[int] = set()
 
     def graph(self, name: str) -> Graph:
         operators: list[Operator] = []
@@ -114,8 +163,9 @@ class _Writer:
             for call in unit.calls
         ]
         self._id_of[unit.output] = operator_id = self._unique_id(unit)
+        self.modules[operator_id] = [call.origin.module for call in unit.calls if call.origin is not None]
         outside = [value for call in unit.calls for value in call.arguments if _is_outside(value, unit.calls)]
-        inputs = [_described(value) for value in dict.fromkeys(outside)]
+        inputs = [described(value) for value in dict.fromkeys(outside)]
         outputs = [(shape, unit.output.dtype) for shape in unit.output.shapes]
         weights = [value for call in unit.calls for value in call.arguments if isinstance(value, Weight)]
         moved = sum(nbytes(shape, dtype) for shape, dtype in (*inputs, *outputs))
@@ -150,9 +200,17 @@ class _Writer:
         key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
         if key not in self._name_of:
             self._name_of[key] = name = _free(weight.name, self.tensors)
-            # A copy: safetensors refuses tensors that share memory, as views of one weight do.
-            self.tensors[name] = tensor.contiguous().clone()
+            self.tensors[name] = self._apart(tensor)
         return self._name_of[key]
+
+    def _apart(self, tensor: Tensor) -> Tensor:
+        """The tensor, copied only where it shares memory with others, which safetensors refuses."""
+        storage = tensor.untyped_storage()
+        whole = storage.nbytes() == tensor.nbytes and tensor.is_contiguous()
+        if not whole or storage.data_ptr() in self._stored:
+            return tensor.clone(memory_format=torch.contiguous_format)
+        self._stored.add(storage.data_ptr())
+        return tensor
 
     def _unique_id(self, unit: Unit) -> str:
         """The path of the module whose weights the unit holds, else its type; numbered where taken."""
@@ -180,16 +238,6 @@ def _is_outside(value: Any, calls: list[Call]) -> bool:
     return isinstance(value, Input) or (producer is not None and producer not in calls)
 
 
-def _described(value: Any) -> tuple[tuple[int, ...], str]:
-    """Shape and dtype of a tensor argument; a number has no dimensions."""
-    producer, item = _producer(value)
-    if producer is not None:
-        return producer.shapes[item], producer.dtype
-    if isinstance(value, Weight):
-        return tuple(value.tensor.shape), str(value.tensor.dtype).removeprefix("torch.")
-    return (value.shape, value.dtype) if isinstance(value, Input) else ((), "float32")
-
-
 def _flops(call: Call) -> int:
-    shapes = [_described(argument)[0] for argument in call.arguments]
+    shapes = [described(argument)[0] for argument in call.arguments]
     return flops(call.function, call.attributes, shapes, call.shapes[0])

@@ -1,51 +1,159 @@
 """Fusion patterns: which Relax operators form one scheduling unit.
 
-Patterns are written in TVM's pattern language and tried in this order; the first that matches wins, so longer
-ones stand before their parts. An operator that no pattern takes is a unit of its own. To add a unit, add a line
-to ``fusion_patterns``.
+Patterns are written in TVM's pattern language and tried in order; the first that matches wins, so longer ones stand
+before their parts. An operator that no pattern takes is a unit of its own. To add a unit, add its pattern to a kind
+of ``UNITS``; ``folds_sums`` names the units that also take in the sums that they alone read, which have any number of
+terms and so no pattern.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tvm.relax.dpl import DFPattern, is_op, is_tuple_get_item, wildcard
+
+from hios.frontends.calls import Call, described
+
+_CONVOLUTION = "relax.nn.conv2d"
 
 
 @dataclass(frozen=True, slots=True)
 class FusionPattern:
     """A kind of scheduling unit: ``type`` in graph.json, and the Relax operators that it holds.
 
-    ``weights`` are subpatterns that must depend on weights only.
+    ``last`` is the operator that ends it, ``weights`` are subpatterns that must depend on weights only, ``accepts``
+    says of matched calls, in order, what the pattern language cannot.
     """
 
     type: str
     pattern: DFPattern
+    last: str
     weights: tuple[DFPattern, ...]
+    accepts: Callable[[Sequence[Call]], bool] = lambda calls: True
 
 
-def fusion_patterns() -> list[FusionPattern]:
-    """All patterns in order of priority: convolution with bias, batch norm and activation (IOS "Conv-Relu")."""
+@dataclass(frozen=True, slots=True)
+class Units:
+    """How operators are grouped: patterns in order of priority, and the types of units that fold sums."""
+
+    patterns: Callable[[], list[FusionPattern]]
+    folds_sums: frozenset[str] = frozenset()
+
+
+class _Chain:
+    """A pattern under construction: operators one after another, each with its weights."""
+
+    def __init__(self) -> None:
+        self.pattern: DFPattern = wildcard()
+        self.weights: list[DFPattern] = []
+        self.last = ""
+
+    def then(self, operator: str, weights: int = 0) -> _Chain:
+        """Append an operator that takes the value so far and weights."""
+        own = [wildcard() for _ in range(weights)]
+        self.pattern = is_op(operator)(self.pattern, *own)
+        self.weights += own
+        self.last = operator
+        return self
+
+    def convolution(self, *, biased: bool, normalised: bool) -> _Chain:
+        """Append a convolution with its bias and batch norm."""
+        self.then(_CONVOLUTION, 1)
+        if biased:
+            self.then("relax.add", 1)
+        if normalised:
+            self.then("relax.nn.batch_norm", 4)
+            self.pattern = is_tuple_get_item(self.pattern, 0)
+        return self
+
+    def named(self, kind: str, accepts: Callable[[Sequence[Call]], bool] = lambda calls: True) -> FusionPattern:
+        """The pattern as a unit of this type."""
+        return FusionPattern(kind, self.pattern, self.last, tuple(self.weights), accepts)
+
+
+#: Convolution with bias and batch norm, bias alone, batch norm alone, neither: longest first.
+_VARIANTS = [(biased, normalised) for normalised in (True, False) for biased in (True, False)]
+#: Activations that join the operator before them, with the numbers that they take beside their input.
+_ACTIVATIONS = {"relax.nn.relu": 0, "relax.nn.silu": 0, "relax.nn.leakyrelu": 0, "relax.clip": 2}
+
+
+def _plain(operator: str) -> str:
+    return operator.rsplit(".", 1)[1]
+
+
+def _convolutions() -> list[FusionPattern]:
+    """A convolution with bias and batch norm, which are folded into its weights."""
+    return [_Chain().convolution(biased=b, normalised=n).named("conv2d") for b, n in _VARIANTS]
+
+
+def _activated_convolutions() -> list[FusionPattern]:
+    """The same with the activation behind it: "Conv-Relu" (IOS section 6, LIOS table IV)."""
     return [
-        _convolution(biased, normalised, activation)
-        for activation in ("relax.nn.relu", None)
-        for normalised in (True, False)
-        for biased in (True, False)
+        _Chain().convolution(biased=b, normalised=n).then(activation, numbers).named(f"conv2d-{_plain(activation)}")
+        for activation, numbers in _ACTIVATIONS.items()
+        for b, n in _VARIANTS
     ]
 
 
-def _convolution(biased: bool, normalised: bool, activation: str | None) -> FusionPattern:
-    weights = [wildcard()]
-    pattern = is_op("relax.nn.conv2d")(wildcard(), weights[0])
-    if biased:
-        weights.append(wildcard())
-        pattern = is_op("relax.add")(pattern, weights[-1])
-    if normalised:
-        statistics = [wildcard() for _ in range(4)]
-        weights.extend(statistics)
-        pattern = is_tuple_get_item(is_op("relax.nn.batch_norm")(pattern, *statistics), 0)
-    kind = "conv2d"
-    if activation is not None:
-        pattern = is_op(activation)(pattern)
-        kind += "-" + activation.rsplit(".", 1)[1]
-    return FusionPattern(kind, pattern, tuple(weights))
+def _linears() -> list[FusionPattern]:
+    """A product with a matrix of weights, its bias and activation; a product of two values is none."""
+    return [
+        _Chain().then("relax.matmul", 1).then("relax.add", 1).then(activation).named(f"linear-{_plain(activation)}")
+        for activation in ("relax.nn.relu", "relax.nn.gelu")
+    ] + [_Chain().then("relax.matmul", 1).then("relax.add", 1).named("linear")]
+
+
+def _activations_before_convolutions() -> list[FusionPattern]:
+    """ReLU and the convolution behind it: "Relu-Conv"."""
+    return [
+        _Chain().then("relax.nn.relu").convolution(biased=b, normalised=n).named("relu-conv2d") for b, n in _VARIANTS
+    ]
+
+
+def _separable_convolutions() -> list[FusionPattern]:
+    """ReLU, depthwise and pointwise convolution: "Relu-SepConv"."""
+    return [
+        _Chain()
+        .then("relax.nn.relu")
+        .convolution(biased=inner, normalised=False)
+        .convolution(biased=b, normalised=n)
+        .named("relu-sepconv", _is_separable)
+        for b, n in _VARIANTS
+        for inner in (True, False)
+    ]
+
+
+def _is_separable(calls: Sequence[Call]) -> bool:
+    """Whether the first convolution has a group for each channel and the second looks at single pixels."""
+    depthwise, pointwise = (call for call in calls if call.function == _CONVOLUTION)
+    channels = depthwise.shapes[0][1]
+    single = all(
+        values == [value] * len(values)
+        for name, value in (("strides", 1), ("padding", 0))
+        for values in [pointwise.attributes[name]]
+    )
+    kernel, _ = described(pointwise.arguments[1])
+    return depthwise.attributes["groups"] == channels > 1 and single and kernel[2:] == (1, 1)
+
+
+#: Ways to cut a network into scheduling units, by the name that config.yaml and ``hios extract --units`` take.
+#: ``relu-sepconv`` tries separable convolutions first and "Relu-Conv" last: between two convolutions a ReLU belongs to
+#: the one before, as in "Conv-Relu", unless a separable one follows it. ``operator`` is one unit per Relax operator
+#: after folding, which is what Opara schedules: bias and batch norm are in the weights of their convolution by then.
+UNITS: dict[str, Units] = {
+    "conv-relu": Units(lambda: [*_activated_convolutions(), *_convolutions(), *_linears()]),
+    "relu-sepconv": Units(
+        lambda: [
+            *_separable_convolutions(),
+            *_activated_convolutions(),
+            *_activations_before_convolutions(),
+            *_convolutions(),
+            *_linears(),
+        ],
+        folds_sums=frozenset({"relu-sepconv", "relu-conv2d", "concat"}),
+    ),
+    "operator": Units(_convolutions),
+}
+#: The way for models that declare none.
+DEFAULT_UNITS = "conv-relu"

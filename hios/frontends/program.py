@@ -5,36 +5,21 @@ from __future__ import annotations
 import warnings
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from hios.artifacts import replacing, require_writable
-from hios.errors import ArtifactError, UnsupportedError, first_line, place
-from hios.frontends.registered import build_model
+from hios.artifacts import replacing
+from hios.errors import ArtifactError, HiosError, UnsupportedError, first_line, place
+from hios.frontends.archive import without_code
+from hios.frontends.declarations import Declarations
+
+#: File within program.pt2 that holds the declarations of the model.
+_DECLARATIONS = "hios.json"
 
 #: Shape and dtype of a tensor.
 TensorType = tuple[tuple[int, ...], torch.dtype]
-
-
-def export_registered(name: str, output: str | Path, options: dict[str, Any], seed: int) -> ExportedProgram:
-    """Export a network of models/ to program.pt2; returns what was written.
-
-    Args:
-        name: file of models/ without ``.py``.
-        output: the file to write.
-        options: keyword arguments of its ``build`` function.
-        seed: seed of weights.
-
-    Raises:
-        HiosError: unknown network or option, or an output that cannot be written.
-    """
-    require_writable(output)
-    program = export(*build_model(name, options, seed))
-    save(program, output)
-    return program
 
 
 def export(module: nn.Module, inputs: tuple[Tensor, ...]) -> ExportedProgram:
@@ -54,21 +39,60 @@ def export(module: nn.Module, inputs: tuple[Tensor, ...]) -> ExportedProgram:
         ) from error
 
 
-def save(program: ExportedProgram, path: str | Path) -> None:
-    """Write program.pt2 without the example inputs, which it would embed."""
+def save(program: ExportedProgram, path: str | Path, declared: Declarations | None = None) -> None:
+    """Write program.pt2 without the example inputs, which it would embed, and with what the model declares."""
     program.example_inputs = None
+    extra = {_DECLARATIONS: (declared or Declarations()).json()}
     # Given a path, torch names the folder inside the archive after it; given a stream, equal programs give equal files.
     with replacing(path) as temporary, temporary.open("wb") as stream:
-        torch.export.save(program, stream)
+        torch.export.save(program, stream, extra_files=extra)
 
 
-def load(path: str | Path) -> ExportedProgram:
-    """Read program.pt2. Treat such files like code: loading a crafted one can run code.
+def load(path: str | Path, *, trusted: bool = False) -> ExportedProgram:
+    """Read program.pt2.
+
+    Args:
+        path: the file.
+        trusted: whether the user trusts who made it. Then everything that torch takes is loaded, which can run code;
+            else only what cannot (`hios.frontends.archive`).
 
     Raises:
-        ArtifactError: missing, damaged, or not an exported program.
+        ArtifactError: missing, damaged, not an exported program, or one whose loading could run code.
     """
     path = Path(path)
+    _require_whole(path)
+    try:
+        with warnings.catch_warnings(), path.open("rb") as stream:
+            # torch 2.13 warns about its own use of a deprecated pytree class while loading.
+            warnings.simplefilter("ignore", FutureWarning)
+            return torch.export.load(stream if trusted else without_code(stream, path))
+    except ArtifactError:
+        raise
+    except Exception as error:  # damaged archives fail in many ways inside torch
+        raise ArtifactError(
+            f"{path}: damaged, or written by another version of torch ({type(error).__name__}); export it again"
+        ) from error
+
+
+def declarations(path: str | Path) -> Declarations:
+    """What the model in a program.pt2 declares; nothing where `hios export` did not write the file.
+
+    Raises:
+        ArtifactError: missing or damaged.
+    """
+    path = Path(path)
+    _require_whole(path)
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if name.partition("/")[2] == f"extra/{_DECLARATIONS}"]
+        if not names:
+            return Declarations()
+        try:
+            return Declarations.from_json(archive.read(names[0]).decode())
+        except (HiosError, UnicodeDecodeError) as error:
+            raise ArtifactError(f"{path}: {_DECLARATIONS}: {error}; export it again") from error
+
+
+def _require_whole(path: Path) -> None:
     if not path.is_file():
         raise ArtifactError(f"{path}: cannot be read: no such file")
     if not zipfile.is_zipfile(path):
@@ -76,18 +100,10 @@ def load(path: str | Path) -> ExportedProgram:
     try:
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()  # torch does not look at the checksums of weights
-        if broken is not None:
-            raise ArtifactError(f"{path}: damaged at {broken}; export it again")
-        with warnings.catch_warnings():
-            # torch 2.13 warns about its own use of a deprecated pytree class while loading.
-            warnings.simplefilter("ignore", FutureWarning)
-            return torch.export.load(path)
-    except ArtifactError:
-        raise
-    except Exception as error:  # damaged archives fail in many ways inside torch
-        raise ArtifactError(
-            f"{path}: damaged, or written by another version of torch ({type(error).__name__}); export it again"
-        ) from error
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, ValueError) as error:
+        raise ArtifactError(f"{path}: damaged ({first_line(error)}); export it again") from error
+    if broken is not None:
+        raise ArtifactError(f"{path}: damaged at {broken}; export it again")
 
 
 def tensor_types(program: ExportedProgram) -> tuple[list[TensorType], list[TensorType]]:

@@ -1,0 +1,156 @@
+"""Blocks of a graph: parts that run one after another, such as the modules of Inception or the cells of NASNet.
+
+IOS searches them one by one (section 4.2), and pictures show them. A graph states its blocks (graph.json) or has them
+found here.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from hios.errors import ArtifactError, HiosError
+from hios.graph import Graph
+
+
+def found_blocks(graph: Graph) -> tuple[tuple[str, ...], ...]:
+    """Operator ids by block: the graph cut behind every operator that all paths lead through (cut vertices).
+
+    Such an operator ends the block of the operators before it, back to the one before of its kind; where several
+    follow one another directly, they are one block, a chain. So Inception-v3 falls into its stem, its modules and
+    its last pool.
+    """
+    predecessors: list[list[int]] = [[] for _ in graph.operators]
+    for edge in graph.edges:
+        predecessors[graph.index[edge.target]].append(graph.index[edge.source])
+    place = {operator: position for position, operator in enumerate(graph.order)}
+    last_reader = dict(place)
+    for operator, read in enumerate(predecessors):
+        for source in read:
+            last_reader[source] = max(last_reader[source], place[operator])
+    found: list[list[int]] = []
+    block: list[int] = []
+    furthest, chain = 0, False
+    for piece in pieces(graph.order, predecessors):
+        block += piece
+        furthest = max([furthest, *(last_reader[operator] for operator in piece[:-1])])
+        if furthest <= place[piece[-1]]:  # nothing made before this operator is read behind it
+            if chain and len(block) == 1:
+                found[-1] += block
+            else:
+                found.append(block)
+                chain = len(block) == 1
+            block = []
+        furthest = max(furthest, last_reader[piece[-1]])
+    return tuple(tuple(graph.operators[operator].id for operator in part) for part in found)
+
+
+def declared(graph: Graph, modules: Mapping[str, Sequence[str]], paths: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Operator ids by block, where a model declares some of its modules as blocks.
+
+    Args:
+        graph: with operators in the order in which the model computes them.
+        modules: by operator id, the paths of the modules that compute it.
+        paths: modules that are one block each. Operators outside are blocks too: each run of them one.
+
+    Raises:
+        HiosError: the blocks cannot run one after another.
+    """
+    found: dict[tuple[str, int], list[str]] = {}
+    runs = 0
+    for operator in graph.operators:
+        path = next((path for module in modules[operator.id] if (path := _innermost(module, paths))), "")
+        if path:
+            runs += ("", runs) in found
+        found.setdefault((path, 0 if path else runs), []).append(operator.id)
+    blocks = tuple(tuple(block) for block in found.values())
+    try:
+        order = in_order(replace(graph, blocks=blocks))
+    except ArtifactError as error:
+        raise HiosError(
+            f"the blocks that the model declares ({', '.join(paths)}) cannot run one after another: a value leads from "
+            "one into another and back; declare modules that do not"
+        ) from error
+    return tuple(tuple(graph.operators[operator].id for operator in block) for block, _ in order)
+
+
+def _innermost(module: str, paths: Sequence[str]) -> str:
+    """The longest of the paths that holds the module, "" if none does."""
+    return max((path for path in paths if f"{module}.".startswith(f"{path}.")), key=len, default="")
+
+
+def in_order(graph: Graph) -> list[tuple[list[int], bool]]:
+    """Stated blocks, and every other operator alone, in topological order; says which are stated."""
+    place = {operator: position for position, operator in enumerate(graph.order)}
+    members = [sorted((graph.index[operator] for operator in block), key=place.__getitem__) for block in graph.blocks]
+    members = [block for block in members if block]
+    home: dict[int, int] = {}
+    for number, block in enumerate(members):
+        for operator in block:
+            if operator in home:
+                raise ArtifactError(
+                    f"{graph.source}: blocks: operator {graph.operators[operator].id} is in two blocks; allowed: one"
+                )
+            home[operator] = number
+    stated = len(members)
+    for operator in graph.order:
+        if operator not in home:
+            home[operator] = len(members)
+            members.append([operator])
+    order = _sorted(graph, members, home)
+    return [(members[number], number < stated) for number in order]
+
+
+def _sorted(graph: Graph, members: Sequence[Sequence[int]], home: dict[int, int]) -> list[int]:
+    """Numbers of blocks in topological order, ties by their first operator."""
+    followers: list[set[int]] = [set() for _ in members]
+    waiting = [0] * len(members)
+    for edge in graph.edges:
+        source, target = home[graph.index[edge.source]], home[graph.index[edge.target]]
+        if source != target and target not in followers[source]:
+            followers[source].add(target)
+            waiting[target] += 1
+    ready = [(block[0], number) for number, block in enumerate(members) if waiting[number] == 0]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, number = heapq.heappop(ready)
+        order.append(number)
+        for follower in followers[number]:
+            waiting[follower] -= 1
+            if waiting[follower] == 0:
+                heapq.heappush(ready, (members[follower][0], follower))
+    if len(order) < len(members):
+        stuck = next(number for number, count in enumerate(waiting) if count > 0)
+        raise ArtifactError(
+            f"{graph.source}: blocks: the block of operator {graph.operators[members[stuck][0]].id} waits for others "
+            "that wait for it; allowed: blocks that can run one after another"
+        )
+    return order
+
+
+def pieces(operators: Sequence[int], predecessors: Sequence[Sequence[int]]) -> list[Sequence[int]]:
+    """Operators in topological order, cut after each that is an ancestor or a descendant of all the others.
+
+    The operator in place i is one if each later operator has a predecessor in place i or later, and each earlier
+    one a successor in place i or earlier.
+    """
+    count = len(operators)
+    place = {operator: position for position, operator in enumerate(operators)}
+    latest = [-1] * count
+    first = [count] * count
+    for position, operator in enumerate(operators):
+        for predecessor in (place[u] for u in predecessors[operator] if u in place):
+            latest[position] = max(latest[position], predecessor)
+            first[predecessor] = min(first[predecessor], position)
+    after = [count] * count
+    for position in reversed(range(count - 1)):
+        after[position] = min(after[position + 1], latest[position + 1])
+    found, begin, before = [], 0, -1
+    for position in range(count):
+        if position == count - 1 or before <= position <= after[position]:
+            found.append(operators[begin : position + 1])
+            begin = position + 1
+        before = max(before, first[position])
+    return found

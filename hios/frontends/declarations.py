@@ -1,0 +1,77 @@
+"""What a model says about itself: how to group its operators, and which submodules are blocks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from hios.errors import HiosError
+
+#: Which operators form a scheduling unit.
+UNITS = ("conv-relu", "relu-sepconv", "operator")
+
+
+@dataclass(frozen=True, slots=True)
+class Declarations:
+    """Declarations of a model.
+
+    Attributes:
+        units: one of ``UNITS``; None where the model leaves it open.
+        blocks: paths of the submodules that are a block each; empty where the model declares none.
+    """
+
+    units: str | None = None
+    blocks: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, module: nn.Module) -> Declarations:
+        """The attributes ``hios_units`` and ``hios_blocks`` of a module.
+
+        Raises:
+            HiosError: unknown units, a block that is no submodule, or one that is named twice.
+        """
+        units, blocks = getattr(module, "hios_units", None), getattr(module, "hios_blocks", ())
+        found = _checked(units, list(blocks) if isinstance(blocks, tuple) else blocks, ("hios_units", "hios_blocks"))
+        known = {name for name, _ in module.named_modules() if name}
+        for path in found.blocks:
+            if path not in known:
+                near = ", ".join(sorted(name for name in known if "." not in name))
+                raise HiosError(
+                    f"hios_blocks: found {path}, which is no submodule of {type(module).__name__}; allowed: paths of "
+                    f"its submodules, such as those of {near}"
+                )
+        return found
+
+    @classmethod
+    def from_json(cls, text: str) -> Declarations:
+        """What `json` gave.
+
+        Raises:
+            HiosError: not that.
+        """
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise HiosError(f"not valid JSON ({error})") from error
+        if not isinstance(data, dict) or (unknown := set(data) - {"units", "blocks"}):
+            found = ", ".join(sorted(unknown)) if isinstance(data, dict) else type(data).__name__
+            raise HiosError(f"found {found}; allowed: units, blocks")
+        return _checked(data.get("units"), data.get("blocks", []), ("units", "blocks"))
+
+    def json(self) -> str:
+        """As the file hios.json within program.pt2."""
+        return json.dumps({"units": self.units, "blocks": list(self.blocks)})
+
+
+def _checked(units: Any, blocks: Any, names: tuple[str, str]) -> Declarations:
+    if units is not None and units not in UNITS:
+        raise HiosError(f"{names[0]}: found {units}; allowed: {', '.join(UNITS)}")
+    if not isinstance(blocks, list) or not all(isinstance(path, str) and path for path in blocks):
+        raise HiosError(f"{names[1]}: found {blocks}; allowed: paths of submodules, as a tuple of text")
+    for path in blocks:
+        if blocks.count(path) > 1:
+            raise HiosError(f"{names[1]}: found {path} twice; allowed: once")
+    return Declarations(units, tuple(blocks))
