@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,9 @@ from torch import Tensor
 from tvm import relax
 
 from hios.errors import UnsupportedError
+
+#: Arguments of Relax operators that are tuples of numbers, in order, by the names that they get as attributes.
+_TUPLES = {"relax.strided_slice": ("axes", "begin", "end", "strides")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +32,15 @@ class Origin:
 class Call:
     """One Relax operator call.
 
-    ``arguments`` are calls, (call, item) pairs, tensors, numbers, or names of graph inputs; ``shapes`` and
-    ``dtype`` describe what it makes.
+    ``arguments`` are calls, (call, item) pairs, weights, inputs of the network, or numbers; ``shapes`` and ``dtypes``
+    describe what it makes.
     """
 
     function: str
     arguments: list[Any]
     attributes: dict[str, Any]
     shapes: list[tuple[int, ...]]
-    dtype: str
+    dtypes: list[str]
     #: Whether it depends on weights only, so that it can be folded.
     constant: bool = field(default=False)
     #: Where in the model it comes from; None where the frontend does not say.
@@ -155,39 +158,59 @@ class _Reader:
         )
 
     def _constant(self, expression: Any) -> Weight | float | int | bool:
-        array = expression.value.numpy()
-        if array.ndim == 0:
-            return array.item()
+        tensor = torch.from_dlpack(expression.value)  # the memory is TVM's, and lives as long as the tensor
+        return self._weight(tensor) if tensor.ndim > 0 else tensor.item()
+
+    def _weight(self, tensor: Tensor) -> Weight:
         self._constants += 1
-        return Weight(f"constant_{self._constants}", torch.from_numpy(array.copy()))
+        return Weight(f"constant_{self._constants}", tensor)
 
     def _call(self, expression: Any, variable: Any) -> Call:
         name = _text(expression.op.name)
         attributes = _attributes(expression.attrs)
         arguments: list[Any] = []
+        tuples = iter(_TUPLES.get(name, ()))
+        numbers: dict[int, Tensor] = {}
         for argument in expression.args:
             if isinstance(argument, relax.ShapeExpr):
                 attributes["shape"] = [int(size) for size in argument.values]
             elif isinstance(value := self._argument(argument, name), list):
                 if value and all(isinstance(item, int | float) for item in value):
-                    raise UnsupportedError(
-                        f"{name}: its argument {tuple(value)} is a tuple of numbers, which calls in graph.json cannot "
-                        "have; to add the operator, make it an attribute in hios/frontends/calls.py and add a "
-                        "builder to hios/kernels/table.py"
-                    )
+                    attributes[_name_of_tuple(name, value, tuples)] = value
+                    continue
                 arguments.extend(value)
             else:
+                if isinstance(argument, tvm.ir.GenericConst) and not isinstance(value, Weight):
+                    numbers[len(arguments)] = torch.from_dlpack(argument.value)
                 arguments.append(value)
+        dtypes = {described(value)[1] for value in arguments if isinstance(value, Call | tuple | Weight | Input)}
+        for place, number in numbers.items():
+            # torch gives a number the dtype of the tensors beside it; where none has its own, it must keep that.
+            if _name_of(number.dtype) not in dtypes:
+                arguments[place] = self._weight(number)
+        origin = self._origins.get(_text(variable.name))
+        where = name if origin is None else origin.place
         types = variable.ty.fields if isinstance(variable.ty, relax.TupleType) else [variable.ty]
-        described = [_tensor_type(part, name) for part in types]
+        made = [_tensor_type(part, where) for part in types]
         if name == "relax.nn.batch_norm":
-            described = described[:1]
-        call = Call(name, arguments, attributes, [shape for shape, _ in described], described[0][1])
+            made = made[:1]
+        call = Call(name, arguments, attributes, [shape for shape, _ in made], [dtype for _, dtype in made])
         call.constant = all(is_constant(argument) for argument in arguments)
-        call.origin = self._origins.get(_text(variable.name))
+        call.origin = origin
         self._calls.append(call)
         self._call_of[expression] = call
         return call
+
+
+def _name_of_tuple(function: str, value: list[Any], names: Iterator[str]) -> str:
+    """The attribute that a tuple of numbers becomes: calls in graph.json have tensors and numbers as arguments."""
+    if (name := next(names, None)) is None:
+        raise UnsupportedError(
+            f"{function}: its argument {tuple(value)} is a tuple of numbers, which calls in graph.json cannot have; to "
+            "add the operator, name the argument in _TUPLES of hios/frontends/calls.py and add a builder to "
+            "hios/kernels/table"
+        )
+    return name
 
 
 def is_constant(value: Any) -> bool:
@@ -203,12 +226,16 @@ def described(value: Any) -> tuple[tuple[int, ...], str]:
     """Shape and dtype of an argument of a call; a number has no dimensions."""
     if isinstance(value, tuple):
         producer, item = value
-        return producer.shapes[item], producer.dtype
+        return producer.shapes[item], producer.dtypes[item]
     if isinstance(value, Call):
-        return value.shapes[0], value.dtype
+        return value.shapes[0], value.dtypes[0]
     if isinstance(value, Weight):
-        return tuple(value.tensor.shape), str(value.tensor.dtype).removeprefix("torch.")
+        return tuple(value.tensor.shape), _name_of(value.tensor.dtype)
     return (value.shape, value.dtype) if isinstance(value, Input) else ((), "float32")
+
+
+def _name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _tensor_type(kind: Any, place: str) -> tuple[tuple[int, ...], str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Container, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -134,7 +135,7 @@ class _Writer:
             operator = self._operator(unit)
             operators.append(operator)
             edges.extend(
-                Edge(self._id_of[producer], operator.id, nbytes(producer.shapes[item], producer.dtype))
+                Edge(self._id_of[producer], operator.id, nbytes(producer.shapes[item], producer.dtypes[item]))
                 for call in unit.calls
                 for producer, item in map(_producer, call.arguments)
                 if producer is not None and producer not in unit.calls
@@ -166,7 +167,7 @@ class _Writer:
         self.modules[operator_id] = [call.origin.module for call in unit.calls if call.origin is not None]
         outside = [value for call in unit.calls for value in call.arguments if _is_outside(value, unit.calls)]
         inputs = [described(value) for value in dict.fromkeys(outside)]
-        outputs = [(shape, unit.output.dtype) for shape in unit.output.shapes]
+        outputs = list(zip(unit.output.shapes, unit.output.dtypes, strict=True))
         weights = [value for call in unit.calls for value in call.arguments if isinstance(value, Weight)]
         moved = sum(nbytes(shape, dtype) for shape, dtype in (*inputs, *outputs))
         details = {
@@ -175,7 +176,8 @@ class _Writer:
                 "inputs": [list(shape) for shape, _ in inputs],
                 "outputs": [list(shape) for shape, _ in outputs],
             },
-            "dtype": unit.output.dtype,
+            "dtype": unit.output.dtypes[0],
+            **({"dtypes": unit.output.dtypes} if len(set(unit.output.dtypes)) > 1 else {}),
             "flops": sum(_flops(call) for call in unit.calls),
             "bytes": moved + sum(weight.tensor.nbytes for weight in weights),
         }
@@ -192,7 +194,7 @@ class _Writer:
             return {"input": value.name}
         if isinstance(value, Weight):
             return {"weight": self._tensor_name(value)}
-        return {"constant": value}
+        return {"constant": value if math.isfinite(value) else str(value)}
 
     def _tensor_name(self, weight: Weight) -> str:
         """The weight's own name; a number behind it where folding made several tensors from one."""

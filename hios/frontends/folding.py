@@ -5,11 +5,13 @@ Done in torch, one unit at a time: Relax's FoldConstant takes 16 to 30 s on thes
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from hios.errors import UnsupportedError, first_line
 from hios.frontends.calls import Call, Weight, is_constant
 from hios.frontends.units import Unit
 from hios.kernels import build
@@ -33,10 +35,14 @@ class Folder:
     def _evaluated(self, call: Call) -> list[Weight]:
         arguments = [self.weight(argument) for argument in call.arguments]
         names = [argument.name for argument in arguments if isinstance(argument, Weight)]
-        run = build(call.function, call.attributes, names[0] if names else call.function)
+        place = call.function if call.origin is None else call.origin.place
+        run = build(call.function, call.attributes, place)
         tensors = [argument.tensor if isinstance(argument, Weight) else argument for argument in arguments]
         with torch.inference_mode():
-            result = run(*tensors)
+            try:
+                result = run(*tensors)
+            except Exception as error:  # torch's kernels raise many types; all mean the same to the user
+                raise UnsupportedError(f"{place}: {call.function} on weights: {first_line(error)}") from error
         short = call.function.rsplit(".", 1)[1]
         name = f"{names[0]}.{short}" if names else short
         return [Weight(name, part) for part in (result if isinstance(result, tuple | list) else [result])]
@@ -46,13 +52,7 @@ class Folder:
         calls: list[Call] = []
         replaced: dict[Call, Call] = {}
         for original in unit.calls:
-            call = Call(
-                original.function,
-                [self._argument(argument, replaced) for argument in original.arguments],
-                original.attributes,
-                original.shapes,
-                original.dtype,
-            )
+            call = replace(original, arguments=[self._argument(value, replaced) for value in original.arguments])
             convolution = calls[-1] if calls and calls[-1].function == "relax.nn.conv2d" else None
             if convolution is not None and call.arguments[0] is convolution and self._folded(convolution, call):
                 replaced[original] = convolution

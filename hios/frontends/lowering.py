@@ -121,7 +121,9 @@ def _origins(program: ExportedProgram, values: Mapping[fx.Node, Any], module: tv
     found: dict[str, Origin] = {}
     done = 0
     for node in program.graph.nodes:
-        end = position.get(getattr(values.get(node), "name", None), -1)
+        value = values.get(node)
+        parts = value if isinstance(value, tuple | list) else [value]
+        end = max((position.get(getattr(part, "name", None), -1) for part in parts), default=-1)
         if end >= done:
             origin = _origin(node)
             found.update(dict.fromkeys(names[done : end + 1], origin))

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from hios.errors import UnsupportedError
+from hios.errors import UnsupportedError, first_line
 from hios.frontends import program as programs
 from hios.graph import Graph
 from hios.kernels import compile_operator
 from hios.kernels.tensors import torch_dtype
-from hios.kernels.unit import External, external
+from hios.kernels.unit import External, external, number
 
 #: Allowed difference, absolute plus relative, by the precision of the output.
 _TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float32: 1e-4, torch.float64: 1e-8}
@@ -31,8 +31,8 @@ def require_equal(graph: Graph, weights: Mapping[str, Tensor], program: Exported
     found = run_graph(graph, weights, inputs)
     with torch.inference_mode():
         expected = flat(program.module()(*inputs))
-    for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
-        place = f"output {number} of the extracted graph"
+    for position, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        place = f"output {position} of the extracted graph"
         if (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype):
             raise UnsupportedError(
                 f"{place} is {ours.dtype} of shape {tuple(ours.shape)}, the program's {theirs.dtype} of shape "
@@ -52,7 +52,11 @@ def run_graph(graph: Graph, weights: Mapping[str, Tensor], inputs: tuple[Tensor,
     with torch.inference_mode():
         for position in graph.order:
             compiled = compile_operator(graph.operators[position], weights)
-            result = compiled.run(*(values[value] for value in compiled.externals))
+            try:
+                result = compiled.run(*(values[value] for value in compiled.externals))
+            except Exception as error:  # torch's kernels raise many types; all mean the same to the user
+                functions = ", ".join(call["function"] for call in graph.operators[position].details["calls"])
+                raise UnsupportedError(f"operator {compiled.id}: {functions}: {first_line(error)}") from error
             for item, part in enumerate(result if isinstance(result, tuple | list) else [result]):
                 values["operator", compiled.id, item] = part
     return [_output(reference, values, weights) for reference in graph.outputs]
@@ -62,7 +66,7 @@ def _output(reference: Mapping[str, Any], values: Mapping[External, Any], weight
     value = external(reference)
     if value is not None:
         return torch.as_tensor(values[value])
-    return weights[reference["weight"]] if "weight" in reference else torch.as_tensor(reference["constant"])
+    return weights[reference["weight"]] if "weight" in reference else torch.as_tensor(number(reference["constant"]))
 
 
 def flat(outputs: Any) -> list[Tensor]:

@@ -47,6 +47,11 @@ def external(argument: Mapping[str, Any]) -> External | None:
     return None
 
 
+def number(constant: float | bool | str) -> float | bool:
+    """The number behind a constant of graph.json, where inf, -inf and nan are text."""
+    return float(constant) if isinstance(constant, str) else constant
+
+
 def compile_operator(operator: Operator, weights: Mapping[str, Tensor]) -> CompiledOperator:
     """Turn an operator into a function of its outside values.
 
@@ -77,7 +82,7 @@ def compile_operator(operator: Operator, weights: Mapping[str, Tensor]) -> Compi
                 arguments.append(result_base + argument["call"])
             else:
                 arguments.append(len(outside) + len(fixed))
-                fixed.append(weights[argument["weight"]] if "weight" in argument else argument["constant"])
+                fixed.append(weights[argument["weight"]] if "weight" in argument else number(argument["constant"]))
         steps.append((_chosen_kernel(operator.id, call, calls, readers), arguments))
     return CompiledOperator(operator.id, outside, _function(len(outside), tuple(fixed), steps))
 

@@ -19,7 +19,10 @@ def signatures(graph: Graph) -> dict[str, str]:
     types: dict[str, Any] = {entry["name"]: [entry["shape"], entry["dtype"]] for entry in graph.weights}
     types.update({f"input {entry['name']}": [entry["shape"], entry["dtype"]] for entry in graph.inputs})
     for operator in graph.operators:
-        types[f"operator {operator.id}"] = [operator.details["shapes"]["outputs"], operator.details["dtype"]]
+        types[f"operator {operator.id}"] = [
+            operator.details["shapes"]["outputs"],
+            operator.details.get("dtypes", operator.details["dtype"]),
+        ]
     return {operator.id: _signature(operator, types) for operator in graph.operators}
 
 
