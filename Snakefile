@@ -37,5 +37,5 @@ include: "workflow/rules/provenance.smk"
 
 # Snakemake refuses benchmarks of rules that may be taken from the cache, since nothing would fill them in.
 if CACHING:
-    for eligible in ("export", "extract"):
+    for eligible in ("export", "export_onnx", "extract"):
         workflow.get_rule(eligible)._benchmark = None

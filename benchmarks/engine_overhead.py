@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hios import Costs, Problem, schedule
 from hios.frontends.extract import extract
-from hios.frontends.program import export_registered
+from hios.frontends.export import export
 from hios.runtime.session import Settings, execute
 
 
@@ -24,7 +24,7 @@ def main(model: str = "inception_v3", runs: str = "36") -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         program, weights = folder / "program.pt2", folder / "weights.safetensors"
-        export_registered(model, program, {}, 0)
+        export(model, program, {})
         graph = extract(program, folder / "graph.json", weights, model)
         free = Costs(
             {operator.id: 0.0 for operator in graph.operators}, {(e.source, e.target): 0.0 for e in graph.edges}

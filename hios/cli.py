@@ -29,6 +29,8 @@ _EXTRAS = {
     "safetensors": "torch",
     "tqdm": "torch",
     "tvm": "torch,tvm",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
     "numba": "opt",
     "numpy": "opt",
     "ortools": "opt",
@@ -110,31 +112,56 @@ def _output(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.option("--output", type=_PATH, required=True, help=f"{what} to write.")
 
 
+_trust = click.option(
+    "--trust", is_flag=True, help="Load a .pt2 file even if that can run code: you trust who made it."
+)
+
+
 @main.command()
 @click.argument("model")
-@_output("program.pt2")
+@_output("program.pt2, or program.onnx for a model in ONNX,")
 @click.option("--image-size", type=int, help="Height and width of the image in pixels.")
 @click.option("--batch-size", type=int, help="Images a batch.")
 @click.option("--classifier", is_flag=True, help="With the classifier that the papers leave out.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random weights.")
+@click.option(
+    "--option",
+    "more",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Any other option of the function that builds the model; the value as in YAML. May be given several times.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of random weights.")
+@_trust
 def export(
-    model: str, output: Path, image_size: int | None, batch_size: int | None, classifier: bool, seed: int
+    model: str,
+    output: Path,
+    image_size: int | None,
+    batch_size: int | None,
+    classifier: bool,
+    more: tuple[str, ...],
+    seed: int,
+    trust: bool,
 ) -> None:
-    """Export MODEL, a network of the models folder, with torch.export."""
-    options = {"image_size": image_size, "batch_size": batch_size}
-    for name, value in options.items():
+    """Export MODEL with torch.export, or check a finished one and copy it.
+
+    MODEL is a network of the models folder by name; package.module:function, a function of yours whose keyword
+    parameters are options, and which returns the module and a tuple of example inputs; or a file, .pt2 or .onnx.
+    """
+    from hios.config import parsed_options
+
+    sizes = {"image_size": image_size, "batch_size": batch_size}
+    for name, value in sizes.items():
         if value is not None and value < 1:
             raise HiosError(f"--{name.replace('_', '-')}: found {value}; allowed: at least 1")
-    from hios.frontends.program import export_registered, tensor_types, type_text
-
-    _check_seed(seed)
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
     if classifier:
         given["classifier"] = True
-    program = export_registered(model, output, given, seed)
-    weights = sum(tensor.numel() for tensor in program.state_dict.values())
-    inputs = ", ".join(map(type_text, tensor_types(program)[0]))
-    click.echo(f"{output}: {model}, input {inputs}, {weights:,} weights")
+    _check_seed(seed)
+    _refuse_overwriting([Path(model)], [output])
+    options = parsed_options(more, given)
+    from hios.frontends.export import export as run
+
+    click.echo(f"{output}: {run(model, output, options, seed=seed, trusted=trust)}")
 
 
 @main.command()
@@ -149,7 +176,7 @@ def export(
     "convolution behind it and the sum before it, or every Relax operator by itself; default: as the model declares, "
     "else conv-relu.",
 )
-@click.option("--trust", is_flag=True, help="Load the program even if that can run code: you know who made it.")
+@_trust
 def extract(program: Path, output: Path, weights: Path, name: str | None, units: str | None, trust: bool) -> None:
     """Extract the optimised graph of PROGRAM (.pt2 or .onnx) through TVM Relax."""
     _refuse_overwriting([program], [output, weights])

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import json
 import re
 import shlex
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import yaml
 from hios import artifacts
 from hios.artifacts import Json
 from hios.errors import ArtifactError, HiosError
+from hios.models import Model, files, model
 from hios.schedulers import find
 
 # YAML 1.1, which PyYAML reads, takes 1e-4 for text; people and YAML 1.2 take it for a number.
@@ -63,9 +65,50 @@ def competitors(settings: Json) -> list[tuple[str, int]]:
     ]
 
 
-def model_file(settings: Json, label: str) -> Path:
-    """The file that defines the network of a label."""
-    return artifacts.resource_directory("models") / f"{settings['models'][label]['model']}.py"
+def model_of(settings: Json, label: str) -> Model:
+    """What the network of a label is."""
+    return model(settings["models"][label]["model"])
+
+
+def export_options(entry: Json) -> str:
+    """Settings of a network as options of ``hios export``."""
+    given: Json = {key: entry[key] for key in ("image_size", "batch_size", "classifier") if key in entry}
+    # JSON, as YAML too reads it: text stays text, and true stays true
+    more = [f"{name}={json.dumps(value)}" for name, value in entry.get("options", {}).items()]
+    return options({**given, "option": more, "trust": entry.get("trusted", False)})
+
+
+def extract_options(entry: Json) -> str:
+    """Settings of a network as options of ``hios extract``."""
+    units = {"units": entry["units"]} if "units" in entry else {}
+    return options({**units, "trust": entry.get("trusted", False)})
+
+
+def execute_options(settings: Json, label: str) -> str:
+    """Settings of ``hios execute`` for a network."""
+    return options({**settings["execute"], "trust": settings["models"][label].get("trusted", False)})
+
+
+def parsed_options(texts: Iterable[str], given: Json) -> Json:
+    """Options of a model, of which some are given as ``name=value`` with values as in YAML.
+
+    Raises:
+        HiosError: one without a name, with a value that is no text, number, true or false, or one given twice.
+    """
+    found = dict(given)
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not name.isidentifier() or not sign:
+            raise HiosError(f"--option: found {text}; allowed: name=value")
+        if name in found:
+            raise HiosError(f"--option: {name} is given twice; allowed: once")
+        try:
+            found[name] = _plain(yaml.safe_load(value), "--option", (name,))
+        except yaml.YAMLError as error:
+            raise HiosError(f"--option: {name}: found {value}, which is not YAML; put it in quotes") from error
+        if not isinstance(found[name], str | int | float):
+            raise HiosError(f"--option: {name}: found {value or 'nothing'}; allowed: text, a number, true or false")
+    return found
 
 
 def options(values: Mapping[str, Any], *, without: str = "") -> str:
@@ -183,15 +226,23 @@ def _at(source: str, field: str) -> Iterator[None]:
 
 def _resolve_models(settings: Json, source: str, directory: Path) -> None:
     for label, entry in settings["models"].items():
-        name = entry.get("model", label)
-        # Names come from the folder, so that a name can never lead out of it.
-        known = sorted(file.stem for file in directory.glob("*.py") if not file.stem.startswith("_"))
-        if name not in known:
-            raise HiosError(
-                f"{source}: models.{label}: unknown model {name}; allowed: {', '.join(known) or 'none yet'} "
-                f"(to add one, write {directory.name}/{name}.py as CONTRIBUTING.md shows)"
-            )
-        settings["models"][label] = {"model": name, **entry}
+        with _at(source, f"models.{label}"):
+            found = model(entry.get("model", label), directory)
+            files(found, directory)
+            _check_model(found, entry)
+        settings["models"][label] = {"model": found.text, **entry}
+
+
+def _check_model(found: Model, entry: Json) -> None:
+    """Refuse settings that make no sense for a kind of model."""
+    if entry.get("trusted") and found.kind != "pt2":
+        raise HiosError("trusted: found true; allowed: for .pt2 files, as loading others runs no code of theirs")
+    named = set(entry.get("options", {}))
+    if twice := sorted(named & {"image_size", "batch_size", "classifier"}):
+        raise HiosError(f"options: found {twice[0]}; allowed: beside options, not among them")
+    given = {key for key in ("image_size", "batch_size", "classifier") if entry.get(key)} | named
+    if found.is_file and (extra := sorted(given - ({"batch_size"} if found.kind == "onnx" else set()))):
+        raise HiosError(f"found {extra[0]}, but {found.text} holds a finished model; allowed: without it")
 
 
 def _resolve_algorithms(settings: Json, source: str) -> None:

@@ -12,7 +12,7 @@ from hios.schedulers import ALGORITHMS, find
 
 #: Where the code of each stage begins: the module that its command calls.
 STAGES = {
-    "export": "hios.frontends.program",
+    "export": "hios.frontends.export",
     "extract": "hios.frontends.extract",
     "profile": "hios.profiling.profile",
     "schedule": "hios.schedulers",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import inspect
+import functools
+import importlib
 import math
-from collections.abc import Callable
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -14,13 +15,13 @@ from torch import Tensor, nn
 
 from hios.artifacts import resource_directory
 from hios.errors import HiosError, first_line, place
+from hios.frontends.building import Build, built
+from hios.models import names
 
-Build = Callable[..., tuple[nn.Module, tuple[Tensor, ...]]]
-
-
-def names() -> list[str]:
-    """Names of the registered networks: the files of models/."""
-    return sorted(path.stem for path in resource_directory("models").glob("[a-z]*.py"))
+#: Name that models/ has as a package while one of its files is loaded.
+_PACKAGE = "hios_models"
+#: Values per channel from which on a batch norm has statistics by channel.
+_ENOUGH_VALUES = 16
 
 
 def build_model(name: str, options: dict[str, Any], seed: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
@@ -35,27 +36,8 @@ def build_model(name: str, options: dict[str, Any], seed: int) -> tuple[nn.Modul
         HiosError: unknown name, or an option that the network does not have.
     """
     if name not in names():
-        raise HiosError(
-            f"unknown model {name}; allowed: {', '.join(names())}; to add one, put a file with a build function "
-            f"into {resource_directory('models')}"
-        )
-    build = _build_function(name)
-    known = [parameter.name for parameter in inspect.signature(build).parameters.values()]
-    for option in options:
-        if option not in known:
-            raise HiosError(f"model {name}: unknown option {option}; allowed: {', '.join(known)}")
-    torch.manual_seed(seed)
-    try:
-        module, inputs = build(**options)
-        module.eval()
-        initialise(module, seed)
-        with torch.inference_mode():
-            module(*inputs)
-    except Exception as error:  # whatever a user's file raises
-        given = ", ".join(f"{key}={value}" for key, value in options.items()) or "its defaults"
-        reason = f"{place(error, _file(name))}: {type(error).__name__}: {first_line(error)}"
-        raise HiosError(f"model {name}: cannot be run with {given}: {reason}") from error
-    return module, inputs
+        raise HiosError(f"unknown model {name}; allowed: {', '.join(names())}")
+    return built(_build_function(name), name, _file(name), options, seed, functools.partial(initialise, seed=seed))
 
 
 def _file(name: str) -> Path:
@@ -64,12 +46,8 @@ def _file(name: str) -> Path:
 
 def _build_function(name: str) -> Build:
     path = _file(name)
-    spec = importlib.util.spec_from_file_location(f"hios_model_{name}", path)
-    if spec is None or spec.loader is None:
-        raise HiosError(f"{path}: cannot be loaded as a Python file")
-    module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        module = _imported(path)
     except Exception as error:  # whatever a user's file raises
         where = place(error, path)
         raise HiosError(f"{where}: cannot be loaded: {type(error).__name__}: {first_line(error)}") from error
@@ -78,21 +56,71 @@ def _build_function(name: str) -> Build:
     return build
 
 
-def initialise(module: nn.Module, seed: int) -> None:
-    """Random weights that keep activations at the same size through the network (He et al. 2015).
+def _imported(path: Path) -> ModuleType:
+    """A file of models/ as a module of a package, so that it can import files beside it: ``from .name import ...``."""
+    # Loaded anew every time: the file, or the folder, may be another one.
+    for name in [name for name in sys.modules if name == _PACKAGE or name.startswith(f"{_PACKAGE}.")]:
+        del sys.modules[name]
+    package = ModuleType(_PACKAGE)
+    package.__path__ = [str(path.parent)]
+    sys.modules[_PACKAGE] = package
+    importlib.invalidate_caches()
+    return importlib.import_module(f"{_PACKAGE}.{path.stem}")
+
+
+def initialise(module: nn.Module, inputs: tuple[Tensor, ...], seed: int) -> None:
+    """Random weights that keep activations at the same size through the network.
 
     torch's default initialisation lets them vanish in deep networks; outputs of 1e-8 would make every
-    comparison within 1e-4 pass. Batch norm gets statistics that make folding it visible.
+    comparison within 1e-4 pass. Convolutions and fully connected layers get weights that suit a ReLU before them
+    (He et al. 2015), scaled so that what they make of ``inputs`` has variance 1 (Mishkin and Matas 2016). Batch norms
+    get the statistics of ``inputs``, as training would leave them; their scale and shift are random, so that folding
+    shows. Runs the module.
+
+    Args:
+        module: the network, in inference mode.
+        inputs: example inputs.
+        seed: seed of the weights.
     """
     generator = torch.Generator().manual_seed(seed)
+    hooks = []
     for part in module.modules():
         if isinstance(part, nn.Conv2d | nn.Linear):
             fan_in = math.prod(part.weight.shape[1:])
             nn.init.normal_(part.weight, 0.0, math.sqrt(2.0 / fan_in), generator)
             if part.bias is not None:
                 nn.init.normal_(part.bias, 0.0, 0.1, generator)
-        elif isinstance(part, nn.BatchNorm2d) and part.running_mean is not None and part.running_var is not None:
+            hooks.append(part.register_forward_hook(_take_unit_variance))
+        elif isinstance(part, nn.BatchNorm2d) and part.track_running_stats:
             nn.init.uniform_(part.weight, 0.8, 1.2, generator)
             nn.init.normal_(part.bias, 0.0, 0.1, generator)
-            nn.init.normal_(part.running_mean, 0.0, 0.1, generator)
-            nn.init.uniform_(part.running_var, 0.8, 1.2, generator)
+            hooks.append(part.register_forward_pre_hook(_take_statistics))
+    try:
+        with torch.no_grad():
+            module(*inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _take_unit_variance(layer: nn.Conv2d | nn.Linear, inputs: tuple[Tensor], output: Tensor) -> Tensor:
+    """Scale weights and bias so that this output, which is scaled too, has variance 1; a constant one stays."""
+    deviation = float(output.std(correction=0))
+    if deviation == 0.0:
+        return output
+    layer.weight /= deviation
+    if layer.bias is not None:
+        layer.bias /= deviation
+    return output / deviation
+
+
+def _take_statistics(norm: nn.BatchNorm2d, inputs: tuple[Tensor]) -> None:
+    """Set the statistics of a batch norm to those of its input: by channel, or for all where channels have few values.
+
+    One value per channel, as in the last layers on small images, would be normalised to nothing.
+    """
+    (x,) = inputs
+    enough = x.numel() // x.shape[1] >= _ENOUGH_VALUES
+    variance, mean = torch.var_mean(x, (0, 2, 3) if enough else None, correction=0)
+    norm.running_mean = mean.expand(norm.num_features).clone()
+    norm.running_var = variance.expand(norm.num_features).clone()

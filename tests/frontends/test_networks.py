@@ -15,7 +15,7 @@ from hios import Graph, HiosError
 from hios.errors import ArtifactError
 from hios.frontends import program as programs
 from hios.frontends.extract import extract
-from hios.frontends.program import export_registered
+from hios.frontends.export import export
 from hios.frontends.registered import build_model, names
 from tests.frontends.networks import Files, Model, extracted, network, write_squeezenet
 
@@ -265,10 +265,11 @@ def test_errors_in_a_model_file_name_the_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, line: int, message: str
 ) -> None:
     """Whatever is wrong in a user's file, the message leads to its line there, also where torch raised the error."""
-    monkeypatch.setattr("hios.frontends.registered.resource_directory", lambda name: tmp_path)
+    for module in ("hios.models", "hios.frontends.registered"):
+        monkeypatch.setattr(f"{module}.resource_directory", lambda name: tmp_path)
     (tmp_path / "wrong.py").write_text(text)
     with pytest.raises(HiosError, match=r"wrong\.py") as caught:
-        export_registered("wrong", tmp_path / "program.pt2", {}, seed=0)
+        export("wrong", tmp_path / "program.pt2", {}, seed=0)
     assert f"{tmp_path / 'wrong.py'}:{line}: {message}" in str(caught.value)
     assert "\n" not in str(caught.value)
 

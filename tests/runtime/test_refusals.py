@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from hios import Edge, Graph, HiosError, Operator, Placement, Schedule
 from hios.errors import ArtifactError, ScheduleError
-from hios.frontends.program import export_registered
+from hios.frontends.export import export
 from hios.runtime import competitors
 from hios.runtime.program import ArenaPlan
 from hios.runtime.session import Settings, execute
@@ -85,7 +85,7 @@ def test_program_of_another_network_is_named(
 ) -> None:
     """A program with other inputs or outputs is what the message blames, not the schedule."""
     program = tmp_path / "other.pt2"
-    export_registered("squeezenet", program, options, seed=0)
+    export("squeezenet", program, options, seed=0)
     _refused(message, files, [sequential], program=program)
 
 

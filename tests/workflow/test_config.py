@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,10 +112,35 @@ def test_options() -> None:
     assert config.options(values, without="model") == "--image-size 64 --classifier --stages-of a --stages-of 'b c'"
 
 
-def test_model_file() -> None:
-    """A label leads to the file of its network."""
-    path = config.model_file({"models": {"small": {"model": "squeezenet"}}}, "small")
-    assert path == artifacts.resource_directory("models") / "squeezenet.py"
+def test_options_of_a_network(models: Path) -> None:
+    """What a configuration says of a network reaches export and extract, values as YAML reads them."""
+    entry = {"model": "net", "image_size": 64, "classifier": True, "units": "operator"}
+    entry["options"] = {"depth": 2, "kind": "3", "wide": False}
+    settings = config.resolve({**SMALL, "models": {"net": entry}}, "config.yaml", models=models)
+    words = shlex.split(config.export_options(settings["models"]["net"]))
+    assert words[:3] == ["--image-size", "64", "--classifier"]
+    assert words[3::2] == ["--option"] * 3
+    assert config.parsed_options(words[4::2], {}) == entry["options"]
+    assert config.extract_options(settings["models"]["net"]) == "--units operator"
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["depth"], "--option: found depth; allowed: name=value"),
+        (["a b=1"], "--option: found a b=1; allowed: name=value"),
+        (["depth=1", "depth=2"], "--option: depth is given twice; allowed: once"),
+        (["image_size=3"], "--option: image_size is given twice; allowed: once"),
+        (["depth=["], "--option: depth: found [, which is not YAML; put it in quotes"),
+        (["depth=[1]"], "--option: depth: found [1]; allowed: text, a number, true or false"),
+        (["depth="], "--option: depth: found nothing; allowed: text, a number, true or false"),
+    ],
+)
+def test_bad_options_of_a_model(texts: list[str], message: str) -> None:
+    """Options of a model without name or value, given twice, or of a kind that no option is, are refused."""
+    with pytest.raises(HiosError) as caught:
+        config.parsed_options(texts, {"image_size": 1})
+    assert str(caught.value) == message
 
 
 def test_seed_of_randomised_algorithms(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +175,7 @@ BAD = [
     pytest.param({"repeats": 3}, "(whole file): unknown key repeats; allowed: algorithms, ", id="unknown key"),
     pytest.param(
         {"models": {"net": {"size": 3}}},
-        "models.net: unknown key size; allowed: batch_size, classifier, image_size, model",
+        "models.net: unknown key size; allowed: batch_size, classifier, image_size, model, options, trusted, units",
         id="unknown key of a model",
     ),
     pytest.param(
@@ -161,6 +187,31 @@ BAD = [
         {"models": {"net": {"model": "../net"}}},
         "models.net: unknown model ../net; allowed: net, other",
         id="model outside the folder",
+    ),
+    pytest.param(
+        {"models": {"net": {"trusted": True}}},
+        "models.net: trusted: found true; allowed: for .pt2 files",
+        id="trust where nothing is loaded",
+    ),
+    pytest.param(
+        {"models": {"net": {"options": {"image_size": 3}}}},
+        "models.net: options: found image_size; allowed: beside options, not among them",
+        id="size among the options",
+    ),
+    pytest.param(
+        {"models": {"net": {"units": "conv"}}},
+        'models.net.units: found "conv"; allowed: one of "conv-relu", "relu-sepconv", "operator"',
+        id="unknown units",
+    ),
+    pytest.param(
+        {"models": {"net": {"model": "missing.pt2"}}},
+        "models.net: missing.pt2: no such file; a path is relative to the folder that hios runs in, ",
+        id="missing file",
+    ),
+    pytest.param(
+        {"models": {"net": {"model": "no_such_module:build"}}},
+        "models.net: no_such_module:build: no module no_such_module in the current folder, ",
+        id="missing module",
     ),
     pytest.param({"models": {}}, "models: found {}; allowed: at least 1 key(s)", id="no model"),
     pytest.param(

@@ -13,10 +13,11 @@ SECTIONS = ["output", "log", "benchmark", "conda", "threads", "resources", "para
 
 @pytest.mark.parametrize("file", [file for file in RULES if file.stem != "common"], ids=lambda file: file.stem)
 def test_sections(file: Path) -> None:
-    """A file holds the rule of its name; only input, cache and localrule are optional."""
+    """A file holds the rule of its name, perhaps with variants below it; only some sections are optional."""
     text = file.read_text()
     assert re.findall(r"^rule (\w+):$", text, re.MULTILINE) == [file.stem]
-    sections = re.findall(r"^    (\w+):", text, re.MULTILINE)
-    assert [section for section in sections if section not in {"input", "cache", "localrule"}] == SECTIONS
+    sections = re.findall(r"^    (\w+):", text.partition("\nuse rule ")[0], re.MULTILINE)
+    optional = {"input", "wildcard_constraints", "cache", "localrule"}
+    assert [section for section in sections if section not in optional] == SECTIONS
     for resource in ("mem_mb=", "runtime="):
         assert resource in text

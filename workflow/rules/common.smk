@@ -13,6 +13,7 @@ import hios
 from hios import config as configuration
 from hios.errors import HiosError
 from hios.machine import usable_cores
+from hios.models import files as model_files_of
 from hios.sources import source_hash
 from snakemake.settings.types import DeploymentMethod
 
@@ -70,10 +71,15 @@ pathvars:
     benchmarks=f"{settings['results']}/benchmarks",
 
 
+def alternatives(values):
+    """What a wildcard may be; nothing at all where there are no values."""
+    return "|".join(map(re.escape, map(str, values))) or "(?!)"
+
+
 wildcard_constraints:
-    model="|".join(map(re.escape, settings["models"])),
-    algorithm="|".join(map(re.escape, settings["algorithms"])),
-    devices="|".join(map(str, settings["devices"])),
+    model=alternatives(settings["models"]),
+    algorithm=alternatives(settings["algorithms"]),
+    devices=alternatives(settings["devices"]),
 
 
 # Rules call the hios of this checkout, by the Python that runs Snakemake or that of their conda environment.
@@ -84,9 +90,30 @@ if DeploymentMethod.CONDA not in workflow.deployment_settings.deployment_method:
 shell.prefix(f"set -euo pipefail; {environment}")
 
 
-def model_file(wildcards):
-    """The file that defines a network, relative so that a moved checkout stays up to date."""
-    return os.path.relpath(configuration.model_file(settings, wildcards.model))
+# Networks that come as ONNX files stay what they are; the others become programs of torch.export.
+ONNX = [
+    label
+    for label in settings["models"]
+    if configuration.model_of(settings, label).kind == "onnx"
+]
+TORCH = [label for label in settings["models"] if label not in ONNX]
+
+
+def model_files(wildcards):
+    """What a network depends on: its file, or those that define it; relative so that a moved checkout stays up to date."""
+    found = model_files_of(configuration.model_of(settings, wildcards.model))
+    return [os.path.relpath(file) for file in found]
+
+
+def program(wildcards):
+    """The exported network."""
+    suffix = "onnx" if wildcards.model in ONNX else "pt2"
+    return f"{settings['results']}/{wildcards.model}/program.{suffix}"
+
+
+def onnx_packages(label):
+    """The packages that a network needs beside torch."""
+    return ["onnx", "onnxruntime"] if label in ONNX else []
 
 
 def version(package):

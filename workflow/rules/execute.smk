@@ -3,7 +3,7 @@ rule execute:
     input:
         graph="<results>/{model}/graph.json",
         weights="<results>/{model}/weights.safetensors",
-        program="<results>/{model}/program.pt2",
+        program=program,
         schedules=expand(
             "<results>/{model}/schedules/{competitor}.json",
             competitor=COMPETITORS,
@@ -26,9 +26,9 @@ rule execute:
     params:
         platform=settings["platform"],
         devices=max(settings["devices"]),
-        options=configuration.options(settings["execute"]),
+        options=lambda w: configuration.execute_options(settings, w.model),
         seed=settings["seed"],
-        versions=versions("torch"),
+        versions=lambda w: versions("torch", *onnx_packages(w.model)),
         code=source_hash("execute"),
     message:
         "Executing the schedules of {wildcards.model}"

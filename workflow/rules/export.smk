@@ -1,13 +1,15 @@
-# PyTorch model -> torch.export program.
+# Model -> program: a network of models/ or of the user's through torch.export, a finished .pt2 or .onnx checked.
 rule export:
     input:
-        model_file,
+        model_files,
     output:
         "<results>/{model}/program.pt2",
     log:
         "<logs>/export/{model}.log",
     benchmark:
         "<benchmarks>/export/{model}.tsv"
+    wildcard_constraints:
+        model=alternatives(TORCH),
     cache: CACHING
     conda:
         "../../envs/torch.yaml"
@@ -17,14 +19,19 @@ rule export:
         runtime=15,
     params:
         model=lambda w: settings["models"][w.model]["model"],
-        options=lambda w: configuration.options(
-            settings["models"][w.model], without="model"
-        ),
+        options=lambda w: configuration.export_options(settings["models"][w.model]),
         seed=settings["seed"],
-        versions=versions("torch"),
+        versions=lambda w: versions("torch", *onnx_packages(w.model)),
         code=source_hash("export"),
     message:
         "Exporting {wildcards.model}"
     shell:
         "python -m hios export {params.model:q} --output {output:q} {params.options} --seed {params.seed}"
         " > {log:q} 2>&1"
+
+
+use rule export as export_onnx with:
+    output:
+        "<results>/{model}/program.onnx",
+    wildcard_constraints:
+        model=alternatives(ONNX),

@@ -1,7 +1,7 @@
-# torch.export program -> graph of scheduling units and weights, through TVM Relax.
+# Program of torch.export or ONNX -> graph of scheduling units and weights, through TVM Relax.
 rule extract:
     input:
-        "<results>/{model}/program.pt2",
+        program,
     output:
         graph="<results>/{model}/graph.json",
         weights="<results>/{model}/weights.safetensors",
@@ -18,11 +18,14 @@ rule extract:
         runtime=15,
     params:
         name="{model}",
-        versions=versions("torch", "apache-tvm", "apache-tvm-ffi"),
+        options=lambda w: configuration.extract_options(settings["models"][w.model]),
+        versions=lambda w: versions(
+            "torch", "apache-tvm", "apache-tvm-ffi", *onnx_packages(w.model)
+        ),
         code=source_hash("extract"),
     message:
         "Extracting the graph of {wildcards.model}"
     shell:
         "python -m hios extract {input:q} --output {output.graph:q} --weights {output.weights:q}"
-        " --name {params.name:q}"
+        " --name {params.name:q} {params.options}"
         " > {log:q} 2>&1"

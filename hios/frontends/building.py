@@ -1,0 +1,116 @@
+"""Calling a function that builds a network: its options checked, its result checked and run once."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hios.errors import HiosError, first_line, place
+from hios.models import Model
+
+#: Takes keyword options; gives the module and a tuple of example inputs.
+Build = Callable[..., tuple[nn.Module, tuple[Tensor, ...]]]
+_RETURNS = "the module and a tuple of example inputs, which are tensors"
+
+
+def build_function(model: Model, options: dict[str, Any], seed: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """The network of a user's ``package.module:function`` in inference mode, with its own weights.
+
+    Args:
+        model: a function.
+        options: keyword arguments of the function.
+        seed: given to ``torch.manual_seed`` before the call.
+
+    Raises:
+        HiosError: no such module or function, an option that it does not have, or a network that does not run.
+    """
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(model.module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{model.module}.".startswith(f"{error.name}."):
+            raise HiosError(f"{model.text}: {model.module} imports {error.name}, which is not installed") from error
+        raise HiosError(
+            f"{model.text}: no module {error.name} in the current folder, {here}, or in the environment"
+        ) from error
+    except Exception as error:  # whatever a user's module raises
+        spec = importlib.util.find_spec(model.module) if "." not in model.module else None
+        where = place(error, spec.origin) if spec is not None and spec.origin else model.module
+        raise HiosError(f"{where}: cannot be imported: {type(error).__name__}: {first_line(error)}") from error
+    build = getattr(module, model.function, None)
+    if not callable(build):
+        raise HiosError(f"{model.text}: {module.__file__} has no function {model.function}; it must return {_RETURNS}")
+    return built(build, model.text, module.__file__ or model.module, options, seed)
+
+
+def built(
+    build: Build,
+    name: str,
+    file: str | Path,
+    options: dict[str, Any],
+    seed: int,
+    prepare: Callable[[nn.Module, tuple[Tensor, ...]], None] = lambda module, inputs: None,
+) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """What a function builds, in inference mode, after a first run.
+
+    Args:
+        build: the function.
+        name: of the network, for messages.
+        file: that defines the function, for messages.
+        options: keyword arguments.
+        seed: of torch before the call.
+        prepare: what is done with module and inputs before the run, such as setting the weights.
+
+    Raises:
+        HiosError: unknown option, a result that is not a module and example inputs, or a network that does not run.
+    """
+    _check_options(build, name, options)
+    torch.manual_seed(seed)
+    try:
+        found = build(**options)
+        if not _is_network(found):
+            given = f"{type(found).__name__} of {len(found)}" if isinstance(found, tuple) else type(found).__name__
+            raise TypeError(f"{getattr(build, '__name__', build)} returned {given}; allowed: {_RETURNS}")
+        module, inputs = found
+        module.eval()
+        prepare(module, inputs)
+        with torch.inference_mode():
+            module(*inputs)
+    except Exception as error:  # whatever a user's file raises
+        given = ", ".join(f"{key}={value}" for key, value in options.items()) or "its defaults"
+        reason = f"{place(error, file)}: {type(error).__name__}: {first_line(error)}"
+        raise HiosError(f"model {name}: cannot be run with {given}: {reason}") from error
+    return module, inputs
+
+
+def _check_options(build: Build, name: str, options: dict[str, Any]) -> None:
+    parameters = inspect.signature(build).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    known = [parameter.name for parameter in parameters if parameter.kind in kinds]
+    for option in options:
+        if option not in known:
+            raise HiosError(f"model {name}: unknown option {option}; allowed: {', '.join(known) or 'none'}")
+    for parameter in parameters:
+        if parameter.default is parameter.empty and parameter.kind in kinds and parameter.name not in options:
+            raise HiosError(f"model {name}: the option {parameter.name} is missing; it has no default")
+
+
+def _is_network(found: Any) -> bool:
+    if not isinstance(found, tuple) or len(found) != 2:
+        return False
+    module, inputs = found
+    return (
+        isinstance(module, nn.Module)
+        and isinstance(inputs, tuple)
+        and all(isinstance(value, Tensor) for value in inputs)
+    )

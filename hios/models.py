@@ -1,0 +1,156 @@
+"""What MODEL may be: a network of models/, a function of the user's, or a file; and which files it depends on.
+
+Light, and nothing of the user's is imported or run here: modules are looked up and their imports read.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+
+from hios.artifacts import resource_directory
+from hios.errors import HiosError
+
+#: What may be given for MODEL, for messages.
+ALLOWED = "package.module:function, or a file that ends in .pt2 or .onnx"
+
+_FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What a MODEL names.
+
+    Attributes:
+        text: as the user gave it.
+        kind: ``registered`` (a file of models/), ``function`` (``package.module:function``), ``pt2`` or ``onnx``.
+    """
+
+    text: str
+    kind: str
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file that somebody exported."""
+        return self.kind in {"pt2", "onnx"}
+
+    @property
+    def module(self) -> str:
+        """Module of a function."""
+        return self.text.partition(":")[0]
+
+    @property
+    def function(self) -> str:
+        """Name of a function in its module."""
+        return self.text.partition(":")[2]
+
+    @property
+    def exported(self) -> str:
+        """Ending of what ``hios export`` writes."""
+        return ".onnx" if self.kind == "onnx" else ".pt2"
+
+
+def names(directory: Path | None = None) -> list[str]:
+    """Names of the registered networks: the files of models/."""
+    return sorted(path.stem for path in (directory or resource_directory("models")).glob("[a-z]*.py"))
+
+
+def model(text: str, directory: Path | None = None) -> Model:
+    """What a MODEL names; whether a file or a function is there is not looked at.
+
+    Args:
+        text: a name, ``package.module:function``, or a path that ends in .pt2 or .onnx.
+        directory: where the registered networks lie; the project's models/ if None.
+
+    Raises:
+        HiosError: it is none of them.
+    """
+    suffix = Path(text).suffix.lower()
+    if suffix in {".pt2", ".onnx"}:
+        return Model(text, suffix[1:])
+    if _FUNCTION.fullmatch(text):
+        return Model(text, "function")
+    known = names(directory)  # names come from the folder, so that a name can never lead out of it
+    if text not in known:
+        raise HiosError(
+            f"unknown model {text}; allowed: {', '.join(known) or 'none yet'} (to add one, write "
+            f"{(directory or resource_directory('models')).name}/NAME.py as CONTRIBUTING.md shows), {ALLOWED}"
+        )
+    return Model(text, "registered")
+
+
+def files(found: Model, directory: Path | None = None) -> list[Path]:
+    """Files that a model depends on: an edit of one of them changes what is exported.
+
+    For code these are the file that defines the network and, as far as they lie in the same folder or below it, the
+    modules that it imports. Of an installed package it is the module's own file.
+
+    Raises:
+        HiosError: there is no such file or module.
+    """
+    if found.is_file:
+        path = Path(found.text)
+        if not path.is_file():
+            raise HiosError(f"{path}: no such file; a path is relative to the folder that hios runs in, {Path.cwd()}")
+        return [path]
+    if found.kind == "registered":
+        folder = directory or resource_directory("models")
+        return _with_imports(found.text, folder, [str(folder), str(folder.parent)])
+    spec = _spec(found.module, [str(Path.cwd()), *sys.path])
+    if spec is None or spec.origin is None or not Path(spec.origin).is_file():
+        raise HiosError(
+            f"{found.text}: no module {found.module} in the current folder, {Path.cwd()}, or in the environment"
+        )
+    path = Path(spec.origin)
+    if path.is_relative_to(Path.cwd()) and not {"site-packages", "dist-packages"} & set(path.parts):
+        return _with_imports(found.module, Path.cwd(), [str(Path.cwd())])
+    return [path]
+
+
+def _spec(module: str, search: list[str]) -> ModuleSpec | None:
+    """Where a module lies, found without importing the packages above it."""
+    parts, spec = module.split("."), None
+    for count in range(1, len(parts) + 1):
+        spec = PathFinder.find_spec(".".join(parts[:count]), search)
+        if spec is None:
+            return None
+        search = list(spec.submodule_search_locations or [])
+    return spec
+
+
+def _with_imports(module: str, folder: Path, search: list[str]) -> list[Path]:
+    """The file of a module and of those in a folder that it imports, directly or through others."""
+    waiting, reached = [module], dict[str, Path]()
+    while waiting:
+        name = waiting.pop()
+        if name in reached or (spec := _spec(name, search)) is None:
+            continue
+        waiting += [name.rpartition(".")[0]] if "." in name else []  # packages run when what is in them is imported
+        file = Path(spec.origin or "")
+        if file.suffix == ".py" and file.is_relative_to(folder):
+            reached[name] = file
+            package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
+            waiting += _imported(file, package)
+    return sorted(set(reached.values()))
+
+
+def _imported(file: Path, package: str) -> Iterator[str]:
+    """Names of the modules that a file imports anywhere; ``from a import b`` may mean a.b or a."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        return  # the export says what is wrong with it
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parts = [part for part in package.split(".") if part]
+            above = parts[: len(parts) - node.level + 1] if node.level else []
+            name = [*above, *([node.module] if node.module else [])]
+            yield from (".".join([*name, alias.name]) for alias in node.names)
+            yield from [".".join(name)] if name else []
