@@ -19,6 +19,7 @@ from hios.evaluate import latency_ms
 from hios.problem import Stage
 from hios.schedule import StagedPlan
 from hios.schedulers.ios import ios, search_space
+from hios.schedulers.ios_blocks import blocks
 from tests.convolutions import Conv, conv_problem
 from tests.data import data_folder
 from tests.problems import problem, problems
@@ -342,6 +343,17 @@ def test_block_borders_are_stage_borders() -> None:
         {instance.ids[operator] for group in stage for operator in group} for stage in ios(instance, 1).devices[0]
     ]
     assert stages == [{"a", "b"}, {"c", "f"}, {"d"}, {"e"}]
+
+
+def test_blocks_too_large_to_search_are_cut() -> None:
+    """A stated block of 3^12 states, twelve chains of two, is cut like a graph without blocks; one of 3^3 is not."""
+    for chains, whole in ((3, True), (12, False)):
+        operators = tuple(Operator(f"{chain}{end}", "task") for chain in range(chains) for end in "ab")
+        edges = tuple(Edge(f"{chain}a", f"{chain}b") for chain in range(chains))
+        graph = Graph("chains", operators, edges, blocks=(tuple(operator.id for operator in operators),))
+        found = blocks(graph, 1024)
+        assert (len(found) == 1) == whole
+        assert sorted(operator for block in found for operator in block.operators) == list(range(2 * chains))
 
 
 def test_operators_in_no_block() -> None:

@@ -57,9 +57,9 @@ def ios(
     Choices where the paper is silent, and deviations:
 
     - Endings are rooted, as in the released program: see ``Block.endings``.
-    - Blocks are those that the graph states; graphs without are cut into parts, whose size ``states`` limits by the
-      number of their states, which is what the search takes (see ``blocks``). Borders of blocks are borders of
-      stages. Blocks that are alike in structure and costs are searched once.
+    - Blocks are those that the graph states; graphs without, and blocks too large for any search, are cut into parts,
+      whose size ``states`` limits by the number of their states, which is what the search takes (see ``blocks``).
+      Borders of blocks are borders of stages. Blocks that are alike in structure and costs are searched once.
     - Merging is restricted to where it is correct (``hios.merging``), which the released program does not check.
     - At equal times the groups run beside each other, and among equal schedules the first found counts, endings
       of fewer groups being tried first; Algorithm 1 merges at equal times (Lines 30 to 33).

@@ -8,14 +8,19 @@ from hios.blocks import in_order, pieces
 from hios.graph import Graph
 from hios.schedulers.ios_space import Block, as_set, grown
 
+#: States of a stated block beyond which a search of it would not end: where nothing cuts a network, all of it is one
+#: block. The largest of the papers' networks, a stage of RandWire, has 5421.
+LARGEST = 1 << 16
+
 
 def blocks(graph: Graph, most_states: int) -> list[Block]:
     """Blocks in an order in which they can run one after another.
 
-    They are the blocks that the graph states, whole, however large. Operators in no block, which is all of them
-    where the graph states none, are cut into parts: first after every operator that has a path from or to each of
-    the others, which loses nothing, since no stage of several groups can hold it; then into as many consecutive
-    operators in topological order as have at most ``most_states`` states, and at least one.
+    They are the blocks that the graph states, whole. Operators in no block, which is all of them where the graph
+    states none, and those of a block of more than ``LARGEST`` states are cut into parts: first after every operator
+    that has a path from or to each of the others, which loses nothing, since no stage of several groups can hold it;
+    then into as many consecutive operators in topological order as have at most ``most_states`` states, and at least
+    one.
 
     Args:
         graph: with or without blocks.
@@ -33,12 +38,16 @@ def blocks(graph: Graph, most_states: int) -> list[Block]:
         if not stated:
             loose += operators
             continue
-        for piece in pieces(loose, predecessors):
-            found += _parts(piece, predecessors, most_states)
+        found += _cut(loose, predecessors, most_states)
         loose = []
         if operators:
-            found.append(Block.of(operators, predecessors))
+            whole = _parts(operators, predecessors, max(LARGEST, most_states))
+            found += whole if len(whole) == 1 else _cut(operators, predecessors, most_states)
     return found
+
+
+def _cut(operators: Sequence[int], predecessors: Sequence[Sequence[int]], most_states: int) -> list[Block]:
+    return [part for piece in pieces(operators, predecessors) for part in _parts(piece, predecessors, most_states)]
 
 
 def _parts(piece: Sequence[int], predecessors: Sequence[Sequence[int]], most_states: int) -> list[Block]:
