@@ -20,8 +20,6 @@ from hios.models import names
 
 #: Name that models/ has as a package while one of its files is loaded.
 _PACKAGE = "hios_models"
-#: Values per channel from which on a batch norm has statistics by channel.
-_ENOUGH_VALUES = 16
 
 
 def build_model(name: str, options: dict[str, Any], seed: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
@@ -73,9 +71,9 @@ def initialise(module: nn.Module, inputs: tuple[Tensor, ...], seed: int) -> None
 
     torch's default initialisation lets them vanish in deep networks; outputs of 1e-8 would make every
     comparison within 1e-4 pass. Convolutions and fully connected layers get weights that suit a ReLU before them
-    (He et al. 2015), scaled so that what they make of ``inputs`` has variance 1 (Mishkin and Matas 2016). Batch norms
-    get the statistics of ``inputs``, as training would leave them; their scale and shift are random, so that folding
-    shows. Runs the module.
+    (He et al. 2015), scaled so that what they make of ``inputs`` has variance 1 (Mishkin and Matas 2016), whatever
+    separable convolutions and residual sums do to it. Batch norm gets statistics that make folding it visible. Runs
+    the module.
 
     Args:
         module: the network, in inference mode.
@@ -91,10 +89,11 @@ def initialise(module: nn.Module, inputs: tuple[Tensor, ...], seed: int) -> None
             if part.bias is not None:
                 nn.init.normal_(part.bias, 0.0, 0.1, generator)
             hooks.append(part.register_forward_hook(_take_unit_variance))
-        elif isinstance(part, nn.BatchNorm2d) and part.track_running_stats:
+        elif isinstance(part, nn.BatchNorm2d) and part.running_mean is not None and part.running_var is not None:
             nn.init.uniform_(part.weight, 0.8, 1.2, generator)
             nn.init.normal_(part.bias, 0.0, 0.1, generator)
-            hooks.append(part.register_forward_pre_hook(_take_statistics))
+            nn.init.normal_(part.running_mean, 0.0, 0.1, generator)
+            nn.init.uniform_(part.running_var, 0.8, 1.2, generator)
     try:
         with torch.no_grad():
             module(*inputs)
@@ -112,15 +111,3 @@ def _take_unit_variance(layer: nn.Conv2d | nn.Linear, inputs: tuple[Tensor], out
     if layer.bias is not None:
         layer.bias /= deviation
     return output / deviation
-
-
-def _take_statistics(norm: nn.BatchNorm2d, inputs: tuple[Tensor]) -> None:
-    """Set the statistics of a batch norm to those of its input: by channel, or for all where channels have few values.
-
-    One value per channel, as in the last layers on small images, would be normalised to nothing.
-    """
-    (x,) = inputs
-    enough = x.numel() // x.shape[1] >= _ENOUGH_VALUES
-    variance, mean = torch.var_mean(x, (0, 2, 3) if enough else None, correction=0)
-    norm.running_mean = mean.expand(norm.num_features).clone()
-    norm.running_var = variance.expand(norm.num_features).clone()
