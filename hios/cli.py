@@ -15,6 +15,7 @@ import click
 
 from hios import __version__
 from hios.errors import HiosError, ScheduleError
+from hios.graph import UNITS
 from hios.report.algorithms import described, listing, option, parameter_help, parameters
 
 _PATH = click.Path(path_type=Path)
@@ -171,7 +172,7 @@ def export(
 @click.option("--name", help="Name of the graph; default: the folder of the program.")
 @click.option(
     "--units",
-    type=click.Choice(["conv-relu", "relu-sepconv", "operator"]),
+    type=click.Choice(UNITS),
     help="What is one operator: a convolution with the ReLU behind it, also a ReLU with the separable or plain "
     "convolution behind it and the sum before it, or every Relax operator by itself; default: as the model declares, "
     "else conv-relu.",
@@ -328,6 +329,19 @@ def show(
     else:
         write_schedule(found, html, types)
         click.echo(f"{html}: {len(found.placements)} operators on {found.devices} device(s)")
+
+
+@main.command()
+@click.argument("graph", type=_PATH)
+@click.option("--output", type=_PATH, help="Picture to write, .svg or .html; default: GRAPH with the suffix .svg.")
+def draw(graph: Path, output: Path | None) -> None:
+    """Draw GRAPH by blocks, coloured by operator type: .svg, or .html to zoom and to follow its lines."""
+    from hios.graph import Graph
+    from hios.report import write_picture
+
+    place = graph.with_suffix(".svg") if output is None else output
+    _refuse_overwriting([graph], [place])
+    click.echo(f"{place}: {write_picture(Graph.read(graph), place)}")
 
 
 @main.command()

@@ -13,6 +13,9 @@ from typing import Any
 from hios import artifacts
 from hios.errors import ArtifactError
 
+#: Kinds of scheduling units that extraction knows (``hios.frontends.patterns`` has what each of them groups).
+UNITS = ("conv-relu", "relu-sepconv", "operator")
+
 
 @dataclass(frozen=True, slots=True)
 class Operator:

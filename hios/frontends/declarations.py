@@ -9,9 +9,7 @@ from typing import Any
 from torch import nn
 
 from hios.errors import HiosError
-
-#: Which operators form a scheduling unit.
-UNITS = ("conv-relu", "relu-sepconv", "operator")
+from hios.graph import UNITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +17,7 @@ class Declarations:
     """Declarations of a model.
 
     Attributes:
-        units: one of ``UNITS``; None where the model leaves it open.
+        units: one of ``hios.graph.UNITS``; None where the model leaves it open.
         blocks: paths of the submodules that are a block each; empty where the model declares none.
     """
 

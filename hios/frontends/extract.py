@@ -42,7 +42,7 @@ def extract(
     """Extract the optimised graph of a program and write it.
 
     Args:
-        program: program.pt2.
+        program: program.pt2 or program.onnx.
         output: graph.json to write.
         weights: safetensors file to write.
         name: name of the graph.
@@ -56,10 +56,16 @@ def extract(
         raise HiosError(f"{output}: named for the graph and for the weights; they are two files")
     for path in (output, weights):
         require_writable(path)
-    declared = programs.declarations(program)
-    graph, tensors = extract_program(
-        programs.load(program, trusted=trusted), name, units=units or declared.units, declared_blocks=declared.blocks
-    )
+    if Path(program).suffix.lower() == ".onnx":
+        graph, tensors = _extract_onnx(program, name, units)
+    else:
+        declared = programs.declarations(program)
+        graph, tensors = extract_program(
+            programs.load(program, trusted=trusted),
+            name,
+            units=units or declared.units,
+            declared_blocks=declared.blocks,
+        )
     with replacing(weights) as temporary:
         save_file(tensors, temporary)
         graph.write(output)  # inside: without a graph there are no weights either
@@ -74,7 +80,16 @@ def extract_program(
     The graph is run once beside the program: an import that silently changes a model does not get past this.
     """
     graph, tensors = extract_lowered(lower(program), name, units=units, declared_blocks=declared_blocks)
-    require_equal(graph, tensors, program)
+    require_equal(graph, tensors, program.module())
+    return graph, tensors
+
+
+def _extract_onnx(path: str | Path, name: str, units: str | None) -> tuple[Graph, dict[str, Tensor]]:
+    """The optimised graph of an ONNX file with its weights by name, compared with ONNX Runtime."""
+    from hios.frontends import onnx, onnx_lowering  # its packages are an extra of their own
+
+    graph, tensors = extract_lowered(onnx_lowering.lower(onnx.load(path)), name, units=units)
+    require_equal(graph, tensors, onnx.Session(path))
     return graph, tensors
 
 
@@ -217,7 +232,9 @@ class _Writer:
     def _unique_id(self, unit: Unit) -> str:
         """The path of the module whose weights the unit holds, else its type; numbered where taken."""
         weights = [value for call in unit.calls for value in call.arguments if isinstance(value, Weight)]
-        own = weights[0].name.rpartition(".")[0] if weights else ""
+        owners = [weight.name.rpartition(".")[0].split(".") for weight in weights if weight.tensor.numel() > 1]
+        shared = itertools.takewhile(lambda parts: len(set(parts)) == 1, zip(*owners, strict=False))
+        own = ".".join(parts[0] for parts in shared)
         operator_id = _free(own or unit.type, self._ids)
         self._ids.add(operator_id)
         return operator_id
