@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,6 +99,29 @@ def read(function: relax.Function, parameters: Mapping[str, Weight], origins: Ma
         UnsupportedError: an expression or argument that a graph cannot hold, or a shape that is not fixed.
     """
     return _Reader(function, parameters, origins).read()
+
+
+def origins(module: tvm.IRModule, made: Iterable[tuple[Origin, Any]]) -> dict[str, Origin]:
+    """Where each Relax variable comes from.
+
+    An importer goes through the nodes of a model in order. What it binds for a node ends with the value of the node,
+    unless that is no variable or one that was bound before.
+
+    Args:
+        module: what was imported, as the importer left it.
+        made: the nodes in order, each with its value: a Relax expression, or several.
+    """
+    names = [binding.var.name for block in module["main"].body.blocks for binding in block.bindings]
+    position = {name: number for number, name in enumerate(names)}
+    found: dict[str, Origin] = {}
+    done = 0
+    for origin, value in made:
+        parts = value if isinstance(value, tuple | list) else [value]
+        end = max((position.get(getattr(part, "name", None), -1) for part in parts), default=-1)
+        if end >= done:
+            found.update(dict.fromkeys(names[done : end + 1], origin))
+            done = end + 1
+    return found
 
 
 class _Reader:

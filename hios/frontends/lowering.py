@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from hios.errors import UnsupportedError, first_line
-from hios.frontends.calls import Lowered, Origin, Weight, canonical, read
+from hios.frontends.calls import Lowered, Origin, Weight, canonical, origins, read
 
 #: Core ATen operators that Relax imports whole; decomposing them would scatter one unit over many.
 _KEPT_WHOLE = ("linear", "gelu", "softmax", "adaptive_avg_pool2d", "batch_norm", "scaled_dot_product")
@@ -107,28 +107,8 @@ def _imported(program: ExportedProgram) -> tuple[tvm.IRModule, dict[str, Origin]
         place = _origin(importer.node).place if importer.node is not None else "the program"
         raise UnsupportedError(f"Relax cannot import {place}: {first_line(error)}") from error
     module, _ = relax.frontend.detach_params(module)
-    return module, _origins(program, importer.env, module)
-
-
-def _origins(program: ExportedProgram, values: Mapping[fx.Node, Any], module: tvm.IRModule) -> dict[str, Origin]:
-    """Where each Relax variable comes from.
-
-    The importer goes through the nodes in order. What it binds for a node ends with the value of the node, unless
-    that is no variable or one that was bound before.
-    """
-    names = [binding.var.name for block in module["main"].body.blocks for binding in block.bindings]
-    position = {name: number for number, name in enumerate(names)}
-    found: dict[str, Origin] = {}
-    done = 0
-    for node in program.graph.nodes:
-        value = values.get(node)
-        parts = value if isinstance(value, tuple | list) else [value]
-        end = max((position.get(getattr(part, "name", None), -1) for part in parts), default=-1)
-        if end >= done:
-            origin = _origin(node)
-            found.update(dict.fromkeys(names[done : end + 1], origin))
-            done = end + 1
-    return found
+    nodes = program.graph.nodes
+    return module, origins(module, ((_origin(node), importer.env.get(node)) for node in nodes))
 
 
 def _origin(node: fx.Node) -> Origin:

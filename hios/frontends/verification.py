@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.export import ExportedProgram
 
 from hios.errors import UnsupportedError, first_line
 from hios.frontends import program as programs
@@ -20,8 +19,13 @@ from hios.kernels.unit import External, external, number
 _TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float32: 1e-4, torch.float64: 1e-8}
 
 
-def require_equal(graph: Graph, weights: Mapping[str, Tensor], program: ExportedProgram) -> None:
+def require_equal(graph: Graph, weights: Mapping[str, Tensor], program: Callable[..., Any]) -> None:
     """Run graph and program on one seeded input and compare all outputs.
+
+    Args:
+        graph: what was extracted.
+        weights: its weights by name.
+        program: the module of the program, or whatever else takes the inputs and gives the outputs.
 
     Raises:
         UnsupportedError: a kernel is missing, or shape, dtype or values of an output differ.
@@ -30,7 +34,7 @@ def require_equal(graph: Graph, weights: Mapping[str, Tensor], program: Exported
     inputs = programs.example_inputs(kinds, seed=0)
     found = run_graph(graph, weights, inputs)
     with torch.inference_mode():
-        expected = flat(program.module()(*inputs))
+        expected = flat(program(*inputs))
     for position, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         place = f"output {position} of the extracted graph"
         if (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype):

@@ -12,7 +12,12 @@ import yaml
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 #: Extras of pyproject.toml that each environment holds beside the dependencies of hios itself.
-EXTRAS = {"torch": ["opt", "torch"], "tvm": ["torch", "tvm"], "schedule": ["opt"], "report": ["report"]}
+EXTRAS = {
+    "torch": ["opt", "torch", "onnx"],
+    "tvm": ["torch", "tvm", "onnx"],
+    "schedule": ["opt"],
+    "report": ["report"],
+}
 
 
 def test_every_environment_is_used() -> None:

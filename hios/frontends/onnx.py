@@ -1,0 +1,194 @@
+"""program.onnx: checking, loading and copying ONNX files, and running them with ONNX Runtime.
+
+An ONNX file holds no code. Operators of other domains than ONNX's own, which come from libraries, are refused, and
+weights in files of their own are read only where these lie in the folder of the model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import onnx
+import onnxruntime
+import torch
+from google.protobuf.message import DecodeError
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, inliner
+from onnx.external_data_helper import load_external_data_for_model, uses_external_data
+from torch import Tensor
+
+from hios.artifacts import replacing
+from hios.errors import ArtifactError, HiosError, UnsupportedError, first_line
+from hios.frontends.program import TensorType, type_text
+
+#: Largest protobuf message, and so the largest ONNX file that holds its weights.
+_LARGEST_BYTES = 2**31 - 1
+_STANDARD = ("", "ai.onnx")
+
+
+def export(path: str | Path, output: str | Path, batch_size: int | None = None) -> str:
+    """Check an ONNX file and write it as one file; returns its inputs and number of weights, for people.
+
+    Args:
+        path: the file.
+        output: program.onnx to write.
+        batch_size: of a first dimension that the file leaves open.
+
+    Raises:
+        HiosError: a file that cannot be read, or a model that hios cannot take.
+    """
+    model = load(path, batch_size)
+    with replacing(output) as temporary:
+        temporary.write_bytes(model.SerializeToString(deterministic=True))
+    types = [tensor_type(value) for value in inputs_of(model.graph)]
+    weights = sum(math.prod(tensor.dims) for tensor in model.graph.initializer)
+    return f"input {', '.join(map(type_text, types))}, {weights:,} weights"
+
+
+def load(path: str | Path, batch_size: int | None = None) -> ModelProto:
+    """Read an ONNX file with its weights, and check it.
+
+    Args:
+        path: the file.
+        batch_size: of a first dimension that the file leaves open.
+
+    Raises:
+        ArtifactError: missing, damaged, or its weights lie outside its folder.
+        UnsupportedError: operators that are not ONNX's own, or shapes that are not fixed.
+        HiosError: another batch size than the one that the file fixes.
+    """
+    path = Path(path)
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (DecodeError, ValueError) as error:
+        raise ArtifactError(f"{path}: not an ONNX file, or cut off; export it again") from error
+    _load_weights(model, path)
+    if model.functions:
+        model = inliner.inline_local_functions(model)
+    for node in nodes(model.graph):
+        if node.domain not in _STANDARD:
+            raise UnsupportedError(
+                f"{path}: node {node.name or node.output[0]}: found the operator {node.domain}.{node.op_type}; "
+                "allowed: operators of ONNX itself; export the model without operators of other domains"
+            )
+    _fix_shapes(model, path, batch_size)
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise ArtifactError(f"{path}: not a valid ONNX model: {first_line(error)}; export it again") from error
+    return model
+
+
+def nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    """All nodes of a graph, also those in branches and loops."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for part in [attribute.g, *attribute.graphs]:
+                yield from nodes(part)
+
+
+def inputs_of(graph: GraphProto) -> list[ValueInfoProto]:
+    """Inputs that are not weights, which old files name among the inputs."""
+    weights = {tensor.name for tensor in graph.initializer}
+    return [value for value in graph.input if value.name not in weights]
+
+
+def tensor_type(value: ValueInfoProto) -> TensorType:
+    """Shape and dtype of an input or output whose shape is fixed."""
+    kind = value.type.tensor_type
+    dtype = torch.from_numpy(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type).type([])).dtype
+    return tuple(int(size.dim_value) for size in kind.shape.dim), dtype
+
+
+class Session:
+    """An ONNX file in ONNX Runtime on the CPU, to be called with tensors.
+
+    Args:
+        path: the file.
+        threads: of an operator.
+    """
+
+    def __init__(self, path: str | Path, threads: int = 1) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        options.log_severity_level = 3  # errors; its warnings are about its own optimisations
+        self._names: list[str] = []
+        try:
+            self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # it raises many types; all mean the same to the user
+            raise UnsupportedError(f"{path}: ONNX Runtime cannot load it: {first_line(error)}") from error
+        self._names = [value.name for value in self._session.get_inputs()]
+
+    def __call__(self, *inputs: Tensor) -> list[Tensor]:
+        """Outputs for inputs in the file's order."""
+        given = {name: value.numpy() for name, value in zip(self._names, inputs, strict=True)}
+        return [torch.from_numpy(value) for value in self._session.run(None, given)]
+
+
+def _load_weights(model: ModelProto, path: Path) -> None:
+    folder = path.resolve().parent
+    total = model.ByteSize()
+    for tensor in _tensors(model):
+        if not uses_external_data(tensor):
+            continue
+        location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+        file = (folder / location).resolve()
+        if not location or not file.is_relative_to(folder):
+            raise ArtifactError(
+                f"{path}: the weight {tensor.name} lies in {location or 'no file'}; allowed: a file in {folder}"
+            )
+        if not file.is_file():
+            raise ArtifactError(f"{path}: the weight {tensor.name} lies in {location}, which is missing in {folder}")
+        total += math.prod(tensor.dims) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    if total > _LARGEST_BYTES:
+        raise UnsupportedError(f"{path}: found {total / 1e9:.1f} GB of model and weights; allowed: less than 2.1 GB")
+    try:
+        load_external_data_for_model(model, str(folder))
+    except (onnx.checker.ValidationError, OSError, ValueError) as error:
+        raise ArtifactError(f"{path}: its weights cannot be read: {first_line(error)}") from error
+
+
+def _tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """All tensors of a model: weights, and those in attributes of nodes."""
+    bodies: list[Sequence[NodeProto]] = [list(nodes(model.graph)), *(function.node for function in model.functions)]
+    graphs = [model.graph]
+    for node in (node for body in bodies for node in body):
+        for attribute in node.attribute:
+            yield from [attribute.t, *attribute.tensors]
+            graphs += [attribute.g, *attribute.graphs]
+    for graph in graphs:
+        yield from graph.initializer
+
+
+def _fix_shapes(model: ModelProto, path: Path, batch_size: int | None) -> None:
+    """Put the batch size in the place of an open first dimension; refuse other open dimensions."""
+    opened: set[str] = set()
+    for value in inputs_of(model.graph):
+        if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
+            raise UnsupportedError(f"{path}: input {value.name}: found no shape; allowed: tensors of fixed shapes")
+        for number, size in enumerate(value.type.tensor_type.shape.dim):
+            if number == 0 and batch_size is not None and not size.HasField("dim_value"):
+                opened.add(size.dim_param)
+                size.dim_value = batch_size
+            elif number == 0 and batch_size is not None and size.dim_value != batch_size:
+                raise HiosError(
+                    f"{path}: batch_size: found {batch_size}; allowed: {size.dim_value}, which the file fixes for "
+                    f"input {value.name}"
+                )
+            if size.HasField("dim_param") and size.dim_param in opened and batch_size is not None:
+                size.dim_value = batch_size
+            if size.dim_value < 1:
+                hint = "give --batch-size" if number == 0 else "export it with fixed shapes"
+                raise UnsupportedError(
+                    f"{path}: input {value.name}: dimension {number} is not fixed ({size.dim_param or '?'}); {hint}"
+                )
+    if opened:
+        del model.graph.value_info[:]  # states the open dimension; shapes are inferred anew
+        for value in model.graph.output:
+            for size in value.type.tensor_type.shape.dim:
+                if size.dim_param in opened and batch_size is not None:
+                    size.dim_value = batch_size

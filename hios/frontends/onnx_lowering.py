@@ -1,0 +1,101 @@
+"""An ONNX model as a Relax function, read into calls."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import tvm
+from onnx import GraphProto, ModelProto, NodeProto
+from torch.utils.dlpack import from_dlpack
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from hios.errors import UnsupportedError, first_line
+from hios.frontends.calls import Lowered, Origin, Weight, canonical, origins, read
+from hios.frontends.onnx import nodes
+
+#: ONNX operators that Relax's importer lacks or imports wrongly, by type; add missing ones here. A converter takes the
+#: block builder that emits Relax operators, the inputs (None where left out), and the attributes by name.
+CONVERTERS: dict[str, Callable[[relax.BlockBuilder, Sequence[Any], Mapping[str, Any]], Any]] = {}
+
+
+def lower(model: ModelProto) -> Lowered:
+    """Import an ONNX model into Relax, canonicalise it, remove dead code and read the result.
+
+    Args:
+        model: what ``hios.frontends.onnx.load`` gave.
+
+    Raises:
+        UnsupportedError: Relax lacks an operator.
+    """
+    known = {*onnx_frontend._get_convert_map(), *CONVERTERS, "Constant"}
+    for node in nodes(model.graph):
+        if node.op_type not in known:
+            raise UnsupportedError(
+                f"Relax cannot import {_origin(node).place}: it has no converter for this operator; write the model "
+                "with other operators there, or add a converter to CONVERTERS in hios/frontends/onnx_lowering.py"
+            )
+    importer = _Importer()
+    opset = next(entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"})
+    try:
+        # The importer warns of every name that it changes, and prints what it fails on.
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            module = importer.from_onnx(model.graph, opset)
+    except Exception as error:  # the importer raises many types; all mean the same to the user
+        place = _origin(importer.node).place if importer.node is not None else "the model"
+        raise UnsupportedError(f"Relax cannot import {place}: {first_line(error)}") from error
+    module, _ = relax.frontend.detach_params(module)
+    return read(canonical(module), importer.weights, origins(module, importer.made))
+
+
+class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
+    """Relax's importer, keeping in mind which node it is at, and the names that weights have in the file."""
+
+    def __init__(self) -> None:
+        super().__init__(shape_dict={}, dtype_dict={}, keep_params_in_input=True)
+        self.node: NodeProto | None = None
+        self.weights: dict[str, Weight] = {}
+        self.made: list[tuple[Origin, list[Any]]] = []
+
+    def _parse_graph_initializers(self, graph: GraphProto) -> None:
+        for tensor in graph.initializer:
+            array = self._parse_array(tensor)
+            # Relax makes names of weights identifiers, by which two of them may become one.
+            name = str(self._name_supply.fresh_name("weight"))
+            self._nodes[tensor.name] = self._new_var(name, shape=array.shape, dtype=array.dtype)
+            self._params[name] = (self._nodes[tensor.name], array)
+            self.weights[name] = Weight(tensor.name.removeprefix("onnx::"), from_dlpack(array))
+
+    def _construct_nodes(self, graph: GraphProto) -> None:
+        for node in graph.node:
+            self.node = node
+            super()._construct_nodes(SimpleNamespace(node=[node]))
+            for name in node.output:
+                value = self._nodes.get(name)
+                if isinstance(value, tvm.ir.Call) and isinstance(value.ty, relax.TensorType):
+                    self._nodes[name] = self.bb.emit(value)  # now, so that it is known which node it is of
+            self.made.append((_origin(node), [self._nodes.get(name) for name in node.output]))
+
+    def _convert_operator(self, op_name: str, inputs: Sequence[Any], attrs: dict[str, Any], opset: int) -> Any:
+        if op_name in CONVERTERS:
+            return self.bb.normalize(CONVERTERS[op_name](self.bb, inputs, attrs))
+        return super()._convert_operator(op_name, inputs, attrs, opset)
+
+
+def _origin(node: NodeProto) -> Origin:
+    """Type and name of a node; the path of its module, where torch exported the file and left it there."""
+    name = node.name or (node.output[0] if node.output else "")
+    scopes = next((entry.value for entry in node.metadata_props if entry.key == "pkg.torch.onnx.name_scopes"), "[]")
+    try:
+        path = ast.literal_eval(scopes)
+    except (ValueError, SyntaxError):
+        path = []
+    module = path[-2] if isinstance(path, list) and len(path) > 1 and isinstance(path[-2], str) else ""
+    return Origin(module, f"{node.op_type} (node {name})")
