@@ -13,7 +13,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 #: Extras of pyproject.toml that each environment holds beside the dependencies of hios itself.
 EXTRAS = {
-    "torch": ["opt", "torch", "onnx"],
+    "torch": ["opt", "torch", "onnx", "transformers"],
     "tvm": ["torch", "tvm", "onnx"],
     "schedule": ["opt"],
     "report": ["report"],
