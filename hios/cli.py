@@ -16,6 +16,7 @@ import click
 from hios import __version__
 from hios.errors import HiosError, ScheduleError
 from hios.graph import UNITS
+from hios.models import RUNTIMES
 from hios.report.algorithms import described, listing, option, parameter_help, parameters
 
 _PATH = click.Path(path_type=Path)
@@ -351,12 +352,17 @@ def draw(graph: Path, output: Path | None) -> None:
 @_platform
 @click.option("--devices", type=int, help="Devices of the session; default: the most that a schedule uses.")
 @_output("run.json")
-@click.option("--program", type=_PATH, help="program.pt2: eager PyTorch as reference for outputs and time.")
+@click.option(
+    "--program",
+    type=_PATH,
+    help="program.pt2 or program.onnx: eager PyTorch, or ONNX Runtime, as reference for outputs and time.",
+)
 @click.option("--traces", type=_PATH, help="Folder for a Chrome/Perfetto trace of every schedule.")
 @click.option("--runs", type=int, default=36, show_default=True, help="Measured runs of every competitor.")
 @click.option("--warmup", type=int, default=3, show_default=True, help="Runs before the measured ones.")
 @click.option("--tolerance", type=float, default=1e-4, show_default=True, help="Allowed difference of outputs.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the input and of the order.")
+@_trust
 def execute(
     graph: Path,
     weights: Path,
@@ -366,6 +372,7 @@ def execute(
     output: Path,
     program: Path | None,
     traces: Path | None,
+    trust: bool,
     **settings: Any,
 ) -> None:
     """Run SCHEDULES of GRAPH on real devices, interleaved in one session, and time them."""
@@ -392,10 +399,11 @@ def execute(
         output,
         Settings(devices=devices, **settings),
         program=program,
+        trusted=trust,
         traces=traces,
     )
     off = max(result["largest_difference"] for result in found["results"])
-    reference = "eager PyTorch" if found["checked_against"] == "eager" else "the sequential schedule"
+    reference = RUNTIMES.get(found["checked_against"], "the sequential schedule")
     click.echo(latency_table(found))
     click.echo(
         f"{output}: medians of {found['runs']} runs on {devices} device(s) in {time.monotonic() - began:.0f} s; "

@@ -19,6 +19,9 @@ from hios.errors import HiosError
 #: What may be given for MODEL, for messages.
 ALLOWED = "package.module:function, or a file that ends in .pt2 or .onnx"
 
+#: What runs a model itself, whole, by its name in run.json: the reference for outputs and times.
+RUNTIMES = {"eager": "eager PyTorch", "onnxruntime": "ONNX Runtime"}
+
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from hios.artifacts import Json
+from hios.models import RUNTIMES
 from hios.report.results import ModelResults
 from hios.report.tables import reference_rows
 
@@ -61,7 +62,7 @@ def input_text(model: ModelResults) -> str:
 
 
 def _check(run: Json) -> str:
-    checked = "eager PyTorch" if run.get("checked_against") == "eager" else "the sequential schedule"
+    checked = RUNTIMES.get(run.get("checked_against", ""), "the sequential schedule")
     allowed = f"allowed {run['tolerance']:g} absolute plus relative"
     if not run["results"]:
         return f"{checked}; {allowed}"

@@ -6,8 +6,8 @@ values    the tensors of a program, and operators that read and write them
 staged    stages one after another, their groups beside each other
 streams   streams beside each other, operators waiting for values where they must
 weights   weights.safetensors, checked against the graph
-eager     eager PyTorch inside a worker, as reference
-competitors  who takes part: schedules, the baseline, independent copies, eager PyTorch
+reference  the model itself inside a worker: eager PyTorch, or ONNX Runtime
+competitors  who takes part: schedules, the baseline, independent copies, the model itself
 session   all of them interleaved in one session, outputs checked
 results   what run.json says of it
 table     the same in text

@@ -1,4 +1,4 @@
-"""Who takes part in a session: schedules, the baseline, independent copies, eager PyTorch."""
+"""Who takes part in a session: schedules, the baseline, independent copies, the model itself."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hios.costs import Costs
 from hios.errors import ScheduleError
 from hios.evaluate import evaluate
 from hios.graph import Graph
+from hios.models import RUNTIMES
 from hios.problem import Problem
 from hios.profiling.statistics import spread
 from hios.runtime.program import ArenaPlan, DeviceProgram
@@ -88,7 +89,7 @@ class Competitor:
 
 @dataclass
 class Reference:
-    """Eager PyTorch in a worker of its own."""
+    """The model itself, in eager PyTorch or ONNX Runtime, in a worker of its own."""
 
     name: str
     worker: int
@@ -137,10 +138,16 @@ def copies_name(devices: int) -> str:
     return f"{devices} independent copies"
 
 
-def references(cores: Sequence[list[int]]) -> list[Reference]:
-    """Eager PyTorch with one thread, and with one on every core; their workers come after those of devices."""
-    found = [Reference("eager PyTorch, 1 thread", len(cores), list(cores[0]))]
+def references(cores: Sequence[list[int]], runtime: str) -> list[Reference]:
+    """The model itself with one thread, and with one on every core; their workers come after those of devices.
+
+    Args:
+        cores: of every device.
+        runtime: one of ``RUNTIMES``.
+    """
+    name = RUNTIMES[runtime]
+    found = [Reference(f"{name}, 1 thread", len(cores), list(cores[0]))]
     if len(cores) > 1:
         everything = [core for own in cores for core in own]
-        found.append(Reference(f"eager PyTorch, {len(everything)} threads", len(cores) + 1, everything))
+        found.append(Reference(f"{name}, {len(everything)} threads", len(cores) + 1, everything))
     return found

@@ -1,4 +1,4 @@
-"""Executing schedules side by side in one session: interleaved, checked against eager PyTorch, timed."""
+"""Executing schedules side by side in one session: interleaved, checked against the model itself, timed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from hios.platforms import cpu
 from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
 from hios.profiling.progress import bar
-from hios.runtime import device, eager
+from hios.runtime import device, reference
 from hios.runtime.competitors import BASELINE, Competitor, Reference, competitors, read_entries, references
 from hios.runtime.program import ArenaPlan, Buffer
 from hios.runtime.results import results
 from hios.runtime.trace import write_trace
 from hios.schedule import Placement
 
-#: Pause after eager PyTorch with several threads: OpenMP's idle threads spin on for some milliseconds, and would
+#: Pause after a reference with several threads: idle threads of OpenMP spin on for some milliseconds, and would
 #: slow whoever takes its turn next on their cores.
 _SETTLE_S = 0.03
 #: A device gives up waiting before the controller gives up on the device: it knows what it waited for.
@@ -65,13 +65,15 @@ def execute(
     settings: Settings,
     *,
     program: str | Path | None = None,
+    trusted: bool = False,
     traces: str | Path | None = None,
 ) -> dict[str, Any]:
     """Run schedules on cpu devices and write run.json, and a trace for each; returns the contents of run.json.
 
     Competitors take turns in random order, so that drift of the machine hits all alike: every schedule, the
     sequential schedule on one device, independent copies of it on several devices (the machine's ceiling), and,
-    with ``program``, eager PyTorch with one thread and with as many as there are devices.
+    with ``program``, the model itself in eager PyTorch (or ONNX Runtime) with one thread and with as many as there
+    are devices.
 
     Args:
         graph: graph.json.
@@ -79,7 +81,8 @@ def execute(
         schedules: schedule.json files; their stems name them in the report.
         output: run.json to write.
         settings: how to measure.
-        program: program.pt2, the reference for outputs; the engine's sequential schedule where absent.
+        program: program.pt2 or program.onnx, the reference for outputs; the engine's sequential schedule where absent.
+        trusted: whether the user trusts a program that can run code when it is loaded.
         traces: folder for Chrome traces.
 
     Raises:
@@ -96,13 +99,13 @@ def execute(
     began = datetime.now(UTC)
     arena_plan = ArenaPlan(known, settings.devices)
     taking_part = competitors(known, arena_plan, entries, settings.devices)
-    eagers = references(platform["cores"]) if program is not None else []
-    names = [f"device {number}" for number in range(settings.devices)] + [reference.name for reference in eagers]
+    taking_turns = [] if program is None else references(platform["cores"], reference.runtime(program))
+    names = [f"device {number}" for number in range(settings.devices)] + [entry.name for entry in taking_turns]
     arena = Arena(arena_plan.flags, arena_plan.size)
-    cores = [*platform["cores"], *(reference.cores for reference in eagers)]
+    cores = [*platform["cores"], *(entry.cores for entry in taking_turns)]
     with WorkerPool(cores, arena, settings.timeout_s, names) as pool:
-        session = _Session(known, pool, arena, arena_plan, taking_part, eagers, settings)
-        session.load(str(graph), str(weights), None if program is None else str(program))
+        session = _Session(known, pool, arena, arena_plan, taking_part, taking_turns, settings)
+        session.load(str(graph), str(weights), None if program is None else str(program), trusted)
         session.measure()
     data = {
         "graph": known.name,
@@ -113,8 +116,8 @@ def execute(
         "runs": settings.runs,
         "warmup": settings.warmup,
         "tolerance": settings.tolerance,
-        "checked_against": "sequential" if program is None else "eager",
-        **results(taking_part, eagers, entries),
+        "checked_against": "sequential" if program is None else reference.runtime(program),
+        **results(taking_part, taking_turns, entries),
     }
     if traces is not None:
         for entry in entries:
@@ -142,7 +145,7 @@ class _Session:
     _epoch: int = 0
     _expected: list[Tensor] = field(default_factory=list)
 
-    def load(self, graph: str, weights: str, program: str | None) -> None:
+    def load(self, graph: str, weights: str, program: str | None, trusted: bool = False) -> None:
         inputs = self.plan.inputs
         wait_s = self.settings.timeout_s * _WAIT_SHARE
         arguments = {"graph": graph, "weights": weights, "inputs": inputs, "timeout_s": wait_s}
@@ -154,8 +157,9 @@ class _Session:
         self._write_inputs()
         if program is not None:
             buffers = {"inputs": list(inputs.values()), "outputs": self.plan.outputs}
-            self.pool.call_each(eager.load, {r.worker: {"program": program, **buffers} for r in self.references})
-            self.pool.call(self.references[0].worker, eager.run)
+            given = {"program": program, "trusted": trusted, **buffers}
+            self.pool.call_each(reference.load, {entry.worker: given for entry in self.references})
+            self.pool.call(self.references[0].worker, reference.run)
         else:
             self._run(BASELINE)
         self._expected = [self._tensor(buffer).clone() for buffer in self.plan.outputs]
@@ -188,7 +192,7 @@ class _Session:
     def _take_turn(self, turn: str | Reference, measured: bool) -> None:
         self._clear_outputs()
         if isinstance(turn, Reference):
-            latency = self.pool.call(turn.worker, eager.run) / 1e6
+            latency = self.pool.call(turn.worker, reference.run) / 1e6
             self._difference(turn.name)
             if len(turn.cores) > 1:
                 time.sleep(_SETTLE_S)
@@ -242,8 +246,9 @@ class _Session:
 
     def _cause(self, name: str) -> str:
         """What a difference beyond the tolerance says, by who shows it."""
-        if any(name == reference.name for reference in self.references):
-            return "PyTorch itself differs by so much with another number of threads: allow it with --tolerance"
+        if any(name == entry.name for entry in self.references):
+            who = name.partition(",")[0].removeprefix("eager ")
+            return f"{who} itself differs by so much with another number of threads: allow it with --tolerance"
         if name == BASELINE and self.references:
             return (
                 "graph, weights and program are not of one extraction: extract again from this program; "
