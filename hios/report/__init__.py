@@ -10,26 +10,35 @@
     gantt       Gantt charts as figures
     page        HTML pages, from the templates beside it
     labels      short names of operators
+    layering    layered drawing of a directed acyclic graph
+    frames      every block of a graph drawn by itself
+    floorplan   where the frames of a picture stand, and the lines between them
+    picture     where everything of the picture of a graph stands
+    captions    the words of a picture
+    drawing     a picture as SVG
+    filling     pages from templates
     summary     what one schedule says about itself, in words
     terminal    one schedule as text
     algorithms  the registry of algorithms in words
 
-Plotly and Jinja2 are loaded by axes, charts, gantt and page, and by nothing else in hios: what prints text needs
-neither.
+Plotly is loaded by axes, charts, gantt and page, Jinja2 by filling, and neither by anything else in hios: what prints
+text or draws an SVG needs neither.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hios import artifacts
 from hios.errors import ArtifactError
+from hios.graph import Graph
 from hios.report.results import read_results
 from hios.report.tables import LATENCY_COLUMNS, OPERATOR_COLUMNS, csv_text, latency_rows, operator_rows
 from hios.schedule import Schedule
 
-__all__ = ["write_report", "write_schedule"]
+__all__ = ["write_picture", "write_report", "write_schedule"]
 
 
 def write_report(directories: Sequence[Path], output: Path, tables: Path) -> None:
@@ -81,3 +90,39 @@ def write_schedule(schedule: Schedule, output: Path, types: Mapping[str, str]) -
     text = render_schedule(schedule, types)
     with artifacts.replacing(output) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="")
+
+
+def write_picture(graph: Graph, output: Path) -> str:
+    """Write the picture of a graph by blocks, coloured by operator type, the most frequent type first.
+
+    Args:
+        graph: with blocks or without.
+        output: ``.svg``, or ``.html`` for a page to zoom and to follow lines, self-contained like the report.
+
+    Returns:
+        What was drawn and how large it is, in words.
+
+    Raises:
+        ArtifactError: the file cannot be written or is neither; the blocks cannot be read one after another.
+    """
+    suffix = Path(output).suffix.lower()
+    if suffix not in (".svg", ".html"):
+        raise ArtifactError(f"{output}: found the suffix {suffix or 'none'}; allowed: .svg, .html")
+    artifacts.require_writable(output)
+    from hios.report.captions import counts, size, words
+    from hios.report.colours import ranked_styles
+    from hios.report.drawing import svg, svg_file
+    from hios.report.picture import lay_out
+
+    picture = lay_out(graph)
+    styles = ranked_styles(Counter(operator.type for operator in graph.operators))
+    if suffix == ".svg":
+        text = svg_file(picture, styles)
+    else:
+        from hios.report.filling import filled
+
+        view = {**words(picture), "svg": svg(picture, styles)}
+        text = filled("graph.html.j2", {"name": graph.name, "picture": view, "legend": counts(picture, styles)})
+    with artifacts.replacing(output) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="")
+    return f"{size(picture)}; {picture.plan.width:.0f} x {picture.plan.height:.0f} pixels"

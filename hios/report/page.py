@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jinja2
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
+from hios.report.captions import words
 from hios.report.charts import latency_chart
 from hios.report.colours import Style, ranked_styles, type_styles
+from hios.report.drawing import svg
 from hios.report.facts import (
     cautions,
     ceiling_sentences,
@@ -21,7 +22,9 @@ from hios.report.facts import (
     fastest_sentence,
     input_text,
 )
+from hios.report.filling import filled
 from hios.report.gantt import gantt_chart, schedule_chart
+from hios.report.picture import lay_out
 from hios.report.results import ModelResults
 from hios.report.summary import device_uses, summary, type_shares
 from hios.report.tables import reference_rows, schedule_rows
@@ -29,6 +32,9 @@ from hios.schedule import Schedule
 
 _ABSENT = "–"  # noqa: RUF001  a dash for an empty cell
 _SHORTEST_SHOWN_S = 0.0005
+#: Pixels; the page is narrower, and shows a picture of this width at four fifths of its size.
+_WIDEST_PICTURE = 1400.0
+_TALLEST_OPEN = 1100.0
 
 
 def render(models: Sequence[ModelResults]) -> str:
@@ -67,15 +73,7 @@ def render_schedule(schedule: Schedule, types: Mapping[str, str]) -> str:
 
 
 def _filled(template: str, **values: Any) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("hios.report", "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(_FILTERS)
-    return environment.get_template(template).render(**values, plotly_js=get_plotlyjs())
+    return filled(template, {**values, "plotly_js": get_plotlyjs()}, _FILTERS)
 
 
 def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict[str, Any]:
@@ -97,6 +95,7 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict
             for sentence in (fastest_sentence(model), engine_sentence(model), *ceiling_sentences(model))
             if sentence
         ],
+        "picture": _picture(model, styles),
         "latency_chart": _chart(f"latency-{number}", latency_chart(model)),
         "legend": _legend(model, styles),
         "gantts": [
@@ -106,6 +105,12 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict
             for position, (row, result) in enumerate(zip(schedules, model.run["results"], strict=True))
         ],
     }
+
+
+def _picture(model: ModelResults, styles: Mapping[str, Style]) -> dict[str, Any]:
+    """The graph as a drawing with its words; a tall one is for the reader to open."""
+    picture = lay_out(model.graph, _WIDEST_PICTURE)
+    return {**words(picture), "svg": svg(picture, styles), "open": picture.plan.height <= _TALLEST_OPEN}
 
 
 def _chart(identity: str, figure: go.Figure) -> dict[str, Any]:

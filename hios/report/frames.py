@@ -1,0 +1,243 @@
+"""The frames of a picture: every block of a graph drawn by itself, its operators in columns.
+
+A value is one line from its operator, through every column that it passes, to all who take it; in a column that it
+passes it has a place of its own, so that no line runs behind an operator. Values from and to other frames enter at
+the left side and leave at the right side. A block that is wider than the page is cut into several frames.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from hios.report.layering import assign_columns, order_columns, place_vertically
+
+Point = tuple[float, float]
+
+#: Operators above one another, at most.
+_TALLEST = 32
+BOX_HEIGHT = 17.0
+_PORT_STEP = 3.5
+_MOST_STEPS = 24
+_LINE_HEIGHT = 3.0
+_BETWEEN = 5.0
+_SIDE = 9.0
+_TOP = 19.0
+_BOTTOM = 8.0
+_NARROWEST_FRAME = 44.0
+_GAP, _GAP_PER_LINK, _WIDEST_GAP = 14.0, 1.3, 42.0
+_LINE_WEIGHT = 6.0
+_TALLEST_LINES = 800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Where an operator is drawn: left upper corner and size in pixels."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(slots=True)
+class Frame:
+    """A block, or a part of one that is too wide for the page; lengths in pixels from the frame's corner.
+
+    Attributes:
+        block: number of the block, from 0.
+        part: number of the part of the block, from 0.
+        width: of the frame.
+        height: of the frame, with its title.
+        boxes: by operator.
+        lines: by edge, within the frame: from the operator or the left side to the operator or the right side.
+        entries: by operator elsewhere whose value comes in: how far down the left side.
+        exits: by operator whose value goes out: how far down the right side.
+    """
+
+    block: int
+    part: int
+    width: float = 0.0
+    height: float = 0.0
+    boxes: dict[int, Box] = field(default_factory=dict)
+    lines: dict[int, list[Point]] = field(default_factory=dict)
+    entries: dict[int, float] = field(default_factory=dict)
+    exits: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """A graph by numbers: operators in graph order, edges as pairs of operators, operators in topological order."""
+
+    order: Sequence[int]
+    edges: Sequence[tuple[int, int]]
+    into: Sequence[Sequence[int]]
+    out_of: Sequence[Sequence[int]]
+
+
+def frames(wiring: Wiring, blocks: Sequence[Sequence[int]], widths: Sequence[float], widest: float) -> list[Frame]:
+    """The frames of all blocks in reading order.
+
+    Args:
+        wiring: the graph.
+        blocks: operators by block, each in topological order; every operator in one block.
+        widths: of every operator's box.
+        widest: a block that needs more is cut; one column is never cut.
+    """
+    drawn = []
+    for number, block in enumerate(blocks):
+        predecessors = {v: [wiring.edges[edge][0] for edge in wiring.into[v]] for v in block}
+        column = assign_columns(block, predecessors, _TALLEST)
+        rows: list[list[int]] = [[] for _ in range(max(column.values()) + 1)]
+        for operator in block:
+            rows[column[operator]].append(operator)
+        for part, columns in enumerate(_cut(rows, widths, widest)):
+            drawn.append(_Part(wiring, columns, widths).frame(number, part))
+    return drawn
+
+
+def _cut(columns: list[list[int]], widths: Sequence[float], widest: float) -> Iterator[list[list[int]]]:
+    """Runs of columns that fit into a frame, of about equal width."""
+    needs = [max(widths[v] for v in column) + _GAP + _GAP_PER_LINK * len(column) for column in columns]
+    runs = max(1, -(-int(sum(needs)) // int(widest)))
+    share = max(widest * 0.6, sum(needs) / runs)
+    begin, width = 0, 0.0
+    for place, need in enumerate(needs):
+        if place > begin and (width + need > widest or width >= share):
+            yield columns[begin:place]
+            begin, width = place, 0.0
+        width += need
+    yield columns[begin:]
+
+
+def crisp(length: float) -> float:
+    """The middle of a pixel: a level line there is drawn sharp."""
+    return math.floor(length) + 0.5
+
+
+class _Part:
+    """Columns of operators on their way to a frame.
+
+    Vertices are operators and, from ``len(wiring.order)`` on, the places where values pass. Column 0 is the left
+    side of the frame, the last one the right side.
+    """
+
+    def __init__(self, wiring: Wiring, columns: Sequence[Sequence[int]], widths: Sequence[float]) -> None:
+        self._wiring = wiring
+        self._widths = widths
+        self._columns: list[list[int]] = [[], *(list(column) for column in columns), []]
+        self._home = {v: number for number, column in enumerate(self._columns) for v in column}
+        #: By value (the operator that makes it): its vertices from column to column.
+        self._trail: dict[int, list[int]] = {}
+        self._links: list[tuple[int, int]] = []
+        self._height = {v: self._box_height(v) for v in self._home}
+        self._connect()
+
+    def _box_height(self, operator: int) -> float:
+        takes = min(len(self._wiring.into[operator]), _MOST_STEPS)
+        return max(BOX_HEIGHT, _PORT_STEP * (takes - 1) + 8.0)
+
+    def _connect(self) -> None:
+        """Lead every value from column to column as far as it is needed."""
+        wiring, right_side = self._wiring, len(self._columns) - 1
+        place = {operator: number for number, operator in enumerate(wiring.order)}
+        inside = list(self._home)
+        values = {wiring.edges[edge][0] for operator in inside for edge in wiring.into[operator]} | set(inside)
+        key: dict[int, int] = {}
+        for value in sorted(values, key=place.__getitem__):
+            targets = [wiring.edges[edge][1] for edge in wiring.out_of[value]]
+            reach = [self._home[t] - 1 for t in targets if t in self._home]
+            if value in self._home and len(reach) < len(targets):
+                reach.append(right_side)
+            if not reach:
+                continue
+            begin = self._home.get(value, 0)
+            trail = [value] if value in self._home else []
+            for column in range(begin + len(trail), max(reach) + 1):
+                vertex = len(wiring.order) + len(self._height)
+                self._height[vertex] = _LINE_HEIGHT
+                key[vertex] = place[value]
+                self._columns[column].append(vertex)
+                trail.append(vertex)
+            self._trail[value] = trail
+            self._links += pairwise(trail)
+            self._links += [(trail[self._home[t] - 1 - begin], t) for t in targets if t in self._home]
+        for vertices in self._columns:
+            vertices.sort(key=lambda vertex: key.get(vertex, place.get(vertex, 0)))
+
+    def frame(self, block: int, part: int) -> Frame:
+        """The frame with everything in its place."""
+        columns = order_columns(self._columns, self._links)
+        apart = {
+            (upper, lower): self._apart(upper, lower, len(column))
+            for column in columns
+            for upper, lower in pairwise(column)
+        }
+        weights = {v: 1.0 if v in self._home else _LINE_WEIGHT for v in self._height}
+        centre = place_vertically(columns, self._links, apart, weights)
+        top = min(centre[v] - self._height[v] / 2 for v in centre) - _TOP
+        centre = {v: crisp(y - top) for v, y in centre.items()}
+        left, right = self._sides(columns)
+        frame = Frame(block, part, width=max(_NARROWEST_FRAME, math.ceil(right[-1])))
+        right[-1] = left[-1] = frame.width
+        frame.height = math.ceil(max(centre[v] + self._height[v] / 2 for v in centre) + _BOTTOM)
+        for operator, column in self._home.items():
+            height = self._height[operator]
+            frame.boxes[operator] = Box(
+                left[column], centre[operator] - height / 2, right[column] - left[column], height
+            )
+        for value, trail in self._trail.items():
+            if value not in self._home:
+                frame.entries[value] = centre[trail[0]]
+            elif any(self._wiring.edges[edge][1] not in self._home for edge in self._wiring.out_of[value]):
+                frame.exits[value] = centre[trail[-1]]
+        frame.lines = self._lines(centre, left, right)
+        return frame
+
+    def _apart(self, upper: int, lower: int, members: int) -> float:
+        """Distance of the centres of two neighbours in a column; many lines without operators between stand closer."""
+        need = (self._height[upper] + self._height[lower]) / 2 + _BETWEEN
+        if upper in self._home or lower in self._home:
+            return need
+        return min(need, _TALLEST_LINES / members)
+
+    def _sides(self, columns: Sequence[Sequence[int]]) -> tuple[list[float], list[float]]:
+        """Left and right side of every column."""
+        spans = {v: number for number, column in enumerate(columns) for v in column}
+        crossing = [0] * len(columns)
+        for source, _ in self._links:
+            crossing[spans[source]] += 1
+        left, right = [0.0], [0.0]
+        for number, column in enumerate(columns[1:], start=1):
+            outer = number in (1, len(columns) - 1)
+            gap = min(_WIDEST_GAP, (_SIDE if outer else _GAP) + _GAP_PER_LINK * crossing[number - 1])
+            left.append(right[-1] + gap)
+            right.append(left[-1] + max((self._widths[v] for v in column if v in self._home), default=0.0))
+        return left, right
+
+    def _lines(
+        self, centre: Mapping[int, float], left: Sequence[float], right: Sequence[float]
+    ) -> dict[int, list[Point]]:
+        """By edge: from the right side of its operator, or of the frame's left border, to where it ends."""
+        wiring = self._wiring
+        lines: dict[int, list[Point]] = {}
+        for value, trail in self._trail.items():
+            begin = self._home.get(value, 0)
+            for edge in wiring.out_of[value]:
+                target = wiring.edges[edge][1]
+                if target not in self._home and value not in self._home:
+                    continue
+                passed = trail[: self._home[target] - begin] if target in self._home else trail
+                points = [(right[begin], centre[passed[0]])]
+                for number, vertex in enumerate(passed[1:], start=begin + 1):
+                    points += [(left[number], centre[vertex]), (right[number], centre[vertex])]
+                lines[edge] = points
+        for operator, column in self._home.items():
+            taken = sorted(wiring.into[operator], key=lambda edge: (lines[edge][-1][1], edge))
+            step = min(_PORT_STEP, (self._height[operator] - 8.0) / max(len(taken) - 1, 1))
+            for place, edge in enumerate(taken):
+                level = centre[operator] + step * (place - (len(taken) - 1) / 2)
+                lines[edge] = [*lines[edge], (left[column], level)]
+        return lines

@@ -1,0 +1,233 @@
+"""Where everything of the picture of a graph stands: ``drawing`` makes an SVG of it, ``captions`` says the words.
+
+Operators are named short: without what all names have, without what the names of their block begin with, cut to the
+width of a box.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from hios.blocks import found_blocks, in_order
+from hios.graph import Graph
+from hios.report.floorplan import Hop, Plan, plan
+from hios.report.frames import Frame, Wiring, frames
+from hios.report.labels import short_names, shortened
+
+FONT_SIZE = 10.0
+_GREEK = "αβγδεζηθικλμνξοπρστυφχψω"
+_WIDEST_LABEL = 104.0
+_NARROWEST_LABEL = 20.0
+_PADDING = 9.0
+#: What margins and gutters take of the width of a page, about.
+_SIDES = 60.0
+#: Width over height of a page, as of most screens and of paper laid across.
+_SHAPE = 1.5
+_NARROWEST_PAGE = 1180.0
+_SHARES = (0.8, 0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.25, 1.3)
+#: Frames of a graph for which several widths are tried.
+_MOST_TRIED = 200
+#: Advance widths in em of DejaVu Sans, which is wider than the other fonts that a reader may have.
+_EM = {
+    character: width
+    for characters, width in (
+        ("ijlIJ", 0.28),
+        ("f-.,:;/|'!·", 0.35),
+        ("rt()[] ", 0.4),
+        ("_szc", 0.53),
+        ("aekovxy", 0.61),
+        ("w", 0.82),
+        ("mMW@%", 0.98),
+    )
+    for character in characters
+}
+_EM_UPPER, _EM_IDEOGRAPH, _EM_OTHER = 0.75, 1.0, 0.64
+_FIRST_IDEOGRAPH = "\u2e80"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of the graph.
+
+    Attributes:
+        operators: in topological order, by position in the graph.
+        prefix: what the short names of its operators begin with; empty if nothing.
+        kind: a letter that blocks of equal structure share; empty for one that no other equals.
+        alike: blocks of its structure, itself among them.
+    """
+
+    operators: tuple[int, ...]
+    prefix: str
+    kind: str
+    alike: int
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Everything in its place.
+
+    Attributes:
+        graph: what is drawn.
+        blocks: in reading order.
+        stated: whether the graph states its blocks; else they were found.
+        labels: short names by operator.
+        frames: of the blocks, in reading order.
+        plan: where frames stand and how values run between them.
+    """
+
+    graph: Graph
+    blocks: tuple[Block, ...]
+    stated: bool
+    labels: list[str]
+    frames: list[Frame]
+    plan: Plan
+
+
+def lay_out(graph: Graph, widest: float = 1900.0) -> Picture:
+    """Find a place for everything.
+
+    Args:
+        graph: with blocks or without; without, it is cut where all paths meet.
+        widest: width of the page in pixels, at most; a single operator may need more.
+
+    Raises:
+        ArtifactError: the blocks cannot be read one after another.
+    """
+    members = _members(graph)
+    names, prefixes = _names(graph, members)
+    labels = [_fitting(name, _WIDEST_LABEL) for name in names]
+    widths = [max(_NARROWEST_LABEL, text_width(label)) + _PADDING for label in labels]
+    wiring = _wiring(graph)
+    drawn = frames(wiring, members, widths, widest - _SIDES)
+    home = {operator: number for number, frame in enumerate(drawn) for operator in frame.boxes}
+    hops: list[Hop] = [
+        (source, home[source], home[target]) for source, target in wiring.edges if home[source] != home[target]
+    ]
+    kinds = _kinds(graph, wiring, members)
+    alike = Counter(kind for kind in kinds if kind)
+    return Picture(
+        graph,
+        tuple(
+            Block(tuple(block), prefix, kind, alike.get(kind, 1))
+            for block, prefix, kind in zip(members, prefixes, kinds, strict=True)
+        ),
+        bool(graph.blocks),
+        labels,
+        drawn,
+        _best_plan(drawn, hops, widest),
+    )
+
+
+def text_width(text: str, size: float = FONT_SIZE) -> float:
+    """Pixels that a text needs, rather too many."""
+    return size * sum(_EM.get(character) or _em(character) for character in text)
+
+
+def _em(character: str) -> float:
+    if character >= _FIRST_IDEOGRAPH:
+        return _EM_IDEOGRAPH
+    return _EM_UPPER if character.isupper() else _EM_OTHER
+
+
+def _fitting(name: str, width: float) -> str:
+    columns = len(name)
+    label = name
+    while columns > 3 and text_width(label) > width:
+        columns -= 1
+        label = shortened(name, columns, "…") or "…"
+    return label
+
+
+def _members(graph: Graph) -> list[list[int]]:
+    """Operators by block in reading order; those outside of blocks are blocks too, a run of them one."""
+    if not graph.blocks:
+        return [[graph.index[operator] for operator in block] for block in found_blocks(graph)]
+    blocks = []
+    for stated, run in groupby(in_order(graph), key=lambda entry: entry[1]):
+        parts = [block for block, _ in run]
+        blocks += parts if stated else [[operator for part in parts for operator in part]]
+    return blocks
+
+
+def _wiring(graph: Graph) -> Wiring:
+    edges = [(graph.index[edge.source], graph.index[edge.target]) for edge in graph.edges]
+    into: list[list[int]] = [[] for _ in graph.operators]
+    out_of: list[list[int]] = [[] for _ in graph.operators]
+    for number, (source, target) in enumerate(edges):
+        out_of[source].append(number)
+        into[target].append(number)
+    return Wiring(graph.order, edges, into, out_of)
+
+
+def _names(graph: Graph, members: Sequence[Sequence[int]]) -> tuple[list[str], list[str]]:
+    """A short name for every operator, and by block what was taken from the beginning of its names."""
+    short = short_names([operator.id for operator in graph.operators])
+    names = [short[operator.id] for operator in graph.operators]
+    prefixes = []
+    for block in members:
+        dotted = [names[operator].split(".")[:-1] for operator in block if "." in names[operator]]
+        shared: list[str] = []
+        for pieces in zip(*dotted, strict=False):
+            if len(dotted) < 2 or len(set(pieces)) > 1:
+                break
+            shared.append(pieces[0])
+        prefix = ".".join(shared)
+        without = [names[operator].removeprefix(f"{prefix}.") for operator in block]
+        if not prefix or len(set(without)) < len(block):
+            prefixes.append("")
+            continue
+        prefixes.append(prefix)
+        for operator, name in zip(block, without, strict=True):
+            names[operator] = name
+    return names, prefixes
+
+
+def _kinds(graph: Graph, wiring: Wiring, members: Sequence[Sequence[int]]) -> list[str]:
+    """A letter for every block that equals another in the types of its operators and in its edges."""
+    structures = [_structure(graph, wiring, block) for block in members]
+    count = Counter(structures)
+    letters: dict[object, str] = {}
+    for structure in structures:
+        if count[structure] > 1 and structure not in letters:
+            letters[structure] = _letters(len(letters))
+    return [letters.get(structure, "") for structure in structures]
+
+
+def _structure(graph: Graph, wiring: Wiring, block: Sequence[int]) -> object:
+    """Types and incoming edges, with operators numbered by place in the block and values from outside by first use."""
+    number = {operator: place for place, operator in enumerate(block)}
+    rows = []
+    for operator in block:
+        sources = []
+        for edge in wiring.into[operator]:
+            source = wiring.edges[edge][0]
+            sources.append(number.setdefault(source, len(number)))
+        rows.append((graph.operators[operator].type, tuple(sorted(sources))))
+    return tuple(rows)
+
+
+def _letters(number: int) -> str:
+    """Greek, which modules are not named by: alpha to omega, then two letters and so on."""
+    text = ""
+    while number >= 0:
+        text = _GREEK[number % len(_GREEK)] + text
+        number = number // len(_GREEK) - 1
+    return text
+
+
+def _best_plan(drawn: Sequence[Frame], hops: Sequence[Hop], widest: float) -> Plan:
+    """The plan of the smallest page among several widths; a page that is far from common shapes counts as larger."""
+    ideal = math.sqrt(_SHAPE * sum((frame.width + 22) * (frame.height + 20) for frame in drawn))
+    middle = max(_NARROWEST_PAGE, min(widest, ideal))
+    tried = _SHARES if len(drawn) <= _MOST_TRIED else (1.0,)
+    widths = {min(widest, max(_NARROWEST_PAGE, middle * share)) for share in tried}
+
+    def loss(found: Plan) -> float:
+        shape = found.width / found.height / _SHAPE
+        return found.width * found.height * math.sqrt(max(shape, 1 / shape))
+
+    return min((plan(drawn, hops, width) for width in sorted(widths)), key=loss)
