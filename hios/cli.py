@@ -67,11 +67,12 @@ class _Main(click.Group):
         except HiosError as error:
             raise click.ClickException(str(error)) from error
         except ModuleNotFoundError as error:
-            extra = _EXTRAS.get((error.name or "").partition(".")[0])
+            package = (error.name or "").partition(".")[0]
+            extra = _EXTRAS.get(package)
             if extra is None:
                 raise
             raise click.ClickException(
-                f"this command needs {error.name}, which is not installed: pip install 'hios[{extra}]'"
+                f"this command needs {package}, which is not installed: pip install 'hios[{extra}]'"
             ) from error
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""

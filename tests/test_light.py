@@ -87,13 +87,14 @@ def test_scheduling_is_light(algorithm: str, problem: Path) -> None:
     [
         ["evaluate", "graph.json", "costs.json", "schedule.json"],
         ["show", "schedule.json"],
+        ["draw", "graph.json"],
         ["algorithms"],
         ["algorithms", "hios-lp"],
         ["schedule", "--help"],
     ],
 )
 def test_looking_is_light(arguments: list[str], problem: Path) -> None:
-    """Evaluating or drawing a schedule, listing the algorithms and asking for help load nothing heavy."""
+    """Evaluating or drawing a schedule, drawing a graph, listing the algorithms and help load nothing heavy."""
     assert _loaded(_RUN.format(arguments=arguments), problem) & HEAVY == set()
 
 

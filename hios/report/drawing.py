@@ -81,8 +81,9 @@ def _drawing(picture: Picture, styles: Mapping[str, Style]) -> Iterator[str]:
     for frame, place in zip(picture.frames, picture.plan.places, strict=True):
         number, rest = heading(picture, frame)
         yield (
-            f'<text x="{_number(place.x + 7)}" y="{_number(place.y + 12.5)}"><tspan font-weight="600" fill="{_INK}">'
-            f"{_text(number)}</tspan>{_text(f' {_SPACE}{rest}' if rest else '')}</text>"
+            f'<text class="heading" x="{_number(place.x + 7)}" y="{_number(place.y + 12.5)}">'
+            f'<tspan font-weight="600" fill="{_INK}">{_text(number)}</tspan>'
+            f"{_text(f' {_SPACE}{rest}' if rest else '')}</text>"
         )
     yield '</g>\n<g text-anchor="middle">'
     for frame, place in zip(picture.frames, picture.plan.places, strict=True):
