@@ -46,7 +46,9 @@ def found_blocks(graph: Graph) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(graph.operators[operator].id for operator in part) for part in found)
 
 
-def declared(graph: Graph, modules: Mapping[str, Sequence[str]], paths: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+def declared_blocks(
+    graph: Graph, modules: Mapping[str, Sequence[str]], paths: Sequence[str]
+) -> tuple[tuple[str, ...], ...]:
     """Operator ids by block, where a model declares some of its modules as blocks.
 
     Args:

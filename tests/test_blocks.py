@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from benchmarks.networks import googlenet, inception_v3, squeezenet
 from hios import Edge, Graph, Operator
-from hios.blocks import declared, found_blocks
+from hios.blocks import declared_blocks, found_blocks
 from hios.errors import HiosError
 
 
@@ -65,14 +65,14 @@ def test_declared_blocks() -> None:
     graph = _graph("abcdefg", "ab", "bc", "cd", "de", "ef", "fg")
     modules = {"a": ["stem"], "b": ["cells.1"], "c": ["cells.1.conv"], "d": ["cells.10"], "e": ["", "cells.2"]}
     modules |= {"f": [""], "g": []}
-    found = declared(graph, modules, ("cells.1", "cells.10", "cells.2"))
+    found = declared_blocks(graph, modules, ("cells.1", "cells.10", "cells.2"))
     assert ["".join(block) for block in found] == ["a", "bc", "d", "e", "fg"]
 
 
 def test_inner_blocks_come_first() -> None:
     """Of two declared modules, one inside the other, the inner one has the operator."""
     graph = _graph("abc", "ab", "bc")
-    found = declared(graph, {"a": ["m"], "b": ["m.inner.conv"], "c": ["n"]}, ("m", "m.inner", "n"))
+    found = declared_blocks(graph, {"a": ["m"], "b": ["m.inner.conv"], "c": ["n"]}, ("m", "m.inner", "n"))
     assert ["".join(block) for block in found] == ["a", "b", "c"]
 
 
@@ -80,4 +80,4 @@ def test_declared_blocks_that_wait_for_each_other() -> None:
     """A module that is called again after another one that reads it cannot be a block."""
     graph = _graph("abc", "ab", "bc")
     with pytest.raises(HiosError, match=r"blocks that the model declares \(m, n\) cannot run one after another"):
-        declared(graph, {"a": ["m"], "b": ["n"], "c": ["m"]}, ("m", "n"))
+        declared_blocks(graph, {"a": ["m"], "b": ["n"], "c": ["m"]}, ("m", "n"))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import tvm
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 from tvm import relax
 
 from hios.errors import UnsupportedError
@@ -181,7 +182,7 @@ class _Reader:
         )
 
     def _constant(self, expression: Any) -> Weight | float | int | bool:
-        tensor = torch.from_dlpack(expression.value)  # the memory is TVM's, and lives as long as the tensor
+        tensor = from_dlpack(expression.value)  # the memory is TVM's, and lives as long as the tensor
         return self._weight(tensor) if tensor.ndim > 0 else tensor.item()
 
     def _weight(self, tensor: Tensor) -> Weight:
@@ -204,7 +205,7 @@ class _Reader:
                 arguments.extend(value)
             else:
                 if isinstance(argument, tvm.ir.GenericConst) and not isinstance(value, Weight):
-                    numbers[len(arguments)] = torch.from_dlpack(argument.value)
+                    numbers[len(arguments)] = from_dlpack(argument.value)
                 arguments.append(value)
         dtypes = {described(value)[1] for value in arguments if isinstance(value, Call | tuple | Weight | Input)}
         for place, number in numbers.items():

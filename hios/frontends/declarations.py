@@ -1,12 +1,14 @@
-"""What a model says about itself: how to group its operators, and which submodules are blocks."""
+"""What a model says about itself: how to group its operators, which submodules are blocks, what its inputs may be."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from hios.errors import HiosError
 from hios.graph import UNITS
@@ -19,10 +21,13 @@ class Declarations:
     Attributes:
         units: one of ``hios.graph.UNITS``; None where the model leaves it open.
         blocks: paths of the submodules that are a block each; empty where the model declares none.
+        below: for each input what its whole numbers stay below, such as the size of a vocabulary, as the example
+            inputs show it; None for other inputs. Empty where nothing is known.
     """
 
     units: str | None = None
     blocks: tuple[str, ...] = ()
+    below: tuple[int | None, ...] = ()
 
     @classmethod
     def of(cls, module: nn.Module) -> Declarations:
@@ -43,6 +48,10 @@ class Declarations:
                 )
         return found
 
+    def for_inputs(self, inputs: Iterable[Any]) -> Declarations:
+        """The same with what example inputs, tensors in order, show of whole numbers."""
+        return replace(self, below=tuple(_below(value) for value in inputs if isinstance(value, Tensor)))
+
     @classmethod
     def from_json(cls, text: str) -> Declarations:
         """What `json` gave.
@@ -54,14 +63,30 @@ class Declarations:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise HiosError(f"not valid JSON ({error})") from error
-        if not isinstance(data, dict) or (unknown := set(data) - {"units", "blocks"}):
+        if not isinstance(data, dict) or (unknown := set(data) - {"units", "blocks", "below"}):
             found = ", ".join(sorted(unknown)) if isinstance(data, dict) else type(data).__name__
-            raise HiosError(f"found {found}; allowed: units, blocks")
-        return _checked(data.get("units"), data.get("blocks", []), ("units", "blocks"))
+            raise HiosError(f"found {found}; allowed: units, blocks, below")
+        below = data.get("below", [])
+        if not isinstance(below, list) or not all(
+            limit is None or (type(limit) is int and limit > 0) for limit in below
+        ):
+            raise HiosError(f"below: found {below}; allowed: a list of whole numbers above 0, null where there is none")
+        checked = _checked(data.get("units"), data.get("blocks", []), ("units", "blocks"))
+        return replace(checked, below=tuple(below))
 
     def json(self) -> str:
         """As the file hios.json within program.pt2."""
-        return json.dumps({"units": self.units, "blocks": list(self.blocks)})
+        return json.dumps({"units": self.units, "blocks": list(self.blocks), "below": list(self.below)})
+
+
+def _is_limit(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _below(value: Tensor) -> int | None:
+    if value.dtype.is_floating_point or value.dtype.is_complex or value.dtype is torch.bool or value.numel() == 0:
+        return None
+    return max(int(value.max()) + 1, 1)
 
 
 def _checked(units: Any, blocks: Any, names: tuple[str, str]) -> Declarations:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,11 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from hios.artifacts import replacing, require_writable
-from hios.blocks import declared, found_blocks
+from hios.blocks import declared_blocks, found_blocks
 from hios.errors import HiosError
 from hios.frontends import program as programs
 from hios.frontends.calls import Call, Input, Lowered, Weight, described, is_constant
+from hios.frontends.declarations import Declarations
 from hios.frontends.folding import Folder
 from hios.frontends.lowering import lower
 from hios.frontends.patterns import DEFAULT_UNITS
@@ -60,12 +61,7 @@ def extract(
         graph, tensors = _extract_onnx(program, name, units)
     else:
         declared = programs.declarations(program)
-        graph, tensors = extract_program(
-            programs.load(program, trusted=trusted),
-            name,
-            units=units or declared.units,
-            declared_blocks=declared.blocks,
-        )
+        graph, tensors = extract_program(programs.load(program, trusted=trusted), name, declared, units=units)
     with replacing(weights) as temporary:
         save_file(tensors, temporary)
         graph.write(output)  # inside: without a graph there are no weights either
@@ -73,13 +69,13 @@ def extract(
 
 
 def extract_program(
-    program: ExportedProgram, name: str, *, units: str | None = None, declared_blocks: Sequence[str] = ()
+    program: ExportedProgram, name: str, declared: Declarations | None = None, *, units: str | None = None
 ) -> tuple[Graph, dict[str, Tensor]]:
     """The optimised graph of a program of torch with its weights by name; see ``extract_lowered``.
 
     The graph is run once beside the program: an import that silently changes a model does not get past this.
     """
-    graph, tensors = extract_lowered(lower(program), name, units=units, declared_blocks=declared_blocks)
+    graph, tensors = extract_lowered(lower(program), name, declared, units=units)
     require_equal(graph, tensors, program.module())
     return graph, tensors
 
@@ -94,7 +90,7 @@ def _extract_onnx(path: str | Path, name: str, units: str | None) -> tuple[Graph
 
 
 def extract_lowered(
-    lowered: Lowered, name: str, *, units: str | None = None, declared_blocks: Sequence[str] = ()
+    lowered: Lowered, name: str, declared: Declarations | None = None, *, units: str | None = None
 ) -> tuple[Graph, dict[str, Tensor]]:
     """The optimised graph of a program in Relax with its weights by name.
 
@@ -103,22 +99,28 @@ def extract_lowered(
     Args:
         lowered: the program.
         name: name of the graph.
-        units: scheduling units, a key of ``patterns.UNITS``; ``patterns.DEFAULT_UNITS`` if None.
-        declared_blocks: paths of modules that are one block each; blocks are found from the graph if empty.
+        declared: what the model says about itself; blocks that it does not declare are found from the graph.
+        units: scheduling units, a key of ``patterns.UNITS``; those declared if None, or ``patterns.DEFAULT_UNITS``.
 
     Raises:
         UnsupportedError: the kernel table lacks an operator.
         HiosError: the declared blocks cannot run one after another.
     """
+    declared = declared or Declarations()
+    kind = units or declared.units or DEFAULT_UNITS
     folder = Folder()
-    kind = units or DEFAULT_UNITS
     cut = [folder.fold(unit) for unit in group(lowered, kind)]
     _require_kernels(cut)
     outputs = [folder.weight(value) if is_constant(value) else value for value in lowered.outputs]
     writer = _Writer(lowered.inputs, outputs, cut)
     graph = writer.graph(name)
-    found = declared(graph, writer.modules, declared_blocks) if declared_blocks else found_blocks(graph)
-    return replace(graph, blocks=found, units=kind), writer.tensors
+    blocks = declared_blocks(graph, writer.modules, declared.blocks) if declared.blocks else found_blocks(graph)
+    inputs = tuple(map(_limited, graph.inputs, itertools.chain(declared.below, itertools.repeat(None))))
+    return replace(graph, blocks=blocks, units=kind, inputs=inputs), writer.tensors
+
+
+def _limited(entry: Mapping[str, Any], below: int | None) -> Mapping[str, Any]:
+    return entry if below is None else {**entry, "below": below}
 
 
 def _require_kernels(units: Sequence[Unit]) -> None:

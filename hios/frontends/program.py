@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import warnings
 import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +16,7 @@ from hios.artifacts import replacing
 from hios.errors import ArtifactError, HiosError, UnsupportedError, first_line, place
 from hios.frontends.archive import without_code
 from hios.frontends.declarations import Declarations
+from hios.kernels.tensors import torch_dtype
 
 #: File within program.pt2 that holds the declarations of the model.
 _DECLARATIONS = "hios.json"
@@ -40,9 +43,16 @@ def export(module: nn.Module, inputs: tuple[Tensor, ...]) -> ExportedProgram:
 
 
 def save(program: ExportedProgram, path: str | Path, declared: Declarations | None = None) -> None:
-    """Write program.pt2 without the example inputs, which it would embed, and with what the model declares."""
-    program.example_inputs = None
-    extra = {_DECLARATIONS: (declared or Declarations()).json()}
+    """Write program.pt2 with what the model declares.
+
+    The example inputs, which it would embed, are left out; what they show of whole numbers stays.
+    """
+    declared = declared or Declarations()
+    if program.example_inputs is not None:
+        values, named = program.example_inputs
+        declared = declared.for_inputs([*values, *named.values()])
+        program.example_inputs = None
+    extra = {_DECLARATIONS: declared.json()}
     # Given a path, torch names the folder inside the archive after it; given a stream, equal programs give equal files.
     with replacing(path) as temporary, temporary.open("wb") as stream:
         torch.export.save(program, stream, extra_files=extra)
@@ -126,12 +136,19 @@ def type_text(found: TensorType) -> str:
     return f"{str(dtype).removeprefix('torch.')} {list(shape)}"
 
 
-def example_inputs(shapes: list[tuple[tuple[int, ...], torch.dtype]], seed: int) -> tuple[Tensor, ...]:
-    """Seeded random inputs of given shapes and dtypes; whole numbers for integer inputs."""
+def example_inputs(inputs: Sequence[Mapping[str, Any]], seed: int) -> tuple[Tensor, ...]:
+    """Seeded random inputs.
+
+    Args:
+        inputs: as graph.json describes them; whole numbers stay below ``below``, or are 0 and 1.
+        seed: of the random numbers.
+    """
     generator = torch.Generator().manual_seed(seed)
-    return tuple(
-        torch.randn(shape, generator=generator, dtype=dtype)
-        if dtype.is_floating_point
-        else torch.randint(0, 2, shape, generator=generator, dtype=dtype)
-        for shape, dtype in shapes
-    )
+    return tuple(_example(entry, generator) for entry in inputs)
+
+
+def _example(entry: Mapping[str, Any], generator: torch.Generator) -> Tensor:
+    dtype = torch_dtype(entry["dtype"])
+    if dtype.is_floating_point:
+        return torch.randn(*entry["shape"], generator=generator, dtype=dtype)
+    return torch.randint(0, entry.get("below", 2), tuple(entry["shape"]), generator=generator, dtype=dtype)

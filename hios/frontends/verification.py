@@ -12,7 +12,6 @@ from hios.errors import UnsupportedError, first_line
 from hios.frontends import program as programs
 from hios.graph import Graph
 from hios.kernels import compile_operator
-from hios.kernels.tensors import torch_dtype
 from hios.kernels.unit import External, external, number
 
 #: Allowed difference, absolute plus relative, by the precision of the output.
@@ -30,8 +29,7 @@ def require_equal(graph: Graph, weights: Mapping[str, Tensor], program: Callable
     Raises:
         UnsupportedError: a kernel is missing, or shape, dtype or values of an output differ.
     """
-    kinds = [(tuple(entry["shape"]), torch_dtype(entry["dtype"])) for entry in graph.inputs]
-    inputs = programs.example_inputs(kinds, seed=0)
+    inputs = programs.example_inputs(graph.inputs, seed=0)
     found = run_graph(graph, weights, inputs)
     with torch.inference_mode():
         expected = flat(program(*inputs))

@@ -170,8 +170,7 @@ class _Session:
 
     def _write_inputs(self) -> None:
         buffers = list(self.plan.inputs.values())
-        kinds = [(buffer.shape, torch_dtype(buffer.dtype)) for buffer in buffers]
-        for buffer, value in zip(buffers, programs.example_inputs(kinds, self.settings.seed), strict=True):
+        for buffer, value in zip(buffers, programs.example_inputs(self.graph.inputs, self.settings.seed), strict=True):
             self._tensor(buffer).copy_(value)
 
     def _tensor(self, buffer: Buffer) -> Tensor:

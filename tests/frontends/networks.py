@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from hios import Graph
+from hios.frontends.declarations import Declarations
 from hios.frontends.extract import extract, extract_program
 from hios.frontends.program import export, save
 from hios.frontends.registered import build_model
@@ -60,15 +61,16 @@ def _network(name: str, image_size: int, batch_size: int, classifier: bool) -> N
 
 
 def extracted(module: nn.Module, inputs: tuple[Tensor, ...]) -> Network:
-    """A module with its extracted graph."""
-    graph, tensors = extract_program(export(module.eval(), inputs), "test")
+    """A module with its extracted graph, in the units and blocks that it declares."""
+    program, declared = export(module.eval(), inputs), Declarations.of(module)
+    graph, tensors = extract_program(program, "test", declared)
     return Network(module, inputs, graph, tensors)
 
 
 def write_files(folder: Path, module: nn.Module, inputs: tuple[Tensor, ...]) -> Files:
     """Export a module and extract its graph into a folder."""
     files = Files(folder / "program.pt2", folder / "graph.json", folder / "weights.safetensors")
-    save(export(module.eval(), inputs), files.program)
+    save(export(module.eval(), inputs), files.program, Declarations.of(module))
     extract(files.program, files.graph, files.weights, folder.name)
     return files
 

@@ -1,0 +1,62 @@
+"""How long and in how much memory a network becomes a graph: hios export and hios extract as processes.
+
+python benchmarks/extraction_speed.py [MODEL ...]
+
+Sizes are those of the papers. Time is wall-clock, from the start of the process to its end with the files written;
+memory is the peak of the process. Models are taken in turns, RUNS times each, and medians printed.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from hios import Graph
+
+MODELS = ("inception_v3", "squeezenet", "nasnet_large", "randwire", "resnet50", "googlenet")
+RUNS = 3
+STAGES = ("export", "extract")
+
+
+def measure(*arguments: str) -> tuple[float, float]:
+    """Wall-clock seconds and peak memory in megabytes of a command of hios."""
+    began = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-m", "hios", *arguments], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status != 0:
+        sys.exit(f"hios {' '.join(arguments)} failed")
+    return time.perf_counter() - began, usage.ru_maxrss / 1000
+
+
+def main() -> None:
+    """Print operators, seconds and megabytes of each network."""
+    models = sys.argv[1:] or list(MODELS)
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {(m, s): [] for m in models for s in STAGES}
+    operators: dict[str, int] = {}
+    with tempfile.TemporaryDirectory() as name:
+        program, graph, weights = (str(Path(name) / f) for f in ("program.pt2", "graph.json", "weights.safetensors"))
+        for _ in range(RUNS):
+            for model in models:
+                found[model, "export"].append(measure("export", model, "--output", program))
+                found[model, "extract"].append(measure("extract", program, "--output", graph, "--weights", weights))
+                operators[model] = len(Graph.read(graph).operators)
+    print(f"{'network':<14} {'operators':>9} {'export s':>9} {'extract s':>9} {'together s':>10} {'peak MB':>8}")
+    for model in models:
+        seconds = {stage: statistics.median(time for time, _ in found[model, stage]) for stage in STAGES}
+        together = statistics.median(
+            sum(times) for times in zip(*([time for time, _ in found[model, stage]] for stage in STAGES), strict=True)
+        )
+        peak = max(memory for stage in STAGES for _, memory in found[model, stage])
+        print(
+            f"{model:<14} {operators[model]:>9} {seconds['export']:>9.1f} {seconds['extract']:>9.1f} {together:>10.1f} "
+            f"{peak:>8.0f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
