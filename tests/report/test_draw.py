@@ -195,6 +195,24 @@ def test_no_line_runs_behind_an_operator(picture: Picture) -> None:
             assert all(apart(spanned, box) for box in others if spanned.width > 0 or x == to_x)
 
 
+def test_lines_of_different_values_only_cross(picture: Picture) -> None:
+    """Level and upright pieces of different values never lie on one another."""
+    level: dict[float, list[tuple[float, float, str]]] = {}
+    upright: dict[float, list[tuple[float, float, str]]] = {}
+    for path in document(picture).iter(f"{SVG}path"):
+        if path.get("class") == "edge":
+            for (x, y), (to_x, to_y) in itertools.pairwise(anchors(path.attrib["d"])):
+                if y == to_y:
+                    level.setdefault(y, []).append((min(x, to_x), max(x, to_x), path.attrib["data-from"]))
+                elif x == to_x:
+                    upright.setdefault(x, []).append((min(y, to_y), max(y, to_y), path.attrib["data-from"]))
+    for pieces in [*level.values(), *upright.values()]:
+        reach, owner = float("-inf"), ""
+        for begin, end, value in sorted(pieces):
+            assert value == owner or begin >= reach
+            reach, owner = max((reach, owner), (end, value))
+
+
 def test_parallel_edges_end_apart() -> None:
     """An operator that takes a value three times has three lines with ends of their own."""
     picture = lay_out(made("ab", "ab", "ab"))

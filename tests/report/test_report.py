@@ -16,6 +16,8 @@ import pytest
 from hios import Costs, Edge, Graph, Operator, Problem, artifacts, schedule
 from hios.errors import ArtifactError
 from hios.report import write_report
+from hios.report.colours import type_styles
+from hios.report.results import read_results
 from tests.report.browser import loads_nothing, needs_chromium, opened
 
 COMPETITORS = (("sequential", 1), ("greedy", 1), ("hios-lp-inter", 2), ("hios-lp", 2))
@@ -466,6 +468,18 @@ def test_no_folder_is_an_error(tmp_path: Path) -> None:
     """A report of nothing is refused."""
     with pytest.raises(ArtifactError, match="at least one"):
         write_report([], tmp_path / "report.html", tmp_path)
+
+
+def test_picture_has_the_colours_of_the_charts(report: Path) -> None:
+    """The page shows every operator of every model's graph, in the colour that its type has in the charts."""
+    models = read_results(sorted(path.parent for path in report.glob("*/run.json")))
+    styles = type_styles(models)
+    pictures = (report / "out" / "report.html").read_text(encoding="utf-8").split('<svg class="graph"')[1:]
+    boxes = re.compile(r'data-operator="(\d+)".*?<rect[^>]*fill="(#\w+)"', re.DOTALL)
+    assert [{int(number): colour for number, colour in boxes.findall(text)} for text in pictures] == [
+        {number: styles[operator.type].colour for number, operator in enumerate(model.graph.operators)}
+        for model in models
+    ]
 
 
 @needs_chromium
