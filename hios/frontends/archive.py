@@ -22,10 +22,11 @@ from torch.export.pt2_archive import PT2ArchiveReader, PT2ArchiveWriter
 from hios.errors import ArtifactError, first_line
 
 _PROGRAM = "models/model.json"
+_EXAMPLES = "data/sample_inputs/model.pt"
 #: Where tensors lie, with the file that describes them there; and their names.
 _TENSORS = {"data/weights/": "model_weights_config.json", "data/constants/": "model_constants_config.json"}
 _TENSOR = re.compile(r"data/weights/weight_[0-9]+|data/constants/tensor_[0-9]+")
-#: Records that are left out of the copy: torch writes its own, and hios needs no example inputs.
+#: Records that the copy has anew or not at all.
 _LEFT_OUT = re.compile(r"archive_(format|version)|\.data/\w+|byteorder|data/sample_inputs/model\.pt|extra/.+")
 _COMPILED = ("data/aotinductor/", "data/executorch/", "data/mtia")
 
@@ -63,7 +64,6 @@ _TABLES = {
 _REPLACED: dict[str, Any] = {"guards_code": [], "treespec_namedtuple_fields": {}, "range_constraints": {}}
 #: Why keys that a program may have are refused.
 _REASONS = {
-    "as_expr": "a shape that is not fixed, an expression; allowed: fixed shapes",
     "as_operator": "an operator as an argument",
     "as_graph": "a program within the program (control flow)",
     "as_custom_obj": "a custom object, which is pickled",
@@ -87,7 +87,7 @@ _TREES = frozenset({"builtins.tuple", "builtins.list", "builtins.dict", "collect
 def without_code(stream: BinaryIO, path: Path) -> io.BytesIO:
     """A copy of a program.pt2 that torch.export.load can be given without trusting who wrote the file.
 
-    Example inputs, guards on inputs and files of other programs are left out.
+    Guards on inputs, files of other programs, and example inputs that are not plain tensors are left out.
 
     Args:
         stream: the file.
@@ -128,10 +128,19 @@ class _Checked:
         """Names and contents of the copy."""
         self._check_names()
         yield _PROGRAM, self._json(_PROGRAM)
-        yield "data/sample_inputs/model.pt", b""
+        yield _EXAMPLES, self._examples()
         for folder, config in _TENSORS.items():
             yield folder + config, self._json(folder + config)
         yield from ((name, self._read(name)) for name in self._names if _TENSOR.fullmatch(name))
+
+    def _examples(self) -> bytes:
+        """Example inputs, if they are tensors and nothing else; else none."""
+        data = self._read(_EXAMPLES) if _EXAMPLES in self._names else b""
+        try:
+            found = torch.load(io.BytesIO(data), weights_only=True) if data else None
+        except Exception:  # whatever else is pickled there: nothing depends on it
+            return b""
+        return data if isinstance(found, tuple) and len(found) == 2 else b""
 
     def _check_names(self) -> None:
         seen: set[str] = set()
@@ -180,6 +189,10 @@ class _Checked:
             raise _refused(self._path, f"{place} asks for pickle")
         if key == "target":
             return self._target(value, place)
+        if key == "as_expr":  # torch evaluates it; there is no use in trust, as hios takes fixed shapes only
+            raise ArtifactError(
+                f"{self._path}: {place} is a dimension that is not fixed; export it without dynamic_shapes"
+            )
         if key in {"in_spec", "out_spec"}:
             self._check_tree(value, place)
             return value

@@ -182,7 +182,9 @@ def _fix_shapes(model: ModelProto, path: Path, batch_size: int | None) -> None:
             if size.HasField("dim_param") and size.dim_param in opened and batch_size is not None:
                 size.dim_value = batch_size
             if size.dim_value < 1:
-                hint = "give --batch-size" if number == 0 else "export it with fixed shapes"
+                hint = (
+                    "give --batch-size (in config.yaml: batch_size)" if number == 0 else "export it with fixed shapes"
+                )
                 raise UnsupportedError(
                     f"{path}: input {value.name}: dimension {number} is not fixed ({size.dim_param or '?'}); {hint}"
                 )

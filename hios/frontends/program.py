@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import warnings
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +74,7 @@ def load(path: str | Path, *, trusted: bool = False) -> ExportedProgram:
     path = Path(path)
     _require_whole(path)
     try:
-        with warnings.catch_warnings(), path.open("rb") as stream:
-            # torch 2.13 warns about its own use of a deprecated pytree class while loading.
-            warnings.simplefilter("ignore", FutureWarning)
+        with _quiet(), path.open("rb") as stream:
             return torch.export.load(stream if trusted else without_code(stream, path))
     except ArtifactError:
         raise
@@ -100,6 +100,20 @@ def declarations(path: str | Path) -> Declarations:
             return Declarations.from_json(archive.read(names[0]).decode())
         except (HiosError, UnicodeDecodeError) as error:
             raise ArtifactError(f"{path}: {_DECLARATIONS}: {error}; export it again") from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Torch warns about its own use of a deprecated class while loading, and logs errors beside raising them."""
+    logger = logging.getLogger("torch.export")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def _require_whole(path: Path) -> None:
