@@ -117,9 +117,9 @@ def files(found: Model, directory: Path | None = None) -> list[Path]:
 
 def _spec(module: str, search: list[str]) -> ModuleSpec | None:
     """Where a module lies, found without importing the packages above it."""
-    parts, spec = module.split("."), None
-    for count in range(1, len(parts) + 1):
-        spec = PathFinder.find_spec(".".join(parts[:count]), search)
+    spec = None
+    for part in module.split("."):
+        spec = PathFinder.find_spec(part, search)
         if spec is None:
             return None
         search = list(spec.submodule_search_locations or [])
