@@ -111,7 +111,7 @@ def frame_tooltip(picture: Picture, frame: Frame) -> str:
     if block.kind:
         lines.append(f"{block.kind}: {block.alike} blocks with the same types and edges")
     if block.prefix:
-        lines.append(f"short names leave out {block.prefix}")
+        lines.append(f"dotted names begin with {block.prefix}")
     if frame.part:
         lines.append(f"part {frame.part + 1} of the block")
     return "\n".join(lines)

@@ -1,6 +1,6 @@
 """Where everything of the picture of a graph stands: ``drawing`` makes an SVG of it, ``captions`` says the words.
 
-Operators are named short: without what all names have, without what the names of their block begin with, cut to the
+Operators are named short: without what most names have, without what the names of their block begin with, cut to the
 width of a box.
 """
 
@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, takewhile
 
 from hios.blocks import found_blocks, in_order
 from hios.graph import Graph
@@ -55,7 +55,7 @@ class Block:
 
     Attributes:
         operators: in topological order, by position in the graph.
-        prefix: what the short names of its operators begin with; empty if nothing.
+        prefix: what the dotted ids of its operators begin with; empty if nothing.
         kind: a letter that blocks of equal structure share; empty for one that no other equals.
         alike: blocks of its structure, itself among them.
     """
@@ -164,26 +164,28 @@ def _wiring(graph: Graph) -> Wiring:
 
 
 def _names(graph: Graph, members: Sequence[Sequence[int]]) -> tuple[list[str], list[str]]:
-    """A short name for every operator, and by block what was taken from the beginning of its names."""
-    short = short_names([operator.id for operator in graph.operators])
-    names = [short[operator.id] for operator in graph.operators]
+    """A short name for every operator, and by block what its dotted ids begin with."""
+    ids = [operator.id for operator in graph.operators]
+    short = short_names(ids)
+    names = [short[operator] for operator in ids]
     prefixes = []
     for block in members:
-        dotted = [names[operator].split(".")[:-1] for operator in block if "." in names[operator]]
-        shared: list[str] = []
-        for pieces in zip(*dotted, strict=False):
-            if len(dotted) < 2 or len(set(pieces)) > 1:
-                break
-            shared.append(pieces[0])
-        prefix = ".".join(shared)
-        without = [names[operator].removeprefix(f"{prefix}.") for operator in block]
-        if not prefix or len(set(without)) < len(block):
-            prefixes.append("")
-            continue
-        prefixes.append(prefix)
-        for operator, name in zip(block, without, strict=True):
-            names[operator] = name
+        prefixes.append(_shared([ids[operator] for operator in block]))
+        shared = _shared([names[operator] for operator in block])
+        without = [names[operator].removeprefix(f"{shared}.") for operator in block]
+        if shared and len(set(without)) == len(block):
+            for operator, name in zip(block, without, strict=True):
+                names[operator] = name
     return names, prefixes
+
+
+def _shared(names: Sequence[str]) -> str:
+    """What all dotted ones of some names begin with, less their last part; empty if fewer than two are dotted."""
+    dotted = [name.split(".")[:-1] for name in names if "." in name]
+    if len(dotted) < 2:
+        return ""
+    same = takewhile(lambda parts: len(set(parts)) == 1, zip(*dotted, strict=False))
+    return ".".join(parts[0] for parts in same)
 
 
 def _kinds(graph: Graph, wiring: Wiring, members: Sequence[Sequence[int]]) -> list[str]:

@@ -308,7 +308,7 @@ def test_names_leave_out_what_their_block_shares() -> None:
     edges = [(0, 2), (1, 2), (2, 3), (2, 4), (3, 5), (4, 5)]
     graph = Graph("net", tuple(Operator(n, "conv") for n in names), tuple(Edge(names[a], names[b]) for a, b in edges))
     picture = lay_out(graph)
-    assert [block.prefix for block in picture.blocks] == ["a", "b"]
+    assert [block.prefix for block in picture.blocks] == ["net.a", "net.b"]
     assert picture.labels == ["left", "right", "sum", "left", "right", "concat"]
 
 
