@@ -41,7 +41,7 @@ def build_function(model: Model, options: dict[str, Any], seed: int) -> tuple[nn
         raise HiosError(
             f"{model.text}: no module {error.name} in the current folder, {here}, or in the environment"
         ) from error
-    except Exception as error:  # whatever a user's module raises
+    except (Exception, SystemExit) as error:  # whatever a user's module raises
         spec = importlib.util.find_spec(model.module) if "." not in model.module else None
         where = place(error, spec.origin) if spec is not None and spec.origin else model.module
         raise HiosError(f"{where}: cannot be imported: {type(error).__name__}: {first_line(error)}") from error
@@ -84,7 +84,7 @@ def built(
         prepare(module, inputs)
         with torch.inference_mode():
             module(*inputs)
-    except Exception as error:  # whatever a user's file raises
+    except (Exception, SystemExit) as error:  # whatever a user's file raises
         given = ", ".join(f"{key}={value}" for key, value in options.items()) or "its defaults"
         reason = f"{place(error, file)}: {type(error).__name__}: {first_line(error)}"
         raise HiosError(f"model {name}: cannot be run with {given}: {reason}") from error

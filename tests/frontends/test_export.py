@@ -1,0 +1,206 @@
+"""hios export of a user's own models: functions, and files that somebody exported."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from hios.errors import ArtifactError, HiosError, UnsupportedError
+from hios.frontends import program as programs
+from hios.frontends.declarations import Declarations
+from hios.frontends.export import export
+
+_MODULE = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    hios_units = "operator"
+    hios_blocks = ("first",)
+
+    def __init__(self, width):
+        super().__init__()
+        self.first = nn.Conv2d(3, width, 1)
+
+    def forward(self, x):
+        return torch.relu(self.first(x))
+
+
+def build(*, image_size=8, width=4):
+    return Net(width), (torch.zeros(1, 3, image_size, image_size),)
+
+
+def anything(**options):
+    return build()
+
+
+def needs(*, depth):
+    return build()
+
+
+def alone():
+    return build()[0]
+
+
+def numbers():
+    return build()[0], (1,)
+
+
+def fails():
+    return build(width="wide")
+
+
+def traces():
+    class Branches(nn.Module):
+        def forward(self, x):
+            return x + 1 if x.sum() > 0 else x
+
+    return Branches(), (torch.ones(1),)
+
+
+def declares():
+    net = build()[0]
+    net.hios_blocks = ("second",)
+    return net, build()[1]
+
+
+constant = 3
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Name of a user's module in the current folder, which no other test has imported."""
+    name = f"net_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(_MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return name
+
+
+def test_function(module: str, tmp_path: Path) -> None:
+    """A function is called with the options; weights are its own, by the seed; declarations are stored."""
+    text = export(f"{module}:build", tmp_path / "a.pt2", {"width": 5, "image_size": 9}, seed=3)
+    assert text == f"{module}:build, input float32 [1, 3, 9, 9], 20 weights"
+    program = programs.load(tmp_path / "a.pt2")
+    torch.manual_seed(3)
+    assert torch.equal(program.state_dict["first.weight"], nn.Conv2d(3, 5, 1).weight)
+    declared = programs.declarations(tmp_path / "a.pt2")
+    assert (declared.units, declared.blocks) == ("operator", ("first",))
+
+
+def test_function_of_any_options(module: str, tmp_path: Path) -> None:
+    """A function that takes any keyword is given any."""
+    export(f"{module}:anything", tmp_path / "a.pt2", {"colour": "red"})
+    assert (tmp_path / "a.pt2").is_file()
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "message"),
+    [
+        ("build", {"depth": 1}, "model {0}:build: unknown option depth; allowed: image_size, width"),
+        ("alone", {"depth": 1}, "model {0}:alone: unknown option depth; allowed: none"),
+        ("needs", {}, "model {0}:needs: the option depth is missing; it has no default"),
+        ("nothing", {}, "{0}:nothing: {1} has no function nothing; it must return the module and a tuple of example"),
+        ("constant", {}, "{0}:constant: {1} has no function constant; "),
+        ("alone", {}, "model {0}:alone: cannot be run with its defaults: {1}: TypeError: alone returned Net; allowed:"),
+        ("numbers", {}, "TypeError: numbers returned tuple of 2; allowed: the module and a tuple of example inputs"),
+        ("fails", {}, "model {0}:fails: cannot be run with its defaults: {1}:12: TypeError: "),
+        ("traces", {}, "torch.export cannot export Branches: {1}:45: Could not guard on data-dependent expression"),
+        ("declares", {}, "model {0}:declares: hios_blocks: found second, which is no submodule of Net; allowed: "),
+    ],
+)
+def test_bad_functions(module: str, tmp_path: Path, function: str, options: dict[str, object], message: str) -> None:
+    """What is wrong with a function, its options or its model is said in one line that leads to it; no file appears."""
+    with pytest.raises(HiosError) as caught:
+        export(f"{module}:{function}", tmp_path / "a.pt2", options)
+    assert message.format(module, tmp_path / f"{module}.py") in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "a.pt2").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import not_there_at_all", "{0}:build: {0} imports not_there_at_all, which is not installed"),
+        ("x = 1\nx.y", "{1}:2: cannot be imported: AttributeError: 'int' object has no attribute 'y'"),
+        ("def (", "{1}:1: cannot be imported: SyntaxError: "),
+        ("raise SystemExit(3)", "{1}:1: cannot be imported: SystemExit: 3"),
+    ],
+)
+def test_modules_that_cannot_be_imported(module: str, tmp_path: Path, text: str, message: str) -> None:
+    """An error in a user's module leads to its line."""
+    file = tmp_path / f"{module}.py"
+    file.write_text(text)
+    with pytest.raises(HiosError) as caught:
+        export(f"{module}:build", tmp_path / "a.pt2", {})
+    assert str(caught.value).startswith(message.format(module, file))
+
+
+def test_missing_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says where a module was looked for."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(HiosError) as caught:
+        export("no_such_package.net:build", tmp_path / "a.pt2", {})
+    assert str(caught.value).startswith("no_such_package.net:build: no module no_such_package in the current folder, ")
+    assert str(tmp_path) in str(caught.value)
+
+
+class Double(nn.Module):
+    """A model without weights."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Twice the input."""
+        return x * 2
+
+
+def test_pt2(tmp_path: Path) -> None:
+    """A program that torch saved is copied without its example inputs; the declarations of hios stay."""
+    given = tmp_path / "given.pt2"
+    torch.export.save(torch.export.export(Double(), (torch.ones(3),)), given)
+    assert export(str(given), tmp_path / "a.pt2", {}) == f"{given}, input float32 [3], 0 weights"
+    program = programs.load(tmp_path / "a.pt2")
+    assert not program.example_inputs
+    assert torch.equal(program.module()(torch.ones(3)), torch.full((3,), 2.0))
+    programs.save(program, given, Declarations("relu-sepconv"))
+    export(str(given), tmp_path / "b.pt2", {})
+    assert programs.declarations(tmp_path / "b.pt2").units == "relu-sepconv"
+
+
+def test_open_shapes_are_refused(tmp_path: Path) -> None:
+    """A program whose shapes are not fixed is refused, trusted or not, and nothing is written."""
+    given, dimension = tmp_path / "given.pt2", torch.export.Dim("n", min=2, max=8)
+    torch.export.save(torch.export.export(Double(), (torch.ones(3),), dynamic_shapes={"x": {0: dimension}}), given)
+    for trusted, kind in ((False, ArtifactError), (True, UnsupportedError)):
+        with pytest.raises(kind, match=r"not fixed.*; export it without dynamic_shapes"):
+            export(str(given), tmp_path / "a.pt2", {}, trusted=trusted)
+    assert [path.name for path in tmp_path.iterdir()] == ["given.pt2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "output", "options", "trusted", "message"),
+    [
+        ("given.pt2", "a.onnx", {}, False, "found the ending .onnx; allowed: .pt2"),
+        ("given.pt2", "a", {}, False, "found the ending none; allowed: .pt2"),
+        ("squeezenet", "a.bin", {}, False, "found the ending .bin; allowed: .pt2"),
+        ("given.onnx", "a.pt2", {}, False, "found the ending .pt2; allowed: .onnx"),
+        ("given.pt2", "a.pt2", {"image_size": 3}, False, "found the option image_size, but the file holds a finished"),
+        ("given.onnx", "a.onnx", {"batch_size": 1, "classifier": True}, False, "found the option classifier, but"),
+        ("squeezenet", "a.pt2", {}, True, "found the option trust; allowed: for .pt2 files"),
+        ("given.pt2", "a.pt2", {}, False, "given.pt2: cannot be read: no such file"),
+    ],
+)
+def test_refusals(
+    tmp_path: Path, text: str, output: str, options: dict[str, object], trusted: bool, message: str
+) -> None:
+    """Endings, options and trust that do not fit a kind of model are refused before anything is made."""
+    with pytest.raises(HiosError) as caught:
+        export(text, tmp_path / output, options, trusted=trusted)
+    assert message in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
