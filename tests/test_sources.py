@@ -58,7 +58,7 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
         ("schedulers/hios_mr.py", set()),
         ("frontends/registered.py", {"export", "extract", "execute"}),
         ("frontends/lowering.py", {"extract"}),
-        ("kernels/table.py", {"extract", "profile", "execute"}),
+        ("kernels/table/pooling.py", {"extract", "profile", "execute"}),
         ("platforms/worker.py", {"profile", "execute"}),
         ("profiling/kernels.py", {"profile"}),
         ("runtime/trace.py", {"execute"}),

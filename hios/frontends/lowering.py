@@ -19,13 +19,18 @@ from hios.errors import UnsupportedError, first_line
 from hios.frontends.calls import Lowered, Origin, Weight, canonical, origins, read
 
 #: Core ATen operators that Relax imports whole; decomposing them would scatter one unit over many.
-_KEPT_WHOLE = ("linear", "gelu", "softmax", "adaptive_avg_pool2d", "batch_norm", "scaled_dot_product")
+_KEPT_WHOLE = (
+    *("linear", "gelu", "softmax", "adaptive_avg_pool2d", "batch_norm", "scaled_dot_product"),
+    *("silu", "selu", "celu", "prelu", "softplus", "hardswish", "hardsigmoid", "pixel_shuffle"),
+)
 
 #: Arguments of ATen operators that Relax's importer ignores, with the value that does no harm.
 _DROPPED: dict[str, dict[str, Any]] = {
     "aten::add": {"alpha": 1},
     "aten::sub": {"alpha": 1},
     "aten::avg_pool2d": {"divisor_override": None},
+    "aten::elu": {"scale": 1, "input_scale": 1},
+    "aten::scaled_dot_product_attention": {"scale": None, "enable_gqa": False},
 }
 
 #: A line of a stack trace that names a file and a line.

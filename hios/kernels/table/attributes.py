@@ -1,0 +1,84 @@
+"""Reading attributes of Relax operators, and refusing what no torch call stands for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from hios.errors import UnsupportedError
+from hios.kernels.table.registry import Attributes, Kernel
+
+#: How Relax says that an operator keeps the dtype of its arguments, or the layout of its input.
+_UNSET = (None, "", "void")
+
+
+def refuse(name: str, value: Any, allowed: str) -> UnsupportedError:
+    """The error for an attribute whose value no torch call stands for."""
+    return UnsupportedError(f"{name} {value} is not supported, only {allowed}")
+
+
+def only(attributes: Attributes, name: str, allowed: Any) -> None:
+    """Refuse any value of an attribute but one; not given and unset are fine.
+
+    Raises:
+        UnsupportedError: it has another value.
+    """
+    value = attributes.get(name, allowed)
+    if value != allowed and value not in _UNSET:
+        raise refuse(name, value, str(allowed))
+
+
+def axes_of(attributes: Attributes, name: str = "axis") -> tuple[int, ...] | None:
+    """Axes as a tuple; None for all of them."""
+    value = attributes[name]
+    if value is None:
+        return None
+    return (value,) if isinstance(value, int) else tuple(value)
+
+
+def dtype_of(attributes: Attributes, name: str = "dtype") -> torch.dtype | None:
+    """Torch's dtype of an attribute; None where it is not set.
+
+    Raises:
+        UnsupportedError: torch has no such dtype.
+    """
+    value = attributes.get(name)
+    if value in _UNSET:
+        return None
+    found = getattr(torch, value, None)
+    if not isinstance(found, torch.dtype):
+        raise refuse(name, value, "dtypes of torch")
+    return found
+
+
+def cast(run: Kernel, dtype: torch.dtype | None) -> Kernel:
+    """A kernel whose result has a given dtype; without one, the kernel itself."""
+    if dtype is None:
+        return run
+
+    def run_and_cast(*tensors: Any) -> Any:
+        result = run(*tensors)
+        return result if result.dtype is dtype else result.to(dtype)
+
+    return run_and_cast
+
+
+def split_padding(padding: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Padding for torch, and an explicit one for ``F.pad`` where the two sides of an axis differ (then it is 0).
+
+    Args:
+        padding: of Relax, what is before each axis and then what is behind each, such as top, left, bottom, right.
+    """
+    half = len(padding) // 2
+    before, behind = tuple(padding[:half]), tuple(padding[half:])
+    if before == behind:
+        return before, None
+    return (0,) * half, explicit_padding(padding)
+
+
+def explicit_padding(padding: Any) -> tuple[int, ...]:
+    """Relax's padding as ``F.pad`` takes it: both sides of the last axis first."""
+    half = len(padding) // 2
+    pairs = zip(reversed(padding[:half]), reversed(padding[half:]), strict=True)
+    return tuple(side for pair in pairs for side in pair)

@@ -1,0 +1,68 @@
+"""Convolutions of one, two and three dimensions."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from hios.kernels.table.attributes import cast, dtype_of, only, refuse, split_padding
+from hios.kernels.table.registry import Attributes, Builder, Kernel, kernel
+
+#: By number of dimensions: spatial axes, and torch's functions. Images are NC and these, filters OI (transposed IO).
+_AXES = {1: "W", 2: "HW", 3: "DHW"}
+_CONVOLUTION: dict[int, Kernel] = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
+_TRANSPOSED: dict[int, Kernel] = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
+
+
+def _require_layouts(attributes: Attributes, dimensions: int, filters: str) -> None:
+    axes = _AXES[dimensions]
+    only(attributes, "data_layout", f"NC{axes}")
+    only(attributes, "kernel_layout", f"{filters}{axes}")
+    only(attributes, "out_layout", f"NC{axes}")
+
+
+def _convolution(dimensions: int) -> Builder:
+    function = _CONVOLUTION[dimensions]
+
+    def builder(attributes: Attributes) -> Kernel:
+        _require_layouts(attributes, dimensions, "OI")
+        stride, dilation = tuple(attributes["strides"]), tuple(attributes["dilation"])
+        groups = attributes["groups"]
+        padding, explicit = split_padding(attributes["padding"])
+
+        # Relax's convolution has no bias; folding adds one, see frontends.folding.
+        def run(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+            if explicit is not None:
+                x = F.pad(x, explicit)
+            result: Tensor = function(x, weight, bias, stride, padding, dilation, groups)
+            return result
+
+        return cast(run, dtype_of(attributes, "out_dtype"))
+
+    return builder
+
+
+def _transposed(dimensions: int) -> Builder:
+    function = _TRANSPOSED[dimensions]
+
+    def builder(attributes: Attributes) -> Kernel:
+        _require_layouts(attributes, dimensions, "IO")
+        stride, dilation = tuple(attributes["strides"]), tuple(attributes["dilation"])
+        groups, output_padding = attributes["groups"], tuple(attributes["output_padding"])
+        padding, explicit = split_padding(attributes["padding"])
+        if explicit is not None:
+            raise refuse("padding", attributes["padding"], "equal padding on both sides of an axis")
+
+        def run(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+            result: Tensor = function(x, weight, bias, stride, padding, output_padding, groups, dilation)
+            return result
+
+        return cast(run, dtype_of(attributes, "out_dtype"))
+
+    return builder
+
+
+for _dimensions in _AXES:
+    kernel(f"relax.nn.conv{_dimensions}d", allocates=True)(_convolution(_dimensions))
+    kernel(f"relax.nn.conv{_dimensions}d_transpose", allocates=True)(_transposed(_dimensions))

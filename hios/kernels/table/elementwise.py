@@ -1,0 +1,159 @@
+"""Operators that work on each element alone, with broadcasting: arithmetic, comparisons, logic, activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from hios.kernels.table.attributes import dtype_of, refuse
+from hios.kernels.table.registry import Attributes, Kernel, kernel, plain
+
+_Number = float | int | bool
+
+
+def _on_tensors(function: Callable[[Tensor, Tensor], Tensor]) -> Kernel:
+    """A function of two tensors as one that takes a number on either side, of the dtype of the tensor."""
+
+    def run(x: Tensor | _Number, y: Tensor | _Number) -> Tensor:
+        if not isinstance(x, Tensor) and isinstance(y, Tensor):
+            x = torch.as_tensor(x, dtype=y.dtype, device=y.device)
+        elif isinstance(x, Tensor) and not isinstance(y, Tensor):
+            y = torch.as_tensor(y, dtype=x.dtype, device=x.device)
+        return function(x, y)  # type: ignore[arg-type]  # torch says what is wrong with two numbers
+
+    return run
+
+
+def _divide(x: Tensor, y: Tensor) -> Tensor:
+    """Relax divides whole numbers towards zero, torch to a fraction."""
+    return torch.div(x, y) if x.is_floating_point() else torch.div(x, y, rounding_mode="trunc")
+
+
+#: Torch functions of these take numbers on either side themselves.
+_ARITHMETIC: dict[str, Kernel] = {
+    "add": torch.add,
+    "subtract": torch.sub,
+    "multiply": torch.mul,
+    "power": torch.pow,
+}
+_TWO_TENSORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "atan2": torch.atan2,
+    "bitwise_and": torch.bitwise_and,
+    "bitwise_or": torch.bitwise_or,
+    "bitwise_xor": torch.bitwise_xor,
+    "divide": _divide,
+    "equal": torch.eq,
+    "floor_divide": torch.floor_divide,
+    "floor_mod": torch.remainder,
+    "greater": torch.gt,
+    "greater_equal": torch.ge,
+    "left_shift": torch.bitwise_left_shift,
+    "less": torch.lt,
+    "less_equal": torch.le,
+    "log_add_exp": torch.logaddexp,
+    "logical_and": torch.logical_and,
+    "logical_or": torch.logical_or,
+    "logical_xor": torch.logical_xor,
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+    "mod": torch.fmod,  # the sign of the dividend, as in C
+    "not_equal": torch.ne,
+    "right_shift": torch.bitwise_right_shift,
+}
+_ONE_TENSOR: dict[str, Kernel] = {
+    "abs": torch.abs,
+    "acos": torch.acos,
+    "acosh": torch.acosh,
+    "asin": torch.asin,
+    "asinh": torch.asinh,
+    "atan": torch.atan,
+    "atanh": torch.atanh,
+    "bitwise_not": torch.bitwise_not,
+    "ceil": torch.ceil,
+    "cos": torch.cos,
+    "cosh": torch.cosh,
+    "erf": torch.erf,
+    "exp": torch.exp,
+    "floor": torch.floor,
+    "isfinite": torch.isfinite,
+    "isinf": torch.isinf,
+    "isnan": torch.isnan,
+    "log": torch.log,
+    "logical_not": torch.logical_not,
+    "negative": torch.neg,
+    "nn.gelu": F.gelu,
+    "nn.gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "nn.selu": F.selu,
+    "round": torch.round,  # halves to the even number, as Relax
+    "rsqrt": torch.rsqrt,
+    "sign": torch.sign,
+    "sin": torch.sin,
+    "sinh": torch.sinh,
+    "sqrt": torch.sqrt,
+    "square": torch.square,
+    "tan": torch.tan,
+    "trunc": torch.trunc,
+}
+for _name, _function in {**_ARITHMETIC, **_ONE_TENSOR}.items():
+    plain(f"relax.{_name}", _function)
+for _name, _function in _TWO_TENSORS.items():
+    plain(f"relax.{_name}", _on_tensors(_function))
+plain("relax.nn.relu", torch.relu, in_place=torch.relu_)
+plain("relax.nn.silu", F.silu, in_place=lambda x: F.silu(x, inplace=True))
+plain("relax.sigmoid", torch.sigmoid, in_place=torch.sigmoid_)
+plain("relax.tanh", torch.tanh, in_place=torch.tanh_)
+plain("relax.ewise_fma", lambda x, y, z: torch.addcmul(z, x, y))
+plain("relax.where", torch.where)
+
+
+def _clip(x: Tensor, low: _Number, high: _Number) -> Tensor:
+    return torch.clamp(x, *_bounds(x, low, high))
+
+
+def _clip_in_place(x: Tensor, low: _Number, high: _Number) -> Tensor:
+    return torch.clamp_(x, *_bounds(x, low, high))
+
+
+def _bounds(x: Tensor, low: _Number, high: _Number) -> tuple[_Number, _Number]:
+    if x.is_floating_point():
+        return low, high
+    limits = torch.iinfo(x.dtype)  # for a bound of infinity torch would make whole numbers into fractions
+    return max(low, limits.min), min(high, limits.max)
+
+
+plain("relax.clip", _clip, in_place=_clip_in_place)
+
+
+@kernel("relax.astype")
+def _astype(attributes: Attributes) -> Kernel:
+    dtype = dtype_of(attributes)
+    if dtype is None:
+        raise refuse("dtype", attributes.get("dtype"), "a dtype of torch")
+    return lambda x: x.to(dtype)
+
+
+@kernel("relax.nn.leakyrelu", allocates=True)
+def _leaky_relu(attributes: Attributes) -> Kernel:
+    alpha = attributes["alpha"]
+    return lambda x: F.leaky_relu(x, alpha)
+
+
+@kernel("relax.nn.softplus", allocates=True)
+def _softplus(attributes: Attributes) -> Kernel:
+    beta, threshold = attributes["beta"], attributes["threshold"]
+    return lambda x: F.softplus(x, beta, threshold)
+
+
+@kernel("relax.nn.prelu", allocates=True)
+def _prelu(attributes: Attributes) -> Kernel:
+    axis = attributes["axis"]
+
+    def prelu(x: Tensor, alpha: Tensor) -> Tensor:
+        if alpha.numel() > 1:
+            alpha = alpha.reshape(-1, *[1] * (x.ndim - 1 - axis % x.ndim))
+        return torch.where(x > 0, x, alpha * x)
+
+    return prelu

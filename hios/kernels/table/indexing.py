@@ -1,0 +1,116 @@
+"""Reading and writing elements at given places."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from hios.kernels.table.attributes import only, refuse
+from hios.kernels.table.registry import Attributes, Kernel, kernel
+
+
+@kernel("relax.strided_slice")
+def _strided_slice(attributes: Attributes) -> Kernel:
+    axes, begin, end = attributes["axes"], attributes["begin"], attributes["end"]
+    strides = attributes.get("strides") or [1] * len(axes)
+    slices = [
+        (axis, slice(first, last, step)) for axis, first, last, step in zip(axes, begin, end, strides, strict=True)
+    ]
+
+    def strided_slice(x: Tensor) -> Tensor:
+        for axis, places in slices:
+            if places.step > 0:
+                x = x[(slice(None),) * (axis % x.ndim) + (places,)]
+            else:  # torch has no views that run backwards
+                chosen = torch.tensor(range(x.shape[axis])[places], dtype=torch.int64, device=x.device)
+                x = x.index_select(axis, chosen)
+        return x
+
+    return strided_slice
+
+
+@kernel("relax.take")
+def _take(attributes: Attributes) -> Kernel:
+    """Modes: ``fast`` leaves indices as they are, ``clip`` and ``wrap`` bring them into range.
+
+    Relax promises nothing for negative indices in ``fast``; its importers pass torch's, which count from the end.
+    """
+    axis, mode = attributes["axis"], attributes["mode"]
+    if mode not in ("fast", "clip", "wrap"):
+        raise refuse("mode", mode, "fast, clip or wrap")
+
+    def take(x: Tensor, indices: Tensor | int) -> Tensor:
+        if axis is None:
+            x = x.flatten()
+        place = 0 if axis is None else axis % x.ndim
+        if mode != "fast":
+            indices = torch.as_tensor(indices, device=x.device)
+            indices = indices.clamp(0, x.shape[place] - 1) if mode == "clip" else indices.remainder(x.shape[place])
+        if isinstance(indices, int):
+            return x.select(place, indices)
+        return x[(slice(None),) * place + (indices,)]
+
+    return take
+
+
+@kernel("relax.index_tensor", allocates=True)
+def _index_tensor(attributes: Attributes) -> Kernel:
+    return lambda x, *indices: x[indices]
+
+
+@kernel("relax.index_put", allocates=True)
+def _index_put(attributes: Attributes) -> Kernel:
+    accumulate = attributes["accumulate"]
+
+    def index_put(x: Tensor, *indices_and_values: Tensor) -> Tensor:
+        *indices, values = indices_and_values
+        return torch.index_put(x, [index.long() for index in indices], values, accumulate)
+
+    return index_put
+
+
+@kernel("relax.gather_elements", allocates=True)
+def _gather_elements(attributes: Attributes) -> Kernel:
+    axis = attributes["axis"]
+    return lambda x, indices: torch.gather(x, axis, indices.long())
+
+
+@kernel("relax.gather_nd", allocates=True)
+def _gather_nd(attributes: Attributes) -> Kernel:
+    only(attributes, "batch_dims", 0)
+    return lambda x, indices: x[indices.long().unbind(-1)]
+
+
+#: Reductions of torch by those of Relax; ``update`` writes the value itself.
+_REDUCTIONS = {"add": "sum", "mul": "prod", "mean": "mean", "max": "amax", "min": "amin"}
+
+
+@kernel("relax.scatter_elements", allocates=True)
+def _scatter_elements(attributes: Attributes) -> Kernel:
+    axis, reduction = attributes["axis"], attributes["reduction"]
+    if reduction == "update":
+        return lambda x, indices, updates: torch.scatter(x, axis, indices.long(), updates)
+    if reduction not in _REDUCTIONS:
+        raise refuse("reduction", reduction, f"update, {', '.join(_REDUCTIONS)}")
+    return lambda x, indices, updates: torch.scatter_reduce(
+        x, axis, indices.long(), updates, _REDUCTIONS[reduction], include_self=True
+    )
+
+
+@kernel("relax.scatter_nd", allocates=True)
+def _scatter_nd(attributes: Attributes) -> Kernel:
+    reduction = attributes["reduction"]
+    if reduction not in ("update", "add"):
+        raise refuse("reduction", reduction, "update or add")
+    accumulate = reduction == "add"
+
+    def scatter_nd(x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
+        return torch.index_put(x, list(indices.long().unbind(-1)), updates, accumulate)
+
+    return scatter_nd
+
+
+@kernel("relax.slice_scatter", allocates=True)
+def _slice_scatter(attributes: Attributes) -> Kernel:
+    axis = attributes["axis"]
+    return lambda x, source, start, end, step: torch.slice_scatter(x, source, axis, start, end, step)

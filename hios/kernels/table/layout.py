@@ -1,0 +1,131 @@
+"""Operators that only arrange elements: shapes, axes, joining, splitting, repeating, padding."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from hios.kernels.table.attributes import axes_of, explicit_padding, refuse
+from hios.kernels.table.registry import Attributes, Kernel, kernel
+
+
+@kernel("relax.concat", allocates=True)
+def _concat(attributes: Attributes) -> Kernel:
+    axis = 0 if attributes["axis"] is None else attributes["axis"]
+    return lambda *tensors: torch.cat(tensors, axis)
+
+
+@kernel("relax.stack", allocates=True)
+def _stack(attributes: Attributes) -> Kernel:
+    axis = 0 if attributes["axis"] is None else attributes["axis"]
+    return lambda *tensors: torch.stack(tensors, axis)
+
+
+@kernel("relax.split")
+def _split(attributes: Attributes) -> Kernel:
+    parts, axis = attributes["indices_or_sections"], attributes["axis"]
+    if isinstance(parts, int):
+        # Equal parts; what is left over makes the last one smaller.
+        return lambda x: torch.split(x, -(-x.shape[axis] // parts), axis)
+    return lambda x: torch.tensor_split(x, list(parts), axis)
+
+
+@kernel("relax.reshape")
+def _reshape(attributes: Attributes) -> Kernel:
+    shape = tuple(attributes["shape"])
+    return lambda x: torch.reshape(x, shape)
+
+
+@kernel("relax.flatten")
+def _flatten(attributes: Attributes) -> Kernel:
+    return torch.flatten
+
+
+@kernel("relax.nn.batch_flatten")
+def _batch_flatten(attributes: Attributes) -> Kernel:
+    return lambda x: torch.flatten(x, 1)
+
+
+@kernel("relax.expand_dims")
+def _expand_dims(attributes: Attributes) -> Kernel:
+    axes = axes_of(attributes) or ()
+
+    def expand_dims(x: Tensor) -> Tensor:
+        # Axes count in the result.
+        for axis in sorted(axis % (x.ndim + len(axes)) for axis in axes):
+            x = x.unsqueeze(axis)
+        return x
+
+    return expand_dims
+
+
+@kernel("relax.squeeze")
+def _squeeze(attributes: Attributes) -> Kernel:
+    axes = axes_of(attributes)
+    return torch.squeeze if axes is None else lambda x: torch.squeeze(x, axes)
+
+
+@kernel("relax.permute_dims")
+def _permute_dims(attributes: Attributes) -> Kernel:
+    axes = axes_of(attributes, "axes")
+    if axes is None:
+        return lambda x: x.permute(*reversed(range(x.ndim)))
+    return lambda x: x.permute(axes)
+
+
+@kernel("relax.broadcast_to")
+def _broadcast_to(attributes: Attributes) -> Kernel:
+    shape = tuple(attributes["shape"])
+    return lambda x: torch.broadcast_to(x, shape)
+
+
+@kernel("relax.meshgrid")
+def _meshgrid(attributes: Attributes) -> Kernel:
+    indexing = attributes["indexing"] or "ij"
+    return lambda *tensors: torch.meshgrid(*tensors, indexing=indexing)
+
+
+@kernel("relax.tile")
+def _tile(attributes: Attributes) -> Kernel:
+    repeats = tuple(attributes["repeats"])
+    return lambda x: torch.tile(x, repeats)
+
+
+@kernel("relax.repeat", allocates=True)
+def _repeat(attributes: Attributes) -> Kernel:
+    repeats, axis = attributes["repeats"], attributes["axis"]
+    return lambda x: torch.repeat_interleave(x, repeats, axis)
+
+
+@kernel("relax.flip", allocates=True)
+def _flip(attributes: Attributes) -> Kernel:
+    axes = axes_of(attributes) or ()
+    return lambda x: torch.flip(x, axes)
+
+
+#: Names of torch by those of Relax.
+_PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "circular": "circular"}
+
+
+@kernel("relax.nn.pad", allocates=True)
+def _pad(attributes: Attributes) -> Kernel:
+    width, value, mode = attributes["pad_width"], attributes["pad_value"], attributes["pad_mode"]
+    if mode not in _PAD_MODES:
+        raise refuse("pad_mode", mode, " or ".join(_PAD_MODES))
+    padding = explicit_padding([*width[::2], *width[1::2]])
+    if mode == "constant":
+        return lambda x: F.pad(x, padding, value=value)
+    used = max((place // 2 + 1 for place, side in enumerate(padding) if side), default=1)
+
+    def pad(x: Tensor) -> Tensor:
+        # Other modes than constant torch has for the last axes only, of which it wants all but one or two.
+        return F.pad(x, padding[: 2 * max(used, x.ndim - 2)], mode=_PAD_MODES[mode])
+
+    return pad
+
+
+@kernel("relax.nn.pixel_shuffle")
+def _pixel_shuffle(attributes: Attributes) -> Kernel:
+    factor = attributes["upscale_factor"]
+    return lambda x: F.pixel_shuffle(x, factor)

@@ -1,0 +1,92 @@
+"""What a check of the kernel table is, and what checks draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+Draw = Callable[..., Any]
+#: Runs a kernel: Relax function, attributes, arguments.
+Run = Callable[..., Any]
+#: Draws attributes and arguments, runs the kernel, and returns what it gives and what was expected.
+Check = Callable[[Draw, Run], tuple[Any, Any]]
+CHECKS: dict[str, Check] = {}
+
+#: Sizes of axes.
+SIZES = st.integers(1, 7)
+
+
+def check(*names: str) -> Callable[[Check], Check]:
+    """Register the check of Relax functions."""
+
+    def decorate(function: Check) -> Check:
+        for name in names:
+            assert name not in CHECKS, f"{name} has a check already"
+            CHECKS[name] = function
+        return function
+
+    return decorate
+
+
+def _generator(draw: Draw) -> torch.Generator:
+    return torch.Generator().manual_seed(draw(st.integers(0, 1000)))
+
+
+def normal(draw: Draw, *shape: int) -> Tensor:
+    """Normally distributed numbers."""
+    return torch.randn(shape, generator=_generator(draw))
+
+
+def uniform(draw: Draw, low: float, high: float, *shape: int) -> Tensor:
+    """Numbers from ``low`` to ``high``."""
+    return low + (high - low) * torch.rand(shape, generator=_generator(draw))
+
+
+def whole(draw: Draw, low: int, high: int, *shape: int) -> Tensor:
+    """Whole numbers from ``low`` to below ``high``, of 64 bits."""
+    return torch.randint(low, high, shape, generator=_generator(draw))
+
+
+def distinct(draw: Draw, *shape: int) -> Tensor:
+    """Small whole numbers as fractions, none twice, so that order is the same in all dtypes."""
+    count = torch.Size(shape).numel()
+    return (torch.randperm(count, generator=_generator(draw)) - count // 2).float().reshape(shape)
+
+
+def shape_of(draw: Draw, dimensions: int) -> list[int]:
+    """Sizes of axes."""
+    return [draw(SIZES) for _ in range(dimensions)]
+
+
+def integers(draw: Draw, low: int, high: int, count: int) -> list[int]:
+    """As many numbers from ``low`` to ``high``."""
+    return [draw(st.integers(low, high)) for _ in range(count)]
+
+
+def axes_of(draw: Draw, dimensions: int) -> list[int] | None:
+    """Some axes, counted from either end, or None for all."""
+    chosen = st.lists(st.integers(0, dimensions - 1), min_size=1, unique=True)
+    axes = draw(st.one_of(st.none(), chosen))
+    return axes if axes is None or draw(st.booleans()) else [axis - dimensions for axis in axes]
+
+
+def windows(
+    x: Tensor, size: Sequence[int], strides: Sequence[int], dilation: Sequence[int], ceil_mode: bool = False
+) -> Tensor:
+    """All windows over the axes behind the second: (batch, channel, places..., elements...).
+
+    In ceil mode the last window may hang over, where it reads NaN.
+    """
+    first = 2
+    for axis, (window, step, gap) in enumerate(zip(size, strides, dilation, strict=True), start=first):
+        reach = gap * (window - 1) + 1
+        if ceil_mode and (over := (x.shape[axis] - reach) % step):
+            more = [*x.shape]
+            more[axis] = step - over
+            x = torch.cat([x, torch.full(more, torch.nan)], axis)
+        x = x.unfold(axis, reach, step)[..., ::gap]
+    return x

@@ -1,0 +1,250 @@
+"""Elementwise functions against numpy's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests.kernels.table.checks import Check, Draw, Run, check, normal, shape_of, uniform, whole
+
+Function = Callable[..., Any]
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _tanh_gelu(x: Any) -> Any:
+    return x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def _selu(x: Any) -> Any:
+    return 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(np.minimum(x, 0)))
+
+
+#: Function and domain.
+_ONE: dict[str, tuple[Function, float, float]] = {
+    "abs": (np.abs, -3, 3),
+    "acos": (np.arccos, -0.9, 0.9),
+    "acosh": (np.arccosh, 1.1, 5),
+    "asin": (np.arcsin, -0.9, 0.9),
+    "asinh": (np.arcsinh, -3, 3),
+    "atan": (np.arctan, -3, 3),
+    "atanh": (np.arctanh, -0.9, 0.9),
+    "ceil": (np.ceil, -5, 5),
+    "cos": (np.cos, -4, 4),
+    "cosh": (np.cosh, -3, 3),
+    "erf": (_erf, -2, 2),
+    "exp": (np.exp, -3, 3),
+    "floor": (np.floor, -5, 5),
+    "log": (np.log, 0.1, 9),
+    "negative": (np.negative, -3, 3),
+    "nn.gelu": (lambda x: x / 2 * (1 + _erf(x / math.sqrt(2))), -3, 3),
+    "nn.gelu_tanh": (_tanh_gelu, -3, 3),
+    "nn.relu": (lambda x: np.maximum(x, 0), -3, 3),
+    "nn.selu": (_selu, -3, 3),
+    "nn.silu": (lambda x: x / (1 + np.exp(-x)), -5, 5),
+    "round": (np.round, -5, 5),
+    "rsqrt": (lambda x: 1 / np.sqrt(x), 0.1, 9),
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), -5, 5),
+    "sign": (np.sign, -3, 3),
+    "sin": (np.sin, -4, 4),
+    "sinh": (np.sinh, -3, 3),
+    "sqrt": (np.sqrt, 0.1, 9),
+    "square": (np.square, -3, 3),
+    "tan": (np.tan, -1.2, 1.2),
+    "tanh": (np.tanh, -3, 3),
+    "trunc": (np.trunc, -5, 5),
+}
+#: Functions of two numbers, both fractions.
+_FRACTIONS: dict[str, Function] = {
+    "add": np.add,
+    "atan2": np.arctan2,
+    "divide": np.divide,
+    "equal": np.equal,
+    "floor_divide": np.floor_divide,
+    "floor_mod": np.mod,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "log_add_exp": np.logaddexp,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "mod": np.fmod,
+    "multiply": np.multiply,
+    "not_equal": np.not_equal,
+    "power": np.power,
+    "subtract": np.subtract,
+}
+#: Functions of two numbers, both whole; ``divide`` goes towards zero.
+_WHOLE: dict[str, Function] = {
+    "add": np.add,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+    "divide": lambda x, y: np.trunc(x / y).astype(np.int64),
+    "equal": np.equal,
+    "floor_divide": np.floor_divide,
+    "floor_mod": np.mod,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "left_shift": np.left_shift,
+    "less": np.less,
+    "less_equal": np.less_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "mod": np.fmod,
+    "multiply": np.multiply,
+    "not_equal": np.not_equal,
+    "right_shift": np.right_shift,
+    "subtract": np.subtract,
+}
+
+
+def _expected(function: Function, *arguments: Any) -> Tensor:
+    """What numpy gives in double precision, in single precision where it is a fraction."""
+    arrays = [
+        argument.double().numpy() if isinstance(argument, Tensor) and argument.is_floating_point() else argument
+        for argument in arguments
+    ]
+    found = torch.from_numpy(np.asarray(function(*(np.asarray(array) for array in arrays))))
+    return found.float() if found.is_floating_point() else found
+
+
+def _one(name: str) -> Check:
+    function, low, high = _ONE[name]
+
+    def one(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+        x = uniform(draw, low, high, *shape_of(draw, draw(st.integers(0, 4))))
+        return run(f"relax.{name}", {}, x), _expected(function, x)
+
+    return one
+
+
+def _shapes(draw: Draw) -> list[list[int]]:
+    """Two shapes that broadcast, in either order."""
+    shape = shape_of(draw, 3)
+    other = draw(st.sampled_from([shape, shape[1:], [1, *shape[1:]], [shape[0], 1, 1], [1], []]))
+    return draw(st.permutations([shape, other]))
+
+
+def _two(name: str) -> Check:
+    def two(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+        first, second = _shapes(draw)
+        if name in _FRACTIONS and (name not in _WHOLE or draw(st.booleans())):
+            # Multiples of 1/4 above 0, which every dtype holds: what is equal or a multiple stays so.
+            operands: list[Any] = [whole(draw, 1, 24, *shape).float() / 4 for shape in (first, second)]
+            function = _FRACTIONS[name]
+        else:
+            least = 0 if "shift" in name or "bitwise" in name else -9
+            operands = [whole(draw, least, 10, *first), whole(draw, 1, 10, *second)]
+            function = _WHOLE[name]
+        number = draw(st.sampled_from([None, 0, 1]))
+        if number is not None:
+            operands[number] = operands[number].flatten()[0].item()
+        return run(f"relax.{name}", {}, *operands), _expected(function, *operands)
+
+    return two
+
+
+for _name in _ONE:
+    check(f"relax.{_name}")(_one(_name))
+for _name in {**_FRACTIONS, **_WHOLE}:
+    check(f"relax.{_name}")(_two(_name))
+
+
+@check("relax.bitwise_not")
+def _bitwise_not(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+    x = whole(draw, -9, 10, 3, 4)
+    x = x > 0 if draw(st.booleans()) else x
+    return run("relax.bitwise_not", {}, x), torch.from_numpy(np.invert(x.numpy()))
+
+
+@check("relax.logical_not")
+def _logical_not(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+    x = whole(draw, 0, 2, 3, 4) > 0
+    return run("relax.logical_not", {}, x), torch.from_numpy(np.logical_not(x.numpy()))
+
+
+def _special(name: str, function: Function) -> Check:
+    def special(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+        x = torch.tensor(draw(st.lists(st.sampled_from([0.0, -1.5, math.inf, -math.inf, math.nan]), min_size=1)))
+        return run(f"relax.{name}", {}, x), torch.from_numpy(function(x.numpy()))
+
+    return special
+
+
+for _name, _function in {"isfinite": np.isfinite, "isinf": np.isinf, "isnan": np.isnan}.items():
+    check(f"relax.{_name}")(_special(_name, _function))
+
+
+@check("relax.ewise_fma")
+def _ewise_fma(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+    x, y, z = (normal(draw, 3, 4) for _ in range(3))
+    return run("relax.ewise_fma", {}, x, y, z), x * y + z
+
+
+@check("relax.where")
+def _where(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+    first, second = _shapes(draw)
+    condition, x = whole(draw, 0, 2, *first) > 0, normal(draw, *second)
+    y = draw(st.sampled_from([normal(draw, *first), -math.inf, 1.5]))
+    chosen = condition.float().expand(torch.broadcast_shapes(first, second))
+    expected = torch.from_numpy(np.where(chosen.numpy() > 0, x.numpy(), y.numpy() if isinstance(y, Tensor) else y))
+    return run("relax.where", {}, condition, x, y), expected.float()
+
+
+@check("relax.clip")
+def _clip(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+    low, high = draw(st.sampled_from([(-1.0, 1.0), (0, math.inf), (-math.inf, 0.5), (-math.inf, math.inf), (0, 6)]))
+    if isinstance(low, int) and draw(st.booleans()):
+        x = whole(draw, -9, 10, 3, 4)
+        return run("relax.clip", {}, x, low, high), torch.tensor(
+            [[min(max(value, low), high) for value in row] for row in x.tolist()]
+        )
+    x = 3 * normal(draw, 3, 4)
+    return run("relax.clip", {}, x, low, high), torch.from_numpy(np.minimum(np.maximum(x.numpy(), low), high)).float()
+
+
+@check("relax.astype")
+def _astype(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+    x = draw(st.sampled_from([4 * normal(draw, 3, 4), whole(draw, -9, 10, 3, 4)]))
+    dtype = draw(st.sampled_from(["float32", "float64", "float16", "int32", "int64", "bool"]))
+    return run("relax.astype", {"dtype": dtype}, x), torch.from_numpy(x.numpy().astype(dtype))
+
+
+@check("relax.nn.leakyrelu")
+def _leaky_relu(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+    x, alpha = normal(draw, 3, 4), draw(st.sampled_from([0.01, 0.5, -1.0]))
+    expected = _expected(lambda x: np.where(x > 0, x, alpha * x), x)
+    return run("relax.nn.leakyrelu", {"alpha": alpha}, x), expected
+
+
+@check("relax.nn.softplus")
+def _softplus(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+    x, beta, threshold = (
+        3 * normal(draw, 3, 4),
+        draw(st.sampled_from([0.5, 1.0, 2.0])),
+        draw(st.sampled_from([1.0, 20.0])),
+    )
+    expected = _expected(lambda x: np.where(beta * x > threshold, x, np.log1p(np.exp(beta * x)) / beta), x)
+    return run("relax.nn.softplus", {"beta": beta, "threshold": threshold}, x), expected
+
+
+@check("relax.nn.prelu")
+def _prelu(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+    x, axis = normal(draw, *shape_of(draw, 4)), draw(st.integers(-4, 3))
+    alpha = normal(draw, draw(st.sampled_from([1, x.shape[axis]])))
+    lines = [
+        part if part.min() >= 0 else part.clamp(min=0) + slope * part.clamp(max=0)
+        for part, slope in zip(x.unbind(axis), alpha.expand(x.shape[axis]), strict=True)
+    ]
+    return run("relax.nn.prelu", {"axis": axis}, x, alpha), torch.stack(lines, axis)

@@ -1,0 +1,60 @@
+"""Sorting and extremes against numpy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests.kernels.table.checks import Check, Draw, Run, check, distinct, shape_of
+
+
+def _extreme(name: str, function: Any) -> Check:
+    def extreme(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+        x, axis = distinct(draw, *shape_of(draw, 3)), draw(st.sampled_from([None, 0, 1, -1]))
+        keepdims = draw(st.booleans())
+        expected = torch.from_numpy(np.asarray(function(x.numpy(), axis, keepdims=keepdims)))
+        return run(f"relax.{name}", {"axis": axis, "keepdims": keepdims}, x), expected
+
+    return extreme
+
+
+check("relax.argmax")(_extreme("argmax", np.argmax))
+check("relax.argmin")(_extreme("argmin", np.argmin))
+
+
+def _sorting(draw: Draw) -> tuple[Tensor, dict[str, Any], Tensor]:
+    """A tensor, attributes, and the order along the axis."""
+    x, axis, descending = distinct(draw, *shape_of(draw, 3)), draw(st.integers(-3, 2)), draw(st.booleans())
+    order = torch.from_numpy(np.argsort(-x.numpy() if descending else x.numpy(), axis))
+    return x, {"axis": axis, "descending": descending}, order
+
+
+@check("relax.sort")
+def _sort(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+    x, attributes, order = _sorting(draw)
+    expected = torch.from_numpy(np.take_along_axis(x.numpy(), order.numpy(), attributes["axis"]))
+    return run("relax.sort", attributes, x), expected
+
+
+@check("relax.argsort")
+def _argsort(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+    x, attributes, order = _sorting(draw)
+    dtype = draw(st.sampled_from(["int32", "int64"]))
+    return run("relax.argsort", {**attributes, "dtype": dtype}, x), order.to(getattr(torch, dtype))
+
+
+@check("relax.topk")
+def _topk(draw: Draw, run: Run) -> tuple[Any, Any]:
+    x, attributes, order = _sorting(draw)
+    axis, count = attributes["axis"], draw(st.integers(1, x.shape[attributes["axis"]]))
+    order = order.narrow(axis, 0, count)
+    values = torch.from_numpy(np.take_along_axis(x.numpy(), order.numpy(), axis))
+    dtype, kind = draw(st.sampled_from(["int32", "int64"])), draw(st.sampled_from(["both", "values", "indices"]))
+    chosen = {"k": count, "axis": axis, "ret_type": kind, "largest": attributes["descending"], "dtype": dtype}
+    indices = order.to(getattr(torch, dtype))
+    expected = {"both": (values, indices), "values": values, "indices": indices}[kind]
+    return run("relax.topk", chosen, x), expected

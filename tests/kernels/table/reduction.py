@@ -1,0 +1,58 @@
+"""Reductions and running sums against numpy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests.kernels.table.checks import Check, Draw, Run, axes_of, check, integers, normal, uniform, whole
+
+#: Functions of numpy, and whether whole numbers may be reduced.
+_REDUCTIONS: dict[str, tuple[Any, bool]] = {
+    "max": (np.max, True),
+    "mean": (np.mean, False),
+    "min": (np.min, True),
+    "prod": (np.prod, True),
+    "std": (np.std, False),
+    "sum": (np.sum, True),
+    "variance": (np.var, False),
+}
+
+
+def _reduction(name: str) -> Check:
+    function, whole_numbers = _REDUCTIONS[name]
+
+    def reduction(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+        shape, axes, keepdims = integers(draw, 2, 4, 3), axes_of(draw, 3), draw(st.booleans())
+        x = uniform(draw, 0.5, 1.5, *shape)
+        if whole_numbers and draw(st.booleans()):
+            x = whole(draw, 1, 3, *shape).int()
+        wide = x.double() if x.is_floating_point() else x
+        found = function(wide.numpy(), None if axes is None else tuple(axes), keepdims=keepdims)
+        return run(f"relax.{name}", {"axis": axes, "keepdims": keepdims}, x), torch.as_tensor(found).to(x.dtype)
+
+    return reduction
+
+
+for _name in _REDUCTIONS:
+    check(f"relax.{_name}")(_reduction(_name))
+
+
+def _running(name: str, function: Any) -> Check:
+    def running(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+        shape, axis = integers(draw, 1, 5, 2), draw(st.sampled_from([None, 0, 1, -1]))
+        x = draw(st.sampled_from([normal(draw, *shape), whole(draw, 1, 3, *shape).int()]))
+        dtype = draw(st.sampled_from([None, "float64"]))
+        found = torch.from_numpy(np.asarray(function(x.double().numpy(), axis)))
+        attributes = {"axis": axis, "dtype": dtype, "exclusive": False}
+        return run(f"relax.{name}", attributes, x), found.to(torch.float64 if dtype else x.dtype)
+
+    return running
+
+
+check("relax.cumsum")(_running("cumsum", np.cumsum))
+check("relax.cumprod")(_running("cumprod", np.cumprod))
