@@ -23,7 +23,7 @@ from hios.report.picture import FONT_SIZE, Picture, text_width
 
 _INK, _SOFT, _BORDER, _GROUND = "#24292f", "#57606a", "#d5dae0", "#f6f7f9"
 #: Lines within a block and to the next one, and those that pass over blocks.
-_LINE, _FAR_LINE = "#747e89", "#b3a6cf"
+_LINE, _FAR_LINE = "#747e89", "#9482c4"
 _FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 _SPACE = "\u2002"  # a wide one, which XML keeps
 _CORNER = 5.0

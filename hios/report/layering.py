@@ -1,7 +1,8 @@
 """Layered drawing of a directed acyclic graph: columns, order within columns, heights (Sugiyama, Tagawa, Toda, 1981).
 
-Small and our own because what there is does not fit: igraph and grandalf are under the GPL, fast-sugiyama and networkx
-neither bend edges around boxes of different sizes nor know a frame that edges enter and leave at its sides.
+Small and our own because no library fits: graphviz is a program to be installed, igraph is under the GPL, grandalf has
+not been maintained for years, and none keeps boxes and the lines that pass them apart within a frame that values enter
+at the left and leave at the right.
 """
 
 from __future__ import annotations

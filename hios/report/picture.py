@@ -92,7 +92,7 @@ def lay_out(graph: Graph, widest: float = 1900.0) -> Picture:
 
     Args:
         graph: with blocks or without; without, it is cut where all paths meet.
-        widest: width of the page in pixels, at most; a single operator may need more.
+        widest: width of the page in pixels, at most; a wide operator, or many values beside frames, may need more.
 
     Raises:
         ArtifactError: the blocks cannot be read one after another.
@@ -228,8 +228,9 @@ def _best_plan(drawn: Sequence[Frame], hops: Sequence[Hop], widest: float) -> Pl
     tried = _SHARES if len(drawn) <= _MOST_TRIED else (1.0,)
     widths = {min(widest, max(_NARROWEST_PAGE, middle * share)) for share in tried}
 
-    def loss(found: Plan) -> float:
+    def loss(found: Plan) -> tuple[bool, float]:
         shape = found.width / found.height / _SHAPE
-        return found.width * found.height * math.sqrt(max(shape, 1 / shape))
+        # what passes beside frames comes on top of the width that was asked for
+        return found.width > widest, found.width * found.height * math.sqrt(max(shape, 1 / shape))
 
     return min((plan(drawn, hops, width) for width in sorted(widths)), key=loss)
