@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Shape = Sequence[int]
+#: Operations from attributes, shapes of the arguments and shape of the output.
+_Count = Callable[[Mapping[str, Any], Sequence[Shape], Shape], int]
 
 
 def flops(function: str, attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape) -> int:
     """Operations of one call.
 
-    Convolution and matrix product are counted exactly, pooling one per element of the window, operators that
-    only move data none, everything else one per element of the output.
+    Convolutions, matrix products and attention are counted exactly (of attention the two products, without
+    softmax, as torch does), pooling one per element of the window, reductions one per element of the input,
+    operators that only make, move or convert data none, everything else one per element of the output.
 
     Args:
         function: Relax operator name.
@@ -21,15 +24,74 @@ def flops(function: str, attributes: Mapping[str, Any], arguments: Sequence[Shap
         arguments: shapes of its tensor arguments.
         output: shape of its (first) output.
     """
-    size = math.prod(output)
-    if function == "relax.nn.conv2d":
-        return 2 * size * math.prod(arguments[1][1:])
-    if function == "relax.matmul":
-        return 2 * size * arguments[0][-1]
-    if function in ("relax.nn.max_pool2d", "relax.nn.avg_pool2d"):
-        return size * math.prod(attributes["pool_size"])
-    if function in ("relax.nn.adaptive_avg_pool2d", "relax.mean"):
-        return math.prod(arguments[0])
-    if function in ("relax.concat", "relax.reshape", "relax.permute_dims"):
+    name = function.removeprefix("relax.")
+    if name in _MOVES:
         return 0
-    return size
+    if name in _REDUCTIONS:
+        return math.prod(arguments[0])
+    return _COUNTS[name](attributes, arguments, output) if name in _COUNTS else math.prod(output)
+
+
+_MOVES = frozenset(
+    {
+        *("arange", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like", "tril", "triu"),
+        *("concat", "stack", "split", "reshape", "flatten", "nn.batch_flatten", "expand_dims", "squeeze"),
+        *("permute_dims", "broadcast_to", "meshgrid", "tile", "repeat", "flip", "nn.pad", "nn.pixel_shuffle"),
+        *("strided_slice", "take", "index_tensor", "index_put", "gather_elements", "gather_nd", "slice_scatter"),
+        *("astype", "where"),
+    }
+)
+_REDUCTIONS = frozenset(
+    {
+        *("sum", "mean", "prod", "max", "min", "variance", "std", "argmax", "argmin"),
+        *("nn.adaptive_avg_pool1d", "nn.adaptive_avg_pool2d", "nn.adaptive_avg_pool3d"),
+    }
+)
+
+
+def _convolution(attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape) -> int:
+    return 2 * math.prod(output) * math.prod(arguments[1][1:])
+
+
+def _transposed_convolution(attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape) -> int:
+    return 2 * math.prod(arguments[0]) * math.prod(arguments[1][1:])
+
+
+def _pool(attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape) -> int:
+    return math.prod(output) * math.prod(attributes["pool_size"])
+
+
+def _matmul(attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape) -> int:
+    return 2 * math.prod(output) * arguments[0][-1]
+
+
+def _attention(attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape) -> int:
+    batch, queries, heads, features = arguments[0]
+    keys, own = arguments[2][1], arguments[2][3]
+    return 2 * batch * heads * queries * keys * (features + own)
+
+
+def _einsum(attributes: Mapping[str, Any], arguments: Sequence[Shape], output: Shape) -> int:
+    """A multiply-add for each combination of indices; with one operand a sum of its elements."""
+    if len(arguments) == 1:
+        return math.prod(arguments[0])
+    sizes: dict[str, int] = {}
+    for term, shape in zip(attributes["subscripts"].replace(" ", "").split("->")[0].split(","), arguments, strict=True):
+        before, dots, behind = term.partition("...")
+        middle = shape[len(before) : len(shape) - len(behind)]
+        sizes.update(zip(before, shape, strict=False))
+        sizes.update(zip(reversed(behind), reversed(shape), strict=False))
+        if dots:
+            sizes[dots] = max(sizes.get(dots, 1), math.prod(middle))
+    return 2 * math.prod(sizes.values())
+
+
+_COUNTS: dict[str, _Count] = {
+    **{f"nn.conv{dimensions}d": _convolution for dimensions in (1, 2, 3)},
+    **{f"nn.conv{dimensions}d_transpose": _transposed_convolution for dimensions in (1, 2, 3)},
+    **{f"nn.{kind}_pool{dimensions}d": _pool for kind in ("max", "avg") for dimensions in (1, 2, 3)},
+    "einsum": _einsum,
+    "matmul": _matmul,
+    "nn.attention": _attention,
+    "nn.attention_bias": _attention,
+}

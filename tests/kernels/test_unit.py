@@ -1,4 +1,4 @@
-"""Operators compiled to functions, and their floating-point operations."""
+"""Operators compiled to functions."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from hios import Graph, Operator
 from hios.errors import UnsupportedError
 from hios.kernels import compile_operator
-from hios.kernels.flops import flops
 from hios.kernels.tensors import nbytes, torch_dtype, value_type
 from hios.kernels.unit import externals
-from tests.frontends.networks import network
 
 _CONV = {"strides": [1, 1], "padding": [0, 0, 0, 0], "dilation": [1, 1], "groups": 1}
 
@@ -140,41 +137,3 @@ def test_sizes_and_types() -> None:
     details = {"shapes": {"inputs": [], "outputs": [[1], [2, 3]]}, "dtype": "float32"}
     graph = Graph("test", (Operator("y", "test", details),), ())
     assert value_type(graph, ("operator", "y", 1)) == ((2, 3), "float32")
-
-
-@pytest.mark.parametrize(
-    ("function", "attributes", "arguments", "output", "expected"),
-    [
-        ("nn.conv2d", {"groups": 1}, [(1, 4, 9, 9), (8, 4, 3, 3)], (1, 8, 7, 7), 2 * 8 * 7 * 7 * 4 * 9),
-        ("nn.conv2d", {"groups": 4}, [(1, 4, 9, 9), (8, 1, 3, 3)], (1, 8, 7, 7), 2 * 8 * 7 * 7 * 1 * 9),
-        ("matmul", {}, [(5, 3, 4), (5, 4, 6)], (5, 3, 6), 2 * 5 * 3 * 4 * 6),
-        ("nn.max_pool2d", {"pool_size": [3, 2]}, [(1, 4, 9, 9)], (1, 4, 3, 4), 4 * 3 * 4 * 6),
-        ("nn.avg_pool2d", {"pool_size": [3, 3]}, [(1, 4, 9, 9)], (1, 4, 3, 3), 4 * 3 * 3 * 9),
-        ("nn.adaptive_avg_pool2d", {}, [(1, 4, 9, 9)], (1, 4, 1, 1), 4 * 9 * 9),
-        ("mean", {}, [(2, 5)], (2,), 10),
-        ("concat", {}, [(2, 5), (2, 6)], (2, 11), 0),
-        ("reshape", {}, [(2, 5)], (10,), 0),
-        ("permute_dims", {}, [(2, 5)], (5, 2), 0),
-        ("add", {}, [(2, 5), (5,)], (2, 5), 10),
-    ],
-)
-def test_flops_of_a_call(
-    function: str, attributes: dict[str, Any], arguments: list[tuple[int, ...]], output: tuple[int, ...], expected: int
-) -> None:
-    """A multiply-add counts two, a pool its window, a copy nothing, everything else its output."""
-    assert flops(f"relax.{function}", attributes, arguments, output) == expected
-
-
-@pytest.mark.parametrize(("name", "image_size", "batch_size"), [("squeezenet", 64, 1), ("inception_v3", 75, 2)])
-def test_flops_equal_torch_counter(name: str, image_size: int, batch_size: int) -> None:
-    """Convolutions and matrix products have the operations that torch's own counter finds in the module."""
-    found = network(name, image_size, batch_size, classifier=True)
-    with FlopCounterMode(display=False) as counter, torch.inference_mode():
-        found.module(*found.inputs)
-    total = 0
-    for operator in found.graph.operators:
-        if operator.type in ("conv2d", "conv2d-relu", "linear"):
-            (output,) = operator.details["shapes"]["outputs"]
-            others = 0 if operator.type == "conv2d" else torch.Size(output).numel()  # the ReLU, the bias
-            total += operator.details["flops"] - others
-    assert total == counter.get_total_flops() > 1e7
