@@ -27,14 +27,16 @@ def _on_tensors(function: Callable[[Tensor, Tensor], Tensor]) -> Kernel:
     return run
 
 
-def _divide(x: Tensor, y: Tensor) -> Tensor:
+def _divide(x: Tensor | _Number, y: Tensor | _Number) -> Tensor:
     """Relax divides whole numbers towards zero, torch to a fraction."""
-    return torch.div(x, y) if x.is_floating_point() else torch.div(x, y, rounding_mode="trunc")
+    fractions = (x if isinstance(x, Tensor) else y).is_floating_point()  # type: ignore[union-attr]
+    return torch.div(x, y) if fractions else torch.div(x, y, rounding_mode="trunc")
 
 
 #: Torch functions of these take numbers on either side themselves.
 _ARITHMETIC: dict[str, Kernel] = {
     "add": torch.add,
+    "divide": _divide,
     "subtract": torch.sub,
     "multiply": torch.mul,
     "power": torch.pow,
@@ -44,7 +46,6 @@ _TWO_TENSORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "bitwise_and": torch.bitwise_and,
     "bitwise_or": torch.bitwise_or,
     "bitwise_xor": torch.bitwise_xor,
-    "divide": _divide,
     "equal": torch.eq,
     "floor_divide": torch.floor_divide,
     "floor_mod": torch.remainder,
