@@ -78,8 +78,10 @@ def load(path: str | Path, batch_size: int | None = None) -> ModelProto:
     try:
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        raise ArtifactError(f"{path}: not a valid ONNX model: {first_line(error)}; export it again") from error
-    return model
+        reason = first_line(error).rstrip(".")
+        raise ArtifactError(f"{path}: not a valid ONNX model: {reason}; export it again") from error
+    # Also of outputs, which state dimensions by names where the file left the batch open.
+    return onnx.shape_inference.infer_shapes(model)
 
 
 def nodes(graph: GraphProto) -> Iterator[NodeProto]:
@@ -189,8 +191,4 @@ def _fix_shapes(model: ModelProto, path: Path, batch_size: int | None) -> None:
                     f"{path}: input {value.name}: dimension {number} is not fixed ({size.dim_param or '?'}); {hint}"
                 )
     if opened:
-        del model.graph.value_info[:]  # states the open dimension; shapes are inferred anew
-        for value in model.graph.output:
-            for size in value.type.tensor_type.shape.dim:
-                if size.dim_param in opened and batch_size is not None:
-                    size.dim_value = batch_size
+        del model.graph.value_info[:]  # states the open dimension

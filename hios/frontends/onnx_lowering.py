@@ -6,10 +6,11 @@ import ast
 import contextlib
 import io
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import tvm
 from onnx import GraphProto, ModelProto, NodeProto
 from torch.utils.dlpack import from_dlpack
@@ -19,10 +20,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from hios.errors import UnsupportedError, first_line
 from hios.frontends.calls import Lowered, Origin, Weight, canonical, origins, read
 from hios.frontends.onnx import nodes
-
-#: ONNX operators that Relax's importer lacks or imports wrongly, by type; add missing ones here. A converter takes the
-#: block builder that emits Relax operators, the inputs (None where left out), and the attributes by name.
-CONVERTERS: dict[str, Callable[[relax.BlockBuilder, Sequence[Any], Mapping[str, Any]], Any]] = {}
+from hios.frontends.onnx_converters import CONVERTERS
 
 
 def lower(model: ModelProto) -> Lowered:
@@ -34,12 +32,12 @@ def lower(model: ModelProto) -> Lowered:
     Raises:
         UnsupportedError: Relax lacks an operator.
     """
-    known = {*onnx_frontend._get_convert_map(), *CONVERTERS, "Constant"}
+    known = {*onnx_frontend._get_convert_map(), *CONVERTERS}
     for node in nodes(model.graph):
         if node.op_type not in known:
             raise UnsupportedError(
                 f"Relax cannot import {_origin(node).place}: it has no converter for this operator; write the model "
-                "with other operators there, or add a converter to CONVERTERS in hios/frontends/onnx_lowering.py"
+                "with other operators there, or add a converter to hios/frontends/onnx_converters.py"
             )
     importer = _Importer()
     opset = next(entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"})
@@ -52,7 +50,16 @@ def lower(model: ModelProto) -> Lowered:
         place = _origin(importer.node).place if importer.node is not None else "the model"
         raise UnsupportedError(f"Relax cannot import {place}: {first_line(error)}") from error
     module, _ = relax.frontend.detach_params(module)
-    return read(canonical(module), importer.weights, origins(module, importer.made))
+    places = origins(module, importer.made)
+    for block in module["main"].body.blocks:
+        for binding in block.bindings:
+            if isinstance(binding.value, tvm.ir.Call) and binding.value.op.name == "relax.call_tir":
+                raise UnsupportedError(
+                    f"Relax cannot import {places[binding.var.name].place} as operators, only as a kernel of its own; "
+                    "write the model with other operators there, or add a converter to "
+                    "hios/frontends/onnx_converters.py"
+                )
+    return read(canonical(module), importer.weights, places)
 
 
 class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
@@ -85,8 +92,13 @@ class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
 
     def _convert_operator(self, op_name: str, inputs: Sequence[Any], attrs: dict[str, Any], opset: int) -> Any:
         if op_name in CONVERTERS:
-            return self.bb.normalize(CONVERTERS[op_name](self.bb, inputs, attrs))
+            return self.bb.normalize(CONVERTERS[op_name](self, list(inputs), attrs))
         return super()._convert_operator(op_name, inputs, attrs, opset)
+
+    def constant(self, value: Any) -> np.ndarray | None:
+        """The value of an input that is a weight or constant; None if it is computed."""
+        found = onnx_frontend.get_constant(value, [self._nodes, self._params])
+        return found.value.numpy() if isinstance(found, tvm.ir.GenericConst) else None
 
 
 def _origin(node: NodeProto) -> Origin:

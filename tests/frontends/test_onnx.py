@@ -1,0 +1,308 @@
+"""ONNX files: checked, copied, extracted, and compared with ONNX Runtime and with the same network through torch."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx as format_
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from hios import Graph
+from hios.errors import ArtifactError, HiosError, UnsupportedError
+from hios.frontends import onnx
+from hios.frontends import program as programs
+from hios.frontends.export import export
+from hios.frontends.extract import extract, extract_program
+from hios.frontends.registered import build_model
+from hios.frontends.verification import run_graph
+
+
+def _exported(module: nn.Module, inputs: tuple[Tensor, ...], path: Path, **options: Any) -> Path:
+    """A module as torch exports it to ONNX."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+        torch.onnx.export(module.eval(), inputs, path, dynamo=True, verbose=False, **options)
+    return path
+
+
+def _extracted(path: Path, **options: Any) -> tuple[Graph, dict[str, Tensor]]:
+    """Graph and weights of an ONNX file, by way of their files."""
+    graph, weights = path.with_suffix(".json"), path.with_suffix(".safetensors")
+    extract(path, graph, weights, "net", **options)
+    return Graph.read(graph), load_file(weights)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "image_size", "operators", "edges"),
+    [("squeezenet", 64, 50, 65), ("inception_v3", 75, 119, 153), ("resnet50", 64, 87, 102)],
+)
+def test_networks(tmp_path: Path, name: str, image_size: int, operators: int, edges: int) -> None:
+    """Through ONNX a network has the units, edges and blocks that it has through torch, and the same outputs.
+
+    One type differs: torch exports its global average pool as ReduceMean, so that it is a mean here.
+    """
+    module, inputs = build_model(name, {"image_size": image_size}, seed=0)
+    graph, weights = _extracted(_exported(module, inputs, tmp_path / "net.onnx", external_data=False))
+    other, tensors = extract_program(programs.export(module, inputs), "net")
+    assert (len(graph.operators), len(graph.edges)) == (operators, edges)
+    assert [len(block) for block in graph.blocks] == [len(block) for block in other.blocks]
+    types, expected = (Counter(operator.type for operator in found.operators) for found in (graph, other))
+    assert types - expected == Counter({"mean": 1})
+    assert expected - types == Counter({"adaptive_avg_pool2d": 1})
+    torch.testing.assert_close(
+        run_graph(graph, weights, inputs), run_graph(other, tensors, inputs), rtol=1e-4, atol=1e-4
+    )
+
+
+class Small(nn.Module):
+    """What convolutional networks are made of, where torch's exporter keeps it: nothing is folded beforehand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU6())
+        self.head = nn.Linear(4, 5)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Features, and scores."""
+        found = torch.max_pool2d(self.stem(x), 2) + 1
+        return found, torch.softmax(self.head(found.mean((2, 3)).flatten(1)), 1)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A small network with two outputs in ONNX."""
+    return _exported(Small(), (torch.ones(1, 3, 8, 8),), tmp_path / "small.onnx", external_data=False, optimize=False)
+
+
+def test_small_network(small: Path) -> None:
+    """Weights keep the names of the file, and several outputs come out in order; names say which module it was."""
+    graph, weights = _extracted(small)
+    assert set(weights) == {"stem.0.weight", "stem.0.bias", "head.weight.permute_dims", "head.bias"}
+    inputs = (torch.randn(1, 3, 8, 8),)
+    found, expected = run_graph(graph, weights, inputs), onnx.Session(small)(*inputs)
+    torch.testing.assert_close(found, expected)
+    assert [tuple(tensor.shape) for tensor in found] == [(1, 4, 4, 4), (1, 5)]
+    assert "stem.0" in graph.index
+
+
+@pytest.mark.parametrize("units", ["conv-relu", "relu-sepconv", "operator"])
+def test_units(small: Path, units: str) -> None:
+    """The units are those that are asked for."""
+    assert _extracted(small, units=units)[0].units == units
+
+
+def _model(
+    nodes: list[Any],
+    shape: list[Any] | None,
+    weights: dict[str, Any] | None = None,
+    *,
+    domains: tuple[str, ...] = (),
+) -> ModelProto:
+    """A model from x to y."""
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(value, np.float32), name) for name, value in (weights or {}).items()],
+    )
+    opsets = [helper.make_opsetid("", 20), *(helper.make_opsetid(domain, 1) for domain in domains)]
+    model = format_.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opsets, ir_version=10))
+    (output,) = model.graph.output
+    if not output.type.tensor_type.HasField("shape"):
+        output.CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, [1]))
+    return model
+
+
+_RELU = [helper.make_node("Relu", ["x"], ["y"], name="activation")]
+
+
+def _saved(model: ModelProto, path: Path) -> Path:
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("nodes", "weights", "expected"),
+    [
+        ([helper.make_node("GlobalAveragePool", ["x"], ["y"])], {}, lambda x: x.mean((2, 3), keepdim=True)),
+        ([helper.make_node("Clip", ["x", "low", "high"], ["y"])], {"low": 0, "high": 0.5}, lambda x: x.clamp(0, 0.5)),
+        ([helper.make_node("Clip", ["x", "", "high"], ["y"])], {"high": 0.5}, lambda x: x.clamp(max=0.5)),
+        ([helper.make_node("Clip", ["x", "low"], ["y"])], {"low": 0.5}, lambda x: x.clamp(min=0.5)),
+        ([helper.make_node("Clip", ["x"], ["c"]), helper.make_node("Neg", ["c"], ["y"])], {}, lambda x: -x),
+        ([helper.make_node("Constant", [], ["p"], value_ints=[0, 0, 1, 2, 0, 0, 3, 4]),
+          helper.make_node("Pad", ["x", "p", "v"], ["y"])], {"v": 7}, lambda x: F.pad(x, (2, 4, 1, 3), value=7)),
+        ([helper.make_node("Constant", [], ["p"], value_ints=[1, 2]),
+          helper.make_node("Constant", [], ["a"], value_ints=[-1]),
+          helper.make_node("Pad", ["x", "p", "", "a"], ["y"], mode="reflect")], {},
+         lambda x: F.pad(x, (1, 2, 0, 0), mode="reflect")),
+        ([helper.make_node("Constant", [], ["r"], value_ints=[1, 2, 1, 3]),
+          helper.make_node("Tile", ["x", "r"], ["y"])], {}, lambda x: x.tile(1, 2, 1, 3)),
+        ([helper.make_node("Flatten", ["x"], ["y"])], {}, lambda x: x.flatten(1)),
+        ([helper.make_node("Add", ["x", "a.b"], ["s"]), helper.make_node("Mul", ["s", "a_b"], ["y"])],
+         {"a.b": [[[[1.0]]]], "a_b": [[[[2.0]]]]}, lambda x: (x + 1) * 2),
+        ([helper.make_node("Constant", [], ["d"], value_ints=[1, 48]), helper.make_node("Reshape", ["x", "d"], ["y"])],
+         {}, lambda x: x.reshape(1, 48)),
+        ([helper.make_node("Constant", [], ["c"], value_float=3.0), helper.make_node("Add", ["x", "c"], ["y"])],
+         {}, lambda x: x + 3),
+        ([helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["y"])],
+         {"w": np.ones((2, 3, 3, 3)), "b": [1, -200]},
+         lambda x: torch.relu(torch.conv2d(x, torch.ones(2, 3, 3, 3), torch.tensor([1.0, -200.0]), padding=1))),
+        ([helper.make_node("BatchNormalization", ["x", "g", "b", "m", "v"], ["y"])],
+         {"g": [1, 2, 3], "b": [0, 1, 0], "m": [0, 0, 1], "v": [1, 2, 1]},
+         lambda x: torch.batch_norm(x, torch.tensor([1.0, 2, 3]), torch.tensor([0.0, 1, 0]), torch.tensor([0.0, 0, 1]),
+                                    torch.tensor([1.0, 2, 1]), False, 0, 1e-5, False)),
+        ([helper.make_node("Split", ["x"], ["p", "q"], axis=2, num_outputs=2),
+          helper.make_node("Sub", ["p", "q"], ["y"])], {}, lambda x: x[:, :, :2] - x[:, :, 2:]),
+    ],
+    ids=lambda value: value[0].op_type if isinstance(value, list) else "",
+)  # fmt: skip
+def test_operators(
+    tmp_path: Path, nodes: list[Any], weights: dict[str, Any], expected: Callable[[Tensor], Tensor]
+) -> None:
+    """Operators of ONNX compute what they should, also where names of weights differ in their dots only."""
+    graph, tensors = _extracted(_saved(_model(nodes, [1, 3, 4, 4], weights), tmp_path / "net.onnx"))
+    x = torch.randn(1, 3, 4, 4)
+    torch.testing.assert_close(run_graph(graph, tensors, (x,)), [expected(x)])
+
+
+def test_copy_fixes_the_batch(tmp_path: Path) -> None:
+    """Where the file leaves the batch open, it is fixed in inputs and outputs; the file given stays as it is."""
+    given = _exported(
+        Small(),
+        (torch.ones(2, 3, 8, 8),),
+        tmp_path / "given.onnx",
+        external_data=False,
+        dynamic_shapes={"x": {0: torch.export.Dim("batch", min=1, max=9)}},
+    )
+    before = given.read_bytes()
+    text = export(str(given), tmp_path / "program.onnx", {"batch_size": 4})
+    assert text.startswith(f"{given}, input float32 [4, 3, 8, 8], ")
+    assert text.endswith(" weights")
+    model = onnx.load(tmp_path / "program.onnx")
+    assert [onnx.tensor_type(value)[0] for value in model.graph.output] == [(4, 4, 4, 4), (4, 5)]
+    assert given.read_bytes() == before
+    with pytest.raises(UnsupportedError, match=r"input x: dimension 0 is not fixed \(batch\); give --batch-size"):
+        export(str(given), tmp_path / "other.onnx", {})
+    with pytest.raises(HiosError, match=r"batch_size: found 2; allowed: 4, which the file fixes for input x"):
+        export(str(tmp_path / "program.onnx"), tmp_path / "other.onnx", {"batch_size": 2})
+    assert not (tmp_path / "other.onnx").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (_model(_RELU, [1, "width"]), "input x: dimension 1 is not fixed (width); export it with fixed shapes"),
+        (_model(_RELU, [1, None]), "input x: dimension 1 is not fixed (?); export it with fixed shapes"),
+        (_model(_RELU, None), "input x: found no shape; allowed: tensors of fixed shapes"),
+        (
+            _model([helper.make_node("Own", ["x"], ["y"], name="n", domain="my.domain")], [1], domains=("my.domain",)),
+            "node n: found the operator my.domain.Own; allowed: operators of ONNX itself",
+        ),
+        (
+            _model([helper.make_node("NoSuch", ["x"], ["y"])], [1]),
+            "not a valid ONNX model: No Op registered for NoSuch",
+        ),
+        (_model([helper.make_node("Relu", ["z"], ["y"])], [1]), "not a valid ONNX model: "),
+        (
+            _model([helper.make_node("Reshape", ["x", "w"], ["y"])], [1], {"w": [2]}),
+            "not a valid ONNX model: ",
+        ),
+    ],
+)
+def test_refused_models(tmp_path: Path, model: ModelProto, message: str) -> None:
+    """Open shapes, operators that are not ONNX's own and invalid models are refused in one line."""
+    path = _saved(model, tmp_path / "net.onnx")
+    with pytest.raises(HiosError) as caught:
+        onnx.load(path)
+    assert str(caught.value).startswith(f"{path}: {message}")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [b"", b"no model", b"\x08\x0a\x12"])
+def test_damaged_files(tmp_path: Path, data: bytes) -> None:
+    """What is no ONNX file is refused, and so is a missing one."""
+    path = tmp_path / "net.onnx"
+    path.write_bytes(data)
+    with pytest.raises(ArtifactError, match="export it again"):
+        onnx.load(path)
+    path.unlink()
+    with pytest.raises(ArtifactError, match=r"net\.onnx: cannot be read: No such file"):
+        onnx.load(path)
+
+
+def test_operators_that_relax_lacks(tmp_path: Path) -> None:
+    """The message names operator and node, and says how to add it."""
+    path = _saved(_model([helper.make_node("Det", ["x"], ["y"], name="determinant")], [2, 2]), tmp_path / "net.onnx")
+    with pytest.raises(UnsupportedError) as caught:
+        _extracted(path)
+    assert str(caught.value) == (
+        "Relax cannot import Det (node determinant): it has no converter for this operator; write the model with other "
+        "operators there, or add a converter to hios/frontends/onnx_converters.py"
+    )
+
+
+def test_kernels_of_relax_are_refused(tmp_path: Path) -> None:
+    """An operator that Relax only has a kernel for is named, as hios runs operators."""
+    nodes = [
+        helper.make_node("Constant", [], ["s"], value_floats=[1.0, 1.0, 2.0]),
+        helper.make_node("Resize", ["x", "", "s"], ["y"], name="enlarged", mode="linear"),
+    ]
+    path = _saved(_model(nodes, [1, 3, 4]), tmp_path / "net.onnx")
+    with pytest.raises(UnsupportedError, match=r"^Relax cannot import Resize \(node enlarged\)"):
+        _extracted(path)
+
+
+def test_bounds_that_are_computed_are_refused(tmp_path: Path) -> None:
+    """A bound of a clip that depends on the input is refused, with its node."""
+    nodes = [helper.make_node("ReduceMax", ["x"], ["m"]), helper.make_node("Clip", ["x", "m"], ["y"], name="clipped")]
+    path = _saved(_model(nodes, [1, 3, 4, 4]), tmp_path / "net.onnx")
+    with pytest.raises(
+        UnsupportedError, match=r"Clip \(node clipped\): the bound min is computed in the model; allowed: "
+    ):
+        _extracted(path)
+
+
+def _with_external_data(path: Path, location: str) -> Path:
+    model = _model([helper.make_node("Add", ["x", "w"], ["y"])], [3], {"w": [1, 2, 3]})
+    (tensor,) = model.graph.initializer
+    format_.external_data_helper.set_external_data(tensor, location, 0, 12)
+    tensor.ClearField("raw_data")
+    return _saved(model, path)
+
+
+def test_weights_in_a_file_of_their_own(tmp_path: Path) -> None:
+    """They are read from the folder of the model, and are within the copy."""
+    (tmp_path / "weights").write_bytes(np.asarray([1, 2, 3], np.float32).tobytes())
+    given = _with_external_data(tmp_path / "net.onnx", "weights")
+    export(str(given), tmp_path / "copy" / "program.onnx", {})
+    found = onnx.Session(tmp_path / "copy" / "program.onnx")(torch.zeros(3))
+    assert torch.equal(found[0], torch.tensor([1.0, 2.0, 3.0]))
+    (tmp_path / "weights").write_bytes(b"")
+    with pytest.raises(ArtifactError, match="its weights cannot be read"):
+        onnx.load(given)
+
+
+@pytest.mark.parametrize("location", ["../weights", "/etc/passwd", "link", "missing", ""])
+def test_weights_elsewhere_are_refused(tmp_path: Path, location: str) -> None:
+    """Files outside the model's folder are not read, by whatever way they are named."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (tmp_path / "weights").write_bytes(bytes(12))
+    (folder / "link").symlink_to(tmp_path / "weights")
+    path = _with_external_data(folder / "net.onnx", location)
+    with pytest.raises(ArtifactError, match=r"the weight w lies in .*(allowed: a file in|which is missing in) "):
+        onnx.load(path)
