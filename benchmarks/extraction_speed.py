@@ -18,7 +18,18 @@ from pathlib import Path
 
 from hios import Graph
 
-MODELS = ("inception_v3", "squeezenet", "nasnet_large", "randwire", "resnet50", "googlenet")
+MODELS = (
+    "inception_v3",
+    "squeezenet",
+    "nasnet_large",
+    "nasnet_mobile",
+    "randwire",
+    "resnet50",
+    "resnet34",
+    "googlenet",
+    "bert",
+    "t5",
+)
 RUNS = 3
 STAGES = ("export", "extract")
 
@@ -34,28 +45,29 @@ def measure(*arguments: str) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Print operators, seconds and megabytes of each network."""
+    """Print counts, seconds and megabytes of each network."""
     models = sys.argv[1:] or list(MODELS)
     found: dict[tuple[str, str], list[tuple[float, float]]] = {(m, s): [] for m in models for s in STAGES}
-    operators: dict[str, int] = {}
+    graphs: dict[str, Graph] = {}
     with tempfile.TemporaryDirectory() as name:
-        program, graph, weights = (str(Path(name) / f) for f in ("program.pt2", "graph.json", "weights.safetensors"))
+        program, output, weights = (str(Path(name) / f) for f in ("program.pt2", "graph.json", "weights.safetensors"))
         for _ in range(RUNS):
             for model in models:
                 found[model, "export"].append(measure("export", model, "--output", program))
-                found[model, "extract"].append(measure("extract", program, "--output", graph, "--weights", weights))
-                operators[model] = len(Graph.read(graph).operators)
-    print(f"{'network':<14} {'operators':>9} {'export s':>9} {'extract s':>9} {'together s':>10} {'peak MB':>8}")
+                found[model, "extract"].append(measure("extract", program, "--output", output, "--weights", weights))
+                graphs[model] = Graph.read(output)
+    heads = ("operators", "edges", "blocks", "export s", "extract s", "together s", "peak MB")
+    print(f"{'network':<14}{'units':<14}" + "".join(f"{head:>11}" for head in heads))
     for model in models:
         seconds = {stage: statistics.median(time for time, _ in found[model, stage]) for stage in STAGES}
         together = statistics.median(
             sum(times) for times in zip(*([time for time, _ in found[model, stage]] for stage in STAGES), strict=True)
         )
         peak = max(memory for stage in STAGES for _, memory in found[model, stage])
-        print(
-            f"{model:<14} {operators[model]:>9} {seconds['export']:>9.1f} {seconds['extract']:>9.1f} {together:>10.1f} "
-            f"{peak:>8.0f}"
-        )
+        graph = graphs[model]
+        counts = "".join(f"{len(part):>11}" for part in (graph.operators, graph.edges, graph.blocks))
+        times = f"{seconds['export']:>11.1f}{seconds['extract']:>11.1f}{together:>11.1f}"
+        print(f"{model:<14}{graph.units or '':<14}{counts}{times}{peak:>11.0f}")
 
 
 if __name__ == "__main__":
