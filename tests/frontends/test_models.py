@@ -189,9 +189,10 @@ def test_flops_equal_torch_counter(found: Network) -> None:
     assert convolutions == counter.get_total_flops() > 1e8
 
 
-def test_small_batch(name: str) -> None:
-    """A batch of 4 small images has a graph of the same structure, which equals eager too."""
-    found = extracted(*build_model(name, {"image_size": SMALL[name], "batch_size": 4}, seed=1))
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_small_images(name: str, batch_size: int) -> None:
+    """Small images, one or a batch, have a graph of the same structure, which equals eager too."""
+    found = extracted(*build_model(name, {"image_size": SMALL[name], "batch_size": batch_size}, seed=1))
     _check(found.graph, PUBLISHED[name])
     _require_equal(found)
 
