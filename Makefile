@@ -35,6 +35,7 @@ check: setup
 bench: setup
 	python benchmarks/startup.py
 	python benchmarks/scheduling_speed.py
+	python benchmarks/extraction_speed.py
 	python benchmarks/engine_overhead.py
 
 clean:
