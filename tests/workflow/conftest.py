@@ -89,7 +89,7 @@ class Checkout:
             return {}
         table = answer.stdout.split("Job stats:")[1].split("total")[0]
         jobs = {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", table, re.MULTILINE)}
-        del jobs["all"]
+        jobs.pop("all", None)
         return jobs
 
     def config(self, name: str = "other.yaml", **changes: Any) -> Path:

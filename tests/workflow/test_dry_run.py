@@ -88,6 +88,58 @@ def test_change(finished: Checkout, changes: dict[str, Any], expected: dict[str,
     assert planned == {**expected, **ALWAYS}
 
 
+@pytest.fixture
+def own(checkout: Checkout) -> Checkout:
+    """A checkout with a function and files of the user's in the current folder."""
+    (checkout.path / "nets").mkdir()
+    sources = {"own.py": "from nets.parts import branch", "nets/parts.py": "", "given.pt2": "", "given.onnx": ""}
+    for name, text in sources.items():
+        (checkout.path / name).write_text(f"{text}\nraise SystemExit\n")  # nothing of it may run
+    models = {
+        "alpha": None,
+        "beta": None,
+        "function": {"model": "own:build", "options": {"depth": 2, "kind": "a b"}, "units": "operator"},
+        "program": {"model": "given.pt2", "trusted": True},
+        "exchange": {"model": "given.onnx", "batch_size": 2},
+    }
+    checkout.config("config.yaml", models=models)
+    return checkout
+
+
+def test_own_models(own: Checkout) -> None:
+    """A function and a .pt2 file become program.pt2, an ONNX file program.onnx, and the commands take what there is."""
+    printed = own.snakemake("-n", "-p").stdout
+    commands = [line.split("-m hios ")[1] for line in printed.splitlines() if "python -m hios " in line]
+    for expected in (
+        "export own:build --output results/function/program.pt2 --option depth=2 --option 'kind=\"a b\"' --seed 0",
+        "export given.pt2 --output results/program/program.pt2 --trust --seed 0",
+        "export given.onnx --output results/exchange/program.onnx --batch-size 2 --seed 0",
+        "extract results/function/program.pt2 ",
+        "extract results/exchange/program.onnx ",
+    ):
+        assert any(command.startswith(expected) for command in commands), expected
+    extracted = {command.split()[1]: command for command in commands if command.startswith("extract ")}
+    assert " --units operator" in extracted["results/function/program.pt2"]
+    assert {name for name, command in extracted.items() if "--trust" in command} == {"results/program/program.pt2"}
+    executed = [command for command in commands if command.startswith("execute ")]
+    assert sorted("--trust" in command for command in executed) == [False, False, True]
+    assert any("--program results/exchange/program.onnx" in command for command in executed)
+
+
+@pytest.mark.parametrize(
+    ("file", "rule"),
+    [("own.py", "export"), ("nets/parts.py", "export"), ("given.pt2", "export"), ("given.onnx", "export_onnx")],
+)
+def test_edited_own_models(own: Checkout, file: str, rule: str) -> None:
+    """Editing a file that a model of the user's depends on runs that model again, and no other."""
+    targets = [f"results/{label}/graph.json" for label in ("function", "program", "exchange")]
+    assert own.snakemake("--cores", "2", "--", *targets).returncode == 0
+    assert own.planned("--", *targets) == {}
+    (own.path / file).write_text("edited = 1")
+    planned = own.planned("--", *targets)
+    assert planned == {rule: 1, "extract": 1}
+
+
 def test_edited_model(finished: Checkout) -> None:
     """Editing the file of a network runs that network again."""
     file = finished.path / "models" / "alpha.py"
