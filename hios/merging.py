@@ -23,7 +23,7 @@ MERGEABLE = "convolutions on the same value with equal stride, activation and ou
 
 #: Calls that may follow the convolution inside its operator: they take one element at a time, so they may as well
 #: run on the outputs of several convolutions at once.
-_ACTIVATIONS = frozenset({"relax.nn.relu", "relax.nn.silu", "relax.sigmoid", "relax.tanh"})
+ACTIVATIONS = frozenset({"relax.nn.relu", "relax.nn.silu", "relax.sigmoid", "relax.tanh"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def _is_plain(attributes: Mapping[str, Any]) -> bool:
 
 
 def _is_activation(call: Mapping[str, Any], before: int) -> bool:
-    return call["function"] in _ACTIVATIONS and call["arguments"] == [{"call": before}]
+    return call["function"] in ACTIVATIONS and call["arguments"] == [{"call": before}]
 
 
 def merged_kernel(members: Sequence[Convolution | None]) -> MergedKernel | None:

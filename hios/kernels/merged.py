@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hios.errors import UnsupportedError
 from hios.graph import Operator
-from hios.kernels.table import IN_PLACE, build
+from hios.kernels.table import IN_PLACE
 from hios.merging import Convolution, merged_kernel
 
 
@@ -31,7 +31,7 @@ def compile_merged(
         tensor.
 
     Raises:
-        UnsupportedError: they cannot be merged, or the kernel table lacks an activation.
+        UnsupportedError: they cannot be merged.
     """
     merged = merged_kernel(members)
     if merged is None:
@@ -42,10 +42,7 @@ def compile_merged(
     bias = torch.cat([weights[own[1]] if len(own) > 1 else _no_bias(weights[own[0]]) for own in names])
     sizes = [weights[own[0]].shape[0] for own in names]
     stride = tuple(calls[0]["attributes"]["strides"])
-    activations = [
-        IN_PLACE.get(call["function"]) or build(call["function"], call.get("attributes", {}), operators[0].id)
-        for call in operators[0].details["calls"][1:]
-    ]
+    activations = [IN_PLACE[call["function"]](call.get("attributes", {})) for call in operators[0].details["calls"][1:]]
 
     def run(x: Tensor) -> tuple[Tensor, ...]:
         result = torch.conv2d(x, filters, bias, stride, merged.padding)

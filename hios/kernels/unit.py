@@ -99,12 +99,12 @@ def _readers(calls: Sequence[Mapping[str, Any]]) -> list[int]:
 def _chosen_kernel(
     place: str, call: Mapping[str, Any], calls: Sequence[Mapping[str, Any]], readers: Sequence[int]
 ) -> Kernel:
-    function = call["function"]
+    function, attributes = call["function"], call.get("attributes", {})
     if function in IN_PLACE:
         producer = call["arguments"][0].get("call")
         if producer is not None and readers[producer] == 1 and calls[producer]["function"] in ALLOCATES:
-            return IN_PLACE[function]
-    return build(function, call.get("attributes", {}), place)
+            return IN_PLACE[function](attributes)
+    return build(function, attributes, place)
 
 
 def _function(

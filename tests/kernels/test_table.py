@@ -13,6 +13,7 @@ from torch import Tensor
 from hios.errors import UnsupportedError
 from hios.kernels import build
 from hios.kernels.table import ALLOCATES, IN_PLACE, KERNELS, kernel
+from hios.merging import ACTIVATIONS
 from tests.kernels.table import CHECKS
 
 
@@ -101,13 +102,18 @@ def _in(dtype: torch.dtype, argument: Any) -> Any:
 @pytest.mark.parametrize("function", sorted(IN_PLACE))
 def test_in_place_equals_plain(function: str) -> None:
     """What may overwrite its argument gives the same as what does not, in the argument's memory."""
-    x = torch.linspace(-3, 3, 12).reshape(3, 4)
+    x, attributes = torch.linspace(-3, 3, 12).reshape(3, 4), {"alpha": 0.2}
     more = (-1.0, 2.0) if function == "relax.clip" else ()
-    expected = build(function, {}, "test")(x, *more)
+    expected = build(function, attributes, "test")(x, *more)
     target = x.clone()
-    found = IN_PLACE[function](target, *more)
-    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    found = IN_PLACE[function](attributes)(target, *more)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
     assert found.data_ptr() == target.data_ptr()
+
+
+def test_merges_overwrite_with_every_activation() -> None:
+    """Activations that merged convolutions may end with have a kernel that overwrites."""
+    assert set(IN_PLACE) >= ACTIVATIONS
 
 
 def test_kernels_cast_to_the_dtype_that_relax_states() -> None:

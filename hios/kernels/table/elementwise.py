@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hios.kernels.table.attributes import dtype_of, refuse
-from hios.kernels.table.registry import Attributes, Kernel, kernel, plain
+from hios.kernels.table.registry import IN_PLACE, Attributes, Kernel, always, kernel, plain
 
 _Number = float | int | bool
 
@@ -87,25 +87,25 @@ _ONE_TENSOR: dict[str, Kernel] = {
     "negative": torch.neg,
     "nn.gelu": F.gelu,
     "nn.gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "nn.relu": torch.relu,
     "nn.selu": F.selu,
+    "nn.silu": F.silu,
     "round": torch.round,  # halves to the even number, as Relax
     "rsqrt": torch.rsqrt,
+    "sigmoid": torch.sigmoid,
     "sign": torch.sign,
     "sin": torch.sin,
     "sinh": torch.sinh,
     "sqrt": torch.sqrt,
     "square": torch.square,
     "tan": torch.tan,
+    "tanh": torch.tanh,
     "trunc": torch.trunc,
 }
 for _name, _function in {**_ARITHMETIC, **_ONE_TENSOR}.items():
     plain(f"relax.{_name}", _function)
 for _name, _function in _TWO_TENSORS.items():
     plain(f"relax.{_name}", _on_tensors(_function))
-plain("relax.nn.relu", torch.relu, in_place=torch.relu_)
-plain("relax.nn.silu", F.silu, in_place=lambda x: F.silu(x, inplace=True))
-plain("relax.sigmoid", torch.sigmoid, in_place=torch.sigmoid_)
-plain("relax.tanh", torch.tanh, in_place=torch.tanh_)
 plain("relax.ewise_fma", lambda x, y, z: torch.addcmul(z, x, y))
 plain("relax.where", torch.where)
 
@@ -125,7 +125,7 @@ def _bounds(x: Tensor, low: _Number, high: _Number) -> tuple[_Number, _Number]:
     return max(low, limits.min), min(high, limits.max)
 
 
-plain("relax.clip", _clip, in_place=_clip_in_place)
+plain("relax.clip", _clip)
 
 
 @kernel("relax.astype")
@@ -158,3 +158,16 @@ def _prelu(attributes: Attributes) -> Kernel:
         return torch.where(x > 0, x, alpha * x)
 
     return prelu
+
+
+#: Activations that end units, overwriting what is before them.
+_OVERWRITING: dict[str, Kernel] = {
+    "clip": _clip_in_place,
+    "nn.gelu": torch.ops.aten.gelu_,
+    "nn.relu": torch.relu_,
+    "nn.silu": lambda x: F.silu(x, inplace=True),
+    "sigmoid": torch.sigmoid_,
+    "tanh": torch.tanh_,
+}
+IN_PLACE.update({f"relax.{name}": always(function) for name, function in _OVERWRITING.items()})
+IN_PLACE["relax.nn.leakyrelu"] = lambda attributes: lambda x: F.leaky_relu_(x, attributes["alpha"])

@@ -14,8 +14,8 @@ Builder = Callable[[Attributes], Kernel]
 #: Builders by Relax operator name.
 KERNELS: dict[str, Builder] = {}
 
-#: Calls that may overwrite their argument where a call of ``ALLOCATES`` made it and nothing else reads it.
-IN_PLACE: dict[str, Kernel] = {}
+#: Builders of kernels that overwrite their argument, where a call of ``ALLOCATES`` made it and nothing else reads it.
+IN_PLACE: dict[str, Builder] = {}
 
 #: Calls whose result is memory of its own, never a view of an argument.
 ALLOCATES: set[str] = set()
@@ -44,17 +44,19 @@ def kernel(*names: str, allocates: bool = False) -> Callable[[Builder], Builder]
     return decorate
 
 
-def plain(name: str, function: Kernel, *, in_place: Kernel | None = None) -> None:
+def plain(name: str, function: Kernel) -> None:
     """Register a torch function that has no attributes and returns memory of its own.
 
     Args:
         name: Relax operator name.
         function: takes the arguments of the operator, in its order.
-        in_place: the same, overwriting its first argument.
     """
-    kernel(name, allocates=True)(lambda attributes: function)
-    if in_place is not None:
-        IN_PLACE[name] = in_place
+    kernel(name, allocates=True)(always(function))
+
+
+def always(function: Kernel) -> Builder:
+    """A builder that gives the same kernel whatever the attributes."""
+    return lambda attributes: function
 
 
 def build(function: str, attributes: Attributes, place: str) -> Kernel:
