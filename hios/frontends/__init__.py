@@ -15,6 +15,7 @@ patterns     which Relax operators form one scheduling unit (add fusion patterns
 units        matching the patterns
 sums         sums that units take in
 folding      batch norm, biases and constants folded in torch
+examples     seeded random inputs for a graph
 verification whether the extracted graph computes what the program computes
 extract      all of it, to graph.json and weights.safetensors
 """

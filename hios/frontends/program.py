@@ -6,9 +6,8 @@ import contextlib
 import logging
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +17,6 @@ from hios.artifacts import replacing
 from hios.errors import ArtifactError, HiosError, UnsupportedError, first_line, place
 from hios.frontends.archive import without_code
 from hios.frontends.declarations import Declarations
-from hios.kernels.tensors import torch_dtype
 
 #: File within program.pt2 that holds the declarations of the model.
 _DECLARATIONS = "hios.json"
@@ -148,21 +146,3 @@ def type_text(found: TensorType) -> str:
     """Such as ``float32 [1, 3, 224, 224]``."""
     shape, dtype = found
     return f"{str(dtype).removeprefix('torch.')} {list(shape)}"
-
-
-def example_inputs(inputs: Sequence[Mapping[str, Any]], seed: int) -> tuple[Tensor, ...]:
-    """Seeded random inputs.
-
-    Args:
-        inputs: as graph.json describes them; whole numbers stay below ``below``, or are 0 and 1.
-        seed: of the random numbers.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    return tuple(_example(entry, generator) for entry in inputs)
-
-
-def _example(entry: Mapping[str, Any], generator: torch.Generator) -> Tensor:
-    dtype = torch_dtype(entry["dtype"])
-    if dtype.is_floating_point:
-        return torch.randn(*entry["shape"], generator=generator, dtype=dtype)
-    return torch.randint(0, entry.get("below", 2), tuple(entry["shape"]), generator=generator, dtype=dtype)

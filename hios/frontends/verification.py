@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hios.errors import UnsupportedError, first_line
-from hios.frontends import program as programs
+from hios.frontends.examples import example_inputs
 from hios.graph import Graph
 from hios.kernels import compile_operator
 from hios.kernels.unit import External, external, number
@@ -29,7 +29,7 @@ def require_equal(graph: Graph, weights: Mapping[str, Tensor], program: Callable
     Raises:
         UnsupportedError: a kernel is missing, or shape, dtype or values of an output differ.
     """
-    inputs = programs.example_inputs(graph.inputs, seed=0)
+    inputs = example_inputs(graph.inputs, seed=0)
     found = run_graph(graph, weights, inputs)
     with torch.inference_mode():
         expected = flat(program(*inputs))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hios import artifacts
 from hios.errors import PlatformError
-from hios.frontends import program as programs
+from hios.frontends.examples import example_inputs
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.kernels.tensors import torch_dtype
@@ -170,7 +170,7 @@ class _Session:
 
     def _write_inputs(self) -> None:
         buffers = list(self.plan.inputs.values())
-        for buffer, value in zip(buffers, programs.example_inputs(self.graph.inputs, self.settings.seed), strict=True):
+        for buffer, value in zip(buffers, example_inputs(self.graph.inputs, self.settings.seed), strict=True):
             self._tensor(buffer).copy_(value)
 
     def _tensor(self, buffer: Buffer) -> Tensor:
