@@ -38,7 +38,7 @@ _MOVES = frozenset(
         *("concat", "stack", "split", "reshape", "flatten", "nn.batch_flatten", "expand_dims", "squeeze"),
         *("permute_dims", "broadcast_to", "meshgrid", "tile", "repeat", "flip", "nn.pad", "nn.pixel_shuffle"),
         *("strided_slice", "take", "index_tensor", "index_put", "gather_elements", "gather_nd", "slice_scatter"),
-        *("astype", "where"),
+        *("astype", "where", "one_hot", "nn.dropout"),
     }
 )
 _REDUCTIONS = frozenset(

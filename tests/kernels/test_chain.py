@@ -24,8 +24,8 @@ _GENERATOR = torch.Generator().manual_seed(0)
 #: Relax's own passes.
 NOT_FROM_TORCH = {
     *("ewise_fma", "log_add_exp", "left_shift", "right_shift", "isfinite", "square"),
-    *("flatten", "nn.batch_flatten", "meshgrid", "repeat", "stack"),
-    *("gather_nd", "scatter_nd", "sort", "std"),
+    *("flatten", "nn.batch_flatten", "nn.dropout", "meshgrid", "repeat", "stack"),
+    *("gather_nd", "scatter_nd", "one_hot", "sort", "std"),
     *("ones", "ones_like", "zeros", "zeros_like", "tril", "triu"),
     *("einsum", "outer", "nn.attention_bias", "nn.rms_norm"),
     *("nn.adaptive_avg_pool1d", "nn.avg_pool1d", "nn.max_pool1d", "nn.conv3d_transpose"),

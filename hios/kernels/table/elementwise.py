@@ -136,6 +136,12 @@ def _astype(attributes: Attributes) -> Kernel:
     return lambda x: x.to(dtype)
 
 
+@kernel("relax.nn.dropout")
+def _dropout(attributes: Attributes) -> Kernel:
+    """Nothing in inference; the mask, which keeps all, is one number seen as many."""
+    return lambda x: (x, x.new_ones(()).expand(x.shape))
+
+
 @kernel("relax.nn.leakyrelu", allocates=True)
 def _leaky_relu(attributes: Attributes) -> Kernel:
     alpha = attributes["alpha"]

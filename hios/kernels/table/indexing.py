@@ -114,3 +114,18 @@ def _scatter_nd(attributes: Attributes) -> Kernel:
 def _slice_scatter(attributes: Attributes) -> Kernel:
     axis = attributes["axis"]
     return lambda x, source, start, end, step: torch.slice_scatter(x, source, axis, start, end, step)
+
+
+@kernel("relax.one_hot", allocates=True)
+def _one_hot(attributes: Attributes) -> Kernel:
+    depth, axis = attributes["depth"], attributes["axis"]
+
+    def one_hot(indices: Tensor, on: float, off: float) -> Tensor:
+        # Relax takes the dtype from the number, of which it has the widest kind.
+        dtype = torch.float64 if isinstance(on, float) else torch.int64
+        place = axis % (indices.ndim + 1)
+        classes = torch.arange(depth, device=indices.device).reshape(-1, *[1] * (indices.ndim - place))
+        chosen, others = (torch.tensor(number, dtype=dtype, device=indices.device) for number in (on, off))
+        return torch.where(indices.unsqueeze(place) == classes, chosen, others)
+
+    return one_hot

@@ -221,6 +221,12 @@ def _astype(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     return run("relax.astype", {"dtype": dtype}, x), torch.from_numpy(x.numpy().astype(dtype))
 
 
+@check("relax.nn.dropout")
+def _dropout(draw: Draw, run: Run) -> tuple[Any, Any]:
+    x = normal(draw, *shape_of(draw, 2))
+    return run("relax.nn.dropout", {"rate": 0.5}, x), (x, torch.ones_like(x))
+
+
 @check("relax.nn.leakyrelu")
 def _leaky_relu(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x, alpha = normal(draw, 3, 4), draw(st.sampled_from([0.01, 0.5, -1.0]))

@@ -130,3 +130,12 @@ def _slice_scatter(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     source = normal(draw, *chosen.movedim(0, axis).shape)
     chosen.copy_(source.movedim(axis, 0))
     return run("relax.slice_scatter", {"axis": axis}, x, source, start, end, step), expected
+
+
+@check("relax.one_hot")
+def _one_hot(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+    indices, depth = whole(draw, -2, 6, *shape_of(draw, 2)), draw(st.integers(1, 6))
+    axis, (on, off) = draw(st.integers(-3, 2)), draw(st.sampled_from([(1, 0), (2.5, -0.1)]))
+    table = np.where(np.arange(depth) == indices.numpy()[..., None], on, off)
+    expected = torch.from_numpy(np.moveaxis(table, -1, axis).copy())
+    return run("relax.one_hot", {"depth": depth, "axis": axis}, indices, on, off), expected
