@@ -12,8 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from onnx import TensorProto, helper, numpy_helper
 
 import hios
 from hios import ALGORITHMS, Costs, Graph, Schedule, artifacts
@@ -149,7 +151,7 @@ def test_extract_names_the_graph(folder: Path, tmp_path: Path) -> None:
     result = _done(
         "extract", folder / "program.pt2", "--output", graph, "--weights", tmp_path / "weights", "--name", "other"
     )
-    assert result.output == f"{graph}: 50 operators, 65 edges\n"
+    assert result.output == f"{graph}: 50 operators, 65 edges, 12 blocks, units conv-relu\n"
     assert Graph.read(graph).name == "other"
 
 
@@ -160,7 +162,7 @@ def test_classifier_and_seed_are_passed_on(folder: Path, tmp_path: Path) -> None
     _done("export", "squeezenet", "--image-size", 64, "--classifier", "--seed", 5, "--output", other)
     assert one.read_bytes() != other.read_bytes()
     printed = _done("extract", one, "--output", tmp_path / "graph.json", "--weights", tmp_path / "weights").output
-    assert printed.endswith("52 operators, 67 edges\n")
+    assert printed.endswith("52 operators, 67 edges, 12 blocks, units conv-relu\n")
 
 
 def test_algorithms_lists_the_registry() -> None:
@@ -429,14 +431,14 @@ def test_tampered_schedules(folder: Path, tmp_path: Path, edit: Callable[[Any], 
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("file/schedule.json", "/file is not a folder that may be written"),
-        ("folder", "/folder: cannot be written: it exists and is not a regular file"),
+        ("file/output.pt2", "/file is not a folder that may be written"),
+        ("folder.pt2", "/folder.pt2: cannot be written: it exists and is not a regular file"),
     ],
 )
 def test_unwritable_output(folder: Path, tmp_path: Path, place: str, message: str) -> None:
     """An output below a file, or one that is a folder, cannot be written: one line, and nothing is left behind."""
     (tmp_path / "file").write_text("")
-    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder.pt2").mkdir()
     extracted = ["extract", folder / "program.pt2", "--weights", tmp_path / "weights", "--output", tmp_path / place]
     for command in (
         _schedule(folder, "greedy", tmp_path / place),
@@ -445,7 +447,7 @@ def test_unwritable_output(folder: Path, tmp_path: Path, place: str, message: st
         extracted,
     ):
         assert f"{message} " in f"{_error(*command)} "
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder.pt2"]
 
 
 @pytest.mark.parametrize("command", ["graph.json", "costs.json", "schedule.json"])
@@ -457,12 +459,73 @@ def test_missing_files_are_named(folder: Path, tmp_path: Path, command: str) -> 
     assert found == f"{copied / command}: cannot be read: No such file or directory"
 
 
-def test_missing_extras_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("package", "model", "modules"),
+    [
+        ("torch", "squeezenet", ["hios.frontends.export", "hios.frontends.program"]),
+        ("onnx", "model.onnx", ["hios.frontends.onnx"]),
+        ("onnxruntime", "model.onnx", ["hios.frontends.onnx"]),
+    ],
+)
+def test_missing_extras_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, package: str, model: str, modules: list[str]
+) -> None:
     """A command whose optional package is not installed says how to install it."""
-    monkeypatch.delitem(sys.modules, "hios.frontends.program")
-    monkeypatch.setitem(sys.modules, "torch", None)  # what an import finds where torch is not installed
-    found = _error(*_export("squeezenet", tmp_path / "program.pt2"))
-    assert found == "this command needs torch, which is not installed: pip install 'hios[torch]'"
+    for module in modules:
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.delattr("hios.frontends.onnx", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)  # what an import finds where the package is not installed
+    found = _error(*_export(model, tmp_path / f"program{Path(model).suffix or '.pt2'}"))
+    extra = package.removesuffix("runtime")
+    assert found == f"this command needs {package}, which is not installed: pip install 'hios[{extra}]'"
+
+
+@pytest.mark.slow
+def test_onnx_from_end_to_end(tmp_path: Path) -> None:
+    """A model in ONNX goes through all stages; ONNX Runtime is what outputs are compared with, and a competitor."""
+    nodes = [
+        helper.make_node("Conv", ["x", f"weight{branch}"], [f"made{branch}"], pads=[1, 1, 1, 1]) for branch in (0, 1)
+    ]
+    nodes.append(helper.make_node("Add", ["made0", "made1"], ["y"]))
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3, 16, 16]) for name in ("x", "y")]
+    values = np.random.default_rng(0).normal(size=(2, 3, 3, 3, 3)).astype(np.float32)
+    weights = [numpy_helper.from_array(value, f"weight{branch}") for branch, value in enumerate(values)]
+    body = helper.make_graph(nodes, "graph", ends[:1], ends[1:], weights)
+    given, program = tmp_path / "given.onnx", tmp_path / "net" / "program.onnx"
+    opsets = [helper.make_opsetid("", 20)]
+    given.write_bytes(helper.make_model(body, opset_imports=opsets, ir_version=10).SerializeToString())
+    assert _done(*_export(str(given), program, "--batch-size", 2)).output == (
+        f"{program}: {given}, input float32 [2, 3, 16, 16], 162 weights\n"
+    )
+    graph, weights_file, costs = (program.parent / name for name in ("graph.json", "weights.safetensors", "costs.json"))
+    _done("extract", program, "--output", graph, "--weights", weights_file)
+    _done("profile", graph, "--devices", DEVICES, "--repeats", 2, "--output", costs)
+    _done(*_schedule(program.parent, "hios-lp", program.parent / "hios-lp.json", DEVICES))
+    files = [graph, weights_file, program.parent / "hios-lp.json"]
+    output = program.parent / "run.json"
+    printed = _done("execute", *files, "--program", program, "--runs", 2, "--output", output).output
+    run = artifacts.read(output, "run")
+    assert run["checked_against"] == "onnxruntime"
+    assert run["references"][0]["name"] == "ONNX Runtime, 1 thread"
+    assert re.search(r"outputs differ from ONNX Runtime by \S+ at most", printed)
+    _done("report", program.parent, "--output", tmp_path / "report.html", "--tables", tmp_path / "tables")
+    assert "ONNX Runtime; largest difference" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_options_of_a_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--option hands values of their own types to a user's function; the message of a wrong one names it."""
+    (tmp_path / "own_net_of_cli.py").write_text(
+        "import torch\n\n\ndef build(*, size=1, wide=False, kind='a'):\n"
+        "    assert (size, wide, kind) == (3, True, '7')\n"
+        "    return torch.nn.ReLU(), (torch.ones(size),)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    options = ["--option", "size=3", "--option", "wide=true", "--option", 'kind="7"']
+    printed = _done(*_export("own_net_of_cli:build", tmp_path / "a.pt2", *options)).output
+    assert printed == f"{tmp_path / 'a.pt2'}: own_net_of_cli:build, input float32 [3], 0 weights\n"
+    wrong = _error(*_export("own_net_of_cli:build", tmp_path / "a.pt2", "--option", "depth=3"))
+    assert wrong == "model own_net_of_cli:build: unknown option depth; allowed: size, wide, kind"
 
 
 def test_inputs_are_not_overwritten(folder: Path, tmp_path: Path) -> None:
