@@ -47,9 +47,11 @@ def _weights(given: int, own: int, method: str, coordinates: str, rounding: str)
 @check("relax.image.resize2d")
 def _resize2d(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     given, size = integers(draw, 2, 8, 2), integers(draw, 2, 12, 2)
-    if draw(st.booleans()):
-        factor = draw(st.integers(1, 3))
+    kind, factor = draw(st.sampled_from(["any", "grow", "shrink"])), draw(st.integers(1, 3))
+    if kind == "grow":
         size = [factor * own for own in given]
+    elif kind == "shrink":  # where centres fall between two pixels
+        given = [factor * own for own in size]
     method = draw(st.sampled_from(["nearest_neighbor", "linear", "cubic"]))
     coordinates = draw(st.sampled_from(["half_pixel", "align_corners", "pytorch_half_pixel"]))
     rounding = "round"
