@@ -9,9 +9,11 @@ and written into a new archive from the parts that were checked; anything else i
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -81,7 +83,9 @@ _WORDS = re.compile(
     "rounding_mode|side"
 )
 
-_TREES = frozenset({"builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict"})
+#: What inputs and outputs may be put together with.
+PLAIN_TREES = (tuple, list, dict, OrderedDict)
+_TREES = {f"{kind.__module__}.{kind.__name__}": kind for kind in PLAIN_TREES}
 
 
 def without_code(stream: BinaryIO, path: Path) -> io.BytesIO:
@@ -214,7 +218,7 @@ class _Checked:
             raise _refused(self._path, f"{place} has the name {_shown(value)}, which is no name")
 
     def _target(self, value: Any, place: str) -> str:
-        if not isinstance(value, str) or not _is_harmless(value):
+        if not isinstance(value, str) or not is_harmless(value):
             raise _refused(self._path, f"{place} is {_shown(str(value))}; allowed: ATen operators on tensors")
         return value
 
@@ -230,7 +234,7 @@ class _Checked:
             if node.get("type") is None and node.get("context") is None:
                 continue
             if node.get("type") not in _TREES or not isinstance(node.get("context"), str):
-                allowed = ", ".join(sorted(name.rsplit(".", 1)[1] for name in _TREES))
+                allowed = ", ".join(kind.__name__ for kind in PLAIN_TREES)
                 raise _refused(
                     self._path, f"{place} names the type {_shown(str(node.get('type')))}; allowed: {allowed}"
                 )
@@ -247,7 +251,8 @@ def _is_comment(text: Any) -> bool:
     return isinstance(text, str) and '"""' not in text and "'''" not in text
 
 
-def _is_harmless(target: str) -> bool:
+@functools.cache
+def is_harmless(target: str) -> bool:
     """Whether a target is an ATen operator that works on tensors and numbers: no files, no other objects."""
     parts = _OPERATOR.fullmatch(target)
     if parts is None:

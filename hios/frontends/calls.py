@@ -13,20 +13,10 @@ from torch.utils.dlpack import from_dlpack
 from tvm import relax
 
 from hios.errors import UnsupportedError
+from hios.frontends.origin import Origin
 
 #: Arguments of Relax operators that are tuples of numbers, in order, by the names that they get as attributes.
 _TUPLES = {"relax.strided_slice": ("axes", "begin", "end", "strides")}
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where in the model a call comes from.
-
-    ``module`` is the path of the submodule that computes it ("" for the model itself), ``place`` says it to people.
-    """
-
-    module: str
-    place: str
 
 
 @dataclass(eq=False)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +14,8 @@ from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
 from hios.errors import UnsupportedError, first_line
-from hios.frontends.calls import Lowered, Origin, Weight, canonical, origins, read
+from hios.frontends.calls import Lowered, Weight, canonical, origins, read
+from hios.frontends.origin import Origin, of_node
 
 #: Core ATen operators that Relax imports whole; decomposing them would scatter one unit over many.
 _KEPT_WHOLE = (
@@ -32,9 +31,6 @@ _DROPPED: dict[str, dict[str, Any]] = {
     "aten::elu": {"scale": 1, "input_scale": 1},
     "aten::scaled_dot_product_attention": {"scale": None, "enable_gqa": False},
 }
-
-#: A line of a stack trace that names a file and a line.
-_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
 
 def _adaptive_max_pool2d(node: Any, importer: Any) -> tuple[relax.Var, None]:
@@ -102,27 +98,18 @@ def _imported(program: ExportedProgram) -> tuple[tvm.IRModule, dict[str, Origin]
     for node in program.graph.nodes:
         if node.op == "call_function" and getattr(node.target, "__name__", "") not in known:
             raise UnsupportedError(
-                f"Relax cannot import {_origin(node).place}: it has no converter for this operator; write the model "
+                f"Relax cannot import {of_node(node).place}: it has no converter for this operator; write the model "
                 "with other operators there, or add a converter to CONVERTERS in hios/frontends/lowering.py"
             )
     try:
         # The parameters of the result share their memory with the program's.
         module = importer.from_exported_program(program, True, False, False, CONVERTERS)
     except Exception as error:  # the importer raises many types; all mean the same to the user
-        place = _origin(importer.node).place if importer.node is not None else "the program"
+        place = of_node(importer.node).place if importer.node is not None else "the program"
         raise UnsupportedError(f"Relax cannot import {place}: {first_line(error)}") from error
     module, _ = relax.frontend.detach_params(module)
     nodes = program.graph.nodes
-    return module, origins(module, ((_origin(node), importer.env.get(node)) for node in nodes))
-
-
-def _origin(node: fx.Node) -> Origin:
-    """Module and line of a node; programs from elsewhere may state neither."""
-    stack = node.meta.get("nn_module_stack") or {}
-    module = [path for path, _ in stack.values()][-1] if stack else ""
-    frames = list(_FRAME.finditer(node.meta.get("stack_trace") or ""))
-    line = f" ({Path(frames[-1]['file']).name}:{frames[-1]['line']})" if frames else ""
-    return Origin(module, f"{node.target}{f' in {module}' if module else ''}{line}")
+    return module, origins(module, ((of_node(node), importer.env.get(node)) for node in nodes))
 
 
 def _refuse_dropped_arguments(program: ExportedProgram) -> None:
@@ -134,7 +121,7 @@ def _refuse_dropped_arguments(program: ExportedProgram) -> None:
         for argument, harmless in _DROPPED.get(node.target._schema.name, {}).items():
             if given.get(argument, harmless) != harmless:
                 raise UnsupportedError(
-                    f"Relax cannot import {_origin(node).place}: {argument} is {given[argument]}; "
+                    f"Relax cannot import {of_node(node).place}: {argument} is {given[argument]}; "
                     f"allowed: {harmless}, as Relax would ignore it"
                 )
 

@@ -18,9 +18,10 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from hios.errors import UnsupportedError, first_line
-from hios.frontends.calls import Lowered, Origin, Weight, canonical, origins, read
+from hios.frontends.calls import Lowered, Weight, canonical, origins, read
 from hios.frontends.onnx import nodes
 from hios.frontends.onnx_converters import CONVERTERS
+from hios.frontends.origin import Origin
 
 
 def lower(model: ModelProto) -> Lowered:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import operator
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -12,11 +13,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
 
 from hios.artifacts import replacing
 from hios.errors import ArtifactError, HiosError, UnsupportedError, first_line, place
-from hios.frontends.archive import without_code
+from hios.frontends.archive import PLAIN_TREES, is_harmless, without_code
 from hios.frontends.declarations import Declarations
+from hios.frontends.origin import of_node
 
 #: File within program.pt2 that holds the declarations of the model.
 _DECLARATIONS = "hios.json"
@@ -34,12 +37,35 @@ def export(module: nn.Module, inputs: tuple[Tensor, ...]) -> ExportedProgram:
     """
     try:
         with torch.no_grad():
-            return torch.export.export(module, inputs)
+            program = torch.export.export(module, inputs)
     except Exception as error:  # torch.export raises many types; all mean the same to the user
         where = place(error, type(module).forward.__code__.co_filename)
         raise UnsupportedError(
             f"torch.export cannot export {type(module).__name__}: {where}: {first_line(error)}"
         ) from error
+    for node in program.graph.nodes:
+        if node.op != "call_function" or node.target is operator.getitem:  # of an operator with several outputs
+            continue
+        if not is_harmless(f"torch.ops.{node.target}"):
+            raise UnsupportedError(
+                f"{type(module).__name__}: found {of_node(node).place}; allowed: ATen operators on tensors, as Relax "
+                "has no others; write the model with such operators there"
+            )
+    return _with_plain_outputs(program)
+
+
+def _with_plain_outputs(program: ExportedProgram) -> ExportedProgram:
+    """Outputs in a flat tuple, where they are in something that loading would look up by name (a named tuple)."""
+    signature = program.module_call_graph[0].signature
+    waiting = [program.call_spec.out_spec]
+    while waiting and signature is not None:
+        spec = waiting.pop()
+        waiting += spec.children()
+        if spec.type not in {None, *PLAIN_TREES}:
+            leaves = program.call_spec.out_spec.num_leaves
+            signature.out_spec = pytree.tree_structure(tuple(range(leaves)))
+            break
+    return program
 
 
 def save(program: ExportedProgram, path: str | Path, declared: Declarations | None = None) -> None:

@@ -43,7 +43,7 @@ def describe(devices: int) -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """Versions of the software that costs and runs depend on."""
     found = {"python": platform.python_version(), "kernel": platform.release()}
-    for package in ("hios", "torch", "apache-tvm", "numpy", "numba", "ortools", "snakemake"):
+    for package in ("hios", "torch", "apache-tvm", "onnx", "onnxruntime", "numpy", "numba", "ortools", "snakemake"):
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

@@ -19,7 +19,7 @@ from torch.export.pt2_archive import PT2ArchiveReader, PT2ArchiveWriter
 
 from hios.errors import ArtifactError
 from hios.frontends import program as programs
-from hios.frontends.archive import _is_harmless
+from hios.frontends.archive import is_harmless
 
 Records = dict[str, bytes]
 
@@ -336,4 +336,4 @@ def test_missing_record(records: Records, tmp_path: Path) -> None:
 )
 def test_operators(target: str, allowed: bool) -> None:
     """ATen operators on tensors and numbers pass; files, text, attributes of torch's objects and all else do not."""
-    assert _is_harmless(target) is allowed
+    assert is_harmless(target) is allowed
