@@ -208,6 +208,11 @@ class _Checked:
         if key not in _TEXT:
             raise _refused(self._path, f"{place} is text, {_shown(value)}")
         self._require(_TEXT[key], value, place)
+        if key == "type" and value != "cpu":
+            raise ArtifactError(
+                f"{self._path}: {place} is the device {_shown(value)}; allowed: cpu; move model and inputs there and "
+                "export again"
+            )
         record = f"{place.partition('model_')[0]}{value}"  # the place begins with the file that describes the tensor
         if key == "path_name" and (record not in self._names or not _TENSOR.fullmatch(record)):
             raise _refused(self._path, f"{place} is {_shown(value)}, which is no tensor of the file")

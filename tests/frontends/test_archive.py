@@ -304,6 +304,13 @@ def test_older_format_is_refused(records: Records, tmp_path: Path) -> None:
     assert not marker.exists()
 
 
+def test_programs_of_other_devices(records: Records, tmp_path: Path) -> None:
+    """A program that was exported on a GPU is told apart from one that is damaged."""
+    changed = {**records, _PROGRAM: records[_PROGRAM].replace(b'"type": "cpu"', b'"type": "cuda"')}
+    with pytest.raises(ArtifactError, match=r"type is the device cuda; allowed: cpu; move model and inputs there"):
+        programs.load(_write(changed, tmp_path / "program.pt2"))
+
+
 def test_missing_record(records: Records, tmp_path: Path) -> None:
     """An archive without its program is damaged."""
     path = _write({name: data for name, data in records.items() if name != _PROGRAM}, tmp_path / "program.pt2")
@@ -337,3 +344,13 @@ def test_missing_record(records: Records, tmp_path: Path) -> None:
 def test_operators(target: str, allowed: bool) -> None:
     """ATen operators on tensors and numbers pass; files, text, attributes of torch's objects and all else do not."""
     assert is_harmless(target) is allowed
+
+
+def test_trust(records: Records, tmp_path: Path) -> None:
+    """A harmless file with something that hios does not know is refused, and loaded where the user trusts it."""
+    path = _write({**records, "data/notes": b"mine"}, tmp_path / "program.pt2")
+    with pytest.raises(ArtifactError, match="it holds data/notes, which hios does not know"):
+        programs.load(path)
+    trusted = programs.load(path, trusted=True)
+    plain = programs.load(_write(records, tmp_path / "plain.pt2"))
+    torch.testing.assert_close(trusted.module()(torch.ones(2, 3)), plain.module()(torch.ones(2, 3)), rtol=0, atol=0)
