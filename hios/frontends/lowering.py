@@ -34,17 +34,27 @@ _DROPPED: dict[str, dict[str, Any]] = {
 
 
 def _adaptive_max_pool2d(node: Any, importer: Any) -> tuple[relax.Var, None]:
-    """The pool over the whole image; its indices are not made."""
+    """Windows of one size where the image divides into them; the indices are not made."""
     image, size = importer.env[node.args[0]], list(node.args[1])
-    if size != [1, 1]:
-        raise UnsupportedError(f"output size {size} is not supported, only [1, 1]")
-    return importer.block_builder.emit(relax.op.max(image, axis=[2, 3], keepdims=True)), None
+    height, width = node.args[0].meta["val"].shape[-2:]
+    if height % size[0] or width % size[1]:
+        raise UnsupportedError(f"output size {size} is not supported, only one that divides the image's")
+    window = (height // size[0], width // size[1])
+    return importer.block_builder.emit(relax.op.nn.max_pool2d(image, window, strides=window)), None
 
 
-#: ATen operators that Relax's importer lacks, by their name in a program's graph; add missing ones here. A converter
-#: takes the node and the importer, whose ``env`` holds the Relax values of nodes, and emits Relax operators.
+def _cumsum(node: Any, importer: Any) -> relax.Var:
+    """Whole numbers of what is not a floating-point number, as in torch; Relax keeps the dtype."""
+    dtype = str(node.meta["val"].dtype).removeprefix("torch.")
+    values = importer.block_builder.emit(relax.op.astype(importer.env[node.args[0]], dtype))
+    return importer.block_builder.emit(relax.op.cumsum(values, axis=int(node.args[1])))
+
+
+#: ATen operators that Relax's importer lacks or gets wrong, by their name in a program's graph; add missing ones here.
+#: A converter takes the node and the importer, whose ``env`` holds the Relax values of nodes, and emits Relax operators.
 CONVERTERS: dict[str, Callable[[fx.Node, ExportedProgramImporter], Any]] = {
-    "adaptive_max_pool2d.default": _adaptive_max_pool2d
+    "adaptive_max_pool2d.default": _adaptive_max_pool2d,
+    "cumsum.default": _cumsum,
 }
 
 
