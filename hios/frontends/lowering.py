@@ -51,7 +51,7 @@ def _cumsum(node: Any, importer: Any) -> relax.Var:
 
 
 #: ATen operators that Relax's importer lacks or gets wrong, by their name in a program's graph; add missing ones here.
-#: A converter takes the node and the importer, whose ``env`` holds the Relax values of nodes, and emits Relax operators.
+#: A converter takes the node and the importer, whose ``env`` holds the Relax values of nodes, and emits operators.
 CONVERTERS: dict[str, Callable[[fx.Node, ExportedProgramImporter], Any]] = {
     "adaptive_max_pool2d.default": _adaptive_max_pool2d,
     "cumsum.default": _cumsum,
