@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -10,12 +11,17 @@ from torch import Tensor
 
 from hios.errors import UnsupportedError
 from hios.graph import Operator
-from hios.kernels.table import IN_PLACE
+from hios.kernels.packed import is_packable, packed_convolution
+from hios.kernels.table import IN_PLACE, Kernel, build
 from hios.merging import Convolution, merged_kernel
 
 
 def compile_merged(
-    operators: Sequence[Operator], members: Sequence[Convolution | None], weights: Mapping[str, Tensor]
+    operators: Sequence[Operator],
+    members: Sequence[Convolution | None],
+    weights: Mapping[str, Tensor],
+    *,
+    packed: bool = False,
 ) -> Callable[[Tensor], tuple[Tensor, ...]]:
     """Turn operators into one function that computes all their outputs with one convolution.
 
@@ -25,6 +31,7 @@ def compile_merged(
         operators: at least two, with their calls.
         members: the same as ``hios.merging.convolutions`` has them.
         weights: tensors by name.
+        packed: whether the convolution is prepared for the CPU, as in ``compile_operator``.
 
     Returns:
         A function of the value that all of them read. Its results, in the order of the operators, are parts of one
@@ -41,16 +48,23 @@ def compile_merged(
     filters = torch.cat([_padded(weights[own[0]], merged.kernel) for own in names])
     bias = torch.cat([weights[own[1]] if len(own) > 1 else _no_bias(weights[own[0]]) for own in names])
     sizes = [weights[own[0]].shape[0] for own in names]
-    stride = tuple(calls[0]["attributes"]["strides"])
+    attributes = {**calls[0]["attributes"], "padding": merged.padding * 2}
+    prepare = packed_convolution if packed and is_packable(filters) else _convolution
+    convolution = prepare(attributes, filters, bias)
     activations = [IN_PLACE[call["function"]](call.get("attributes", {})) for call in operators[0].details["calls"][1:]]
 
     def run(x: Tensor) -> tuple[Tensor, ...]:
-        result = torch.conv2d(x, filters, bias, stride, merged.padding)
+        result = convolution(x)
         for activation in activations:
             result = activation(result)
         return torch.split(result, sizes, dim=1)
 
     return run
+
+
+def _convolution(attributes: Mapping[str, Any], filters: Tensor, bias: Tensor) -> Kernel:
+    run = build("relax.nn.conv2d", attributes, "merged")
+    return lambda x: run(x, filters, bias)
 
 
 def _padded(filters: Tensor, kernel: tuple[int, int]) -> Tensor:

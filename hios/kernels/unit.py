@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from hios.graph import Operator
+from hios.kernels.packed import can_fuse, can_pack, packed_convolution
 from hios.kernels.table import ALLOCATES, IN_PLACE, Kernel, build
 
 #: What an operator reads from outside: ("operator", id, item) or ("input", name, 0).
@@ -52,39 +53,87 @@ def number(constant: float | bool | str) -> float | bool:
     return float(constant) if isinstance(constant, str) else constant
 
 
-def compile_operator(operator: Operator, weights: Mapping[str, Tensor]) -> CompiledOperator:
+def compile_operator(operator: Operator, weights: Mapping[str, Tensor], *, packed: bool = False) -> CompiledOperator:
     """Turn an operator into a function of its outside values.
 
     Args:
         operator: with its calls.
-        weights: tensors by name; they are bound, not copied.
+        weights: tensors by name; they are bound, not copied, except where they are packed.
+        packed: whether convolutions are prepared for the CPU (``hios.kernels.packed``): faster, and results of four
+            dimensions are in channels-last order.
 
     Raises:
         UnsupportedError: the kernel table lacks an operator.
     """
-    outside = externals(operator)
-    slot_of = {value: number for number, value in enumerate(outside)}
-    calls = operator.details["calls"]
-    readers = _readers(calls)
-    steps: list[tuple[Kernel, Sequence[int]]] = []
-    # Slots: the outside values, then weights and constants, then the result of each call.
-    fixed: list[Any] = []
-    result_base = len(outside) + sum(
-        1 for call in calls for argument in call["arguments"] if "weight" in argument or "constant" in argument
-    )
-    for call in calls:
-        arguments: list[int] = []
-        for argument in call["arguments"]:
-            value = external(argument)
-            if value is not None:
-                arguments.append(slot_of[value])
-            elif "call" in argument:
-                arguments.append(result_base + argument["call"])
-            else:
-                arguments.append(len(outside) + len(fixed))
-                fixed.append(weights[argument["weight"]] if "weight" in argument else number(argument["constant"]))
-        steps.append((_chosen_kernel(operator.id, call, calls, readers), arguments))
-    return CompiledOperator(operator.id, outside, _function(len(outside), tuple(fixed), steps))
+    return _Compiler(operator, weights, packed).compiled()
+
+
+class _Compiler:
+    """An operator on its way to be a function.
+
+    Values have slots: the outside values come first, then weights and numbers, then the result of each step.
+    """
+
+    def __init__(self, operator: Operator, weights: Mapping[str, Tensor], packed: bool) -> None:
+        self._operator = operator
+        self._weights = weights
+        self._packed = packed
+        self._calls = operator.details["calls"]
+        self._readers = _readers(self._calls)
+        self._outside = externals(operator)
+        self._fixed: list[Any] = []
+        #: A step's kernel with its arguments: where they are kept, and their place there.
+        self._steps: list[tuple[Kernel, list[tuple[str, int]]]] = []
+        self._step_of: dict[int, int] = {}
+
+    def compiled(self) -> CompiledOperator:
+        """Compile all calls."""
+        for position in range(len(self._calls)):
+            if position not in self._step_of:
+                self._compile(position)
+        base = {"outside": 0, "fixed": len(self._outside), "step": len(self._outside) + len(self._fixed)}
+        steps = [(kernel, [base[kept] + place for kept, place in arguments]) for kernel, arguments in self._steps]
+        return CompiledOperator(
+            self._operator.id, self._outside, _function(len(self._outside), tuple(self._fixed), steps)
+        )
+
+    def _compile(self, position: int) -> None:
+        call = self._calls[position]
+        self._step_of[position] = len(self._steps)
+        if self._packed and can_pack(call, self._weights):
+            image, *tensors = call["arguments"]
+            filters, *bias = [self._weights[tensor["weight"]] for tensor in tensors]
+            activation = self._activation(position)
+            if activation is not None:
+                self._step_of[activation] = len(self._steps)
+            name = None if activation is None else self._calls[activation]["function"]
+            kernel = packed_convolution(call["attributes"], filters, bias[0] if bias else None, name)
+            self._steps.append((kernel, [self._kept(image)]))
+        else:
+            kernel = _chosen_kernel(self._operator.id, call, self._calls, self._readers)
+            self._steps.append((kernel, [self._kept(argument) for argument in call["arguments"]]))
+
+    def _activation(self, position: int) -> int | None:
+        """The call of the activation that alone reads a convolution."""
+        if self._readers[position] != 1:
+            return None
+        return next(
+            (
+                other
+                for other, call in enumerate(self._calls)
+                if can_fuse(call) and call["arguments"] == [{"call": position}]
+            ),
+            None,
+        )
+
+    def _kept(self, argument: Mapping[str, Any]) -> tuple[str, int]:
+        value = external(argument)
+        if value is not None:
+            return "outside", self._outside.index(value)
+        if "call" in argument:
+            return "step", self._step_of[argument["call"]]
+        self._fixed.append(self._weights[argument["weight"]] if "weight" in argument else number(argument["constant"]))
+        return "fixed", len(self._fixed) - 1
 
 
 def _readers(calls: Sequence[Mapping[str, Any]]) -> list[int]:

@@ -47,12 +47,23 @@ class Arena:
         self._flags = memoryview(self._memory)[: self._base].cast("q")
         self._step = _FLAG_STRIDE // 8
 
-    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """A tensor over the buffers, without copying."""
+    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool = False) -> Tensor:
+        """A tensor over the buffers, without copying.
+
+        Args:
+            offset: of its first byte.
+            shape: its shape.
+            dtype: its element type.
+            channels_last: whether images (N, C, H, W) lie in memory as (N, H, W, C).
+        """
         count = math.prod(shape)
         if count == 0:
             return torch.empty(shape, dtype=dtype)
-        return torch.frombuffer(self._memory, dtype=dtype, count=count, offset=self._base + offset).reshape(shape)
+        flat = torch.frombuffer(self._memory, dtype=dtype, count=count, offset=self._base + offset)
+        if channels_last and len(shape) == 4:
+            batch, channels, height, width = shape
+            return flat.reshape(batch, height, width, channels).permute(0, 3, 1, 2)
+        return flat.reshape(shape)
 
     def read(self, flag: int) -> int:
         """Value of a flag."""

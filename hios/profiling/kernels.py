@@ -18,6 +18,7 @@ from torch import Tensor
 from hios.graph import Graph, Operator
 from hios.kernels import CompiledOperator, compile_operator
 from hios.kernels.merged import compile_merged
+from hios.kernels.packed import as_made
 from hios.kernels.tensors import torch_dtype, value_type
 from hios.kernels.unit import External
 from hios.merging import convolutions
@@ -34,9 +35,12 @@ class _Subject:
     def __init__(self, graph: Graph, operator: Operator, generator: torch.Generator) -> None:
         inputs = {entry["name"]: entry for entry in graph.inputs}
         weights = _weights(graph, [operator], generator)
-        self.compiled: CompiledOperator = compile_operator(operator, weights)
+        self.compiled: CompiledOperator = compile_operator(operator, weights, packed=True)
         kinds = [_kind(graph, inputs, value) for value in self.compiled.externals]
-        self._fresh = [_random(shape, dtype, generator) for shape, dtype in kinds]
+        self._fresh = [
+            as_made(_random(shape, dtype, generator)) if value[0] == "operator" else _random(shape, dtype, generator)
+            for value, (shape, dtype) in zip(self.compiled.externals, kinds, strict=True)
+        ]
         self._read = [tensor.clone() for tensor in self._fresh]
 
     def refresh(self) -> None:
@@ -56,12 +60,12 @@ class _Merged:
         known, places = convolutions(graph), [graph.index[operator] for operator in operators]
         members = [graph.operators[place] for place in places]
         weights = _weights(graph, members, generator)
-        self._together = compile_merged(members, [known[place] for place in places], weights)
-        compiled = [compile_operator(operator, weights) for operator in members]
+        self._together = compile_merged(members, [known[place] for place in places], weights, packed=True)
+        compiled = [compile_operator(operator, weights, packed=True) for operator in members]
         self._apart = [operator.run for operator in compiled]
         (value,) = compiled[0].externals
         shape, dtype = _kind(graph, {entry["name"]: entry for entry in graph.inputs}, value)
-        self._fresh = _random(shape, dtype, generator)
+        self._fresh = as_made(_random(shape, dtype, generator))
         self._read = self._fresh.clone()
 
     def refresh(self) -> None:

@@ -22,7 +22,7 @@ def load(worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], ti
     known = Graph.read(graph)
     tensors = load_weights(weights, known)
     operators = known.operators
-    worker.state["operators"] = {operator.id: compile_operator(operator, tensors) for operator in operators}
+    worker.state["operators"] = {o.id: compile_operator(o, tensors, packed=True) for o in operators}
     worker.state["graph"], worker.state["weights"] = known, tensors
     worker.state["outputs"] = {
         operator.id: [("operator", operator.id, item) for item in range(len(operator.details["shapes"]["outputs"]))]

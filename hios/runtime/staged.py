@@ -107,7 +107,6 @@ def _merge(worker: Worker, steps: Sequence[Step]) -> _Merge:
     known = convolutions(graph)
     names = tuple(step.operator for step in steps)
     places = [graph.index[name] for name in names]
-    function = compile_merged(
-        [graph.operators[place] for place in places], [known[place] for place in places], worker.state["weights"]
-    )
+    operators, members = [graph.operators[place] for place in places], [known[place] for place in places]
+    function = compile_merged(operators, members, worker.state["weights"], packed=True)
     return function, steps[0].arguments[0], tuple(step.outputs[0] for step in steps), names

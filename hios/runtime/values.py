@@ -68,11 +68,11 @@ class Values:
 
     def arrive(self, handover: Handover) -> int:
         """Bind a value that another device makes to its buffer; returns its slot."""
-        return self.slot(handover.value, arena_tensor(self.arena, handover.buffer))
+        return self.slot(handover.value, _handed_over(self.arena, handover.buffer))
 
     def departure(self, handover: Handover) -> Departure:
         """A value that other devices need."""
-        buffer = arena_tensor(self.arena, handover.buffer)
+        buffer = _handed_over(self.arena, handover.buffer)
         return self.slot(handover.value), buffer, self.arena.setter(handover.flag)
 
     def result(self, value: External, buffer: Buffer) -> Result:
@@ -101,6 +101,11 @@ class Values:
 def arena_tensor(arena: Arena, buffer: Buffer) -> Tensor:
     """A buffer as a tensor."""
     return arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype))
+
+
+def _handed_over(arena: Arena, buffer: Buffer) -> Tensor:
+    """The same in the order in memory in which operators make values: copying between orders costs several times."""
+    return arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype), channels_last=True)
 
 
 def deliver(value: Tensor, buffer: Tensor) -> None:
