@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 
 from hios import Costs, Problem, schedule
-from hios.frontends.extract import extract
 from hios.frontends.export import export
+from hios.frontends.extract import extract
 from hios.runtime.session import Settings, execute
 
 
