@@ -506,7 +506,7 @@ def test_onnx_from_end_to_end(tmp_path: Path) -> None:
     printed = _done("execute", *files, "--program", program, "--runs", 2, "--output", output).output
     run = artifacts.read(output, "run")
     assert run["checked_against"] == "onnxruntime"
-    assert run["references"][0]["name"] == "ONNX Runtime, 1 thread"
+    assert {entry["name"] for entry in run["references"]} >= {"ONNX Runtime, 1 thread"}
     assert re.search(r"outputs differ from ONNX Runtime by \S+ at most", printed)
     _done("report", program.parent, "--output", tmp_path / "report.html", "--tables", tmp_path / "tables")
     assert "ONNX Runtime; largest difference" in (tmp_path / "report.html").read_text(encoding="utf-8")

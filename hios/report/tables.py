@@ -84,6 +84,7 @@ def reference_rows(model: ModelResults) -> list[Row]:
             {
                 **_measured(model, "reference", _reference_label(reference), latency),
                 "threads": reference["threads"],
+                "largest_difference": reference.get("largest_difference"),
                 "speedup": baseline["median"] / latency["median"] if latency["median"] > 0 else None,
             }
         )
@@ -141,5 +142,5 @@ def _measured(model: ModelResults, kind: str, label: str, latency: Json) -> Row:
 
 def _reference_label(reference: Json) -> str:
     name, threads = str(reference["name"]), reference["threads"]
-    # Names may be the same for every number of threads.
-    return name if "thread" in name else f"{name}, {threads} thread{'' if threads == 1 else 's'}"
+    # Names of old files may be the same for every number of threads.
+    return name if "kind" in reference or "thread" in name else f"{name}, {threads} thread{'' if threads == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Who takes part in a session: schedules, the baseline, independent copies, the model itself."""
+"""Who takes part in a session: schedules, the baselines of the engine, independent copies, the model itself."""
 
 from __future__ import annotations
 
@@ -69,6 +69,8 @@ class Competitor:
     Attributes:
         programs: one a device that takes part.
         copies: whether the devices run independent copies of the model.
+        worker: the worker of the only program, where it is not that of its device.
+        cores: cores of a device: threads inside each operator.
         latencies_ms: of every measured run; of copies the harmonic mean over the devices.
         timelines: rows of every measured run.
         difference: largest difference of any output from what outputs are compared with.
@@ -76,9 +78,16 @@ class Competitor:
 
     programs: list[DeviceProgram]
     copies: bool = False
+    worker: int | None = None
+    cores: int = 1
     latencies_ms: list[float] = field(default_factory=list)
     timelines: list[list[Placement]] = field(default_factory=list)
     difference: float = 0.0
+
+    @property
+    def parts(self) -> dict[int, DeviceProgram]:
+        """Programs by the worker that runs each."""
+        return {part.device if self.worker is None else self.worker: part for part in self.programs}
 
     def typical(self) -> list[Placement]:
         """The rows of the run whose latency is nearest to the median."""
@@ -89,12 +98,14 @@ class Competitor:
 
 @dataclass
 class Reference:
-    """The model itself, in eager PyTorch or ONNX Runtime, in a worker of its own."""
+    """The model itself in another runtime, in a worker of its own; ``kind`` is the name of the runtime."""
 
     name: str
     worker: int
     cores: list[int]
+    kind: str = "eager"
     latencies_ms: list[float] = field(default_factory=list)
+    difference: float = 0.0
 
 
 def read_entries(paths: Sequence[str | Path], graph: Graph, devices: int) -> list[Entry]:
@@ -104,7 +115,7 @@ def read_entries(paths: Sequence[str | Path], graph: Graph, devices: int) -> lis
         ScheduleError: one cannot run, or two have the same name.
     """
     entries: list[Entry] = []
-    taken = {BASELINE, *map(copies_name, range(2, devices + 1))}
+    taken = {BASELINE, *(name(count) for count in range(2, devices + 1) for name in (copies_name, cores_name))}
     for path in paths:
         entry = Entry.read(path, graph, devices)
         if entry.label in taken:
@@ -118,12 +129,16 @@ def read_entries(paths: Sequence[str | Path], graph: Graph, devices: int) -> lis
 
 
 def competitors(graph: Graph, arena: ArenaPlan, entries: Sequence[Entry], devices: int) -> dict[str, Competitor]:
-    """What runs, by name: the baseline, copies for every number of devices above one, and the schedules.
+    """What runs, by name: the baseline, also with all cores, copies for every number of devices, and the schedules.
 
-    A schedule that is the baseline does not run a second time.
+    Where there are several devices, the sequential schedule also runs on one device that has the cores of all, with as
+    many threads inside each operator; its worker comes after those of the devices. A schedule that is the baseline
+    does not run a second time.
     """
     sequential = StagedPlan((tuple(((operator,),) for operator in graph.order),))
     found = {BASELINE: Competitor(arena.program(sequential))}
+    if devices > 1:
+        found[cores_name(devices)] = Competitor(arena.program(sequential), worker=devices, cores=devices)
     for count in sorted({devices, *(entry.schedule.devices for entry in entries)} - {1}):
         found[copies_name(count)] = Competitor(arena.copies(sequential, count), copies=True)
     for entry in entries:
@@ -138,16 +153,28 @@ def copies_name(devices: int) -> str:
     return f"{devices} independent copies"
 
 
+def cores_name(cores: int) -> str:
+    """Name of the competitor that runs the sequential schedule on one device of several cores."""
+    return f"sequential, {cores} cores"
+
+
 def references(cores: Sequence[list[int]], runtime: str) -> list[Reference]:
-    """The model itself with one thread, and with one on every core; their workers come after those of devices.
+    """The model itself with one thread, and with one on every core; their workers come after those of the engine.
 
     Args:
         cores: of every device.
         runtime: one of ``RUNTIMES``.
     """
-    name = RUNTIMES[runtime]
-    found = [Reference(f"{name}, 1 thread", len(cores), list(cores[0]))]
-    if len(cores) > 1:
-        everything = [core for own in cores for core in own]
-        found.append(Reference(f"{name}, {len(everything)} threads", len(cores) + 1, everything))
-    return found
+    name, everything = RUNTIMES[runtime], all_cores(cores)
+    if len(cores) == 1:
+        return [Reference(f"{name}, 1 thread", 1, everything, runtime)]
+    first = len(cores) + 1  # devices, and the one with all cores
+    return [
+        Reference(f"{name}, 1 thread", first, list(cores[0]), runtime),
+        Reference(f"{name}, {len(everything)} threads", first + 1, everything, runtime),
+    ]
+
+
+def all_cores(cores: Sequence[Sequence[int]]) -> list[int]:
+    """Cores of all devices together."""
+    return [core for own in cores for core in own]

@@ -27,13 +27,34 @@ def results(
             for count, latency in ceilings.items()
         ],
         "references": [
-            {"name": reference.name, "threads": len(reference.cores), "latency_ms": _latency(reference.latencies_ms)}
-            for reference in references
+            *(_engine(name, competitor) for name, competitor in competitors.items() if competitor.cores > 1),
+            *(_reference(reference) for reference in references),
         ],
         "baseline": {"latency_ms": baseline},
         "results": [
             _result(entry, competitors[entry.competitor], baseline["median"], {1: 1.0, **ratios}) for entry in entries
         ],
+    }
+
+
+def _engine(name: str, competitor: Competitor) -> dict[str, Any]:
+    """The engine itself with several cores of one device."""
+    return {
+        "name": name,
+        "kind": "engine",
+        "threads": competitor.cores,
+        "latency_ms": _latency(competitor.latencies_ms),
+        "largest_difference": competitor.difference,
+    }
+
+
+def _reference(reference: Reference) -> dict[str, Any]:
+    return {
+        "name": reference.name,
+        "kind": reference.kind,
+        "threads": len(reference.cores),
+        "latency_ms": _latency(reference.latencies_ms),
+        "largest_difference": reference.difference,
     }
 
 

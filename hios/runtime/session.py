@@ -23,13 +23,21 @@ from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
 from hios.profiling.progress import bar
 from hios.runtime import device, reference
-from hios.runtime.competitors import BASELINE, Competitor, Reference, competitors, read_entries, references
+from hios.runtime.competitors import (
+    BASELINE,
+    Competitor,
+    Reference,
+    all_cores,
+    competitors,
+    read_entries,
+    references,
+)
 from hios.runtime.program import ArenaPlan, Buffer
 from hios.runtime.results import results
 from hios.runtime.trace import write_trace
 from hios.schedule import Placement
 
-#: Pause after a reference with several threads: idle threads of OpenMP spin on for some milliseconds, and would
+#: Pause after a competitor with several threads inside its operators: idle threads of OpenMP spin on for some milliseconds, and would
 #: slow whoever takes its turn next on their cores.
 _SETTLE_S = 0.03
 #: A device gives up waiting before the controller gives up on the device: it knows what it waited for.
@@ -71,9 +79,9 @@ def execute(
     """Run schedules on cpu devices and write run.json, and a trace for each; returns the contents of run.json.
 
     Competitors take turns in random order, so that drift of the machine hits all alike: every schedule, the
-    sequential schedule on one device, independent copies of it on several devices (the machine's ceiling), and,
-    with ``program``, the model itself in eager PyTorch (or ONNX Runtime) with one thread and with as many as there
-    are devices.
+    sequential schedule on one device, also with the cores of all devices, independent copies of it on several devices
+    (the machine's ceiling), and, with ``program``, the model itself in eager PyTorch (or ONNX Runtime) with one thread
+    and with as many as there are devices.
 
     Args:
         graph: graph.json.
@@ -100,9 +108,13 @@ def execute(
     arena_plan = ArenaPlan(known, settings.devices)
     taking_part = competitors(known, arena_plan, entries, settings.devices)
     taking_turns = [] if program is None else references(platform["cores"], reference.runtime(program))
-    names = [f"device {number}" for number in range(settings.devices)] + [entry.name for entry in taking_turns]
+    names, cores = [f"device {number}" for number in range(settings.devices)], list(platform["cores"])
+    if settings.devices > 1:
+        names.append(f"one device of {settings.devices} cores")
+        cores.append(all_cores(platform["cores"]))
+    names += [entry.name for entry in taking_turns]
+    cores += [entry.cores for entry in taking_turns]
     arena = Arena(arena_plan.flags, arena_plan.size)
-    cores = [*platform["cores"], *(entry.cores for entry in taking_turns)]
     with WorkerPool(cores, arena, settings.timeout_s, names) as pool:
         session = _Session(known, pool, arena, arena_plan, taking_part, taking_turns, settings)
         session.load(str(graph), str(weights), None if program is None else str(program), trusted)
@@ -131,6 +143,11 @@ def _trace_path(traces: str | Path, label: str) -> Path:
     return Path(traces) / f"{label}.json"
 
 
+def _settle(threads: int) -> None:
+    if threads > 1:
+        time.sleep(_SETTLE_S)
+
+
 @dataclass
 class _Session:
     """Workers with everything loaded, and the turns they take."""
@@ -149,11 +166,11 @@ class _Session:
         inputs = self.plan.inputs
         wait_s = self.settings.timeout_s * _WAIT_SHARE
         arguments = {"graph": graph, "weights": weights, "inputs": inputs, "timeout_s": wait_s}
-        self.pool.call_each(device.load, dict.fromkeys(range(self.settings.devices), arguments))
+        workers = sorted({worker for competitor in self.competitors.values() for worker in competitor.parts})
+        self.pool.call_each(device.load, dict.fromkeys(workers, arguments))
         for name, competitor in self.competitors.items():
-            self.pool.call_each(
-                device.prepare, {part.device: {"name": name, "program": part} for part in competitor.programs}
-            )
+            programs = {worker: {"name": name, "program": part} for worker, part in competitor.parts.items()}
+            self.pool.call_each(device.prepare, programs)
         self._write_inputs()
         if program is not None:
             buffers = {"inputs": list(inputs.values()), "outputs": self.plan.outputs}
@@ -192,14 +209,14 @@ class _Session:
         self._clear_outputs()
         if isinstance(turn, Reference):
             latency = self.pool.call(turn.worker, reference.run) / 1e6
-            self._difference(turn.name)
-            if len(turn.cores) > 1:
-                time.sleep(_SETTLE_S)
+            turn.difference = max(turn.difference, self._difference(turn.name))
+            _settle(len(turn.cores))
             if measured:
                 turn.latencies_ms.append(latency)
             return
         latency, rows = self._run(turn)
         competitor = self.competitors[turn]
+        _settle(competitor.cores)
         competitor.difference = max(competitor.difference, self._difference(turn))
         if measured:
             competitor.latencies_ms.append(latency)
@@ -213,14 +230,14 @@ class _Session:
     def _run(self, name: str) -> tuple[float, list[Placement]]:
         self._epoch += 1
         competitor = self.competitors[name]
-        arguments = {part.device: {"name": name, "epoch": self._epoch} for part in competitor.programs}
-        found = self.pool.call_each(device.run, arguments)
+        parts = competitor.parts
+        found = self.pool.call_each(device.run, dict.fromkeys(parts, {"name": name, "epoch": self._epoch}))
         began = next(iter(found.values()))[0]
         taken = [(finish - began) / 1e6 for _, finish, _ in found.values()]
         latency = len(taken) / sum(1 / part for part in taken) if competitor.copies else max(taken)
         rows = [
-            Placement(operator, number, stream, stage, (start - began) / 1e6, (end - began) / 1e6)
-            for number, (_, _, own) in found.items()
+            Placement(operator, parts[worker].device, stream, stage, (start - began) / 1e6, (end - began) / 1e6)
+            for worker, (_, _, own) in found.items()
             for operator, stream, stage, start, end in own
         ]
         return latency, sorted(rows, key=lambda row: (row.start_ms, row.device))

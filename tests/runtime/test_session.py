@@ -171,10 +171,21 @@ def test_ceiling_and_references(session: Session) -> None:
     ratio = DEVICES * run["baseline"]["latency_ms"]["median"] / ceiling_of_all["latency_ms"]["median"]
     assert ceiling_of_all["devices"] == DEVICES
     assert ceiling_of_all["throughput_ratio"] == pytest.approx(ratio)
-    assert [reference["threads"] for reference in run["references"]] == list(range(1, DEVICES + 1))
+    eager = [reference for reference in run["references"] if reference["kind"] == "eager"]
+    assert [reference["threads"] for reference in eager] == list(range(1, DEVICES + 1))
     for result in run["results"]:
         ceiling = ratio if result["devices"] == DEVICES else 1.0
         assert result["share_of_ceiling"] == pytest.approx(result["speedup"] / ceiling)
+
+
+@pytest.mark.skipif(DEVICES < 2, reason="needs two cores")
+def test_one_device_of_all_cores(session: Session) -> None:
+    """The sequential schedule also ran with a thread on every core inside its operators, and was checked."""
+    found = session.run["references"][0]
+    assert (found["name"], found["kind"], found["threads"]) == (f"sequential, {DEVICES} cores", "engine", DEVICES)
+    assert len(found["latency_ms"]["runs"]) == RUNS
+    assert found["latency_ms"] != session.run["baseline"]["latency_ms"]
+    assert 0 <= found["largest_difference"] < 1e-3
 
 
 def test_platform_is_stated(session: Session) -> None:
@@ -234,7 +245,7 @@ def test_several_inputs_and_outputs_without_a_program(tmp_path: Path) -> None:
     )
     run = artifacts.read(tmp_path / "run.json", "run")
     assert run["checked_against"] == "sequential"
-    assert run["references"] == []
+    assert [reference["kind"] for reference in run["references"]] == ["engine"] * (DEVICES > 1)
     for result in run["results"]:
         assert result["largest_difference"] == 0.0  # the same kernels on the same numbers
     assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "run.json"])
