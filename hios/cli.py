@@ -33,6 +33,7 @@ _EXTRAS = {
     "tvm": "torch,tvm",
     "onnx": "onnx",
     "onnxruntime": "onnx",
+    "onnxscript": "onnx",
     "numba": "opt",
     "numpy": "opt",
     "ortools": "opt",
@@ -357,6 +358,15 @@ def draw(graph: Path, output: Path | None) -> None:
     "--program",
     type=_PATH,
     help="program.pt2 or program.onnx: eager PyTorch, or ONNX Runtime, as reference for outputs and time.",
+)
+@click.option(
+    "--baselines",
+    multiple=True,
+    type=click.Choice(list(RUNTIMES)),
+    default=("eager",),
+    show_default=True,
+    help="Run the program in this too, with 1 thread and with as many as there are devices; may be given several "
+    "times. Eager PyTorch always takes part, as outputs are compared with it.",
 )
 @click.option("--traces", type=_PATH, help="Folder for a Chrome/Perfetto trace of every schedule.")
 @click.option("--runs", type=int, default=36, show_default=True, help="Measured runs of every competitor.")

@@ -20,7 +20,7 @@ from hios.errors import HiosError
 ALLOWED = "package.module:function, or a file that ends in .pt2 or .onnx"
 
 #: What runs a model itself, whole, by its name in run.json: the reference for outputs and times.
-RUNTIMES = {"eager": "eager PyTorch", "onnxruntime": "ONNX Runtime"}
+RUNTIMES = {"eager": "eager PyTorch", "compile": "torch.compile", "onnxruntime": "ONNX Runtime"}
 
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 

@@ -111,16 +111,25 @@ class Session:
 
     Args:
         path: the file.
+        content: what to load in its place.
         threads: of an operator.
+        parallel: whether the threads run operators beside each other instead, each with one.
     """
 
-    def __init__(self, path: str | Path, threads: int = 1) -> None:
+    def __init__(
+        self, path: str | Path, content: bytes | None = None, *, threads: int = 1, parallel: bool = False
+    ) -> None:
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        options.intra_op_num_threads, options.inter_op_num_threads = (1, threads) if parallel else (threads, 1)
+        if parallel:
+            options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
+        options.add_session_config_entry("session.force_spinning_stop", "1")  # others take their turns on its cores
         options.log_severity_level = 3  # errors; its warnings are about its own optimisations
         self._names: list[str] = []
         try:
-            self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            self._session = onnxruntime.InferenceSession(
+                content or str(path), options, providers=["CPUExecutionProvider"]
+            )
         except Exception as error:  # it raises many types; all mean the same to the user
             raise UnsupportedError(f"{path}: ONNX Runtime cannot load it: {first_line(error)}") from error
         self._names = [value.name for value in self._session.get_inputs()]

@@ -11,6 +11,20 @@ from hios import machine
 from hios.errors import PlatformError
 from hios.machine import usable_cores
 
+#: What measurements and results depend on, where it is installed.
+_PACKAGES = (
+    "hios",
+    "torch",
+    "apache-tvm",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
+    "numpy",
+    "numba",
+    "ortools",
+    "snakemake",
+)
+
 
 def device_cores(devices: int) -> list[list[int]]:
     """Cores of every device: one core each, separate physical cores first.
@@ -43,7 +57,7 @@ def describe(devices: int) -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """Versions of the software that costs and runs depend on."""
     found = {"python": platform.python_version(), "kernel": platform.release()}
-    for package in ("hios", "torch", "apache-tvm", "onnx", "onnxruntime", "numpy", "numba", "ortools", "snakemake"):
+    for package in _PACKAGES:
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

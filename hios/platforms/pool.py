@@ -95,12 +95,18 @@ class WorkerPool:
         """Call ``function(worker, **arguments)`` inside one worker and return its result."""
         return self.call_each(function, {worker: arguments})[worker]
 
-    def call_each(self, function: Callable[..., Any], arguments: Mapping[int, Mapping[str, Any]]) -> dict[int, Any]:
+    def call_each(
+        self,
+        function: Callable[..., Any],
+        arguments: Mapping[int, Mapping[str, Any]],
+        timeout_s: float | None = None,
+    ) -> dict[int, Any]:
         """Call a function inside several workers at once, each with its own arguments.
 
         Args:
             function: a module-level function; its first argument is the worker it runs in.
             arguments: keyword arguments by worker number.
+            timeout_s: longest time of this call; that of the pool if None.
 
         Raises:
             PlatformError: a worker died, hung beyond the time-out, or ran out of memory; all are ended.
@@ -112,7 +118,7 @@ class WorkerPool:
                 self._connections[worker].send((name, dict(keywords)))
             except OSError:
                 self._fail(worker, function.__name__)
-        return self._gather(dict.fromkeys(arguments, function.__name__), self._timeout_s)
+        return self._gather(dict.fromkeys(arguments, function.__name__), timeout_s or self._timeout_s)
 
     def _gather(self, pending: dict[int, str], timeout_s: float) -> dict[int, Any]:
         order = list(pending)

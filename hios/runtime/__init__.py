@@ -6,8 +6,9 @@ values    the tensors of a program, and operators that read and write them
 staged    stages one after another, their groups beside each other
 streams   streams beside each other, operators waiting for values where they must
 weights   weights.safetensors, checked against the graph
-reference  the model itself inside a worker: eager PyTorch, or ONNX Runtime
-competitors  who takes part: schedules, the baseline, independent copies, the model itself
+reference  the model itself inside a worker: eager PyTorch, torch.compile, ONNX Runtime
+baselines  which of them take part
+competitors  who else does: schedules, the sequential one on one device, independent copies
 session   all of them interleaved in one session, outputs checked
 results   what run.json says of it
 table     the same in text

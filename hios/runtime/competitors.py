@@ -10,7 +10,6 @@ from hios.costs import Costs
 from hios.errors import ScheduleError
 from hios.evaluate import evaluate
 from hios.graph import Graph
-from hios.models import RUNTIMES
 from hios.problem import Problem
 from hios.profiling.statistics import spread
 from hios.runtime.program import ArenaPlan, DeviceProgram
@@ -96,18 +95,6 @@ class Competitor:
         return self.timelines[nearest]
 
 
-@dataclass
-class Reference:
-    """The model itself in another runtime, in a worker of its own; ``kind`` is the name of the runtime."""
-
-    name: str
-    worker: int
-    cores: list[int]
-    kind: str = "eager"
-    latencies_ms: list[float] = field(default_factory=list)
-    difference: float = 0.0
-
-
 def read_entries(paths: Sequence[str | Path], graph: Graph, devices: int) -> list[Entry]:
     """All schedules of a session, told apart by the names of their files.
 
@@ -156,25 +143,3 @@ def copies_name(devices: int) -> str:
 def cores_name(cores: int) -> str:
     """Name of the competitor that runs the sequential schedule on one device of several cores."""
     return f"sequential, {cores} cores"
-
-
-def references(cores: Sequence[list[int]], runtime: str) -> list[Reference]:
-    """The model itself with one thread, and with one on every core; their workers come after those of the engine.
-
-    Args:
-        cores: of every device.
-        runtime: one of ``RUNTIMES``.
-    """
-    name, everything = RUNTIMES[runtime], all_cores(cores)
-    if len(cores) == 1:
-        return [Reference(f"{name}, 1 thread", 1, everything, runtime)]
-    first = len(cores) + 1  # devices, and the one with all cores
-    return [
-        Reference(f"{name}, 1 thread", first, list(cores[0]), runtime),
-        Reference(f"{name}, {len(everything)} threads", first + 1, everything, runtime),
-    ]
-
-
-def all_cores(cores: Sequence[Sequence[int]]) -> list[int]:
-    """Cores of all devices together."""
-    return [core for own in cores for core in own]

@@ -1,20 +1,24 @@
 """The model itself inside a worker: the reference for outputs and for time.
 
 Of program.pt2 that is eager PyTorch: the model's own ATen calls one after another, unfused and unfolded. Of
-program.onnx it is ONNX Runtime, with the optimisations that it makes by default.
+program.onnx it is ONNX Runtime, with the optimisations that it makes by default. Beside them a program.pt2 runs in
+torch.compile (its default mode) and, exported by torch.onnx.export, in ONNX Runtime.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from hios.errors import ArtifactError
+from hios.errors import ArtifactError, PlatformError, first_line
 from hios.frontends import program as programs
 from hios.frontends.verification import flat
 from hios.kernels.tensors import torch_dtype
@@ -28,14 +32,39 @@ def runtime(program: str | Path) -> str:
     return "onnxruntime" if Path(program).suffix.lower() == ".onnx" else "eager"
 
 
-def load(worker: Worker, program: str, inputs: list[Buffer], outputs: list[Buffer], trusted: bool = False) -> None:
+def load(
+    worker: Worker,
+    program: str,
+    inputs: list[Buffer],
+    outputs: list[Buffer],
+    trusted: bool = False,
+    kind: str = "eager",
+    parallel: bool = False,
+) -> float | None:
     """Load a program; inputs and outputs lie in the arena.
+
+    Args:
+        worker: where it runs.
+        program: program.pt2 or program.onnx.
+        inputs: of the graph.
+        outputs: of the graph.
+        trusted: whether the user trusts a program that can run code when it is loaded.
+        kind: what runs it, one of ``RUNTIMES``.
+        parallel: whether threads of ONNX Runtime run operators beside each other.
+
+    Returns:
+        Seconds that torch.compile took, its first inference among them; None for other kinds.
 
     Raises:
         ArtifactError: its inputs or outputs are not those of the graph.
+        PlatformError: a runtime cannot run it.
     """
-    load_program = _onnx if runtime(program) == "onnxruntime" else _eager
-    worker.state["module"], types = load_program(program, trusted)
+    loaded: Any = None
+    if runtime(program) == "onnxruntime":
+        module, types = _onnx(program, parallel)
+    else:
+        loaded = programs.load(program, trusted=trusted)
+        module, types = loaded.module(), programs.tensor_types(loaded)
     for what, found, buffers in zip(("inputs", "outputs"), types, (inputs, outputs), strict=True):
         required = [(buffer.shape, torch_dtype(buffer.dtype)) for buffer in buffers]
         if found != required:
@@ -46,6 +75,13 @@ def load(worker: Worker, program: str, inputs: list[Buffer], outputs: list[Buffe
         worker.state[what] = [
             worker.arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype)) for buffer in buffers
         ]
+    taken = None
+    if kind == "compile":
+        module, taken = _compiled(program, module, worker.state["inputs"])
+    elif kind == "onnxruntime" and loaded is not None:
+        module = _exported(program, loaded, parallel)
+    worker.state["module"] = module
+    return taken
 
 
 def run(worker: Worker) -> int:
@@ -63,17 +99,50 @@ def run(worker: Worker) -> int:
 _Types = tuple[list[programs.TensorType], list[programs.TensorType]]
 
 
-def _eager(program: str, trusted: bool) -> tuple[Callable[..., Any], _Types]:
-    loaded = programs.load(program, trusted=trusted)
-    return loaded.module(), programs.tensor_types(loaded)
-
-
-def _onnx(program: str, trusted: bool) -> tuple[Callable[..., Any], _Types]:
+def _onnx(program: str, parallel: bool) -> tuple[Callable[..., Any], _Types]:
     from hios.frontends import onnx  # its packages are an extra of their own
 
     graph = onnx.load(program).graph
     types = [onnx.tensor_type(value) for value in onnx.inputs_of(graph)], [*map(onnx.tensor_type, graph.output)]
-    return onnx.Session(program, threads=len(os.sched_getaffinity(0))), types
+    return onnx.Session(program, threads=_threads(), parallel=parallel), types
+
+
+def _exported(program: str, loaded: torch.export.ExportedProgram, parallel: bool) -> Callable[..., Any]:
+    """A program of torch.export in ONNX Runtime."""
+    from hios.frontends import onnx
+
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = torch.onnx.export(loaded, dynamo=True, verbose=False)
+        assert found is not None  # noqa: S101 - it is where no file is named
+        content = found.model_proto.SerializeToString()
+    except Exception as error:  # whatever the exporter lacks; its errors have many types
+        raise PlatformError(f"{program}: torch.onnx.export cannot export it: {first_line(error)}") from error
+    return onnx.Session(program, content, threads=_threads(), parallel=parallel)
+
+
+def _compiled(program: str, module: Callable[..., Any], inputs: list[Tensor]) -> tuple[Callable[..., Any], float]:
+    """A module in torch.compile, and the seconds that it took, without what caches hold."""
+    from torch._inductor import config
+
+    config.compile_threads = 1  # in this process, so that no other outlives it
+    torch.compiler.config.force_disable_caches = True
+    compiled: Callable[..., Any] = torch.compile(module)
+    began = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compiled(*inputs)
+    except Exception as error:  # whatever the compiler lacks; its errors have many types
+        reason = first_line(getattr(error, "inner_exception", error))
+        raise PlatformError(f"{program}: torch.compile cannot compile it: {reason}") from error
+    return compiled, time.perf_counter() - began
+
+
+def _threads() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 def _text(types: list[programs.TensorType]) -> str:

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from hios.profiling.statistics import spread
-from hios.runtime.competitors import BASELINE, Competitor, Entry, Reference
+from hios.runtime.baselines import Reference
+from hios.runtime.competitors import BASELINE, Competitor, Entry
 
 
 def results(
@@ -55,6 +56,7 @@ def _reference(reference: Reference) -> dict[str, Any]:
         "threads": len(reference.cores),
         "latency_ms": _latency(reference.latencies_ms),
         "largest_difference": reference.difference,
+        **({} if reference.compile_time_s is None else {"compile_time_s": reference.compile_time_s}),
     }
 
 

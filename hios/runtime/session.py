@@ -18,28 +18,24 @@ from hios.frontends.examples import example_inputs
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.kernels.tensors import torch_dtype
+from hios.models import RUNTIMES
 from hios.platforms import cpu
 from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
 from hios.profiling.progress import bar
 from hios.runtime import device, reference
-from hios.runtime.competitors import (
-    BASELINE,
-    Competitor,
-    Reference,
-    all_cores,
-    competitors,
-    read_entries,
-    references,
-)
+from hios.runtime.baselines import Reference, references, require
+from hios.runtime.competitors import BASELINE, Competitor, competitors, read_entries
 from hios.runtime.program import ArenaPlan, Buffer
 from hios.runtime.results import results
 from hios.runtime.trace import write_trace
 from hios.schedule import Placement
 
-#: Pause after a competitor with several threads inside its operators: idle threads of OpenMP spin on for some milliseconds, and would
-#: slow whoever takes its turn next on their cores.
+#: Pause after a competitor with several threads: idle threads of OpenMP spin on for some milliseconds, and would slow
+#: whoever takes its turn next on their cores.
 _SETTLE_S = 0.03
+#: Longest time in which a runtime compiles a model.
+_COMPILE_TIMEOUT_S = 1800.0
 #: A device gives up waiting before the controller gives up on the device: it knows what it waited for.
 _WAIT_SHARE = 0.8
 
@@ -55,6 +51,8 @@ class Settings:
         tolerance: allowed difference from the reference, absolute plus relative.
         seed: seed of the input and of the order of the competitors.
         timeout_s: longest time of one run.
+        baselines: what else runs the model itself, by names of ``RUNTIMES``; eager PyTorch always does where there
+            is a program, as outputs are compared with it, and ONNX Runtime where that is an ONNX file.
     """
 
     devices: int
@@ -63,6 +61,7 @@ class Settings:
     tolerance: float = 1e-4
     seed: int = 0
     timeout_s: float = 120.0
+    baselines: tuple[str, ...] = ("eager",)
 
 
 def execute(
@@ -80,8 +79,8 @@ def execute(
 
     Competitors take turns in random order, so that drift of the machine hits all alike: every schedule, the
     sequential schedule on one device, also with the cores of all devices, independent copies of it on several devices
-    (the machine's ceiling), and, with ``program``, the model itself in eager PyTorch (or ONNX Runtime) with one thread
-    and with as many as there are devices.
+    (the machine's ceiling), and, with ``program``, the model itself in other runtimes with one thread and with as many
+    as there are devices.
 
     Args:
         graph: graph.json.
@@ -99,6 +98,8 @@ def execute(
     known = Graph.read(graph)
     require_executable(known)
     entries = read_entries(schedules, known, settings.devices)
+    runtime = None if program is None else reference.runtime(program)
+    require(settings.baselines, runtime)
     artifacts.require_writable(output)
     if traces is not None:
         for entry in entries:
@@ -107,11 +108,11 @@ def execute(
     began = datetime.now(UTC)
     arena_plan = ArenaPlan(known, settings.devices)
     taking_part = competitors(known, arena_plan, entries, settings.devices)
-    taking_turns = [] if program is None else references(platform["cores"], reference.runtime(program))
+    taking_turns = [] if runtime is None else references(platform["cores"], runtime, settings.baselines)
     names, cores = [f"device {number}" for number in range(settings.devices)], list(platform["cores"])
     if settings.devices > 1:
         names.append(f"one device of {settings.devices} cores")
-        cores.append(all_cores(platform["cores"]))
+        cores.append([core for own in platform["cores"] for core in own])
     names += [entry.name for entry in taking_turns]
     cores += [entry.cores for entry in taking_turns]
     arena = Arena(arena_plan.flags, arena_plan.size)
@@ -128,7 +129,7 @@ def execute(
         "runs": settings.runs,
         "warmup": settings.warmup,
         "tolerance": settings.tolerance,
-        "checked_against": "sequential" if program is None else reference.runtime(program),
+        "checked_against": runtime or "sequential",
         **results(taking_part, taking_turns, entries),
     }
     if traces is not None:
@@ -173,9 +174,7 @@ class _Session:
             self.pool.call_each(device.prepare, programs)
         self._write_inputs()
         if program is not None:
-            buffers = {"inputs": list(inputs.values()), "outputs": self.plan.outputs}
-            given = {"program": program, "trusted": trusted, **buffers}
-            self.pool.call_each(reference.load, {entry.worker: given for entry in self.references})
+            self._load_references(program, trusted)
             self.pool.call(self.references[0].worker, reference.run)
         else:
             self._run(BASELINE)
@@ -184,6 +183,19 @@ class _Session:
             self._clear_outputs()
             self._run(BASELINE)
             self._difference(BASELINE)  # before any schedule takes its turn
+
+    def _load_references(self, program: str, trusted: bool) -> None:
+        buffers = {"inputs": list(self.plan.inputs.values()), "outputs": self.plan.outputs}
+        given = {"program": program, "trusted": trusted, **buffers}
+        with bar(
+            len(self.references), f"{self.graph.name}: loading and compiling the model itself", "runtimes"
+        ) as shown:
+            for entry in self.references:  # by turns, as what it takes to compile is stated
+                timeout_s = None if entry.kind == "eager" else _COMPILE_TIMEOUT_S
+                arguments = {entry.worker: {**given, "kind": entry.kind, "parallel": entry.parallel}}
+                found = self.pool.call_each(reference.load, arguments, timeout_s)
+                entry.compile_time_s = found[entry.worker]
+                shown.update()
 
     def _write_inputs(self) -> None:
         buffers = list(self.plan.inputs.values())
@@ -231,7 +243,8 @@ class _Session:
         self._epoch += 1
         competitor = self.competitors[name]
         parts = competitor.parts
-        found = self.pool.call_each(device.run, dict.fromkeys(parts, {"name": name, "epoch": self._epoch}))
+        arguments = {"name": name, "epoch": self._epoch}
+        found = self.pool.call_each(device.run, dict.fromkeys(parts, arguments))
         began = next(iter(found.values()))[0]
         taken = [(finish - began) / 1e6 for _, finish, _ in found.values()]
         latency = len(taken) / sum(1 / part for part in taken) if competitor.copies else max(taken)
@@ -262,9 +275,11 @@ class _Session:
 
     def _cause(self, name: str) -> str:
         """What a difference beyond the tolerance says, by who shows it."""
-        if any(name == entry.name for entry in self.references):
-            who = name.partition(",")[0].removeprefix("eager ")
-            return f"{who} itself differs by so much with another number of threads: allow it with --tolerance"
+        for entry in self.references:
+            if name == entry.name:
+                how = " with another number of threads" if entry.kind == self.references[0].kind else ""
+                who = RUNTIMES[entry.kind].removeprefix("eager ")
+                return f"{who} itself differs by so much{how}: allow it with --tolerance"
         if name == BASELINE and self.references:
             return (
                 "graph, weights and program are not of one extraction: extract again from this program; "

@@ -17,7 +17,8 @@ import torch.nn.functional as F  # noqa: N812
 from hios import Graph, artifacts
 from hios.errors import PlatformError
 from hios.platforms.arena import Arena
-from hios.runtime.competitors import BASELINE, Reference
+from hios.runtime.baselines import Reference
+from hios.runtime.competitors import BASELINE
 from hios.runtime.program import ArenaPlan
 from hios.runtime.session import Settings, _Session, execute
 from hios.schedule import Plan, StagedPlan, StreamPlan
@@ -270,6 +271,7 @@ def test_wrong_outputs_are_found(graph: Graph, wrong: float) -> None:
 @pytest.mark.parametrize(
     ("name", "cause"),
     [
+        ("torch.compile, 1 thread", r"torch\.compile itself differs by so much: allow it with --tolerance"),
         ("eager PyTorch, 2 threads", "PyTorch itself differs by so much with another number of threads: allow it with"),
         (BASELINE, "graph, weights and program are not of one extraction: extract again from this program; else a"),
         ("2 independent copies", "the schedule is wrong, or the engine in running it"),
@@ -279,6 +281,7 @@ def test_differences_blame_who_shows_them(graph: Graph, name: str, cause: str) -
     """No schedule is blamed for what eager PyTorch does with more threads, or for files that do not belong together."""
     plan = ArenaPlan(graph, 1)
     eager = [Reference(f"eager PyTorch, {threads} threads", threads, [0, 1]) for threads in (1, 2)]
+    eager.append(Reference("torch.compile, 1 thread", 3, [0], "compile"))
     session = _Session(graph, None, Arena(plan.flags, plan.size), plan, {}, eager, Settings(1))  # type: ignore[arg-type]
     session._expected = [torch.ones(buffer.shape) for buffer in plan.outputs]
     with pytest.raises(PlatformError, match=rf"^{name}: output 0 differs from the reference by up to 1; .*; {cause}"):

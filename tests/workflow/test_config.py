@@ -41,7 +41,7 @@ def test_defaults(models: Path) -> None:
         "devices": [1, 2],
         "algorithms": {"wide": {"algorithm": "hios-lp", "window": 2}},
         "profile": {"stages_of": ["greedy", "hios-lp"], "repeats": 20},
-        "execute": {"runs": 1, "warmup": 3, "tolerance": 0.0001},
+        "execute": {"runs": 1, "warmup": 3, "tolerance": 0.0001, "baselines": ["eager"]},
         "seed": 0,
         "results": "results",
     }
@@ -96,7 +96,7 @@ def test_numbers_as_people_write_them(models: Path) -> None:
     data = yaml.safe_load("{models: {net: }, algorithms: {sequential: }, execute: {tolerance: 1e-4, runs: 2.0}}")
     settings = config.resolve(data, "config.yaml", models=models)
     assert settings["execute"]["tolerance"] == 0.0001
-    assert config.options(settings["execute"]) == "--runs 2 --warmup 3 --tolerance 0.0001"
+    assert config.options(settings["execute"]) == "--runs 2 --warmup 3 --tolerance 0.0001 --baselines eager"
 
 
 def test_competitors(models: Path) -> None:

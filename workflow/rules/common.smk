@@ -116,6 +116,13 @@ def onnx_packages(label):
     return ["onnx", "onnxruntime"] if label in ONNX else []
 
 
+def runtime_packages(label):
+    """The packages that run a network, and those of the baselines."""
+    exported = "onnxruntime" in settings["execute"]["baselines"]
+    more = ["onnx", "onnxruntime", "onnxscript"] if exported else onnx_packages(label)
+    return ["torch", *more]
+
+
 def version(package):
     """The installed version; None where it is in a conda environment, which Snakemake itself compares."""
     try:

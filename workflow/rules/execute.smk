@@ -28,7 +28,7 @@ rule execute:
         devices=max(settings["devices"]),
         options=lambda w: configuration.execute_options(settings, w.model),
         seed=settings["seed"],
-        versions=lambda w: versions("torch", *onnx_packages(w.model)),
+        versions=lambda w: versions(*runtime_packages(w.model)),
         code=source_hash("execute"),
     message:
         "Executing the schedules of {wildcards.model}"

@@ -1,0 +1,97 @@
+"""Other runtimes beside the schedules: torch.compile and ONNX Runtime."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from hios import Graph, artifacts
+from hios.errors import PlatformError
+from hios.models import RUNTIMES
+from hios.runtime.baselines import references, require
+from hios.runtime.session import Settings, execute
+from tests.frontends.networks import Model, write_files
+from tests.runtime.conftest import DEVICES
+from tests.runtime.schedules import random_plan, schedule_of
+
+
+def _two(_: Any, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Two inputs of two dtypes and two outputs."""
+    a = F.relu(x)
+    return {"sum": torch.cat([a + a, x], 1), "picked": x[:, :, 0].gather(1, y)}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs g++")
+def test_other_runtimes_take_turns(tmp_path: Path) -> None:
+    """torch.compile and ONNX Runtime get the inputs in their places, and their outputs are checked."""
+    files = write_files(tmp_path, Model(_two), (torch.randn(2, 5, 4), torch.tensor([[1, 4], [0, 2]])))
+    graph = Graph.read(files.graph)
+    schedule_of(graph, random_plan(graph, DEVICES, seed=1)).write(tmp_path / "random.json")
+    settings = Settings(DEVICES, runs=2, warmup=0, baselines=("onnxruntime", "compile"))
+    arguments = files.graph, files.weights, [tmp_path / "random.json"], tmp_path / "run.json", settings
+    execute(*arguments, program=files.program)
+    run = artifacts.read(tmp_path / "run.json", "run")
+    found = [(entry["name"], entry["kind"]) for entry in run["references"] if entry["kind"] != "engine"]
+    threads = [f"{count} thread{'s' * (count > 1)}" for count in range(1, DEVICES + 1)]
+    expected = [(f"{name}, {count}", kind) for kind, name in RUNTIMES.items() for count in threads]
+    parallel = [(f"ONNX Runtime, parallel, {threads[-1]}", "onnxruntime")] if DEVICES > 1 else []
+    assert found == [*expected, *parallel]
+    for entry in run["references"]:
+        assert entry["largest_difference"] < 1e-4
+        assert len(entry["latency_ms"]["runs"]) == 2
+        assert ("compile_time_s" in entry) == (entry["kind"] == "compile")
+        assert entry.get("compile_time_s", 1.0) > 0
+    assert list(tmp_path.glob("*.onnx")) == []
+
+
+def test_workers_and_cores() -> None:
+    """Each has a worker of its own behind those of the engine, and as many cores as threads."""
+    found = references([[0], [1], [2]], "eager", ["onnxruntime", "eager"])
+    assert [entry.worker for entry in found] == [4, 5, 6, 7, 8]
+    assert [entry.cores for entry in found] == [[0], [0, 1, 2], [0], [0, 1, 2], [0, 1, 2]]
+    assert [entry.parallel for entry in found] == [False] * 4 + [True]
+    assert [(entry.name, entry.worker) for entry in references([[3]], "eager", ["eager"])] == [
+        ("eager PyTorch, 1 thread", 1)
+    ]
+
+
+def test_onnx_files_run_in_onnx_runtime_only() -> None:
+    """Neither eager PyTorch nor torch.compile can run an ONNX file; what it is compared with comes first."""
+    every = list(RUNTIMES)
+    assert {entry.kind for entry in references([[0], [1]], "onnxruntime", every)} == {"onnxruntime"}
+    assert len(references([[0], [1]], "onnxruntime", every)) == 3
+    assert len(references([[0], [1]], "onnxruntime", ["eager"])) == 2
+
+
+def test_baselines_need_a_program() -> None:
+    """Without a program there is nothing that another runtime could run."""
+    require(["eager"], None)
+    with pytest.raises(PlatformError, match=r"^--baselines: found compile; allowed with --program only"):
+        require(["eager", "compile"], None)
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.compile without a C++ compiler is refused in one line before anything runs, and only there."""
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    require(["eager"], "eager")
+    require(["compile"], "onnxruntime")
+    with pytest.raises(
+        PlatformError, match=r"^baseline compile: .* there is no no-such-compiler; install g\+\+, "
+    ) as caught:
+        require(["compile"], "eager")
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX Runtime without the exporter's package is refused with what to install."""
+    known = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxscript" else known(name))
+    with pytest.raises(PlatformError, match=r"^baseline onnxruntime: needs onnxscript, .* pip install 'hios\[onnx\]'$"):
+        require(["onnxruntime"], "eager")
