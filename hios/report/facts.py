@@ -9,6 +9,7 @@ from hios.artifacts import Json
 from hios.models import RUNTIMES
 from hios.report.results import ModelResults
 from hios.report.tables import reference_rows
+from hios.runtime.bootstrap import Interval, interval, tells
 
 #: Share of the cores' time spent on other work from which a measurement no longer had the machine to itself.
 BUSY_SHARE = 0.1
@@ -128,42 +129,96 @@ def engine_sentence(model: ModelResults) -> str | None:
     if not single:
         return None
     reference = min(single, key=lambda entry: "eager" not in entry["name"].lower())
-    ratio = model.run["baseline"]["latency_ms"]["median"] / reference["latency_ms"]["median"]
+    baseline = model.run["baseline"]
+    ratio = baseline["latency_ms"]["median"] / reference["latency_ms"]["median"]
+    found = _interval(baseline, reference)
+    meaning = "what the engine itself costs (above 1) or saves (below 1)"
+    if found is not None and not tells(found):
+        meaning = "no difference that these runs can tell"
     return (
         f"The engine's sequential schedule on one device takes {ratio:.3f} times as long as "
-        f"{reference['name']}: what the engine itself costs (above 1) or saves (below 1)."
+        f"{reference['name']}{_in_words(found, 3)}: {meaning}."
     )
 
 
 def fastest_sentence(model: ModelResults) -> str | None:
-    """Which schedule is fastest and which the measurement cannot tell from it; None without results."""
+    """Which schedule is fastest, what the measurement cannot tell from it, and what is faster; None without results."""
     if model.fastest is None:
         return None
     results = model.run["results"]
     best = results[model.fastest]
-    sentence = (
-        f"Fastest as measured: {best['label']}, {best['latency_ms']['median']:.{model.decimals}f} ms, "
-        f"{best['speedup']:.2f} times as fast as the sequential schedule on one device."
-    )
-    near = [
-        result["label"]
-        for result in results
-        if result is not best and result["latency_ms"]["p20"] <= best["latency_ms"]["p80"]
+    parts = [
+        f"Fastest as measured: {best['label']}, {best['latency_ms']['median']:.{model.decimals}f} ms, {_gain(best)}."
     ]
+    others = [result for result in results if result is not best]
+    near = [result["label"] for result in others if (found := _interval(result, best)) and not tells(found)]
     if near:
-        sentence += f" Its range from p20 to p80 overlaps with {', '.join(near)}: the order may be noise."
+        parts.append(f"Not to be told from it by these runs: {', '.join(near)}.")
+    unsure = [
+        result["label"]
+        for result in others
+        if _interval(result, best) is None and result["latency_ms"]["p20"] <= best["latency_ms"]["p80"]
+    ]
+    if unsure:
+        parts.append(f"Its range from p20 to p80 overlaps with {', '.join(unsure)}: the order may be noise.")
+    if equal := [label for label, found in _references_against(model, best) if found is not None and not tells(found)]:
+        parts.append(f"As fast, as far as these runs can tell: {', '.join(equal)}.")
     if faster := faster_references(model):
-        sentence += f" Faster than every schedule: {', '.join(faster)}."
-    return sentence
+        parts.append(f"Faster than every schedule: {', '.join(faster)}.")
+    return " ".join(parts)
+
+
+def slower_sentence(model: ModelResults) -> str | None:
+    """Which schedules are slower than the sequential one on one device beyond doubt; None if none is."""
+    slower = [
+        f"{result['label']} ({result['speedup']:.2f})"
+        for result in model.run["results"]
+        if "speedup_interval" in result and result["speedup_interval"][1] < 1
+    ]
+    if not slower:
+        return None
+    return f"Slower than the sequential schedule on one device: {', '.join(slower)}."
 
 
 def faster_references(model: ModelResults) -> list[str]:
-    """References whose measured median is below that of the fastest schedule, with it."""
+    """References that are faster than the fastest schedule, with medians; by intervals if there are any."""
     if model.fastest is None:
         return []
-    best_ms = model.run["results"][model.fastest]["latency_ms"]["median"]
+    best = model.run["results"][model.fastest]
+    sure = {label for label, found in _references_against(model, best) if found is None or tells(found)}
+    best_ms = best["latency_ms"]["median"]
     return [
         f"{row['label']} ({row['measured_median_ms']:.{model.decimals}f} ms)"
         for row in reference_rows(model)
-        if row["kind"] == "reference" and row["measured_median_ms"] < best_ms
+        if row["label"] in sure and row["measured_median_ms"] < best_ms
     ]
+
+
+def _gain(result: Json) -> str:
+    """The speedup of a schedule over the sequential one, or that there is none to be told."""
+    speedup, ends = result["speedup"], result.get("speedup_interval")
+    if ends == [1, 1]:
+        return "which is the sequential schedule on one device"
+    if ends is not None and not tells((ends[0], ends[1])):
+        return (
+            f"not to be told from the sequential schedule on one device by these runs (speedup {speedup:.2f}, 95 % "
+            f"interval {ends[0]:.2f} to {ends[1]:.2f})"
+        )
+    return f"{speedup:.2f} times as fast as the sequential schedule on one device{_in_words(ends, 2)}"
+
+
+def _references_against(model: ModelResults, result: Json) -> list[tuple[str, Interval | None]]:
+    """Labels of the references, and the interval of their speedup over a schedule."""
+    rows = [row for row in reference_rows(model) if row["kind"] == "reference"]
+    return [
+        (row["label"], _interval(result, reference))
+        for row, reference in zip(rows, model.run["references"], strict=True)
+    ]
+
+
+def _interval(slower: Json, faster: Json) -> Interval | None:
+    return interval(slower["latency_ms"]["runs"], faster["latency_ms"]["runs"])
+
+
+def _in_words(found: Sequence[float] | None, decimals: int) -> str:
+    return "" if found is None else f" (95 % interval {found[0]:.{decimals}f} to {found[1]:.{decimals}f})"

@@ -21,6 +21,7 @@ from hios.report.facts import (
     faster_references,
     fastest_sentence,
     input_text,
+    slower_sentence,
 )
 from hios.report.filling import filled
 from hios.report.gantt import gantt_chart, schedule_chart
@@ -92,7 +93,12 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict
         "decimals": model.decimals,
         "sentences": [
             sentence
-            for sentence in (fastest_sentence(model), engine_sentence(model), *ceiling_sentences(model))
+            for sentence in (
+                fastest_sentence(model),
+                slower_sentence(model),
+                engine_sentence(model),
+                *ceiling_sentences(model),
+            )
             if sentence
         ],
         "picture": _picture(model, styles),

@@ -15,7 +15,8 @@ from hios.report.results import ModelResults
 Row = dict[str, Any]
 
 #: Columns of latency.csv. ``kind`` is schedule, baseline, reference or ceiling; columns without a unit are
-#: ratios as run.json defines them, ``largest_difference`` is in the units of the network's output.
+#: ratios as run.json defines them, ``speedup_low`` and ``speedup_high`` the ends of the interval of the speedup,
+#: ``largest_difference`` is in the units of the network's output.
 LATENCY_COLUMNS = (
     "model",
     "kind",
@@ -29,6 +30,8 @@ LATENCY_COLUMNS = (
     "measured_p20_ms",
     "measured_p80_ms",
     "speedup",
+    "speedup_low",
+    "speedup_high",
     "share_of_ceiling",
     "throughput_ratio",
     "predicted_ms",
@@ -56,6 +59,7 @@ def schedule_rows(model: ModelResults) -> list[Row]:
             "parameters": json.dumps(result["parameters"], sort_keys=True),
             "devices": result["devices"],
             "speedup": result["speedup"],
+            **_interval(result),
             "share_of_ceiling": result["share_of_ceiling"],
             "predicted_ms": result["predicted_ms"],
             "prediction_error": result["prediction_error"],
@@ -76,6 +80,7 @@ def reference_rows(model: ModelResults) -> list[Row]:
             "algorithm": "sequential",
             "devices": 1,
             "speedup": 1.0,
+            **_interval({}),
         }
     ]
     for reference in model.run["references"]:
@@ -86,6 +91,7 @@ def reference_rows(model: ModelResults) -> list[Row]:
                 "threads": reference["threads"],
                 "largest_difference": reference.get("largest_difference"),
                 "speedup": baseline["median"] / latency["median"] if latency["median"] > 0 else None,
+                **_interval(reference),
             }
         )
     return rows
@@ -138,6 +144,12 @@ def _measured(model: ModelResults, kind: str, label: str, latency: Json) -> Row:
         "measured_p20_ms": latency["p20"],
         "measured_p80_ms": latency["p80"],
     }
+
+
+def _interval(entry: Json) -> Row:
+    """Ends of the interval of a speedup; none where rounds were too few, or in files of earlier versions."""
+    low, high = entry.get("speedup_interval", (None, None))
+    return {"speedup_low": low, "speedup_high": high}
 
 
 def _reference_label(reference: Json) -> str:

@@ -10,6 +10,7 @@ reference  the model itself inside a worker: eager PyTorch, torch.compile, ONNX 
 baselines  which of them take part
 competitors  who else does: schedules, the sequential one on one device, independent copies
 session   all of them interleaved in one session, outputs checked
+bootstrap  intervals of speedups
 results   what run.json says of it
 table     the same in text
 trace     a run as a Chrome/Perfetto trace

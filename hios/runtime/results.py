@@ -8,6 +8,7 @@ from typing import Any
 
 from hios.profiling.statistics import spread
 from hios.runtime.baselines import Reference
+from hios.runtime.bootstrap import interval
 from hios.runtime.competitors import BASELINE, Competitor, Entry
 
 
@@ -15,7 +16,8 @@ def results(
     competitors: Mapping[str, Competitor], references: Sequence[Reference], entries: Sequence[Entry]
 ) -> dict[str, Any]:
     """Ceilings, references, baseline and results of run.json."""
-    baseline = _latency(competitors[BASELINE].latencies_ms)
+    baseline_runs = competitors[BASELINE].latencies_ms
+    baseline = _latency(baseline_runs)
     ceilings = {
         len(competitor.programs): _latency(competitor.latencies_ms)
         for competitor in competitors.values()
@@ -28,12 +30,15 @@ def results(
             for count, latency in ceilings.items()
         ],
         "references": [
-            *(_engine(name, competitor) for name, competitor in competitors.items() if competitor.cores > 1),
-            *(_reference(reference) for reference in references),
+            {**entry, **_speedup(baseline_runs, entry["latency_ms"]["runs"])}
+            for entry in (
+                *(_engine(name, competitor) for name, competitor in competitors.items() if competitor.cores > 1),
+                *(_reference(reference) for reference in references),
+            )
         ],
         "baseline": {"latency_ms": baseline},
         "results": [
-            _result(entry, competitors[entry.competitor], baseline["median"], {1: 1.0, **ratios}) for entry in entries
+            _result(entry, competitors[entry.competitor], baseline_runs, {1: 1.0, **ratios}) for entry in entries
         ],
     }
 
@@ -65,9 +70,20 @@ def _latency(samples: Sequence[float]) -> dict[str, Any]:
     return {"median": median, "p20": p20, "p80": p80, "runs": list(samples)}
 
 
-def _result(entry: Entry, competitor: Competitor, baseline_ms: float, ratios: Mapping[int, float]) -> dict[str, Any]:
+def _speedup(baseline: Sequence[float], runs: Sequence[float]) -> dict[str, Any]:
+    """Speedup over the baseline, with its interval where there are rounds enough."""
+    ends = interval(baseline, runs)
+    return {
+        "speedup": spread(baseline)[0] / spread(runs)[0],
+        **({} if ends is None else {"speedup_interval": list(ends)}),
+    }
+
+
+def _result(
+    entry: Entry, competitor: Competitor, baseline: Sequence[float], ratios: Mapping[int, float]
+) -> dict[str, Any]:
     latency, schedule = _latency(competitor.latencies_ms), entry.schedule
-    speedup = baseline_ms / latency["median"]
+    speedup = _speedup(baseline, competitor.latencies_ms)
     return {
         "label": entry.label,
         "algorithm": schedule.algorithm,
@@ -78,8 +94,8 @@ def _result(entry: Entry, competitor: Competitor, baseline_ms: float, ratios: Ma
         "scheduling_time_s": schedule.scheduling_time_s,
         "latency_ms": latency,
         "prediction_error": (schedule.latency_ms - latency["median"]) / latency["median"],
-        "speedup": speedup,
-        "share_of_ceiling": speedup / ratios[schedule.devices],
+        **speedup,
+        "share_of_ceiling": speedup["speedup"] / ratios[schedule.devices],
         "largest_difference": competitor.difference,
         "predicted": [asdict(row) for row in schedule.placements],
         "measured": [asdict(row) for row in competitor.typical()],

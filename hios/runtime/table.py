@@ -14,8 +14,9 @@ _DECIMALS_FROM_MS = ((1000.0, 0), (100.0, 1), (10.0, 2))
 def latency_table(run: Mapping[str, Any]) -> str:
     """A line a competitor with median, spread and speedup over the sequential schedule, aligned under a heading.
 
-    Schedules come first, then the references, then the ceilings. The sequential schedule on one device stands among
-    them once, whether a schedule file asked for it or not.
+    Speedups have their 95 % interval where there were rounds enough for one. Schedules come first, then the
+    references, then the ceilings. The sequential schedule on one device stands among them once, whether a schedule
+    file asked for it or not.
 
     Args:
         run: contents of run.json.
@@ -23,11 +24,8 @@ def latency_table(run: Mapping[str, Any]) -> str:
     baseline = run["baseline"]["latency_ms"]
     shown = any(result["algorithm"] == "sequential" and result["devices"] == 1 for result in run["results"])
     entries = [] if shown else [(BASELINE, baseline, "1.00")]
-    entries += [(result["label"], result["latency_ms"], f"{result['speedup']:.2f}") for result in run["results"]]
-    entries += [
-        (reference["name"], reference["latency_ms"], f"{baseline['median'] / reference['latency_ms']['median']:.2f}")
-        for reference in run["references"]
-    ]
+    entries += [(result["label"], result["latency_ms"], _speedup(result)) for result in run["results"]]
+    entries += [(reference["name"], reference["latency_ms"], _speedup(reference)) for reference in run["references"]]
     entries += [
         (
             f"{ceiling['devices']} independent copies (ceiling)",
@@ -38,7 +36,8 @@ def latency_table(run: Mapping[str, Any]) -> str:
     ]
     shortest = min(latency["median"] for _, latency, _ in entries)
     decimals = next((decimals for least, decimals in _DECIMALS_FROM_MS if shortest >= least), 3)
-    rows = [["", "median ms", "p20 to p80", "speedup"]]
+    sure = any("speedup_interval" in entry for entry in (*run["results"], *run["references"]))
+    rows = [["", "median ms", "p20 to p80", f"speedup{' (95 %)' if sure else ''}"]]
     for label, latency, speedup in entries:
         median, p20, p80 = (f"{latency[key]:.{decimals}f}" for key in ("median", "p20", "p80"))
         rows.append([label, median, f"{p20} to {p80}", speedup])
@@ -47,3 +46,8 @@ def latency_table(run: Mapping[str, Any]) -> str:
         f"{label:<{width[0]}}  {median:>{width[1]}}  {spread:>{width[2]}}  {speedup}"
         for label, median, spread, speedup in rows
     )
+
+
+def _speedup(entry: Mapping[str, Any]) -> str:
+    ends = entry.get("speedup_interval")
+    return f"{entry['speedup']:.2f}" + ("" if ends is None else f" ({ends[0]:.2f} to {ends[1]:.2f})")

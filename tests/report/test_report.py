@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
+import math
 import random
 import re
 import statistics
@@ -18,6 +20,7 @@ from hios.errors import ArtifactError
 from hios.report import write_report
 from hios.report.colours import type_styles
 from hios.report.results import read_results
+from hios.runtime.bootstrap import interval
 from tests.report.browser import loads_nothing, needs_chromium, opened
 
 COMPETITORS = (("sequential", 1), ("greedy", 1), ("hios-lp-inter", 2), ("hios-lp", 2))
@@ -221,7 +224,7 @@ def test_latency_csv(report: Path) -> None:
     header = (report / "out/tables/latency.csv").read_text(encoding="utf-8").splitlines()[0]
     assert header == (
         "model,kind,label,algorithm,parameters,devices,threads,runs,measured_median_ms,measured_p20_ms,"
-        "measured_p80_ms,speedup,share_of_ceiling,throughput_ratio,predicted_ms,prediction_error,"
+        "measured_p80_ms,speedup,speedup_low,speedup_high,share_of_ceiling,throughput_ratio,predicted_ms,prediction_error,"
         "predicted_lower_bound_ms,scheduling_time_s,largest_difference"
     )
     run = artifacts.read(report / "first" / "run.json", "run")
@@ -287,6 +290,51 @@ def test_faster_reference_is_named(tmp_path: Path) -> None:
     write_report([model], tmp_path / "report.html", tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Faster than every schedule: eager, 2 threads" in page
+
+
+def with_runs(model: Path, runs_of: dict[str, list[float]]) -> None:
+    """Give competitors of a run.json these runs, and the speedups and intervals that follow."""
+    run = artifacts.read(model / "run.json", "run")
+    baseline = runs_of["sequential <1>"]
+    for entry in [*run["results"], *run["references"], {"label": "sequential <1>", **run["baseline"]}]:
+        runs = runs_of.get(entry.get("label") or entry["name"], [9.0 + number % 2 for number in range(len(baseline))])
+        entry["latency_ms"].update(median=statistics.median(runs), p20=min(runs), p80=max(runs), runs=runs)
+        if "predicted" in entry or "threads" in entry:
+            entry["speedup"] = statistics.median(baseline) / statistics.median(runs)
+            entry["speedup_interval"] = list(interval(baseline, runs) or ())
+    artifacts.write(model / "run.json", "run", run)
+
+
+def test_sentences_rest_on_intervals(tmp_path: Path) -> None:
+    """A pair whose ratio's interval holds 1 is no difference, however medians stand; others are faster or slower."""
+    drift = [1 + 0.01 * math.sin(number) for number in range(20)]  # hits all that take turns in a round alike
+    noise = [(-1) ** number for number in range(20)]
+    model = make_results(tmp_path / "m", "net")
+    with_runs(
+        model,
+        {
+            "sequential <1>": [4 * factor for factor in drift],
+            "greedy <1>": [4.2 * factor for factor in drift],
+            "hios-lp-inter <2>": [(2.1 + 0.3 * wrong) * f for f, wrong in zip(drift, noise, strict=True)],
+            "hios-lp <2>": [2 * factor for factor in drift],
+            "eager PyTorch": [(2.05 - 0.3 * wrong) * f for f, wrong in zip(drift, noise, strict=True)],
+        },
+    )
+    write_report([model], tmp_path / "report.html", tmp_path)
+    text = html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert re.search(
+        r"Fastest as measured: hios-lp <2>, [\d.]+ ms, 2\.00 times as fast as the .* \(95 % interval", text
+    )
+    assert "Not to be told from it by these runs: hios-lp-inter <2>." in text
+    assert "As fast, as far as these runs can tell: eager PyTorch, 1 thread, eager PyTorch, 2 threads." in text
+    assert "Slower than the sequential schedule on one device: greedy <1> (0.95)." in text
+    assert "Faster than every schedule" not in text
+    cells = {row[0].removesuffix(" fastest"): row[4] for row in PageTables(text).tables["schedules"]}
+    assert cells["hios-lp <2>"] == "2.00 (2.00–2.00)"  # noqa: RUF001
+    rows = {row["label"]: row for row in read_csv(tmp_path / "latency.csv")}
+    low, high = (float(rows["hios-lp-inter <2>"][column]) for column in ("speedup_low", "speedup_high"))
+    assert low < float(rows["hios-lp-inter <2>"]["speedup"]) < high
+    assert rows["2 independent copies"]["speedup_low"] == ""
 
 
 def test_summary_names_faster_references(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def _run(scale: float, algorithm: str) -> dict[str, Any]:
     return {
         "baseline": {"latency_ms": latency(2)},
         "results": [{"label": "mine", "algorithm": algorithm, "devices": 1, "latency_ms": latency(1), "speedup": 2.0}],
-        "references": [{"name": "eager PyTorch, 1 thread", "threads": 1, "latency_ms": latency(4)}],
+        "references": [{"name": "eager PyTorch, 1 thread", "threads": 1, "latency_ms": latency(4), "speedup": 0.5}],
         "ceilings": [{"devices": 2, "latency_ms": latency(2.5), "throughput_ratio": 1.6}],
     }
 
@@ -33,6 +33,16 @@ def test_table() -> None:
         "2 independent copies (ceiling)      25.00  22.50 to 37.50  1.60 in throughput",
     ]
     assert "sequential on one device" not in latency_table(_run(10, "sequential"))
+
+
+def test_intervals() -> None:
+    """Speedups stand with their intervals, and the heading says what they are; one without has none."""
+    run = _run(10, "greedy")
+    run["results"][0]["speedup_interval"] = [1.889, 2.1]
+    head, _, mine, eager, _ = latency_table(run).splitlines()
+    assert head.endswith("  speedup (95 %)")
+    assert mine.endswith("  2.00 (1.89 to 2.10)")
+    assert eager.endswith("  0.50")
 
 
 @pytest.mark.parametrize(("scale", "median"), [(0.1234567, "0.123"), (12.34567, "12.35"), (1234.567, "1235")])
