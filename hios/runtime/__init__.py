@@ -14,4 +14,5 @@ bootstrap  intervals of speedups
 results   what run.json says of it
 table     the same in text
 trace     a run as a Chrome/Perfetto trace
+engine    workers that keep a network loaded and run it whenever they are asked to
 """

@@ -1,0 +1,220 @@
+"""A persistent executor: workers that keep a network loaded and run schedules of it as often as they are asked to.
+
+Between calls the workers sleep in their pipes, so that a program that does other things has its cores to itself. A call
+copies the inputs into shared memory, wakes the workers that take part, sleeps until they answer and copies the outputs
+out. ``python benchmarks/optimize.py --overhead`` prints what that costs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from hios.errors import PlatformError
+from hios.graph import Graph
+from hios.kernels.executable import require_executable
+from hios.platforms.arena import Arena
+from hios.platforms.pool import WorkerPool
+from hios.platforms.worker import Worker
+from hios.runtime import device
+from hios.runtime.program import ArenaPlan, DeviceProgram
+from hios.runtime.values import arena_tensor
+from hios.schedule import Plan
+
+#: A device gives up waiting before the controller gives up on the device: it knows what it waited for.
+_WAIT_SHARE = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A plan and the workers that are its devices, by device number; workers 0, 1, ... where none are named."""
+
+    plan: Plan
+    workers: tuple[int, ...] = ()
+
+    def programs(self, arena: ArenaPlan) -> dict[int, DeviceProgram]:
+        """What each worker that takes part does."""
+        return {self.workers[part.device] if self.workers else part.device: part for part in arena.program(self.plan)}
+
+
+class Engine:
+    """Workers with a network loaded, ready to run it by one or more plans.
+
+    It may be used from several threads, which then take turns, but not in a process forked from the one that made it.
+    Workers end with ``close``, when the engine is collected, at exit, and with the process, whatever ends that.
+
+    Args:
+        graph: with calls and shapes.
+        weights: its weights by name; the workers keep copies, the engine keeps none.
+        tasks: what it can run, by name.
+        cores: cores of every worker, which uses as many threads inside an operator.
+        timeout_s: longest time of one call.
+
+    Raises:
+        HiosError: the graph cannot be run, or a worker failed.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        weights: Mapping[str, Tensor],
+        tasks: Mapping[str, Task],
+        cores: Sequence[Sequence[int]],
+        timeout_s: float = 120.0,
+    ) -> None:
+        require_executable(graph)
+        plan = ArenaPlan(graph, max(len(task.plan.devices) for task in tasks.values()))
+        programs = {name: task.programs(plan) for name, task in tasks.items()}
+        arena = Arena(plan.flags, plan.size)
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._epoch = 0
+        self._workers = {name: list(parts) for name, parts in programs.items()}
+        self._inputs = [arena_tensor(arena, buffer) for buffer in plan.inputs.values()]
+        self._outputs = [arena_tensor(arena, buffer) for buffer in plan.outputs]
+        self._keeper = _Keeper(cores, arena, timeout_s)
+        self._end = weakref.finalize(self, self._keeper.end, self._process)
+        try:
+            _load(self._keeper.pool, graph, weights, plan, timeout_s * _WAIT_SHARE, len(cores))
+            for name, parts in programs.items():
+                arguments = {worker: {"name": name, "program": part} for worker, part in parts.items()}
+                self._keeper.pool.call_each(device.prepare, arguments)
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, name: str, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Run the network once.
+
+        Args:
+            name: of a task.
+            inputs: a tensor for every input of the graph, in order, of its shape and dtype.
+
+        Returns:
+            The outputs in the order of the graph; new tensors that no later call touches.
+
+        Raises:
+            PlatformError: the engine is closed, belongs to another process, or takes other inputs; a worker died or
+                hung, or an operator failed. Any failure in running closes the engine.
+        """
+        if os.getpid() != self._process:
+            raise PlatformError(
+                f"this engine belongs to process {self._process}; allowed: to use it there. A forked process "
+                "has no workers: make an engine in each process, after the fork"
+            )
+        self._check(inputs)
+        with self._lock:
+            if not self._end.alive:
+                raise PlatformError("this engine is closed; make another one")
+            for buffer, value in zip(self._inputs, inputs, strict=True):
+                _copy(value, buffer)
+            self._epoch += 1
+            arguments = {worker: {"name": name, "epoch": self._epoch} for worker in self._workers[name]}
+            try:
+                self._keeper.pool.call_each(run_quietly, arguments)
+            except BaseException:  # an interrupt too: whose answers would come later
+                self.close()
+                raise
+            return [_copy(buffer, torch.empty(buffer.shape, dtype=buffer.dtype)) for buffer in self._outputs]
+
+    def _check(self, inputs: Sequence[Tensor]) -> None:
+        found = [(value.shape, value.dtype, value.device.type) for value in inputs]
+        required = [(buffer.shape, buffer.dtype, "cpu") for buffer in self._inputs]
+        if found != required:
+            raise PlatformError(f"inputs: found {_text(inputs)}; allowed: {_text(self._inputs)}, on the CPU")
+
+    @property
+    def closed(self) -> bool:
+        """Whether it can run no more."""
+        return not self._end.alive
+
+    def close(self) -> None:
+        """End the workers and wait for them, after a call that runs; closing twice does nothing."""
+        with self._lock:
+            self._end()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def run_quietly(worker: Worker, name: str, epoch: int) -> None:
+    """``device.run`` without the rows of operators, which nobody reads here."""
+    device.run(worker, name, epoch)
+
+
+class _Keeper:
+    """Starts the pool from a thread that lives as long as the pool does.
+
+    Workers ask Linux to end them with their parent, and to Linux the parent is the thread that started them. An engine
+    outlives the thread that makes it, where that is one of many of a server.
+    """
+
+    def __init__(self, cores: Sequence[Sequence[int]], arena: Arena, timeout_s: float) -> None:
+        self._over = threading.Event()
+        self._started = threading.Event()
+        self._error: BaseException | None = None
+        thread = threading.Thread(target=self._keep, args=(cores, arena, timeout_s), name="hios workers", daemon=True)
+        thread.start()
+        self._started.wait()
+        if self._error is not None:
+            raise self._error
+
+    def _keep(self, cores: Sequence[Sequence[int]], arena: Arena, timeout_s: float) -> None:
+        try:
+            names = [f"worker {number}" for number in range(len(cores))]
+            self.pool = WorkerPool(cores, arena, timeout_s, names)
+        except BaseException as error:  # raised where the engine is made
+            self._error = error
+        self._started.set()
+        if self._error is None:
+            self._over.wait()
+
+    def end(self, process: int) -> None:
+        """Close the pool, in the process that has it."""
+        if os.getpid() == process:
+            self.pool.close()
+            self._over.set()
+
+
+def _load(
+    pool: WorkerPool, graph: Graph, weights: Mapping[str, Tensor], plan: ArenaPlan, wait_s: float, workers: int
+) -> None:
+    """Have all workers read graph and weights from files that are gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="hios-") as folder:
+        files = Path(folder) / "graph.json", Path(folder) / "weights.safetensors"
+        graph.write(files[0])
+        save_file(dict(weights), files[1])
+        given: dict[str, Any] = {"graph": str(files[0]), "weights": str(files[1])}
+        arguments = {**given, "inputs": plan.inputs, "timeout_s": wait_s}
+        pool.call_each(device.load, dict.fromkeys(range(workers), arguments))
+
+
+def _copy(value: Tensor, target: Tensor) -> Tensor:
+    """Copy a tensor into a contiguous one of its shape and dtype, by the calling thread alone.
+
+    ``copy_`` splits large tensors over the threads of torch, and those spin on for milliseconds on cores that the
+    workers need.
+    """
+    if value.is_contiguous() and not value.is_conj() and not value.is_neg():
+        ctypes.memmove(target.data_ptr(), value.data_ptr(), value.nbytes)
+    else:
+        target.copy_(value.detach())
+    return target
+
+
+def _text(tensors: Sequence[Tensor]) -> str:
+    return ", ".join(f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}" for tensor in tensors) or "none"

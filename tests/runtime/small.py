@@ -1,0 +1,53 @@
+"""A small network with branches, and engines that run it."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor, nn
+
+from hios.machine import usable_cores
+from hios.runtime.engine import Engine, Task
+from hios.schedule import StagedPlan
+from tests.frontends.networks import Network, extracted
+
+
+class Branches(nn.Module):
+    """Two branches of convolutions that are joined."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, padding=1)
+        self.left = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+        self.right = nn.Conv2d(8, 8, 5, padding=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Join both branches."""
+        x = self.stem(x).relu()
+        return torch.cat([self.left(x), self.right(x).relu()], 1)
+
+
+@functools.cache
+def branches() -> Network:
+    """The network with its graph."""
+    torch.manual_seed(0)
+    return extracted(Branches(), (torch.randn(1, 3, 16, 16),))
+
+
+def alternating() -> StagedPlan:
+    """Operators one by one, on two devices in turns."""
+    order = branches().graph.order
+    return StagedPlan(tuple(tuple(((operator,),) for operator in order[device::2]) for device in (0, 1)))
+
+
+def sequential() -> StagedPlan:
+    """Operators one by one on one device."""
+    return StagedPlan((tuple(((operator,),) for operator in branches().graph.order),))
+
+
+def small_engine(timeout_s: float = 120.0) -> Engine:
+    """An engine with two workers that runs the network one by one, on one of them or on both."""
+    network, cores = branches(), usable_cores()
+    tasks = {"first": Task(sequential()), "second": Task(sequential(), (1,)), "both": Task(alternating())}
+    return Engine(network.graph, network.tensors, tasks, [[cores[0]], [cores[-1]]], timeout_s)
