@@ -20,6 +20,7 @@ rule all:
         expand(
             "<results>/{model}/run.json", model=settings["models"], allow_missing=True
         ),
+        expand(CHOSEN.values(), model=settings["models"], allow_missing=True),
         "<results>/tables/latency.csv",
         "<results>/tables/operators.csv",
         "<results>/config.yaml",

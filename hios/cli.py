@@ -369,6 +369,12 @@ def draw(graph: Path, output: Path | None) -> None:
     "times. Eager PyTorch always takes part, as outputs are compared with it.",
 )
 @click.option("--traces", type=_PATH, help="Folder for a Chrome/Perfetto trace of every schedule.")
+@click.option(
+    "--auto",
+    type=_PATH,
+    help="schedule.json to write of what is fastest: a schedule, the sequential one, or that one with all cores. Every "
+    "other run chooses, and run.json states its latency in the others.",
+)
 @click.option("--runs", type=int, default=36, show_default=True, help="Measured runs of every competitor.")
 @click.option("--warmup", type=int, default=3, show_default=True, help="Runs before the measured ones.")
 @click.option("--tolerance", type=float, default=1e-4, show_default=True, help="Allowed difference of outputs.")
@@ -383,19 +389,17 @@ def execute(
     output: Path,
     program: Path | None,
     traces: Path | None,
+    auto: Path | None,
     trust: bool,
     **settings: Any,
 ) -> None:
     """Run SCHEDULES of GRAPH on real devices, interleaved in one session, and time them."""
     from hios.schedule import Schedule
 
-    for name, least in (("runs", 1), ("warmup", 0)):
-        if settings[name] < least:
-            raise HiosError(f"--{name}: found {settings[name]}; allowed: at least {least}")
-    if not 0 < settings["tolerance"] < math.inf:
-        raise HiosError(f"--tolerance: found {settings['tolerance']}; allowed: more than 0, finite")
-    _check_seed(settings["seed"])
-    _refuse_overwriting([graph, weights, program, *schedules], [output])
+    _check_measuring(settings)
+    _refuse_overwriting([graph, weights, program, *schedules], [output, auto])
+    if auto is not None and auto.resolve() == output.resolve():
+        raise HiosError(f"{auto}: named for run.json and for the chosen schedule; allowed: two files")
     if devices is None:
         devices = max(Schedule.read(path).devices for path in schedules)
     from hios.runtime.session import Settings
@@ -412,6 +416,7 @@ def execute(
         program=program,
         trusted=trust,
         traces=traces,
+        chosen=auto,
     )
     off = max(result["largest_difference"] for result in found["results"])
     reference = RUNTIMES.get(found["checked_against"], "the sequential schedule")

@@ -22,6 +22,7 @@ from hios.artifacts import Json
 from hios.errors import ArtifactError, HiosError
 from hios.models import Model, files, model
 from hios.schedulers import find
+from hios.schedulers.registry import AUTO
 
 # YAML 1.1, which PyYAML reads, takes 1e-4 for text; people and YAML 1.2 take it for a number.
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
@@ -61,8 +62,14 @@ def competitors(settings: Json) -> list[tuple[str, int]]:
         (label, devices)
         for label, entry in settings["algorithms"].items()
         for devices in settings["devices"]
+        if entry["algorithm"] != AUTO
         if devices == 1 or find(entry["algorithm"]).several_devices
     ]
+
+
+def chooses(settings: Json) -> bool:
+    """Whether the fastest of what is executed is chosen."""
+    return any(entry["algorithm"] == AUTO for entry in settings["algorithms"].values())
 
 
 def model_of(settings: Json, label: str) -> Model:
@@ -248,6 +255,10 @@ def _check_model(found: Model, entry: Json) -> None:
 def _resolve_algorithms(settings: Json, source: str) -> None:
     for label, entry in settings["algorithms"].items():
         with _at(source, f"algorithms.{label}"):
+            if entry.get("algorithm", label) == AUTO:
+                _check_auto(settings, label, entry)
+                settings["algorithms"][label] = {"algorithm": AUTO}
+                continue
             algorithm = find(entry.get("algorithm", label))
             given = {key: value for key, value in entry.items() if key != "algorithm"}
             if any(parameter.name == "seed" for parameter in algorithm.parameters):
@@ -258,6 +269,16 @@ def _resolve_algorithms(settings: Json, source: str) -> None:
             find(name)
 
 
+def _check_auto(settings: Json, label: str, entry: Json) -> None:
+    """Refuse a choice without alternatives, or by too few runs."""
+    if label != AUTO or set(entry) - {"algorithm"}:
+        raise HiosError(f"found the algorithm {AUTO} with another label or with parameters; allowed: {AUTO}: {{}}")
+    if len(settings["algorithms"]) == 1:
+        raise HiosError(f"found {AUTO} alone; allowed: beside other algorithms, as it is the fastest of them")
+    if (runs := settings["execute"]["runs"]) < 2:
+        raise HiosError(f"execute.runs: found {runs}; allowed with {AUTO}: at least 2, as every other one chooses")
+
+
 def _check_devices(settings: Json, source: str, cores: int | None) -> None:
     devices: list[int] = settings["devices"]
     if settings["platform"] == "cpu" and cores is not None and max(devices) > cores:
@@ -266,7 +287,7 @@ def _check_devices(settings: Json, source: str, cores: int | None) -> None:
             "here (platform cpu pins every device to a core of its own)"
         )
     for label, entry in settings["algorithms"].items():
-        if 1 not in devices and not find(entry["algorithm"]).several_devices:
+        if 1 not in devices and entry["algorithm"] != AUTO and not find(entry["algorithm"]).several_devices:
             raise HiosError(
                 f"{source}: devices: found {devices}; allowed: numbers with 1 among them, because "
                 f"algorithms.{label} schedules a single device"

@@ -291,6 +291,8 @@ def test_bad_profile_options(folder: Path, tmp_path: Path, options: list[object]
         (["--warmup", -1], "--warmup: found -1; allowed: at least 0"),
         (["--tolerance", 0], "--tolerance: found 0.0; allowed: "),
         (["--tolerance", "nan"], "--tolerance: found nan; allowed: "),
+        (["--auto", "auto.json", "--runs", 1], "--runs: found 1; allowed with --auto: at least 2, as every other"),
+        (["--baselines", "compile"], "--baselines: found compile; allowed with --program only"),
     ],
 )
 def test_bad_execute_options(folder: Path, tmp_path: Path, options: list[object], message: str) -> None:
@@ -541,6 +543,7 @@ def test_inputs_are_not_overwritten(folder: Path, tmp_path: Path) -> None:
         ("extract", graph, "--output", graph, "--weights", weights),
         ("profile", graph, "--output", graph),
         ("execute", graph, weights, path, "--output", path),
+        ("execute", graph, weights, path, "--output", "run.json", "--auto", path),
     ):
         assert _error(*command).endswith("found an input named as output; allowed: another file")
     assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before

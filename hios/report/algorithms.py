@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from hios.schedulers import ALGORITHMS, Algorithm, Parameter
+from hios.schedulers.registry import AUTO
 
 #: Sections of docstrings for those who call the function.
 _FOR_CALLERS = ("Args:", "Returns:", "Raises:", "Attributes:")
@@ -23,7 +24,8 @@ def listing(width: int) -> str:
         devices = "any number of devices" if algorithm.several_devices else "one device"
         origin = f"{algorithm.paper}; {devices}{options}"
         lines += _wrapped(" " * indent + origin, width, " " * indent)
-    return "\n".join([*lines, "", "hios algorithms NAME tells more about one."])
+    chosen = f"{AUTO}, the fastest of all as measured, is chosen in hios execute --auto."
+    return "\n".join([*lines, "", *_wrapped(chosen, width), "hios algorithms NAME tells more about one."])
 
 
 def described(algorithm: Algorithm, width: int) -> str:

@@ -10,10 +10,11 @@ import plotly.graph_objects as go
 
 from hios.report.axes import INK, ROW_PX, layout, row_axis, short, time_axis
 from hios.report.results import ModelResults
-from hios.report.tables import Row, reference_rows, schedule_rows
+from hios.report.tables import Row, auto_rows, reference_rows, schedule_rows
 
 _SCHEDULE = "#8fb8de"
 _FASTEST = "#2f6fae"
+_AUTO = "#5b8c5a"
 _REFERENCE = "#c3c9d0"
 _PREDICTED = "#b5651d"
 #: What the chart shows of a row, with its name.
@@ -25,15 +26,17 @@ _ROOM = 1.08
 
 def latency_chart(model: ModelResults) -> go.Figure:
     """Measured medians of schedules and references with p20 to p80; predicted latency as a marker."""
-    schedules, references = schedule_rows(model), _chart_references(model)
-    rows = [*schedules, *references]
+    schedules, autos, references = schedule_rows(model), auto_rows(model), _chart_references(model)
+    rows = [*schedules, *autos, *references]
+    first_reference = len(schedules) + len(autos)
     kinds: dict[str, tuple[str, list[int]]] = {
         "schedule, measured median": (_SCHEDULE, [i for i in range(len(schedules)) if i != model.fastest]),
         "fastest schedule, measured median": (
             _FASTEST,
             [i for i in range(len(schedules)) if i == model.fastest],
         ),
-        "reference, measured median": (_REFERENCE, list(range(len(schedules), len(rows)))),
+        "chosen by other runs, measured median": (_AUTO, list(range(len(schedules), first_reference))),
+        "reference, measured median": (_REFERENCE, list(range(first_reference, len(rows)))),
     }
     figure = go.Figure(
         [_latency_bars(name, colour, rows, chosen) for name, (colour, chosen) in kinds.items() if chosen]

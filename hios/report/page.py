@@ -28,7 +28,7 @@ from hios.report.gantt import gantt_chart, schedule_chart
 from hios.report.picture import lay_out
 from hios.report.results import ModelResults
 from hios.report.summary import device_uses, summary, type_shares
-from hios.report.tables import reference_rows, schedule_rows
+from hios.report.tables import auto_rows, reference_rows, schedule_rows
 from hios.schedule import Schedule
 
 _ABSENT = "–"  # noqa: RUF001  a dash for an empty cell
@@ -88,6 +88,7 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict
         "input": input_text(model),
         "faster_references": faster_references(model),
         "schedules": schedules,
+        "auto": auto_rows(model),
         "references": references,
         "fastest": model.fastest,
         "decimals": model.decimals,

@@ -14,8 +14,8 @@ from hios.report.results import ModelResults
 #: A table row by column; None where a column does not apply or was not measured.
 Row = dict[str, Any]
 
-#: Columns of latency.csv. ``kind`` is schedule, baseline, reference or ceiling; columns without a unit are
-#: ratios as run.json defines them, ``speedup_low`` and ``speedup_high`` the ends of the interval of the speedup,
+#: Columns of latency.csv. ``kind`` is schedule, auto, baseline, reference or ceiling; columns without a unit
+#: are ratios as run.json defines them, ``speedup_low`` and ``speedup_high`` the ends of the interval of the speedup,
 #: ``largest_difference`` is in the units of the network's output.
 LATENCY_COLUMNS = (
     "model",
@@ -46,8 +46,8 @@ OPERATOR_COLUMNS = ("model", "operator", "type", "time_ms", "p20_ms", "p80_ms", 
 
 
 def latency_rows(model: ModelResults) -> list[Row]:
-    """Rows of latency.csv: schedules in the order of run.json, baseline, references, ceiling."""
-    return [*schedule_rows(model), *reference_rows(model), *_ceiling_rows(model)]
+    """Rows of latency.csv: schedules in the order of run.json, the chosen one, baseline, references, ceiling."""
+    return [*schedule_rows(model), *auto_rows(model), *reference_rows(model), *_ceiling_rows(model)]
 
 
 def schedule_rows(model: ModelResults) -> list[Row]:
@@ -68,6 +68,24 @@ def schedule_rows(model: ModelResults) -> list[Row]:
             "largest_difference": result["largest_difference"],
         }
         for result in model.run["results"]
+    ]
+
+
+def auto_rows(model: ModelResults) -> list[Row]:
+    """The row of the fastest of all, chosen by half of the runs and measured in the others; none if not asked for."""
+    chosen = model.run.get("chosen")
+    if chosen is None:
+        return []
+    return [
+        {
+            **dict.fromkeys(LATENCY_COLUMNS),
+            **_measured(model, "auto", f"auto: {chosen['label']}", chosen["latency_ms"]),
+            "algorithm": chosen["algorithm"],
+            "devices": chosen["devices"],
+            "threads": chosen["cores"] // chosen["devices"],
+            "speedup": chosen["speedup"],
+            **_interval(chosen),
+        }
     ]
 
 

@@ -12,6 +12,7 @@ competitors  who else does: schedules, the sequential one on one device, indepen
 session   all of them interleaved in one session, outputs checked
 bootstrap  intervals of speedups
 results   what run.json says of it
+auto      the fastest of all, chosen by measurement
 table     the same in text
 trace     a run as a Chrome/Perfetto trace
 engine    workers that keep a network loaded and run it whenever they are asked to

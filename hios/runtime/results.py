@@ -17,9 +17,9 @@ def results(
 ) -> dict[str, Any]:
     """Ceilings, references, baseline and results of run.json."""
     baseline_runs = competitors[BASELINE].latencies_ms
-    baseline = _latency(baseline_runs)
+    baseline = measured(baseline_runs)
     ceilings = {
-        len(competitor.programs): _latency(competitor.latencies_ms)
+        len(competitor.programs): measured(competitor.latencies_ms)
         for competitor in competitors.values()
         if competitor.copies
     }
@@ -30,7 +30,7 @@ def results(
             for count, latency in ceilings.items()
         ],
         "references": [
-            {**entry, **_speedup(baseline_runs, entry["latency_ms"]["runs"])}
+            {**entry, **gained(baseline_runs, entry["latency_ms"]["runs"])}
             for entry in (
                 *(_engine(name, competitor) for name, competitor in competitors.items() if competitor.cores > 1),
                 *(_reference(reference) for reference in references),
@@ -49,7 +49,7 @@ def _engine(name: str, competitor: Competitor) -> dict[str, Any]:
         "name": name,
         "kind": "engine",
         "threads": competitor.cores,
-        "latency_ms": _latency(competitor.latencies_ms),
+        "latency_ms": measured(competitor.latencies_ms),
         "largest_difference": competitor.difference,
     }
 
@@ -59,18 +59,19 @@ def _reference(reference: Reference) -> dict[str, Any]:
         "name": reference.name,
         "kind": reference.kind,
         "threads": len(reference.cores),
-        "latency_ms": _latency(reference.latencies_ms),
+        "latency_ms": measured(reference.latencies_ms),
         "largest_difference": reference.difference,
         **({} if reference.compile_time_s is None else {"compile_time_s": reference.compile_time_s}),
     }
 
 
-def _latency(samples: Sequence[float]) -> dict[str, Any]:
+def measured(samples: Sequence[float]) -> dict[str, Any]:
+    """Latency over runs as run.json has it."""
     median, p20, p80 = spread(samples)
     return {"median": median, "p20": p20, "p80": p80, "runs": list(samples)}
 
 
-def _speedup(baseline: Sequence[float], runs: Sequence[float]) -> dict[str, Any]:
+def gained(baseline: Sequence[float], runs: Sequence[float]) -> dict[str, Any]:
     """Speedup over the baseline, with its interval where there are rounds enough."""
     ends = interval(baseline, runs)
     return {
@@ -82,8 +83,8 @@ def _speedup(baseline: Sequence[float], runs: Sequence[float]) -> dict[str, Any]
 def _result(
     entry: Entry, competitor: Competitor, baseline: Sequence[float], ratios: Mapping[int, float]
 ) -> dict[str, Any]:
-    latency, schedule = _latency(competitor.latencies_ms), entry.schedule
-    speedup = _speedup(baseline, competitor.latencies_ms)
+    latency, schedule = measured(competitor.latencies_ms), entry.schedule
+    speedup = gained(baseline, competitor.latencies_ms)
     return {
         "label": entry.label,
         "algorithm": schedule.algorithm,

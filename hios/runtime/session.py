@@ -24,6 +24,7 @@ from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
 from hios.profiling.progress import bar
 from hios.runtime import device, reference
+from hios.runtime.auto import LEAST_RUNS, choose
 from hios.runtime.baselines import Reference, references, require
 from hios.runtime.competitors import BASELINE, Competitor, competitors, read_entries
 from hios.runtime.program import ArenaPlan, Buffer
@@ -74,6 +75,7 @@ def execute(
     program: str | Path | None = None,
     trusted: bool = False,
     traces: str | Path | None = None,
+    chosen: str | Path | None = None,
 ) -> dict[str, Any]:
     """Run schedules on cpu devices and write run.json, and a trace for each; returns the contents of run.json.
 
@@ -91,6 +93,7 @@ def execute(
         program: program.pt2 or program.onnx, the reference for outputs; the engine's sequential schedule where absent.
         trusted: whether the user trusts a program that can run code when it is loaded.
         traces: folder for Chrome traces.
+        chosen: schedule.json to write of the fastest of all, which run.json then names.
 
     Raises:
         HiosError: bad files, a schedule that does not fit, a wrong output, or a worker that died or hung.
@@ -100,6 +103,9 @@ def execute(
     entries = read_entries(schedules, known, settings.devices)
     runtime = None if program is None else reference.runtime(program)
     require(settings.baselines, runtime)
+    if chosen is not None:
+        _require_runs(settings)
+        artifacts.require_writable(chosen)
     artifacts.require_writable(output)
     if traces is not None:
         for entry in entries:
@@ -132,12 +138,23 @@ def execute(
         "checked_against": runtime or "sequential",
         **results(taking_part, taking_turns, entries),
     }
+    if chosen is not None:
+        choice = choose(taking_part, entries)
+        data["chosen"] = choice.to_json()
+        choice.schedule(known).write(chosen)
     if traces is not None:
         for entry in entries:
             title, rows = f"{known.name} {entry.label}", taking_part[entry.competitor].typical()
             write_trace(_trace_path(traces, entry.label), title, known, rows)
     artifacts.write(output, "run", data)
     return data
+
+
+def _require_runs(settings: Settings) -> None:
+    if settings.runs < LEAST_RUNS:
+        raise PlatformError(
+            f"--runs: found {settings.runs}; allowed with --auto: at least {LEAST_RUNS}, as every other run chooses"
+        )
 
 
 def _trace_path(traces: str | Path, label: str) -> Path:

@@ -14,9 +14,9 @@ _DECIMALS_FROM_MS = ((1000.0, 0), (100.0, 1), (10.0, 2))
 def latency_table(run: Mapping[str, Any]) -> str:
     """A line a competitor with median, spread and speedup over the sequential schedule, aligned under a heading.
 
-    Speedups have their 95 % interval where there were rounds enough for one. Schedules come first, then the
-    references, then the ceilings. The sequential schedule on one device stands among them once, whether a schedule
-    file asked for it or not.
+    Speedups have their 95 % interval where there were rounds enough for one. Schedules come first, then the chosen
+    one, the references, and the ceilings. The sequential schedule on one device stands among them once, whether a
+    schedule file asked for it or not.
 
     Args:
         run: contents of run.json.
@@ -25,6 +25,8 @@ def latency_table(run: Mapping[str, Any]) -> str:
     shown = any(result["algorithm"] == "sequential" and result["devices"] == 1 for result in run["results"])
     entries = [] if shown else [(BASELINE, baseline, "1.00")]
     entries += [(result["label"], result["latency_ms"], _speedup(result)) for result in run["results"]]
+    if chosen := run.get("chosen"):
+        entries.append((f"auto: {chosen['label']}", chosen["latency_ms"], _speedup(chosen)))
     entries += [(reference["name"], reference["latency_ms"], _speedup(reference)) for reference in run["references"]]
     entries += [
         (

@@ -87,6 +87,8 @@ class Algorithm:
         return found if isinstance(found, Solution) else Solution(found)
 
 
+#: Not an algorithm: the fastest of all as measured, which nothing but an execution can tell.
+AUTO = "auto"
 #: More than any machine has; a typing error must not ask for memory by the gigabyte.
 MOST_DEVICES = 1024
 
@@ -142,6 +144,11 @@ def find(name: str) -> Algorithm:
     Raises:
         HiosError: there is none; the message lists the names.
     """
+    if name == AUTO:
+        raise HiosError(
+            f"{AUTO} is chosen by measurement: hios execute --auto FILE, or {AUTO}: {{}} among the algorithms of "
+            "config.yaml; name another algorithm here"
+        )
     if name not in ALGORITHMS:
         raise HiosError(f"unknown algorithm {name}; allowed: {', '.join(sorted(ALGORITHMS))}")
     return ALGORITHMS[name]

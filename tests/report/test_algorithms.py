@@ -23,8 +23,9 @@ def test_texts_keep_to_the_width(width: int) -> None:
 
 def test_listing_has_a_column_of_names() -> None:
     """Names stand at the left, everything else is indented, and the order is that of the registry."""
-    *lines, empty, hint = listing(80).splitlines()
+    *lines, empty, chosen, hint = listing(80).splitlines()
     assert [line.split()[0] for line in lines if not line.startswith(" ")] == list(ALGORITHMS)
+    assert chosen == "auto, the fastest of all as measured, is chosen in hios execute --auto."
     assert (empty, hint) == ("", "hios algorithms NAME tells more about one.")
 
 

@@ -337,6 +337,33 @@ def test_sentences_rest_on_intervals(tmp_path: Path) -> None:
     assert rows["2 independent copies"]["speedup_low"] == ""
 
 
+def test_auto_has_a_row(tmp_path: Path) -> None:
+    """What was chosen has a row of its own runs in page, chart and table, and is explained; otherwise none of it."""
+    chosen = {
+        "label": "sequential, 2 cores",
+        "algorithm": "sequential",
+        "devices": 1,
+        "cores": 2,
+        "candidates": 5,
+        "latency_ms": {"median": 1.25, "p20": 1.0, "p80": 1.5, "runs": [1.0, 1.25, 1.5]},
+        "speedup": 3.5,
+        "speedup_interval": [3.4, 3.6],
+    }
+    for name, more in (("chosen", {"chosen": chosen}), ("plain", {})):
+        model = make_results(tmp_path / name, "net", **more)
+        write_report([model], tmp_path / name / "report.html", tmp_path / name)
+    page = (tmp_path / "chosen" / "report.html").read_text(encoding="utf-8")
+    row = PageTables(page).tables["schedules"][-1]
+    assert row[:5] == ["auto: sequential, 2 cores", "1", "1.250", "1.000–1.500", "3.50 (3.40–3.60)"]  # noqa: RUF001
+    assert "chosen by other runs" in page
+    assert "<dt>auto</dt>" in page
+    (found,) = [row for row in read_csv(tmp_path / "chosen" / "latency.csv") if row["kind"] == "auto"]
+    assert (found["threads"], found["speedup_low"], found["runs"]) == ("2", "3.4", "3")
+    plain = (tmp_path / "plain" / "report.html").read_text(encoding="utf-8")
+    assert "auto: " not in plain
+    assert "<dt>auto</dt>" not in plain
+
+
 def test_summary_names_faster_references(tmp_path: Path) -> None:
     """The table of all models says which references beat the fastest schedule, with their latency."""
     quick = [

@@ -45,6 +45,13 @@ def test_intervals() -> None:
     assert eager.endswith("  0.50")
 
 
+def test_chosen() -> None:
+    """What was chosen stands behind the schedules, with what it is and its own runs."""
+    chosen = {"label": "mine", "latency_ms": {"median": 10.4, "p20": 10.0, "p80": 11.0}, "speedup": 1.92}
+    lines = latency_table(_run(10, "greedy") | {"chosen": chosen}).splitlines()
+    assert lines[3] == "auto: mine                          10.40  10.00 to 11.00  1.92"
+
+
 @pytest.mark.parametrize(("scale", "median"), [(0.1234567, "0.123"), (12.34567, "12.35"), (1234.567, "1235")])
 def test_digits(scale: float, median: str) -> None:
     """Times have as many decimals as the shortest median needs for four digits, three at most."""

@@ -35,7 +35,7 @@ options = {word: words[place + 1] for place, word in enumerate(words[:-1]) if wo
 if words[0] == os.environ.get("STAND_IN_FAILS"):
     sys.exit(f"Error: {words[0]} was told to fail")
 print("progress of", words[0])
-written = [Path(options[option]) for option in ("--output", "--weights") if option in options]
+written = [Path(options[option]) for option in ("--output", "--weights", "--auto") if option in options]
 if "--tables" in options:
     written += [Path(options["--tables"]) / name for name in ("latency.csv", "operators.csv")]
 if "--traces" in options:

@@ -106,6 +106,47 @@ def test_competitors(models: Path) -> None:
     assert config.competitors(settings) == [("sequential", 1), ("lp", 1), ("lp", 4)]
 
 
+def test_auto(models: Path) -> None:
+    """Auto is not scheduled: it is chosen among what the other algorithms schedule."""
+    data = {**SMALL, "algorithms": {"sequential": {}, "auto": {}, "hios-lp": {}}, "devices": [2, 1]}
+    settings = config.resolve(data, "config.yaml", models=models)
+    assert settings["algorithms"]["auto"] == {"algorithm": "auto"}
+    assert config.resolve(settings, "", models=models) == settings
+    assert config.competitors(settings) == [("sequential", 1), ("hios-lp", 2), ("hios-lp", 1)]
+    assert config.chooses(settings)
+    assert not config.chooses(config.resolve(SMALL, "config.yaml", models=models))
+    config.resolve({**data, "algorithms": {"auto": {}, "hios-lp": {}}, "devices": [2]}, "config.yaml", models=models)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"algorithms": {"auto": {}}}, "algorithms.auto: found auto alone; allowed: beside other algorithms, "),
+        (
+            {"algorithms": {"auto": {"window": 2}, "greedy": {}}},
+            "algorithms.auto: found the algorithm auto with",
+        ),
+        (
+            {"algorithms": {"a": {"algorithm": "auto"}, "greedy": {}}},
+            "algorithms.a: found the algorithm auto with",
+        ),
+        (
+            {"algorithms": {"auto": {}, "greedy": {}}, "execute": {"runs": 1}},
+            "algorithms.auto: execute.runs: found 1; allowed with auto: at least 2, as every other one chooses",
+        ),
+        (
+            {"profile": {"stages_of": ["auto"]}},
+            "profile.stages_of[0]: auto is chosen by measurement: ",
+        ),
+    ],
+)
+def test_bad_auto(models: Path, changes: dict[str, Any], message: str) -> None:
+    """Auto without alternatives, with parameters, by another name or by a single run is refused in one line."""
+    with pytest.raises(HiosError) as caught:
+        config.resolve({**SMALL, **changes}, "config.yaml", models=models)
+    assert str(caught.value).startswith(f"config.yaml: {message}")
+
+
 def test_options() -> None:
     """Settings become options: lists repeat them, True is a flag, False nothing, and text is quoted."""
     values = {"model": "x", "image_size": 64, "classifier": True, "trusted": False, "stages_of": ["a", "b c"]}

@@ -66,6 +66,7 @@ def test_other_number_of_cores(finished: Checkout) -> None:
             {"schedule": 4, "execute": 2},
             id="parameter of an algorithm",
         ),
+        pytest.param({"algorithms": {"auto": {}}}, {"execute": 2}, id="the fastest as measured"),
         pytest.param({"algorithms": {"hios-lp": None}}, {"execute": 2}, id="algorithm taken out"),
         pytest.param({"models": {"alpha": None}}, {}, id="model taken out"),
         pytest.param({"execute": {"runs": 50}}, {"execute": 2}, id="runs"),

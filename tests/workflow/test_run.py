@@ -40,6 +40,18 @@ def test_everything_is_written(finished: Checkout) -> None:
         assert (results / "benchmarks" / f"{step}.tsv").is_file()
 
 
+def test_auto_is_chosen_by_the_execution(checkout: Checkout) -> None:
+    """Auto is not scheduled: execute writes it, once, and is told to only where the configuration asks for it."""
+    configuration = checkout.config(models={"beta": None}, algorithms={"auto": {}})
+    answer = checkout.snakemake("--cores", "2", "--configfile", configuration)
+    assert answer.returncode == 0, answer.stdout
+    assert (checkout.path / "results" / "alpha" / "auto.json").is_file()
+    assert not list((checkout.path / "results" / "alpha" / "schedules").glob("auto*"))
+    (words,) = [call["words"] for call in checkout.calls() if call["words"][0] == "execute"]
+    assert words[words.index("--auto") + 1] == "results/alpha/auto.json"
+    assert checkout.planned("--configfile", configuration) == {}
+
+
 def test_resolved_configuration(finished: Checkout) -> None:
     """The saved configuration is the resolved one, and can be run as it is."""
     saved = finished.path / "results" / "config.yaml"

@@ -58,6 +58,11 @@ COMPETITORS = [
     f"{label}-{devices}" for label, devices in configuration.competitors(settings)
 ]
 
+# The fastest of all as measured, where the configuration asks for it.
+CHOSEN = (
+    {"chosen": "<results>/{model}/auto.json"} if configuration.chooses(settings) else {}
+)
+
 # profile and execute measure: with every core taken, nothing runs beside them.
 ALL_CORES = max(settings["devices"]) if on_cluster else workflow.resource_settings.cores
 
@@ -78,7 +83,7 @@ def alternatives(values):
 
 wildcard_constraints:
     model=alternatives(settings["models"]),
-    algorithm=alternatives(settings["algorithms"]),
+    algorithm=alternatives(dict(configuration.competitors(settings))),
     devices=alternatives(settings["devices"]),
 
 

@@ -10,6 +10,7 @@ rule execute:
             allow_missing=True,
         ),
     output:
+        **CHOSEN,
         run="<results>/{model}/run.json",
         # a folder: with a trace more among its outputs, Snakemake would no longer notice that a rule is out of date
         traces=directory("<results>/{model}/traces"),
@@ -27,6 +28,9 @@ rule execute:
         platform=settings["platform"],
         devices=max(settings["devices"]),
         options=lambda w: configuration.execute_options(settings, w.model),
+        auto=lambda w, output: configuration.options(
+            {"auto": output.chosen} if CHOSEN else {}
+        ),
         seed=settings["seed"],
         versions=lambda w: versions(*runtime_packages(w.model)),
         code=source_hash("execute"),
@@ -35,5 +39,5 @@ rule execute:
     shell:
         "python -m hios execute {input.graph:q} {input.weights:q} {input.schedules:q}"
         " --platform {params.platform} --devices {params.devices} --program {input.program:q}"
-        " {params.options} --seed {params.seed} --output {output.run:q} --traces {output.traces:q}"
+        " {params.options} {params.auto} --seed {params.seed} --output {output.run:q} --traces {output.traces:q}"
         " 2>&1 | tee {log:q}"

@@ -1,0 +1,90 @@
+"""auto: the fastest of what a session ran, chosen by measurement, so that it is never slower than sequential.
+
+The runs that choose are not those that are reported: the fastest of many is partly the luckiest, and its own runs would
+flatter it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hios.graph import Graph
+from hios.runtime.competitors import BASELINE, Competitor, Entry
+from hios.runtime.results import gained, measured
+from hios.schedule import Schedule
+
+#: Rounds that choose, and rounds that are reported.
+_CHOOSING, _REPORTED = slice(0, None, 2), slice(1, None, 2)
+LEAST_RUNS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was chosen.
+
+    Attributes:
+        label: name of the schedule file, or of the competitor where no file asked for it.
+        competitor: what ran.
+        entry: the schedule file, if there is one.
+        candidates: among how many it was chosen.
+        baseline: runs of the baseline.
+    """
+
+    label: str
+    competitor: Competitor
+    entry: Entry | None
+    candidates: int
+    baseline: Sequence[float]
+
+    @property
+    def cores(self) -> int:
+        """Cores that it uses in all."""
+        return self.competitor.cores * (1 if self.entry is None else self.entry.schedule.devices)
+
+    def to_json(self) -> dict[str, Any]:
+        """``chosen`` of run.json."""
+        runs = self.competitor.latencies_ms[_REPORTED]
+        return {
+            "label": self.label,
+            "algorithm": "sequential" if self.entry is None else self.entry.schedule.algorithm,
+            "devices": 1 if self.entry is None else self.entry.schedule.devices,
+            "cores": self.cores,
+            "candidates": self.candidates,
+            "latency_ms": measured(runs),
+            **gained(self.baseline[_REPORTED], runs),
+        }
+
+    def schedule(self, graph: Graph) -> Schedule:
+        """The schedule, with a note on how it was chosen; with measured times where there is no file of it."""
+        found = self.to_json()
+        note = (
+            f"the fastest of {self.candidates} in every other run: {self.label}; in the other runs "
+            f"{found['latency_ms']['median']:.4g} ms, {found['speedup']:.2f} times as fast as {BASELINE}"
+        )
+        if self.competitor.cores > 1:
+            note += f"; it ran on one device of {self.cores} cores, with a thread on each inside every operator"
+        if self.entry is not None:
+            return replace(self.entry.schedule, notes={**self.entry.schedule.notes, "auto": note})
+        rows = tuple(self.competitor.typical())
+        notes = {"auto": note, "times": "measured; no cost model predicted them"}
+        end = max(row.finish_ms for row in rows)
+        return Schedule(
+            "sequential", {}, 1, end, 0.0, 0.0, rows, graph.name, notes=notes, graph_fingerprint=graph.fingerprint
+        )
+
+
+def choose(competitors: Mapping[str, Competitor], entries: Sequence[Entry]) -> Choice:
+    """The fastest of all schedules, the sequential one on one device, and that one with all cores.
+
+    Args:
+        competitors: of a session, at least ``LEAST_RUNS`` runs each.
+        entries: schedule files that took part.
+    """
+    candidates = {name: competitor for name, competitor in competitors.items() if not competitor.copies}
+    fastest = min(candidates, key=lambda name: statistics.median(candidates[name].latencies_ms[_CHOOSING]))
+    entry = next((entry for entry in entries if entry.competitor == fastest), None)
+    label = fastest if entry is None else entry.label
+    return Choice(label, candidates[fastest], entry, len(candidates), competitors[BASELINE].latencies_ms)

@@ -1,0 +1,90 @@
+"""Choosing the fastest by measurement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hios import Graph, HiosError, Schedule, artifacts
+from hios.runtime.auto import choose
+from hios.runtime.competitors import BASELINE, Competitor, Entry, competitors
+from hios.runtime.program import ArenaPlan
+from hios.runtime.session import Settings, execute
+from hios.schedule import Placement, StagedPlan
+from hios.schedulers import find
+from tests.frontends.networks import Files
+from tests.runtime.conftest import DEVICES
+from tests.runtime.schedules import random_plan, schedule_of
+
+
+def _session(graph: Graph, runs: dict[str, list[float]]) -> tuple[dict[str, Competitor], list[Entry]]:
+    """Competitors of a session on two devices with these runs, and schedules ``one`` and ``wide``."""
+    entries = []
+    for label, devices in (("one", 1), ("wide", 2)):
+        plan = random_plan(graph, devices, seed=1)
+        entries.append(Entry(label, schedule_of(graph, plan), plan))
+    found = competitors(graph, ArenaPlan(graph, 2), entries, 2)
+    for name, competitor in found.items():
+        competitor.latencies_ms = runs.get(name, [1000.0] * 6)
+        row = Placement("conv1", 0, 0, 0, 1.0, 2.0)
+        competitor.timelines = [[row]] * 6
+    return found, entries
+
+
+def test_other_runs_choose_than_are_reported(graph: Graph) -> None:
+    """A schedule that is fast in the odd runs only is not chosen, and the runs that chose are not reported."""
+    runs = {
+        BASELINE: [12.0, 24.0, 12.0, 24.0, 12.0, 24.0],
+        "one": [10.0, 1.0, 10.0, 1.0, 10.0, 1.0],
+        "wide": [4.0, 8.0, 5.0, 9.0, 4.0, 8.0],
+    }
+    choice = choose(*_session(graph, runs))
+    found = choice.to_json()
+    assert (found["label"], found["algorithm"], found["devices"], found["cores"]) == ("wide", "test", 2, 2)
+    assert found["latency_ms"]["runs"] == [8.0, 9.0, 8.0]
+    assert found["speedup"] == 3.0
+    assert found["candidates"] == 4
+    assert choice.schedule(graph).notes["auto"].startswith("the fastest of 4 in every other run: wide; ")
+
+
+@pytest.mark.parametrize(("winner", "cores"), [(BASELINE, 1), ("sequential, 2 cores", 2)])
+def test_sequential_may_win(graph: Graph, winner: str, cores: int) -> None:
+    """The sequential schedule gets a schedule file, with measured times and a note that says so."""
+    choice = choose(*_session(graph, {winner: [5.0] * 6}))
+    found, written = choice.to_json(), choice.schedule(graph)
+    assert (found["label"], found["algorithm"], found["devices"], found["cores"]) == (winner, "sequential", 1, cores)
+    assert (written.algorithm, written.devices, written.latency_ms) == ("sequential", 1, 2.0)
+    assert written.notes["times"].startswith("measured")
+    assert ("2 cores, with a thread on each" in written.notes["auto"]) == (cores == 2)
+
+
+def test_copies_are_no_candidate(graph: Graph) -> None:
+    """Independent copies are the machine's ceiling, no way to run one inference."""
+    assert choose(*_session(graph, {"2 independent copies": [0.1] * 6, "one": [5.0] * 6})).label == "one"
+
+
+def test_chosen_schedule_runs_again(files: Files, graph: Graph, tmp_path: Path) -> None:
+    """The session writes what it chose; the file is a schedule of the graph and can be executed."""
+    for name, devices in (("one", 1), ("wide", DEVICES)):
+        schedule_of(graph, random_plan(graph, devices, seed=devices)).write(tmp_path / f"{name}.json")
+    settings = Settings(DEVICES, runs=3, warmup=0)
+    paths = [tmp_path / "one.json", tmp_path / "wide.json"]
+    execute(files.graph, files.weights, paths, tmp_path / "run.json", settings, chosen=tmp_path / "auto.json")
+    run = artifacts.read(tmp_path / "run.json", "run")
+    chosen, written = run["chosen"], Schedule.read(tmp_path / "auto.json")
+    assert len(chosen["latency_ms"]["runs"]) == 1
+    assert chosen["label"] in written.notes["auto"]
+    if chosen["algorithm"] == "test":
+        assert written.plan(graph) == Schedule.read(tmp_path / f"{chosen['label']}.json").plan(graph)
+    else:
+        assert written.plan(graph) == StagedPlan((tuple(((operator,),) for operator in graph.order),))
+    execute(files.graph, files.weights, [tmp_path / "auto.json"], tmp_path / "again.json", Settings(DEVICES, 1, 0))
+
+
+def test_auto_is_no_algorithm() -> None:
+    """Where an algorithm is asked for, auto is refused with where to find it."""
+    with pytest.raises(
+        HiosError, match=r"^auto is chosen by measurement: hios execute --auto FILE, or auto: \{\} among"
+    ):
+        find("auto")
