@@ -9,7 +9,7 @@ from hios.problem import Group, Problem
 
 
 def lower_bound_ms(problem: Problem, devices: int) -> float:
-    """The larger of the critical path and the work per device, in milliseconds.
+    """The larger of the critical path and the work per device, in milliseconds, with the times of ``Problem.on``.
 
     The critical path leaves transfers out: all its operators may share a device. An operator takes at least
     w = t*(a + (1-a)*u) of a device's time, since t(S) >= a*sum(t) + (1-a)*sum(t*u) and since the rates of
@@ -21,6 +21,7 @@ def lower_bound_ms(problem: Problem, devices: int) -> float:
     an operator that can be merged counts at most t*g*u as work, with g >= 1 the least growth of its kernel in any
     merge that holds it.
     """
+    problem = problem.on(devices)
     path_scale, work_scale = scales(problem)
     finish = [0.0] * len(problem)
     for operator in problem.order:

@@ -33,6 +33,7 @@ def violations(problem: Problem, schedule: Schedule) -> list[str]:
         schedule.plan(problem.graph)
     except ScheduleError as error:
         return [str(error)]
+    problem = problem.on(schedule.devices)
     row_of = {row.operator: row for row in schedule.placements}
     end = max(row.finish_ms for row in schedule.placements)
     slack = SLACK * max(1.0, end)

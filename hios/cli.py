@@ -37,6 +37,7 @@ _EXTRAS = {
     "numba": "opt",
     "numpy": "opt",
     "ortools": "opt",
+    "mpi4py": "mpi",
     "plotly": "report",
     "jinja2": "report",
 }
@@ -102,6 +103,15 @@ _platform = click.option(
 def _check_seed(seed: int) -> None:
     if not 0 <= seed < 2**63:
         raise HiosError(f"--seed: found {seed}; allowed: 0 to {2**63 - 1}")
+
+
+def _check_measuring(settings: dict[str, Any]) -> None:
+    for name, least in (("runs", 1), ("warmup", 0)):
+        if settings[name] < least:
+            raise HiosError(f"--{name}: found {settings[name]}; allowed: at least {least}")
+    if not 0 < settings["tolerance"] < math.inf:
+        raise HiosError(f"--tolerance: found {settings['tolerance']}; allowed: more than 0, finite")
+    _check_seed(settings["seed"])
 
 
 def _refuse_overwriting(inputs: Iterable[Path | None], outputs: Iterable[Path | None]) -> None:
@@ -198,7 +208,27 @@ def extract(program: Path, output: Path, weights: Path, name: str | None, units:
 @_platform
 @_devices
 @_output("costs.json")
-@click.option("--repeats", type=int, default=20, show_default=True, help="Measurements of every operator and stage.")
+@click.option(
+    "--repeats",
+    type=int,
+    default=20,
+    show_default=True,
+    help="Least number of measurements of every operator and stage.",
+)
+@click.option(
+    "--budget",
+    type=float,
+    default=120.0,
+    show_default=True,
+    help="Seconds for repeating until medians are certain within 2 %, and for stages; those left out are modelled.",
+)
+@click.option(
+    "--cache",
+    type=_PATH,
+    help="Folder of measurements of other runs and networks, used and added to; default: measurements in $HIOS_CACHE, "
+    "else hios/measurements in the user's cache folder.",
+)
+@click.option("--no-cache", is_flag=True, help="Measure everything, and keep nothing for later.")
 @click.option(
     "--stages-of",
     multiple=True,
@@ -206,20 +236,32 @@ def extract(program: Path, output: Path, weights: Path, name: str | None, units:
     show_default=True,
     help="Measure the stages that this algorithm asks for; may be given several times.",
 )
-def profile(graph: Path, platform: str, devices: int, output: Path, repeats: int, stages_of: tuple[str, ...]) -> None:
+def profile(
+    graph: Path,
+    platform: str,
+    devices: int,
+    output: Path,
+    repeats: int,
+    budget: float,
+    cache: Path | None,
+    no_cache: bool,
+    stages_of: tuple[str, ...],
+) -> None:
     """Measure what the operators, stages and transfers of GRAPH cost."""
     if repeats < 1:
         raise HiosError(f"--repeats: found {repeats}; allowed: at least 1")
+    if not 0 <= budget < math.inf:
+        raise HiosError(f"--budget: found {budget:g}; allowed: at least 0, finite")
+    if no_cache and cache is not None:
+        raise HiosError(f"--no-cache: found beside --cache {cache}; allowed: one of them")
     _refuse_overwriting([graph], [output])
+    from hios.profiling.cache import default_folder
     from hios.profiling.profile import profile as run
+    from hios.report.profiled import profile_in_words
 
-    began = time.monotonic()
-    found = run(graph, output, devices=devices, repeats=repeats, stages_of=stages_of)
-    total_ms = sum(entry["time_ms"] for entry in found["operators"].values())
-    click.echo(
-        f"{output}: {len(found['operators'])} operators, {len(found['stages'])} stages and {len(found['transfers'])} "
-        f"transfers measured in {time.monotonic() - began:.0f} s; all t(v) together {total_ms:.4g} ms"
-    )
+    folder = None if no_cache else cache or default_folder()
+    found = run(graph, output, devices=devices, repeats=repeats, stages_of=stages_of, budget_s=budget, cache=folder)
+    click.echo(f"{output}: {profile_in_words(found)}")
 
 
 def _algorithm_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -424,6 +466,60 @@ def execute(
     click.echo(
         f"{output}: medians of {found['runs']} runs on {devices} device(s) in {time.monotonic() - began:.0f} s; "
         f"outputs differ from {reference} by {off:.2g} at most, allowed {found['tolerance']:g}"
+    )
+
+
+@main.command()
+@click.argument("graph", type=_PATH)
+@click.argument("weights", type=_PATH)
+@click.argument("schedules", type=_PATH, nargs=-1, required=True)
+@click.option(
+    "--transport",
+    type=click.Choice(["gloo", "mpi"]),
+    required=True,
+    help="gloo: this is run by torchrun; mpi: by mpirun, or by srun.",
+)
+@_output("run.json")
+@click.option(
+    "--program",
+    type=_PATH,
+    help="program.pt2 or program.onnx: eager PyTorch, or ONNX Runtime, on rank 0 as reference for outputs and time.",
+)
+@click.option("--runs", type=int, default=36, show_default=True, help="Measured runs of every competitor.")
+@click.option("--warmup", type=int, default=3, show_default=True, help="Runs before the measured ones.")
+@click.option("--tolerance", type=float, default=1e-4, show_default=True, help="Allowed difference of outputs.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the input and of the order.")
+@click.option(
+    "--timeout", "timeout_s", type=float, default=120.0, show_default=True, help="Longest time of one run, in seconds."
+)
+@_trust
+def distribute(schedules: tuple[Path, ...], trust: bool, **given: Any) -> None:
+    """Run SCHEDULES of GRAPH with every device a process of a launcher, on one node or several.
+
+    The launcher starts this command on every rank with the same arguments, such as: torchrun --nproc-per-node 2 -m hios
+    distribute graph.json weights.safetensors schedule.json --transport gloo --output run.json
+    """
+    _check_measuring(given)
+    if not 0 < given["timeout_s"] < math.inf:
+        raise HiosError(f"--timeout: found {given['timeout_s']}; allowed: more than 0 seconds, finite")
+    _refuse_overwriting([given["graph"], given["weights"], given["program"], *schedules], [given["output"]])
+    from hios.runtime.distributed.session import Job
+    from hios.runtime.distributed.session import distribute as run
+    from hios.runtime.table import latency_table
+
+    began = time.monotonic()
+    found = run(Job(schedules=schedules, trusted=trust, **given))
+    if found is None:
+        return  # rank 0 speaks for all
+    off = max(result["largest_difference"] for result in found["results"])
+    platform = found["platform"]
+    virtual = ", which share cores: times say little" if platform["virtual"] else ""
+    click.echo(latency_table(found))
+    click.echo(
+        f"{given['output']}: medians of {found['runs']} runs on {platform['devices']} rank(s){virtual} over "
+        f"{platform['transport']} in {time.monotonic() - began:.0f} s; outputs differ from "
+        f"{RUNTIMES.get(found['checked_against'], 'the sequential schedule')} by {off:.2g} at most, allowed "
+        f"{found['tolerance']:g}"
     )
 
 

@@ -91,6 +91,13 @@ def extract_options(entry: Json) -> str:
     return options({**units, "trust": entry.get("trusted", False)})
 
 
+def profile_options(settings: Json) -> str:
+    """Settings of ``hios profile``."""
+    given = {key: value for key, value in settings["profile"].items() if key != "cache"}
+    cache: bool | str = settings["profile"]["cache"]
+    return options({**given, "cache": cache} if isinstance(cache, str) else {**given, "no_cache": not cache})
+
+
 def execute_options(settings: Json, label: str) -> str:
     """Settings of ``hios execute`` for a network."""
     return options({**settings["execute"], "trust": settings["models"][label].get("trusted", False)})

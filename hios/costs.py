@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,7 @@ class Costs:
         graph: name of the graph that was measured; empty where unknown.
         graph_fingerprint: ``Graph.fingerprint`` of that graph; empty where unknown.
         source: file name for messages.
+        corun: how many times as long operators take while so many devices work at once, by their number.
     """
 
     time_ms: Mapping[str, float]
@@ -69,6 +70,7 @@ class Costs:
     merges: Mapping[frozenset[str], float] = field(default_factory=dict)
     resources: Mapping[str, Resources] = field(default_factory=dict)
     graph_fingerprint: str = ""
+    corun: Mapping[int, float] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | Path) -> Costs:
@@ -109,7 +111,17 @@ class Costs:
                 key: Resources(**entry["resources"]) for key, entry in data["operators"].items() if "resources" in entry
             },
             graph_fingerprint=data.get("graph_fingerprint", ""),
+            corun=_corun(data.get("corun", ()), source),
         )
+
+    def corun_factor(self, devices: int) -> float:
+        """How many times as long operators, stages and merges take in schedules for so many devices.
+
+        Without an entry for the number, that of the next larger one counts, beyond the largest that of the largest.
+        """
+        if devices == 1 or not self.corun:
+            return 1.0
+        return self.corun[min((number for number in self.corun if number >= devices), default=max(self.corun))]
 
     def operator_ms(self, operator: str) -> float:
         """t(v).
@@ -145,3 +157,10 @@ class Costs:
                 f"{self.source}: transfers: no entry for edge {edge.source} -> {edge.target} of the graph; "
                 "required: time_ms for every edge"
             ) from None
+
+
+def _corun(entries: Sequence[Mapping[str, Any]], source: str) -> dict[int, float]:
+    found = {entry["devices"]: entry["factor"] for entry in entries}
+    if len(found) < len(entries):
+        raise ArtifactError(f"{source}: corun: a number of devices stands twice; every number once")
+    return found

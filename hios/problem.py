@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -21,6 +22,11 @@ class Problem:
 
     Operators are numbers 0..n-1 in the order of the graph; parallel edges count once.
 
+    Times are those of one device that works alone. In a schedule for M devices, whether they all get work or not,
+    operators, stages and merges take the co-run factor of M times as long (``Costs.corun_factor``), as devices share
+    memory and cores; transfers do not. ``on(M)`` is the problem with those times. Evaluator, checker, bounds and
+    ``Algorithm.solve`` ask for it themselves; the functions of algorithms are given it.
+
     Attributes:
         graph: the graph.
         ids: operator ids by number.
@@ -35,6 +41,7 @@ class Problem:
         convolutions: by number, what merging an operator needs to know; None where it cannot be merged.
         measured_merges: measured times of merged operators, milliseconds.
         asked_merges: merges whose time was asked for and not measured.
+        devices: number of devices whose co-run factor the times hold; 0 where it is left to ``on``.
 
     Raises:
         ArtifactError: an operator or edge has no cost, the costs are those of another graph, or they have a merge
@@ -43,6 +50,8 @@ class Problem:
 
     def __init__(self, graph: Graph, costs: Costs) -> None:
         self.graph = graph
+        self.devices = 0
+        self._corun_factor = costs.corun_factor
         _refuse_other_graph(graph, costs)
         self.ids = [operator.id for operator in graph.operators]
         self.time = [costs.operator_ms(operator) for operator in self.ids]
@@ -97,6 +106,23 @@ class Problem:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def on(self, devices: int) -> Problem:
+        """The problem with the times that operators, stages and merges have in a schedule for so many devices.
+
+        A problem that has them already stays as it is: a plan for fewer devices leaves the others idle. What is
+        asked for is noted in both.
+        """
+        if self.devices:
+            return self
+        found = copy.copy(self)
+        found.devices = devices
+        factor = self._corun_factor(devices)
+        if factor != 1.0:
+            found.time = [factor * time for time in self.time]
+            found.measured = {stage: factor * time for stage, time in self.measured.items()}
+            found.measured_merges = {merge: factor * time for merge, time in self.measured_merges.items()}
+        return found
 
     def stage_ms(self, stage: Stage) -> float:
         """t(S) of a stage in milliseconds.

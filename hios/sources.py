@@ -43,7 +43,12 @@ def source_hash(stage: str, algorithms: Iterable[str] = (), package: Path = _PAC
     Raises:
         HiosError: unknown algorithm.
     """
-    waiting = [STAGES[stage], *(find(name).run.__module__ for name in algorithms)]
+    return code_hash([STAGES[stage], *(find(name).run.__module__ for name in algorithms)], package)
+
+
+def code_hash(modules: Iterable[str], package: Path = _PACKAGE) -> str:
+    """Hash of the code of modules of hios and of all that they import, as `source_hash` takes it."""
+    waiting = list(modules)
     reached: set[str] = set()
     while waiting:
         module = waiting.pop()

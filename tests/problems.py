@@ -17,12 +17,13 @@ def problem(
     stages: Mapping[frozenset[tuple[str, ...]], float] | None = None,
     contention: str = "blend",
     alpha: float = 0.5,
+    corun: Mapping[int, float] | None = None,
 ) -> Problem:
     """A problem from times by operator and transfer times by edge."""
     graph = Graph(
         "test", tuple(Operator(name, "task") for name in times), tuple(Edge(source, target) for source, target in edges)
     )
-    costs = Costs(dict(times), dict(edges), utilization or {}, stages or {}, contention, alpha)
+    costs = Costs(dict(times), dict(edges), utilization or {}, stages or {}, contention, alpha, corun=corun or {})
     return Problem(graph, costs)
 
 

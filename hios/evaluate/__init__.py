@@ -20,7 +20,7 @@ __all__ = ["evaluate", "latency_ms", "staged_times"]
 
 
 def evaluate(problem: Problem, plan: Plan) -> list[Placement]:
-    """Times of every operator, rows in launch order.
+    """Times of every operator, rows in launch order; those of a schedule for the devices of the plan (``Problem.on``).
 
     Raises:
         ScheduleError: the plan does not hold every operator once, or it deadlocks; the message names operators.
@@ -32,6 +32,7 @@ def evaluate(problem: Problem, plan: Plan) -> list[Placement]:
             raise ScheduleError(
                 f"operator {problem.ids[operator]} is in the plan {held[operator]} times; allowed: once"
             )
+    problem = problem.on(len(plan.devices))
     return evaluate_staged(problem, plan) if isinstance(plan, StagedPlan) else evaluate_streams(problem, plan)
 
 

@@ -25,9 +25,6 @@ from hios.merging import convolutions
 from hios.platforms.memory import keep_memory
 from hios.platforms.worker import Worker
 
-#: Flags of the arena used by ``send`` and ``receive``: sent, received.
-SENT, RECEIVED = 1, 2
-
 
 class _Subject:
     """An operator with random weights and inputs."""
@@ -127,15 +124,39 @@ def load(worker: Worker, graph: str, operators: Mapping[str, int]) -> None:
             held.append(_Subject(known, known.operators[known.index[name]], generator))
 
 
-def time_operators(worker: Worker, rounds: int, warmup: int) -> dict[str, list[float]]:
-    """Milliseconds of every loaded operator in every round after the warm-up."""
+def time_operators(worker: Worker, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, list[float]]:
+    """Milliseconds of loaded operators, which run in this order, in every round after the warm-up."""
     subjects: dict[str, list[_Subject]] = worker.state["subjects"]
-    samples: dict[str, list[float]] = {name: [] for name in subjects}
+    samples: dict[str, list[float]] = {name: [] for name in operators}
     for number in range(warmup + rounds):
-        for name, (subject, *_) in subjects.items():
+        for name, own in samples.items():
+            subject = subjects[name][0]
             elapsed = _timed(partial(_run_group, [subject]), [subject])
             if number >= warmup:
-                samples[name].append(elapsed)
+                own.append(elapsed)
+    return samples
+
+
+def time_inferences(worker: Worker, operators: Sequence[str], begin_ns: int, end_ns: int) -> list[float]:
+    """Milliseconds of all operators of a network together, of every time they run between two moments.
+
+    The operators run again and again from now on until the end, so that devices called with the same moments run at
+    once throughout. Where they never do so in between, as other programs take the core, the first time that begins
+    there counts.
+
+    Args:
+        worker: where they run.
+        operators: the network in order, by loaded operators; one that comes again runs another of its copies.
+        begin_ns: from here on they are timed, by ``time.perf_counter_ns``.
+        end_ns: until here.
+    """
+    unused = {name: iter(held) for name, held in worker.state["subjects"].items()}
+    network: list[_Subject] = [next(unused[name]) for name in operators]
+    samples: list[float] = []
+    while (start := time.perf_counter_ns()) < end_ns or not samples:
+        elapsed = sum(_timed(subject.run, [subject]) for subject in network)
+        if start >= begin_ns and (time.perf_counter_ns() <= end_ns or not samples):
+            samples.append(elapsed)
     return samples
 
 
@@ -174,15 +195,16 @@ def load_merges(worker: Worker, graph: str, merges: Sequence[Sequence[str]]) -> 
     worker.state["merges"] = [_Merged(known, operators, generator) for operators in merges]
 
 
-def time_merges(worker: Worker, rounds: int, warmup: int) -> list[list[tuple[float, float]]]:
-    """Milliseconds of every loaded merge, with those of its operators one after another, in every round.
+def time_merges(worker: Worker, merges: Sequence[int], rounds: int, warmup: int) -> list[list[tuple[float, float]]]:
+    """Milliseconds of loaded merges by number, with those of their operators one after another, in every round.
 
     As for stages, both are taken right after each other.
     """
-    merges: list[_Merged] = worker.state["merges"]
+    loaded: list[_Merged] = worker.state["merges"]
     samples: list[list[tuple[float, float]]] = [[] for _ in merges]
     for number in range(warmup + rounds):
-        for merged, own in zip(merges, samples, strict=True):
+        for place, own in zip(merges, samples, strict=True):
+            merged = loaded[place]
             apart = _timed(merged.run_apart, [merged])
             together = _timed(merged.run_together, [merged])
             if number >= warmup:
@@ -202,55 +224,3 @@ def _timed(run: Callable[[], None], subjects: Sequence[_Subject | _Merged]) -> f
 def _run_group(group: Sequence[_Subject]) -> None:
     for subject in group:
         subject.run()
-
-
-def send(worker: Worker, sizes: Sequence[int], rounds: int, epoch: int) -> dict[int, list[int]]:
-    """Hand buffers over again and again; returns when each hand-over began (nanoseconds) by size.
-
-    Both sides count hand-overs from ``epoch`` on; calls on one arena take different ones.
-    """
-    arena = worker.arena
-    began: dict[int, list[int]] = {size: [] for size in sizes}
-    own = {size: torch.ones(size, dtype=torch.uint8) for size in sizes}
-    shared = {size: arena.tensor(0, (size,), torch.uint8) for size in sizes}
-    for _ in range(rounds):
-        for size in sizes:
-            own[size].add_(1)  # just made, as the output of an operator would be
-            epoch += 1
-            began[size].append(time.perf_counter_ns())
-            shared[size].copy_(own[size])
-            arena.write(SENT, epoch)
-            arena.wait(RECEIVED, epoch, 10.0, "a hand-over to be received")
-    return began
-
-
-def receive(worker: Worker, sizes: Sequence[int], rounds: int, epoch: int) -> dict[int, list[int]]:
-    """The other side of ``send``: when each hand-over was seen (nanoseconds) by size."""
-    arena = worker.arena
-    seen: dict[int, list[int]] = {size: [] for size in sizes}
-    for _ in range(rounds):
-        for size in sizes:
-            epoch += 1
-            arena.wait(SENT, epoch, 10.0, "a hand-over")
-            seen[size].append(time.perf_counter_ns())
-            arena.write(RECEIVED, epoch)
-    return seen
-
-
-def hand_over(worker: Worker, part: str, sizes: Sequence[int], rounds: int, epoch: int) -> dict[int, list[int]]:
-    """``send`` or ``receive``, so that one pool call starts both sides."""
-    return {"send": send, "receive": receive}[part](worker, sizes, rounds, epoch)
-
-
-def time_copies(worker: Worker, sizes: Sequence[int], rounds: int) -> dict[int, list[float]]:
-    """Milliseconds to copy a buffer into shared memory, by size: the hand-over without a second device."""
-    samples: dict[int, list[float]] = {}
-    for size in sizes:
-        own, shared = torch.ones(size, dtype=torch.uint8), worker.arena.tensor(0, (size,), torch.uint8)
-        samples[size] = []
-        for _ in range(rounds):
-            own.add_(1)
-            began = time.perf_counter_ns()
-            shared.copy_(own)
-            samples[size].append((time.perf_counter_ns() - began) / 1e6)
-    return samples

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import time
+from collections.abc import Iterator
+from contextvars import ContextVar
+from types import TracebackType
 from typing import Never
 
 from tqdm import tqdm
 
+_quiet_elsewhere: ContextVar[bool] = ContextVar("quiet_elsewhere", default=False)
 
-def bar(total: int, what: str, unit: str) -> tqdm[Never]:
+
+@contextlib.contextmanager
+def on_terminals_only() -> Iterator[None]:
+    """No progress bars within, unless standard error is a terminal: for measurements inside another's program."""
+    before = _quiet_elsewhere.set(True)
+    try:
+        yield
+    finally:
+        _quiet_elsewhere.reset(before)
+
+
+def bar(total: float, what: str, unit: str) -> tqdm[Never]:
     """A progress bar with an estimate of the time left; redrawn seldom where it goes into a log.
 
     Args:
@@ -22,5 +39,41 @@ def bar(total: int, what: str, unit: str) -> tqdm[Never]:
         unit=unit,
         bar_format="{desc} {percentage:3.0f}% |{bar:20}| {n_fmt} of {total_fmt} {unit}, {elapsed} so far, "
         "{remaining} left",
+        disable=None if _quiet_elsewhere.get() else False,  # None: unless it is a terminal
         mininterval=0.1 if sys.stderr.isatty() else 2.0,
     )
+
+
+class Meter:
+    """A progress bar of work whose amount becomes known as it is done, and which ends at a deadline at the latest.
+
+    Args:
+        total: how many units there are as far as is known.
+        what: what is being done.
+        unit: what is counted, in the plural.
+        deadline: when what is left is given up, by ``time.monotonic``.
+    """
+
+    def __init__(self, total: int, what: str, unit: str, deadline: float) -> None:
+        self._bar = bar(total, what, unit)
+        self._began = time.monotonic()
+        self._deadline = deadline
+
+    def __enter__(self) -> Meter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._bar.total = self._bar.n  # what was given up is no longer left
+            self._bar.refresh()
+        self._bar.close()
+
+    def advance(self, done: int, left: float) -> None:
+        """Note units that were done, and how many seem to be left."""
+        now = time.monotonic()
+        self._bar.n += done
+        rate = self._bar.n / max(now - self._began, 1e-9)
+        self._bar.total = self._bar.n + round(min(left, rate * max(self._deadline - now, 0.0)))
+        self._bar.update(0)

@@ -9,6 +9,9 @@ from typing import Any
 from hios.graph import Graph, Operator
 from hios.kernels.unit import external
 
+#: Batch, channels, height, width.
+_IMAGE_DIMENSIONS = 4
+
 
 def signatures(graph: Graph) -> dict[str, str]:
     """Signature of every operator by id: its calls with shapes and dtypes in place of names.
@@ -37,7 +40,9 @@ def _signature(operator: Operator, types: Mapping[str, Any]) -> str:
                 kind = types[f"{value[0]} {value[1]}"]
                 # Which argument repeats which matters: x + x reads half of what x + y reads.
                 shape = kind if value[0] == "input" else [kind[0][value[2]], kind[1]]
-                arguments.append(["value", numbers.setdefault(value, len(numbers)), shape])
+                # Images come in another order in memory from operators than from outside.
+                outside = ["input"] if value[0] == "input" and len(shape[0]) == _IMAGE_DIMENSIONS else []
+                arguments.append(["value", numbers.setdefault(value, len(numbers)), shape, *outside])
             elif "weight" in argument:
                 arguments.append(["weight", types[argument["weight"]]])
             else:

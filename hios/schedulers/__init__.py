@@ -54,6 +54,7 @@ def schedule(
     entry = find(algorithm)
     check_devices(entry, devices)
     values = entry.resolved(parameters or {})
+    problem = problem.on(devices)
     began = time.perf_counter()
     solution = entry.solve(problem, devices, values)
     elapsed = time.perf_counter() - began

@@ -82,8 +82,8 @@ class Algorithm:
         }
 
     def solve(self, problem: Problem, devices: int, parameters: Mapping[str, Any] | None = None) -> Solution:
-        """Run with parameters as `resolved` gives them, or with the defaults."""
-        found = self.run(problem, devices, **(self.resolved({}) if parameters is None else parameters))
+        """Run with parameters as `resolved` gives them, or with the defaults, on the times of ``Problem.on``."""
+        found = self.run(problem.on(devices), devices, **(self.resolved({}) if parameters is None else parameters))
         return found if isinstance(found, Solution) else Solution(found)
 
 

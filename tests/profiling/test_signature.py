@@ -12,7 +12,6 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 from hios.profiling.signature import signatures
-from hios.profiling.statistics import spread
 from tests.frontends.networks import Model, extracted, network
 
 
@@ -78,10 +77,3 @@ def test_equal_modules_of_squeezenet() -> None:
     for operator, signature in found.items():
         groups[signature].append(operator)
     assert len(groups) < len(graph.operators)
-
-
-def test_spread() -> None:
-    """Median, 20th and 80th percentile with linear interpolation."""
-    assert spread([4.0]) == (4.0, 4.0, 4.0)
-    assert spread([3.0, 1.0]) == pytest.approx((2.0, 1.4, 2.6))
-    assert spread([5.0, 1.0, 2.0, 4.0, 3.0, 6.0]) == (3.5, 2.0, 5.0)

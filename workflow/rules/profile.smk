@@ -17,7 +17,7 @@ rule profile:
     params:
         platform=settings["platform"],
         devices=max(settings["devices"]),
-        options=configuration.options(settings["profile"]),
+        options=configuration.profile_options(settings),
         versions=versions("torch"),
         code=source_hash("profile", settings["profile"]["stages_of"]),
     message:

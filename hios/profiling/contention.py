@@ -1,0 +1,128 @@
+"""The contention model fitted to measured stages, for those that were not measured."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hios.profiling.questions import Stage
+
+_Array = NDArray[np.float64]
+
+#: Measured stages below which nothing is fitted, and the share of them that is held out to find the error.
+_FEWEST, _HELD_OUT = 20, 0.25
+#: Shares of serialisation that are tried.
+_ALPHAS = tuple(step / 20 for step in range(21))
+#: Weight of an operator's utilization staying 1, against one stage: those in few stages are not read out of noise.
+_PRIOR = 0.05
+_LEAST_UTILIZATION = 0.01
+_ITERATIONS = 8
+#: Share of the error of the plain sum that the fitted model must stay below on stages that it has not seen.
+_BETTER = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Contention:
+    """The model t(S) = a*sum(t) + (1-a)*max(sum(t*u), longest group), with its relative errors.
+
+    Errors are of ``held_out`` stages that the model was not fitted to; None where too few were measured. By default
+    operators beside each other take their sum, as on a device that is one core, which every operator keeps busy.
+    """
+
+    alpha: float = 1.0
+    utilization: Mapping[str, float] = field(default_factory=dict)
+    median_error: float | None = None
+    p90_error: float | None = None
+    held_out: int = 0
+
+    def time_ms(self, stage: Stage, time_ms: Mapping[str, float]) -> float:
+        """t(S) by the model."""
+        sums = [sum(time_ms[operator] for operator in group) for group in stage]
+        work = sum(time_ms[operator] * self.utilization.get(operator, 1.0) for group in stage for operator in group)
+        return self.alpha * sum(sums) + (1 - self.alpha) * max(work, *sums)
+
+
+def fit(measured: Mapping[Stage, float], time_ms: Mapping[str, float], seed: int = 0) -> Contention:
+    """Fit the model to measured stages by least squares of relative errors.
+
+    It is taken only if it predicts stages that it was not fitted to better than the plain sum does: an algorithm
+    looks for the stages that a model makes too short, so noise must not become a gain.
+
+    Args:
+        measured: t(S) in milliseconds by stage, operators by what they are measured by.
+        time_ms: t(v) by the same names.
+        seed: of the choice of the stages that are held out.
+    """
+    measured = {stage: found for stage, found in measured.items() if found > 0}
+    stages = sorted(measured)
+    plain = Contention()
+    if len(stages) < _FEWEST:
+        return plain
+    random.Random(seed).shuffle(stages)
+    count = round(_HELD_OUT * len(stages))
+    unseen, seen = stages[:count], stages[count:]
+    errors = [
+        _errors(model, unseen, measured, time_ms)
+        for model in (plain, _fitted({stage: measured[stage] for stage in seen}, time_ms))
+    ]
+    (plain_error, _), (fitted_error, _) = errors
+    better = fitted_error < _BETTER * plain_error
+    model = _fitted(measured, time_ms) if better else plain
+    median, p90 = errors[better]
+    return Contention(model.alpha, model.utilization, median, p90, len(unseen))
+
+
+def _errors(
+    model: Contention, stages: Sequence[Stage], measured: Mapping[Stage, float], time_ms: Mapping[str, float]
+) -> tuple[float, float]:
+    """Median and 90th percentile of the relative errors of stages."""
+    errors = [abs(model.time_ms(stage, time_ms) / measured[stage] - 1) for stage in stages]
+    return statistics.median(errors), statistics.quantiles(errors, n=10, method="inclusive")[-1]
+
+
+def _fitted(measured: Mapping[Stage, float], time_ms: Mapping[str, float]) -> Contention:
+    """The best of all alphas; for each, the utilizations with the least squares.
+
+    Relative to sum(t), the part that the stages of which sum(t*u) is the larger part of the maximum add to the model
+    is linear in u. Which stages these are is found by repetition, from u = 1 on, where it is all of them.
+    """
+    operators = sorted({operator for stage in measured for group in stage for operator in group})
+    column = {operator: number for number, operator in enumerate(operators)}
+    shares = np.zeros((len(measured), len(operators)))
+    longest, ratio = np.zeros(len(measured)), np.zeros(len(measured))
+    for row, (stage, found) in enumerate(measured.items()):
+        sums = [sum(time_ms[operator] for operator in group) for group in stage]
+        total = sum(sums)
+        for operator in (operator for group in stage for operator in group):
+            shares[row, column[operator]] += time_ms[operator] / total
+        longest[row], ratio[row] = max(sums) / total, found / total
+    best = Contention()
+    least = float(np.sum((1 - ratio) ** 2))
+    for alpha in _ALPHAS[:-1]:
+        utilization = _utilization(shares, longest, (ratio - alpha) / (1 - alpha))
+        modelled = alpha + (1 - alpha) * np.maximum(shares @ utilization, longest)
+        loss = float(np.sum((modelled - ratio) ** 2))
+        if loss < least:
+            least = loss
+            best = Contention(alpha, dict(zip(operators, map(float, utilization), strict=True)))
+    return best
+
+
+def _utilization(shares: _Array, longest: _Array, target: _Array) -> _Array:
+    """Utilizations in (0, 1] with shares @ u near the target, where that exceeds the longest group."""
+    count = shares.shape[1]
+    found = np.ones(count)
+    for _ in range(_ITERATIONS):
+        active = shares @ found >= longest
+        rows, wanted = shares[active], target[active]
+        normal = rows.T @ rows + _PRIOR * np.eye(count)
+        after = np.linalg.solve(normal, rows.T @ wanted + _PRIOR * np.ones(count)).clip(_LEAST_UTILIZATION, 1.0)
+        if np.array_equal(after, found):
+            break
+        found = after
+    return found

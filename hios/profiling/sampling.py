@@ -1,0 +1,86 @@
+"""Repeating measurements until their medians are known, or the time for it is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from hios.profiling.progress import Meter
+from hios.profiling.statistics import expected_repeats, is_precise
+
+#: Times the least number of repeats at which a measurement ends whose median stays uncertain.
+_MOST = 5
+
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How often things are measured: ``repeats`` times at least, then until precise, the deadline or ``most``.
+
+    ``chunk`` is the number of rounds of one call to a worker: the progress bar moves and devices take turns.
+    ``deadline`` is a moment of ``time.monotonic``.
+    """
+
+    repeats: int
+    deadline: float
+    chunk: int = 5
+
+    @property
+    def most(self) -> int:
+        """Repeats at which a measurement ends in any case."""
+        return _MOST * self.repeats
+
+    def is_over(self) -> bool:
+        """Whether the time is spent."""
+        return time.monotonic() >= self.deadline
+
+    def is_settled(self, samples: Sequence[float]) -> bool:
+        """Whether samples need no more beside them."""
+        return len(samples) >= self.repeats and (len(samples) >= self.most or is_precise(samples))
+
+    def left(self, samples: Sequence[float]) -> float:
+        """How many more samples are expected to be taken."""
+        if len(samples) < self.repeats:
+            return self.repeats - len(samples)
+        return 0.0 if self.is_settled(samples) else max(1.0, min(expected_repeats(samples), self.most) - len(samples))
+
+
+def sample(
+    keys: Sequence[Key],
+    run: Callable[[list[Key], int], Mapping[Key, Sequence[float]]],
+    effort: Effort,
+    meter: Meter,
+    *,
+    whole: bool = False,
+    later: int = 0,
+) -> dict[Key, list[float]]:
+    """Samples of everything, in rounds over all that is not settled.
+
+    Args:
+        keys: what to measure, in the order of a round.
+        run: measures some of it for a number of rounds; returns its samples.
+        effort: how often.
+        meter: is told of every sample.
+        whole: rounds stay whole until all is settled, as those that drop out would leave caches to the others.
+        later: samples that others will take after these, for the estimate of the time left.
+    """
+    samples: dict[Key, list[float]] = {key: [] for key in keys}
+    waiting, taken = list(keys), 0
+    while waiting:
+        target = effort.repeats if taken < effort.repeats else effort.most
+        rounds = min(effort.chunk, target - taken)
+        for key, found in run(waiting, rounds).items():
+            samples[key].extend(found)
+        taken += rounds
+        done = len(waiting) * rounds
+        if taken >= effort.repeats:
+            unsettled = [key for key in waiting if not effort.is_settled(samples[key])]
+            if taken >= effort.most or effort.is_over():
+                unsettled = []
+            waiting = waiting if whole and unsettled else unsettled
+        left = [effort.left(samples[key]) for key in waiting]
+        meter.advance(done, (len(left) * max(left, default=0.0) if whole else sum(left)) + later)
+    return samples

@@ -1,0 +1,126 @@
+"""Profiling with a cache, and with too little time."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hios import artifacts
+from hios.profiling import session
+from hios.profiling.profile import profile
+from hios.report.profiled import profile_in_words
+from tests.profiling.conftest import DEVICES
+
+KINDS = ("operators", "transfers", "stages", "merges", "contention", "link")
+
+
+def _profile(graph: Path, output: Path, cache: Path | None, **more: Any) -> dict[str, Any]:
+    options = {"devices": DEVICES, "repeats": 3, "stages_of": ["greedy", "hios-lp"], "cache": cache, **more}
+    profile(graph, output, **options)
+    return artifacts.read(output, "costs")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the measurements of this module."""
+    return tmp_path_factory.mktemp("measurements") / "made" / "when needed"
+
+
+@pytest.fixture(scope="module")
+def first(graph_file: Path, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Costs measured with an empty cache."""
+    return _profile(graph_file, tmp_path_factory.mktemp("first") / "costs.json", cache)
+
+
+@pytest.fixture
+def steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No drift is too much: the machine that runs the tests may be busy."""
+    monkeypatch.setattr(session, "_DRIFT", math.inf)
+
+
+@pytest.mark.usefixtures("steady")
+def test_a_second_run_measures_nothing(first: dict[str, Any], graph_file: Path, cache: Path, tmp_path: Path) -> None:
+    """Everything comes from the cache as it was measured, and costs.json says so."""
+    found = _profile(graph_file, tmp_path / "costs.json", cache)
+    assert {kind: found[kind] for kind in KINDS} == {kind: first[kind] for kind in KINDS}
+    assert found.get("corun") == first.get("corun")
+    assert found["profile"]["measured"] == 0
+    assert found["profile"]["cached"] == first["profile"]["measured"]
+    assert found["profile"]["cached_from"] <= found["profile"]["cached_until"]
+    assert found["profile"]["drift"] > 0
+    assert f"{found['profile']['cached']} taken from the cache" in profile_in_words(found)
+
+
+def _renamed(value: Any, key: str = "") -> Any:
+    """The contents of a graph.json with other names of operators and weights."""
+    if isinstance(value, dict):
+        return {name: _renamed(part, name) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_renamed(part, key) for part in value]
+    if key in {"id", "operator", "source", "target", "blocks", "weight"} and isinstance(value, str):
+        return f"other {value}"
+    return value
+
+
+@pytest.mark.usefixtures("steady", "first")
+def test_other_networks_share_measurements(graph_file: Path, cache: Path, tmp_path: Path) -> None:
+    """Names do not count: a network of other names with operators of the same signatures finds them all."""
+    data = _renamed(artifacts.read(graph_file, "graph"))
+    for weight in data["weights"]:
+        weight["name"] = f"other {weight['name']}"
+    artifacts.write(tmp_path / "graph.json", "graph", {**data, "name": "other"})
+    found = _profile(tmp_path / "graph.json", tmp_path / "costs.json", cache)
+    assert found["graph"] == "other"
+    assert found["profile"]["measured"] == 0
+
+
+@pytest.mark.usefixtures("first")
+def test_operators_that_drifted_are_measured_anew(
+    graph_file: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where operators take longer or shorter than the cache says, none of them is taken from it."""
+    monkeypatch.setattr(session, "_DRIFT", -0.999)
+    found = _profile(graph_file, tmp_path / "costs.json", cache)
+    assert found["profile"]["measured"] > 0
+    assert found["profile"]["drift"] > 0
+
+
+@pytest.mark.usefixtures("steady", "first")
+def test_more_repeats_are_measured(graph_file: Path, cache: Path, tmp_path: Path) -> None:
+    """Entries that were repeated less often than is asked for now are not taken."""
+    found = _profile(graph_file, tmp_path / "costs.json", cache, repeats=20, stages_of=[])
+    assert min(entry["repeats"] for entry in found["operators"].values()) >= 20
+
+
+@pytest.mark.usefixtures("steady", "first")
+def test_a_missing_entry_is_measured_alone(graph_file: Path, cache: Path, tmp_path: Path) -> None:
+    """One operator that the cache lacks is measured; the others stay as they are."""
+    before = _profile(graph_file, tmp_path / "before.json", cache, repeats=1, stages_of=[])
+    for file in cache.rglob("*.json"):
+        if '"kind": "operator"' in file.read_text():
+            file.unlink()
+            break
+    after = _profile(graph_file, tmp_path / "after.json", cache, repeats=1, stages_of=[])
+    assert after["profile"]["measured"] == 1
+    assert after["profile"]["cached"] == before["profile"]["cached"] - 1
+
+
+def test_no_cache_keeps_nothing(graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a folder no measurement is kept, in the default folder neither."""
+    monkeypatch.setenv("HIOS_CACHE", str(tmp_path / "kept"))
+    found = _profile(graph_file, tmp_path / "costs.json", None, repeats=1, stages_of=[])
+    assert found["profile"]["cached"] == 0
+    assert not (tmp_path / "kept").exists()
+
+
+def test_without_time_stages_are_modelled(graph_file: Path, tmp_path: Path) -> None:
+    """A budget of nothing leaves the least number of repeats, and stages to the model."""
+    found = _profile(graph_file, tmp_path / "costs.json", None, budget_s=0.0)
+    assert {entry["repeats"] for entry in found["operators"].values()} == {3}
+    assert found["stages"] == []
+    assert found["profile"]["modelled"] > 0
+    assert found["contention"] == {"kind": "blend", "alpha": 1.0}
+    assert f"{found['profile']['modelled']} stages or merges left to the models" in profile_in_words(found)
