@@ -32,6 +32,9 @@ class WorkerPool:
         arena: memory to share.
         timeout_s: longest time that one call may take.
         names: what to call the workers in messages; ``device 0`` and so on where absent.
+
+    Attributes:
+        describe: a number that a worker noted (``Worker.mark``) in words, for messages on workers that die or hang.
     """
 
     def __init__(
@@ -40,6 +43,9 @@ class WorkerPool:
         self._arena = arena
         self._timeout_s = timeout_s
         self._names = [*names, *(f"device {number}" for number in range(len(names), len(cores)))]
+        self.describe: Callable[[int], str] = lambda _: ""
+        #: A flag a worker, where it notes what it is at.
+        self._markers = Arena(len(cores), 0)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[Connection] = []
         try:
@@ -59,6 +65,8 @@ class WorkerPool:
             self._arena.flags_count,
             self._arena.size,
             os.getpid(),
+            self._markers.descriptor,
+            self._markers.flags_count,
         ]
         command = [
             sys.executable,
@@ -72,7 +80,7 @@ class WorkerPool:
             self._processes.append(
                 subprocess.Popen(  # noqa: S603 - our own module with numbers as arguments
                     command,
-                    pass_fds=(theirs.fileno(), self._arena.descriptor),
+                    pass_fds=(theirs.fileno(), self._arena.descriptor, self._markers.descriptor),
                     env=environment,
                     stdin=subprocess.DEVNULL,
                 )
@@ -114,6 +122,7 @@ class WorkerPool:
         """
         name = f"{function.__module__}:{function.__qualname__}"
         for worker, keywords in arguments.items():
+            self._markers.write(worker, 0)
             try:
                 self._connections[worker].send((name, dict(keywords)))
             except OSError:
@@ -130,10 +139,10 @@ class WorkerPool:
             ready = wait(list(by_connection), timeout=max(0.0, deadline - time.monotonic()))
             if not ready:
                 worker, what = next(iter(pending.items()))
+                said = "" if failure is None else f"{failure}; "  # of one that waited for this one in vain, perhaps
+                hung = f"{self._names[worker]} did not answer within {timeout_s:g} s ({what}){self._where(worker)}"
                 self._abort()
-                raise failure or PlatformError(
-                    f"{self._names[worker]} did not answer within {timeout_s:g} s ({what}); the run was ended"
-                )
+                raise PlatformError(f"{said}{hung}; the run was ended")
             for connection in ready:
                 worker = by_connection[connection]  # type: ignore[index]
                 what = pending.pop(worker)
@@ -152,12 +161,18 @@ class WorkerPool:
             raise failure
         return {worker: results[worker] for worker in order}
 
+    def _where(self, worker: int) -> str:
+        """The last thing that a worker noted, as part of a message."""
+        found = self.describe(self._markers.read(worker))
+        return f", last at {found}" if found else ""
+
     def _fail(self, worker: int, what: str) -> None:
+        where = self._where(worker)
         code = self._processes[worker].wait(timeout=5)
         self._abort()
         how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"
         hint = "; the machine may be out of memory" if code == -signal.SIGKILL else ""
-        raise PlatformError(f"{self._names[worker]} died {how} ({what}){hint}; the run was ended")
+        raise PlatformError(f"{self._names[worker]} died {how} ({what}){where}{hint}; the run was ended")
 
     def _abort(self) -> None:
         self._arena.write(0, 1)

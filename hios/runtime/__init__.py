@@ -5,6 +5,7 @@ device    running such a program inside a worker
 values    the tensors of a program, and operators that read and write them
 staged    stages one after another, their groups beside each other
 streams   streams beside each other, operators waiting for values where they must
+markers   which operator a device is at, for messages
 weights   weights.safetensors, checked against the graph
 reference  the model itself inside a worker: eager PyTorch, torch.compile, ONNX Runtime
 baselines  which of them take part

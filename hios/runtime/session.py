@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from hios.platforms import cpu
 from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
 from hios.profiling.progress import bar
-from hios.runtime import device, reference
+from hios.runtime import device, markers, reference
 from hios.runtime.auto import LEAST_RUNS, choose
 from hios.runtime.baselines import Reference, references, require
 from hios.runtime.competitors import BASELINE, Competitor, competitors, read_entries
@@ -123,6 +124,7 @@ def execute(
     cores += [entry.cores for entry in taking_turns]
     arena = Arena(arena_plan.flags, arena_plan.size)
     with WorkerPool(cores, arena, settings.timeout_s, names) as pool:
+        pool.describe = partial(markers.text, known)
         session = _Session(known, pool, arena, arena_plan, taking_part, taking_turns, settings)
         session.load(str(graph), str(weights), None if program is None else str(program), trusted)
         session.measure()

@@ -9,15 +9,16 @@ from typing import Any
 
 from torch import Tensor
 
+from hios.errors import PlatformError
 from hios.graph import Graph
 from hios.kernels.merged import compile_merged
 from hios.merging import convolutions
-from hios.platforms.worker import Worker
+from hios.platforms.worker import Worker, reason
 from hios.runtime.program import Row, StagedProgram, StageProgram
 from hios.runtime.values import Step, Values
 
-#: Function, slot of its argument, and output slots and ids of the operators that it merges.
-_Merge = tuple[Callable[[Any], tuple[Tensor, ...]], int, tuple[int, ...], tuple[str, ...]]
+#: Function, slot of its argument, output slots and ids of the operators that it merges, marker of the first of them.
+_Merge = tuple[Callable[[Any], tuple[Tensor, ...]], int, tuple[int, ...], tuple[str, ...], int]
 
 
 class _Stage:
@@ -28,7 +29,10 @@ class _Stage:
         self.arrivals = tuple((handover.flag, handover.value[1]) for handover in program.arrivals)
         for handover in program.arrivals:
             values.arrive(handover)
-        self.groups = tuple(tuple(map(values.step, group)) for group in program.groups)
+        self.groups = tuple(
+            tuple(values.step(operator, program.number, stream) for operator in group)
+            for stream, group in enumerate(program.groups)
+        )
         self.departures = tuple(map(values.departure, program.departures))
         self.results = tuple(values.result(*result) for result in program.results)
         #: What runs instead of the groups.
@@ -88,14 +92,22 @@ class StagedRunner:
         values, clock = self._values, time.perf_counter_ns
         for step in group:
             start = clock()
-            values.run(step)
+            try:
+                values.run(step)
+            except Exception as error:
+                raise PlatformError(f"operator {step.operator}, stage {stage}: {reason(error)}") from error
             rows.append((step.operator, stream, stage, start, clock()))
 
     def _run_merge(self, merge: _Merge, stage: int, rows: list[Row]) -> None:
-        function, argument, outputs, operators = merge
+        function, argument, outputs, operators, marked = merge
         tensors = self._values.tensors
+        self._values.mark(marked)
         start = time.perf_counter_ns()
-        for output, part in zip(outputs, function(tensors[argument]), strict=True):
+        try:
+            found = function(tensors[argument])
+        except Exception as error:
+            raise PlatformError(f"operators {', '.join(operators)}, stage {stage}: {reason(error)}") from error
+        for output, part in zip(outputs, found, strict=True):
             tensors[output] = part
         end = time.perf_counter_ns()
         rows += [(operator, stream, stage, start, end) for stream, operator in enumerate(operators)]
@@ -109,4 +121,4 @@ def _merge(worker: Worker, steps: Sequence[Step]) -> _Merge:
     places = [graph.index[name] for name in names]
     operators, members = [graph.operators[place] for place in places], [known[place] for place in places]
     function = compile_merged(operators, members, worker.state["weights"], packed=True)
-    return function, steps[0].arguments[0], tuple(step.outputs[0] for step in steps), names
+    return function, steps[0].arguments[0], tuple(step.outputs[0] for step in steps), names, steps[0].marker

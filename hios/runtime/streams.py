@@ -19,7 +19,7 @@ from queue import Empty
 from hios.errors import PlatformError
 from hios.kernels.unit import External
 from hios.platforms.streams import Done
-from hios.platforms.worker import Worker
+from hios.platforms.worker import Worker, reason
 from hios.runtime.program import ABORT, Handover, Row, StreamProgram, StreamStep
 from hios.runtime.values import Values
 
@@ -36,7 +36,7 @@ class _Operator:
     def __init__(self, program: StreamStep, stream: int, values: Values) -> None:
         self.rank = program.rank
         self.stream = stream
-        self.step = values.step(program.operator)
+        self.step = values.step(program.operator, None, stream)
         self.needs = frozenset(program.needs)
         self.departures = tuple(values.departure(handover) for handover in program.departures)
         self.results = tuple(values.result(*result) for result in program.results)
@@ -139,7 +139,9 @@ class StreamRunner:
                 rows.append((operator.step.operator, operator.stream, None, start, clock()))
                 values.hand_over(operator.departures, operator.results, epoch)
             except Exception as error:
-                raise PlatformError(f"operator {operator.step.operator}, stream {operator.stream}: {error}") from error
+                raise PlatformError(
+                    f"operator {operator.step.operator}, stream {operator.stream}: {reason(error)}"
+                ) from error
             self._finish(operator)
             if not self._busy:
                 self._spin(epoch)

@@ -14,17 +14,19 @@ from hios.kernels.tensors import torch_dtype
 from hios.kernels.unit import External
 from hios.platforms.arena import Arena
 from hios.platforms.worker import Worker
+from hios.runtime.markers import marker
 from hios.runtime.program import Buffer, Handover
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An operator bound to slots: its function, where its arguments are, and where its outputs go."""
+    """An operator bound to slots: its function, where its arguments are, where its outputs go, and its marker."""
 
     operator: str
     function: Callable[..., Any]
     arguments: tuple[int, ...]
     outputs: tuple[int, ...]
+    marker: int
 
 
 #: Slot of a value, the buffer it is copied to, and what raises its flag.
@@ -42,10 +44,13 @@ class Values:
 
     def __init__(self, worker: Worker) -> None:
         self.arena = worker.arena
+        #: Tells the controller which step is begun.
+        self.mark = worker.mark
         self.tensors: list[Any] = []
         self._slots: dict[External, int] = {}
         self._operators: dict[str, CompiledOperator] = worker.state["operators"]
         self._outputs: dict[str, list[External]] = worker.state["outputs"]
+        self._places: dict[str, int] = worker.state["graph"].index
         for value, tensor in worker.state["inputs"].items():
             self.slot(value, tensor)
 
@@ -56,14 +61,15 @@ class Values:
             self.tensors.append(tensor)
         return self._slots[value]
 
-    def step(self, operator: str) -> Step:
-        """An operator bound to slots."""
+    def step(self, operator: str, stage: int | None, stream: int) -> Step:
+        """An operator bound to slots, at its place in the schedule."""
         compiled = self._operators[operator]
         return Step(
             operator,
             compiled.run,
             tuple(self.slot(value) for value in compiled.externals),
             tuple(self.slot(value) for value in self._outputs[operator]),
+            marker(self._places[operator], stage, stream),
         )
 
     def arrive(self, handover: Handover) -> int:
@@ -81,6 +87,7 @@ class Values:
 
     def run(self, step: Step) -> None:
         """Run an operator on the values in its slots."""
+        self.mark(step.marker)
         tensors = self.tensors
         result = step.function(*[tensors[argument] for argument in step.arguments])
         if len(step.outputs) == 1:

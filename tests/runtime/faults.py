@@ -4,21 +4,37 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import time
 from typing import Any
 
+import torch
+
 from hios.platforms.worker import Worker
+from hios.runtime import device
+
+
+def load_dying(worker: Worker, **arguments: Any) -> None:
+    """What ``device.load`` does, but an operator ends the process as Linux does where memory is short."""
+    device.load(worker, **arguments)
+    spoil(worker, "fire4.squeeze", "kill")
 
 
 def spoil(worker: Worker, operator: str, how: str) -> None:
-    """Have an operator fail, hang, or end its process, in programs that are prepared from now on."""
+    """Have an operator fail, hang, make nothing, or end its process, in programs that are prepared from now on."""
     operators = worker.state["operators"]
 
-    def run(*_: Any) -> None:
+    def run(*_: Any) -> Any:
         if how == "hang":
             time.sleep(600)
         elif how == "die":
             os._exit(3)
+        elif how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif how == "memory":
+            raise MemoryError
+        elif how == "empty":
+            return torch.empty(0)
         raise ValueError("no such kernel\nsecond line")
 
     operators[operator] = dataclasses.replace(operators[operator], run=run)

@@ -1,0 +1,23 @@
+"""Which operator a device is at: a number in shared memory, written before each, that outlives a worker that dies."""
+
+from __future__ import annotations
+
+from hios.graph import Graph
+
+# Of a 64-bit flag: the lowest bits are the operator, then the stage, each plus one, then the stream.
+_OPERATOR_BITS, _STAGE_BITS = 24, 20
+
+
+def marker(operator: int, stage: int | None, stream: int) -> int:
+    """A place as a number above 0: number of the operator in its graph, stage (None in stream schedules), stream."""
+    return operator + 1 | (0 if stage is None else stage + 1) << _OPERATOR_BITS | stream << _OPERATOR_BITS + _STAGE_BITS
+
+
+def text(graph: Graph, found: int) -> str:
+    """A marker in words; nothing for 0, where no operator was begun."""
+    if not found:
+        return ""
+    operator = found % (1 << _OPERATOR_BITS) - 1
+    stage = (found >> _OPERATOR_BITS) % (1 << _STAGE_BITS) - 1
+    stream = found >> _OPERATOR_BITS + _STAGE_BITS
+    return f"operator {graph.operators[operator].id}, {f'stream {stream}' if stage < 0 else f'stage {stage}'}"

@@ -1,0 +1,125 @@
+"""Devices that fail, hang or die while they run stages: what the message names, and what is left behind."""
+
+from __future__ import annotations
+
+import gc
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from hios import Graph, HiosError
+from hios.errors import PlatformError
+from hios.platforms.arena import Arena
+from hios.platforms.cpu import device_cores
+from hios.platforms.pool import WorkerPool
+from hios.runtime import device, markers
+from hios.runtime.program import ArenaPlan
+from hios.runtime.session import Settings, execute
+from hios.schedule import StagedPlan
+from tests.frontends.networks import Files
+from tests.platforms.processes import children
+from tests.runtime import faults
+from tests.runtime.conftest import DEVICES
+from tests.runtime.schedules import merged_plan, schedule_of
+
+SPOILT = "fire4.expand3x3"
+
+
+def _run(
+    files: Files, graph: Graph, plan: StagedPlan, spoilt: str, how: str, *, wait_s: float, timeout_s: float
+) -> None:
+    """Run a plan once on devices of which the last has a spoilt operator; afterwards no process is left."""
+    layout = ArenaPlan(graph, len(plan.devices))
+    programs = layout.program(plan)
+    before, devices = set(children()), [part.device for part in programs]
+    try:
+        with WorkerPool(device_cores(len(devices)), Arena(layout.flags, layout.size), 60.0) as pool:
+            pool.describe = partial(markers.text, graph)
+            weights = {"graph": str(files.graph), "weights": str(files.weights)}
+            pool.call_each(device.load, {d: {**weights, "inputs": layout.inputs, "timeout_s": wait_s} for d in devices})
+            pool.call(devices[-1], faults.spoil, operator=spoilt, how=how)
+            pool.call_each(device.prepare, {part.device: {"name": "spoilt", "program": part} for part in programs})
+            pool.call_each(device.run, {d: {"name": "spoilt", "epoch": 1} for d in devices}, timeout_s)
+    finally:
+        assert set(children()) <= before
+
+
+def _one_by_one(graph: Graph) -> StagedPlan:
+    return StagedPlan((tuple(((operator,),) for operator in graph.order),))
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("fail", "device 0: operator {at}: no such kernel"),
+        ("memory", "device 0: operator {at}: out of memory"),
+        ("die", "device 0 died with exit status 3 (run), last at operator {at}"),
+        ("kill", "device 0 died by signal SIGKILL (run), last at operator {at}; the machine may be out of memory"),
+        ("hang", "device 0 did not answer within 2 s (run), last at operator {at}"),
+    ],
+)
+def test_operator_and_stage_are_named(files: Files, graph: Graph, how: str, message: str) -> None:
+    """Whatever becomes of an operator, the run ends with one line that names device, operator and stage."""
+    stage = list(graph.order).index(graph.index[SPOILT])
+    timeout_s = 2.0 if how == "hang" else 60.0
+    with pytest.raises(HiosError) as caught:
+        _run(files, graph, _one_by_one(graph), SPOILT, how, wait_s=60.0, timeout_s=timeout_s)
+    expected = message.format(at=f"{SPOILT}, stage {stage}")
+    assert str(caught.value) == (f"{expected}; the run was ended" if "(run)" in message else expected)
+
+
+@pytest.mark.skipif(DEVICES < 2, reason="needs two cores")
+def test_a_device_that_waits_for_one_that_hangs(files: Files, graph: Graph) -> None:
+    """The device that gave up waiting is named with what it waited for, and so is the one that hung, with where."""
+    first, *others = graph.order
+    plan = StagedPlan((tuple(((operator,),) for operator in others), (((first,),),)))
+    message = (
+        r"^device 0: waited 0\.5 s for the output of operator conv1, stage 0; device 1 did not answer within 3 s "
+        r"\(run\), last at operator conv1, stage 0; the run was ended$"
+    )
+    with pytest.raises(PlatformError, match=message):
+        _run(files, graph, plan, "conv1", "hang", wait_s=0.5, timeout_s=3.0)
+
+
+def test_merged_operators_are_named(files: Files, graph: Graph) -> None:
+    """Operators that run as one are named together where that fails: here what they read is empty."""
+    with pytest.raises(HiosError, match=r"^device 0: operators fire2\.expand1x1, fire2\.expand3x3, stage \d+: "):
+        _run(files, graph, merged_plan(graph, 1), "fire2.squeeze", "empty", wait_s=60.0, timeout_s=60.0)
+
+
+def test_a_session_names_what_killed_it(
+    files: Files, graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that Linux kills in an execution ends it with one line; no file, process or descriptor is left."""
+    monkeypatch.setattr(device, "load", faults.load_dying)
+    schedule_of(graph, _one_by_one(graph)).write(tmp_path / "sequential.json")
+    before, descriptors = set(children()), _descriptors()
+    with pytest.raises(
+        PlatformError, match=r"^device 0 died by signal SIGKILL \(run\), last at operator fire4\.squeeze, "
+    ):
+        execute(files.graph, files.weights, [tmp_path / "sequential.json"], tmp_path / "run.json", Settings(1, 1, 0))
+    assert set(children()) <= before
+    assert [path.name for path in tmp_path.iterdir()] == ["sequential.json"]
+    assert _descriptors() <= descriptors  # shared memory has no name: it is gone with them
+
+
+def _descriptors() -> int:
+    gc.collect()
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.parametrize(
+    ("operator", "stage", "stream", "where"),
+    [(0, 0, 0, "stage 0"), (3, 40, 2, "stage 40"), (49, None, 0, "stream 0"), (7, None, 511, "stream 511")],
+)
+def test_markers_in_words(graph: Graph, operator: int, stage: int | None, stream: int, where: str) -> None:
+    """A marker fits a flag of 64 bits, and holds operator, and stage or stream."""
+    found = markers.marker(operator, stage, stream)
+    assert 0 < found < 2**63
+    assert markers.text(graph, found) == f"operator {graph.operators[operator].id}, {where}"
+
+
+def test_no_marker(graph: Graph) -> None:
+    """Before its first operator a device is nowhere."""
+    assert markers.text(graph, 0) == ""
