@@ -8,20 +8,26 @@ The package is layered; a module imports only from layers above its own:
     schedulers models config sources     one algorithm a file, one registry; what MODEL may be; config.yaml; code hashes
     kernels frontends                    Relax operator -> torch call; torch.export -> Relax -> graph
     platforms profiling runtime          devices, measuring, executing
+    optimizing dynamo                    a model of torch in, the fastest way to run it out
     report cli                           what people see
 
-``import hios`` is light: neither torch nor TVM is loaded.
+``import hios`` is light: neither torch nor TVM is loaded; ``hios.optimize`` loads them when it is first used.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from hios.bound import lower_bound_ms
 from hios.check import violations
 from hios.costs import Costs
-from hios.errors import HiosError
+from hios.errors import HiosError, HiosWarning
 from hios.evaluate import evaluate
 from hios.graph import Edge, Graph, Operator
 from hios.problem import Problem
 from hios.schedule import Placement, Schedule
 from hios.schedulers import ALGORITHMS, schedule
+
+if TYPE_CHECKING:
+    from hios.optimizing.optimize import optimize
 
 __version__ = "0.1.0"
 
@@ -31,6 +37,7 @@ __all__ = [
     "Edge",
     "Graph",
     "HiosError",
+    "HiosWarning",
     "Operator",
     "Placement",
     "Problem",
@@ -38,6 +45,16 @@ __all__ = [
     "__version__",
     "evaluate",
     "lower_bound_ms",
+    "optimize",
     "schedule",
     "violations",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "optimize":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from hios.optimizing.optimize import optimize
+
+    globals()[name] = optimize
+    return optimize

@@ -36,3 +36,7 @@ class PlatformError(HiosError):
 
 class UnsupportedError(HiosError):
     """A model uses something that a frontend or the kernel table does not know."""
+
+
+class HiosWarning(UserWarning):
+    """Something works, but not as the user may expect: an optimised model that runs as it was, and why."""

@@ -13,12 +13,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
-from torch.utils import _pytree as pytree
 
 from hios.artifacts import replacing
 from hios.errors import ArtifactError, HiosError, UnsupportedError, first_line, place
-from hios.frontends.archive import PLAIN_TREES, is_harmless, without_code
+from hios.frontends.archive import is_harmless, without_code
 from hios.frontends.declarations import Declarations
+from hios.frontends.faithful import apart, require_faithful
+from hios.frontends.interface import plain
 from hios.frontends.origin import of_node
 
 #: File within program.pt2 that holds the declarations of the model.
@@ -28,43 +29,38 @@ _DECLARATIONS = "hios.json"
 TensorType = tuple[tuple[int, ...], torch.dtype]
 
 
-def export(module: nn.Module, inputs: tuple[Tensor, ...]) -> ExportedProgram:
+def export(module: nn.Module, inputs: tuple[Tensor, ...], model: nn.Module | None = None) -> ExportedProgram:
     """torch.export of a module in inference mode.
 
+    Args:
+        module: what is exported.
+        inputs: example inputs.
+        model: what messages speak of, where the module is only a cover around it.
+
     Raises:
-        UnsupportedError: torch.export cannot trace it; the message is its own first line, with the line of the file
-            that defines the module.
+        UnsupportedError: torch.export cannot trace it (the message is its own first line, with the line of the file
+            that defines the module), or its program does not do what it does, or has other inputs and outputs than
+            tensors.
     """
+    model = module if model is None else model
+    inputs, name = apart(inputs), type(model).__name__
     try:
         with torch.no_grad():
             program = torch.export.export(module, inputs)
     except Exception as error:  # torch.export raises many types; all mean the same to the user
-        where = place(error, type(module).forward.__code__.co_filename)
-        raise UnsupportedError(
-            f"torch.export cannot export {type(module).__name__}: {where}: {first_line(error)}"
-        ) from error
+        code = getattr(getattr(type(model), "forward", None), "__code__", None)  # a scripted module has none
+        where = f"{place(error, code.co_filename)}: " if code is not None else ""
+        raise UnsupportedError(f"torch.export cannot export {name}: {where}{first_line(error)}") from error
     for node in program.graph.nodes:
         if node.op != "call_function" or node.target is operator.getitem:  # of an operator with several outputs
             continue
         if not is_harmless(f"torch.ops.{node.target}"):
             raise UnsupportedError(
-                f"{type(module).__name__}: found {of_node(node).place}; allowed: ATen operators on tensors, as Relax "
+                f"{name}: found {of_node(node).place}; allowed: ATen operators on tensors, as Relax "
                 "has no others; write the model with such operators there"
             )
-    return _with_plain_outputs(program)
-
-
-def _with_plain_outputs(program: ExportedProgram) -> ExportedProgram:
-    """Outputs in a flat tuple, where they are in something that loading would look up by name (a named tuple)."""
-    signature = program.module_call_graph[0].signature
-    waiting = [program.call_spec.out_spec]
-    while waiting and signature is not None:
-        spec = waiting.pop()
-        waiting += spec.children()
-        if spec.type not in {None, *PLAIN_TREES}:
-            leaves = program.call_spec.out_spec.num_leaves
-            signature.out_spec = pytree.tree_structure(tuple(range(leaves)))
-            break
+    program = plain(program, name)
+    require_faithful(program, module, inputs, name)
     return program
 
 
@@ -94,13 +90,15 @@ def load(path: str | Path, *, trusted: bool = False) -> ExportedProgram:
 
     Raises:
         ArtifactError: missing, damaged, not an exported program, or one whose loading could run code.
+        UnsupportedError: it has other inputs or outputs than tensors.
     """
     path = Path(path)
     _require_whole(path)
     try:
         with _quiet(), path.open("rb") as stream:
-            return torch.export.load(stream if trusted else without_code(stream, path))
-    except ArtifactError:
+            program = torch.export.load(stream if trusted else without_code(stream, path))
+        return plain(program, str(path))
+    except HiosError:
         raise
     except Exception as error:  # damaged archives fail in many ways inside torch
         raise ArtifactError(

@@ -19,10 +19,15 @@ def main() -> None:
     thread = threading.Thread(target=lambda: made.append(small_engine()))
     thread.start()
     thread.join()
-    print(*children(), flush=True)
+    _say(" ".join(map(str, children())))
     if sys.argv[1] == "wait":
         sys.stdin.readline()
-    print(len(made[0].run("both", branches().inputs)), flush=True)
+    _say(str(len(made[0].run("both", branches().inputs))))
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

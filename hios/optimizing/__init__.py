@@ -1,0 +1,10 @@
+"""One line for engineers: a model in, the fastest way that was found to run it out, as a module called in the same way.
+
+report     what was chosen, and the measured numbers behind it
+cache      costs, schedules and choices on disk
+tracing    a model with any inputs and outputs as a graph with flat ones
+watching   whether a model is still the one that was optimised
+contest    candidates taking turns with the example inputs
+module     the module that the user gets
+optimize   from a model to that module
+"""

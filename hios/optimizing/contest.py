@@ -1,0 +1,151 @@
+"""Ways to run a model taking turns with the example inputs, and the choice among them."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from hios.errors import HiosError
+from hios.optimizing.report import Candidate
+from hios.optimizing.ways import Way
+from hios.profiling.cache import now
+from hios.profiling.progress import bar
+from hios.profiling.statistics import interval, spread
+
+#: Runs of every way before any is measured.
+_WARMUP = 3
+#: Rounds are even, and at most this many: one half chooses, the other reports.
+_MOST_ROUNDS = 40
+#: Half of them has an interval of 95 %.
+_FEWEST_ROUNDS = 12
+#: A way that takes this much longer than the fastest while warming up takes no further part.
+_HOPELESS = 1.5
+#: Idle threads of OpenMP spin on for some milliseconds, and would slow whoever takes its turn next.
+_SETTLE_S = 0.03
+
+
+@dataclass
+class Contest:
+    """Calls of a model, by way.
+
+    Args:
+        ways: all that take part, the model as it runs today first.
+        call: a function that runs the model by a way and returns its tensors.
+        expected: the model's own tensors.
+        tolerance: allowed difference from them, absolute plus relative.
+        budget_s: about how long to measure.
+        forced: label of the way that is taken whatever is measured; empty for the fastest.
+    """
+
+    ways: Sequence[Way]
+    call: Callable[[Way], list[Tensor]]
+    expected: Sequence[Tensor]
+    tolerance: float
+    budget_s: float
+    forced: str = ""
+    measured_at: str = ""
+    #: Milliseconds of every round, by label.
+    latencies: dict[str, list[float]] = field(default_factory=dict)
+    #: Labels of ways whose outputs differ, with by how much.
+    wrong: dict[str, float] = field(default_factory=dict)
+
+    def measure(self) -> None:
+        """Warm up, leave out what is wrong or hopeless, and measure the rest in random order, round by round.
+
+        Raises:
+            HiosError: a way failed.
+        """
+        self.measured_at = now()
+        first = [(way, self._warmed(way)) for way in self.ways]
+        fastest = min(latency for way, latency in first if way.label not in self.wrong)
+        racing = [
+            way
+            for place, (way, latency) in enumerate(first)
+            if place == 0
+            or way.label == self.forced
+            or (latency <= _HOPELESS * fastest and way.label not in self.wrong)
+        ]
+        took_s = sum(latency for _, latency in first) / 1e3
+        rounds = 2 * (min(max(int(self.budget_s / took_s), _FEWEST_ROUNDS), _MOST_ROUNDS) // 2)
+        self.latencies = {way.label: [] for way in racing}
+        shuffle = random.Random(0).shuffle
+        with bar(rounds, f"{len(racing)} ways to run the model take turns", "rounds") as progress:
+            for _ in range(rounds):
+                shuffle(racing)
+                for way in racing:
+                    self.latencies[way.label].append(self._timed(way))
+                progress.update()
+
+    def _warmed(self, way: Way) -> float:
+        """Shortest latency while warming up, milliseconds."""
+        off = difference(self.call(way), self.expected)
+        if off > self.tolerance:
+            self.wrong[way.label] = off
+        return min(self._timed(way) for _ in range(_WARMUP))
+
+    def _timed(self, way: Way) -> float:
+        began = time.perf_counter_ns()
+        self.call(way)
+        took = time.perf_counter_ns() - began
+        if way.busy_cores:
+            time.sleep(_SETTLE_S)
+        return took / 1e6
+
+    def chosen(self) -> tuple[Way, tuple[Candidate, ...], str]:
+        """The fastest way by one half of the rounds; the other half says how fast it is.
+
+        The model as it runs today stays unless the interval of the speedup over it lies above 1.
+
+        Returns:
+            The way, what was measured of all that took part, and why this one, in words.
+
+        Raises:
+            HiosError: the forced way computes something else than the model.
+        """
+        today, left_out = self.ways[0], self._left_out()
+        reported = {label: times[1::2] for label, times in self.latencies.items()}
+        found = {label: _candidate(label, times, reported[today.label]) for label, times in reported.items()}
+        candidates = tuple(found[way.label] for way in self.ways if way.label in found)
+        if self.forced in self.wrong:
+            raise HiosError(
+                f"{self.forced}: outputs differ from the model's by {self.wrong[self.forced]:.3g}, absolute plus "
+                f"relative; allowed: {self.tolerance:g} (tolerance)"
+            )
+        if self.forced:
+            return next(way for way in self.ways if way.label == self.forced), candidates, "as asked for" + left_out
+        racing = [way for way in self.ways if way.label in self.latencies]
+        fastest = min(racing, key=lambda way: spread(self.latencies[way.label][::2])[0])
+        if fastest is today:
+            return today, candidates, "nothing measured was faster" + left_out
+        if found[fastest.label].low <= 1:
+            reason = f"{fastest.label} was not faster by more than the measurement can tell"
+            return today, candidates, reason + left_out
+        speedup = found[fastest.label].speedup
+        return fastest, candidates, f"{speedup:.2f} times as fast as {today.label}" + left_out
+
+    def _left_out(self) -> str:
+        slow = [way.label for way in self.ways if way.label not in self.latencies and way.label not in self.wrong]
+        parts = [f"; left out, as slower by half or more: {', '.join(slow)}"] if slow else []
+        parts += [f"; left out, as its outputs differ by {off:.3g}: {label}" for label, off in self.wrong.items()]
+        return "".join(parts)
+
+
+def _candidate(label: str, times: Sequence[float], base: Sequence[float]) -> Candidate:
+    ratios = [reference / own for reference, own in zip(base, times, strict=True)]
+    return Candidate(label, *spread(times), len(times), spread(ratios)[0], *interval(ratios))
+
+
+def difference(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+    """Largest difference over one plus the expected magnitude; equal infinities and NaNs do not differ."""
+    largest = 0.0
+    for ours, theirs in zip(found, expected, strict=True):
+        a, b = ours.double(), theirs.double()
+        off = (a - b).abs() / (1 + b.abs())
+        off[(a == b) | (a.isnan() & b.isnan())] = 0.0
+        if off.numel():
+            largest = max(largest, off.nan_to_num(nan=float("inf")).max().item())
+    return largest

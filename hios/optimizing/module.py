@@ -1,0 +1,166 @@
+"""The module that the user gets: called like the model, run the chosen way, or as the model itself where that fails."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hios.errors import HiosError, HiosWarning
+from hios.optimizing.report import Report
+from hios.optimizing.tracing import Inputs, Outputs
+from hios.optimizing.watching import Watch
+
+#: Frames of these folders are not the user's.
+_NOT_THE_USER = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
+_setting_threads = threading.Lock()
+
+
+def warn(message: str) -> None:
+    """A ``HiosWarning`` at the line of the user's that led here."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_USER):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, HiosWarning, stacklevel=level)
+
+
+@contextlib.contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Torch with this many threads inside an operator; callers take turns where the number changes."""
+    if torch.get_num_threads() == count:
+        yield
+        return
+    with _setting_threads:
+        before = torch.get_num_threads()
+        torch.set_num_threads(count)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """What runs a traced model elsewhere.
+
+    Attributes:
+        inputs: what the model takes.
+        outputs: what it gives.
+        watch: whether the model is still the one that was traced.
+        run: from the tensors of the inputs to those of the outputs.
+        close: ends what is behind ``run``.
+    """
+
+    inputs: Inputs
+    outputs: Outputs
+    watch: Watch
+    run: Callable[[list[Tensor]], list[Tensor]]
+    close: Callable[[], None]
+
+
+class OptimizedModule(nn.Module):
+    """A model, run the way that was chosen for it.
+
+    It takes and gives what the model does. Parameters, buffers, submodules and ``state_dict`` are the model's own, and
+    so are other attributes. It is for inference: outputs carry no gradient. The model itself runs, with one
+    ``HiosWarning`` for each cause, where inputs are not of the example's structure, shapes and dtypes or require a
+    gradient, under autocast, when parameters, buffers, submodules or the mode were changed since
+    (`hios.optimizing.watching` says what is seen of that), in a forked process, and when a worker failed.
+
+    Args:
+        model: the model.
+        report: what was chosen for it, and why.
+        runner: what runs it; None where the model itself does.
+        threads: torch's threads for the model itself where it was chosen; 0 for as many as there are.
+    """
+
+    report: Report
+
+    def __init__(self, model: nn.Module, report: Report, runner: Runner | None = None, threads: int = 0) -> None:
+        super().__init__()
+        self.report = report
+        # The model's own tables, not copies: so all that torch asks of modules is answered as by the model.
+        for table in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+            self.__dict__[table] = model.__dict__[table]
+        self.__dict__["_model"] = model
+        self.training = model.training
+        self.runner = runner
+        self.threads = threads
+        self._warned: set[str] = set()
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the model computes."""
+        runner = self.runner
+        if runner is None:
+            return self._itself(args, kwargs)
+        if changed := runner.watch.changed():
+            return self._instead("changed", f"{changed} since it was optimised", args, kwargs)
+        if torch.is_autocast_enabled("cpu"):
+            return self._instead("autocast", "autocast would change its precision", args, kwargs)
+        tensors = runner.inputs.tensors(args, kwargs)
+        if isinstance(tensors, str):
+            return self._instead("inputs", tensors, args, kwargs)
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            return self._instead("gradient", "an input requires a gradient", args, kwargs)
+        try:
+            found = runner.run(tensors)
+        except HiosError as error:
+            self.runner = None
+            return self._instead("failed", str(error), args, kwargs)
+        return runner.outputs.rebuilt(found, tensors)
+
+    def _itself(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if not self.threads:
+            return self._model(*args, **kwargs)
+        with torch_threads(self.threads):
+            return self._model(*args, **kwargs)
+
+    def _instead(self, kind: str, why: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """The model itself, with a warning the first time that there is a cause of this kind."""
+        if kind not in self._warned:
+            self._warned.add(kind)
+            warn(f"{self.report.model} runs as it was before hios.optimize: {why}")
+        return self._model(*args, **kwargs)
+
+    def close(self) -> None:
+        """End the workers; from then on the model itself runs."""
+        runner, self.runner = self.runner, None
+        if runner is not None:
+            runner.close()
+
+    def train(self, mode: bool = True) -> OptimizedModule:
+        """Switch the model, in train mode it runs itself."""
+        self._model.train(mode)
+        self.training = mode
+        return self
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """That of the model."""
+        return self._model.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """That of the model, which from then on runs itself."""
+        return self._model.load_state_dict(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if "_model" not in self.__dict__:
+                raise
+            return getattr(self.__dict__["_model"], name)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise HiosError(
+            f"an optimised {self.report.model} cannot be copied or pickled, as it has workers; allowed: to save its "
+            "state_dict, and to optimise the model again, for which the measurements are kept"
+        )

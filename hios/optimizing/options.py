@@ -1,0 +1,72 @@
+"""What ``hios.optimize`` may be told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hios import artifacts
+from hios.errors import ArtifactError, HiosError, PlatformError
+from hios.graph import UNITS
+from hios.machine import usable_cores
+from hios.optimizing.module import warn
+from hios.platforms import cpu
+from hios.profiling.cache import default_folder
+from hios.schedulers import find
+
+#: Devices where the user names none, as far as there are cores: networks seldom have more branches of equal weight.
+_DEVICES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What ``optimize`` may be told; its arguments say what they mean.
+
+    Raises:
+        HiosError: one of them is not allowed.
+    """
+
+    devices: int | None = None
+    algorithm: str = "auto"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    platform: str = "cpu"
+    units: str | None = None
+    cache: str | Path | bool | None = None
+    tolerance: float = 1e-4
+    least_ms: float = 2.0
+    budget_s: float = 10.0
+    timeout_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        if self.platform != "cpu":
+            raise PlatformError(f"optimize: platform: found {self.platform!r}; allowed: 'cpu'")
+        if self.units not in (None, *UNITS):
+            raise HiosError(f"optimize: units: found {self.units!r}; allowed: {', '.join(UNITS)}, or None")
+        if self.cache is True:
+            raise HiosError("optimize: cache: found True; allowed: a folder, None for the user's own, False for none")
+        for name in ("tolerance", "budget_s", "timeout_s"):
+            if not getattr(self, name) > 0:
+                raise HiosError(f"optimize: {name}: found {getattr(self, name)!r}; allowed: more than 0")
+        if self.algorithm != "auto":
+            find(self.algorithm).resolved(self.parameters)
+        elif self.parameters:
+            raise HiosError("optimize: parameters: found some for algorithm auto; allowed: those of a named algorithm")
+
+    def cores(self) -> list[list[int]]:
+        """Cores of every device."""
+        devices = min(_DEVICES, len(usable_cores())) if self.devices is None else self.devices
+        return cpu.device_cores(devices)
+
+    def folder(self) -> Path | None:
+        """Folder of the cache; None, with a warning, where it cannot be written."""
+        if self.cache is False:
+            return None
+        folder = Path(self.cache) if isinstance(self.cache, str | Path) else default_folder().parent
+        try:
+            artifacts.require_writable(folder / "choices" / "choice.json")
+        except ArtifactError as error:
+            warn(f"what hios.optimize measures is not kept: {error}")
+            return None
+        return folder

@@ -1,0 +1,211 @@
+"""A model with any inputs and outputs as a graph that takes and gives tensors in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from hios.errors import UnsupportedError
+from hios.frontends import program as programs
+from hios.frontends.declarations import Declarations
+from hios.frontends.extract import extract_program
+from hios.graph import Graph
+
+#: What an output is: ("tensor", its number among the graph's outputs), ("input", number of an input tensor) or
+#: ("constant", value).
+_Output = tuple[str, Any]
+
+
+class Inputs:
+    """The inputs that a model was optimised for: their structure, their tensors' types, and all other values.
+
+    Args:
+        args: positional arguments of the example.
+        kwargs: keyword arguments of the example.
+
+    Raises:
+        UnsupportedError: none is a tensor, or one is not a plain tensor on the CPU.
+    """
+
+    def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        leaves, self._spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        self._constants = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        self._places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+        self._types = [programs.type_text(_type(leaves[place])) for place in self._places]
+        if not self._places:
+            raise UnsupportedError("example inputs: found no tensor; required: at least one")
+        for place in self._places:
+            if wrong := _unusual(leaves[place]):
+                raise UnsupportedError(f"example inputs: found {wrong}; allowed: plain tensors on the CPU")
+
+    def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor] | str:
+        """The tensors of a call in order, or in words why these inputs do not fit."""
+        leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        if spec != self._spec:
+            return "inputs of another structure than the example's"
+        tensors = [leaves[place] for place in self._places]
+        for tensor, required in zip(tensors, self._types, strict=True):
+            if not isinstance(tensor, Tensor):
+                return f"found {type(tensor).__name__} as an input, the example has {required}"
+            if wrong := _unusual(tensor):
+                return f"found {wrong} as an input, the example has {required}"
+            if (found := programs.type_text(_type(tensor))) != required:
+                return f"found an input {found}, the example has {required}"
+        for leaf, constant in zip(leaves, self._constants, strict=True):
+            if constant is not None and not _same(leaf, constant):
+                return f"found {leaf!r} as an input, the example has {constant!r}"
+            if constant is None and leaf is not None and not isinstance(leaf, Tensor):
+                return f"found {leaf!r} as an input, the example has None"
+        return tensors
+
+    def required(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
+        """The tensors of a call in order.
+
+        Raises:
+            UnsupportedError: these inputs do not fit.
+        """
+        found = self.tensors(args, kwargs)
+        if isinstance(found, str):
+            raise UnsupportedError(f"inputs: {found}")
+        return found
+
+    def rebuilt(self, tensors: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments with these tensors in their places."""
+        leaves = list(self._constants)
+        for place, tensor in zip(self._places, tensors, strict=True):
+            leaves[place] = tensor
+        args, kwargs = pytree.tree_unflatten(leaves, self._spec)
+        return args, kwargs
+
+
+def _type(tensor: Tensor) -> programs.TensorType:
+    return tuple(tensor.shape), tensor.dtype
+
+
+def _unusual(tensor: Tensor) -> str:
+    """What a tensor is that the engine cannot take; empty for plain ones."""
+    if type(tensor) not in (Tensor, nn.Parameter):
+        return f"a {type(tensor).__name__}"
+    if tensor.device.type != "cpu":
+        return f"a tensor on {tensor.device}"
+    if tensor.layout is not torch.strided:
+        return f"a tensor of layout {tensor.layout}"
+    return ""
+
+
+def _same(found: Any, constant: Any) -> bool:
+    return type(found) is type(constant) and bool(found == constant)
+
+
+class Outputs:
+    """How a model's outputs come from the graph's: same structure, same tensor for the same tensor.
+
+    Args:
+        outputs: what the model returned.
+        inputs: tensors that it got.
+    """
+
+    def __init__(self, outputs: Any, inputs: Sequence[Tensor]) -> None:
+        leaves, self._spec = pytree.tree_flatten(outputs)
+        self.tensors: list[Tensor] = []
+        self._parts: list[_Output] = [self._part(leaf, inputs) for leaf in leaves]
+
+    def _part(self, leaf: Any, inputs: Sequence[Tensor]) -> _Output:
+        if not isinstance(leaf, Tensor):
+            return "constant", leaf
+        for kind, tensors in (("input", inputs), ("tensor", self.tensors)):
+            for number, tensor in enumerate(tensors):
+                if tensor is leaf:
+                    return kind, number
+        self.tensors.append(leaf)
+        return "tensor", len(self.tensors) - 1
+
+    def forget(self) -> None:
+        """Let go of the tensors that were seen."""
+        self.tensors = []
+
+    @property
+    def count(self) -> int:
+        """How many tensors the graph gives."""
+        return len({value for kind, value in self._parts if kind == "tensor"})
+
+    def flat(self, outputs: Any) -> list[Tensor]:
+        """The tensors that the graph gives, from what the model returned."""
+        found: dict[int, Tensor] = {}
+        for (kind, value), leaf in zip(self._parts, pytree.tree_leaves(outputs), strict=True):
+            if kind == "tensor":
+                found.setdefault(value, leaf)
+        return list(found.values())
+
+    def rebuilt(self, tensors: Sequence[Tensor], inputs: Sequence[Tensor]) -> Any:
+        """The model's outputs with these tensors of the graph."""
+        held = {"tensor": tensors, "input": inputs}
+        leaves = [value if kind == "constant" else held[kind][value] for kind, value in self._parts]
+        return pytree.tree_unflatten(leaves, self._spec)
+
+
+class _Flat(nn.Module):
+    """A model that takes tensors in order and returns them in order; what it saw of the outputs goes into ``seen``."""
+
+    def __init__(self, model: nn.Module, inputs: Inputs, seen: list[Outputs]) -> None:
+        super().__init__()
+        self.model = model
+        self.training = model.training
+        self._inputs, self._seen = inputs, seen
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        args, kwargs = self._inputs.rebuilt(tensors)
+        outputs = Outputs(self.model(*args, **kwargs), tensors)
+        flat = tuple(outputs.tensors)
+        outputs.forget()
+        self._seen[:] = [outputs]
+        return flat
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A model as a graph.
+
+    Attributes:
+        graph: its operators.
+        weights: its weights by name.
+        inputs: what it takes.
+        outputs: what it gives.
+    """
+
+    graph: Graph
+    weights: Mapping[str, Tensor]
+    inputs: Inputs
+    outputs: Outputs
+
+
+def trace(
+    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], name: str, units: str | None = None
+) -> Traced:
+    """Export a model and extract its graph.
+
+    Args:
+        model: in the mode it is to run in.
+        args: example inputs.
+        kwargs: example inputs by keyword.
+        name: name of the graph.
+        units: scheduling units; those that the model declares if None.
+
+    Raises:
+        HiosError: torch.export or extraction refuses the model.
+    """
+    inputs = Inputs(args, kwargs)
+    tensors = inputs.required(args, kwargs)
+    seen: list[Outputs] = []
+    program = programs.export(_Flat(model, inputs, seen), tuple(tensors), model)
+    if not seen[0].count:
+        raise UnsupportedError(f"{type(model).__name__}: found no output that is computed; required: at least one")
+    declared = Declarations.of(model)
+    declared = replace(declared, blocks=tuple(f"model.{block}" for block in declared.blocks)).for_inputs(tensors)
+    graph, weights = extract_program(program, name, declared, units=units)
+    return Traced(graph, weights, inputs, seen[0])

@@ -1,0 +1,458 @@
+"""hios.optimize: what it returns, when the model itself runs instead, and what it keeps."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import hios
+from hios import Graph, HiosError, HiosWarning, Operator
+from hios.optimizing import contest, optimize
+from hios.optimizing.cache import Choices
+from hios.optimizing.module import OptimizedModule
+from hios.optimizing.options import Options
+from hios.optimizing.report import Report
+from hios.optimizing.watching import Watch
+from hios.optimizing.ways import itself
+from tests.optimizing_models import Pair, Structured, Unsupported
+from tests.platforms.processes import children
+from tests.runtime.small import Branches
+
+DEVICES = min(2, len(os.sched_getaffinity(0)))
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for measurements that the tests of this file share."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quiet_machine() -> Iterator[None]:
+    """Nothing is timed here, so it does not matter what else the cores do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(optimize, "busy_share", lambda cores: 0.0)
+        yield
+
+
+def _image(seed: int, batch: int = 1) -> Tensor:
+    return torch.randn(batch, 3, 16, 16, generator=torch.Generator().manual_seed(seed))
+
+
+def _scheduled(model: nn.Module, inputs: Any, cache: Path | bool | None, *more: Any) -> OptimizedModule:
+    """A model that the engine runs, whatever is faster."""
+    return hios.optimize(
+        model, inputs, *more, algorithm="hios-lp", devices=DEVICES, budget_s=0.1, cache=cache, timeout_s=60.0
+    )
+
+
+@pytest.fixture
+def fresh(cache: Path) -> Iterator[OptimizedModule]:
+    """A small network that the engine runs, for a test that changes it."""
+    yield from _running(cache)
+
+
+@pytest.fixture(scope="module")
+def fast(cache: Path) -> Iterator[OptimizedModule]:
+    """A small network that the engine runs, for tests that leave it as it is."""
+    yield from _running(cache)
+
+
+def _running(cache: Path) -> Iterator[OptimizedModule]:
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HiosWarning)
+        made = _scheduled(Branches(), _image(0), cache)
+    assert made.report.chosen == f"hios-lp, {DEVICES} device{'s' if DEVICES > 1 else ''}"
+    yield made
+    made.close()
+
+
+def _require_equal(fast: nn.Module, model: nn.Module, x: Tensor) -> None:
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+def _runs_itself(fast: OptimizedModule, run: Callable[[], Any], why: str) -> None:
+    """A call has the model run itself, with one warning at the first time that is raised at this file."""
+    with pytest.warns(HiosWarning, match=why) as caught:
+        run()
+    assert [Path(warning.filename) for warning in caught] == [Path(__file__)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HiosWarning)
+        run()
+
+
+def test_outputs_are_those_of_the_model(fast: OptimizedModule) -> None:
+    """Five random inputs give what the model gives, without a warning, and no call changes the outputs of another."""
+    model = fast._model
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HiosWarning)
+        found = [fast(_image(seed)) for seed in range(5)]
+    for seed, output in enumerate(found):
+        with torch.no_grad():
+            torch.testing.assert_close(output, model(_image(seed)), rtol=1e-4, atol=1e-4)
+        assert not output.requires_grad
+
+
+def test_other_inputs_run_the_model_itself(fast: OptimizedModule) -> None:
+    """Another batch size, dtype or number of inputs is right, or fails as the model does, after one warning."""
+    _runs_itself(fast, lambda: _require_equal(fast, fast._model, _image(1, batch=3)), r"\[3, 3, 16, 16\], the example")
+    with pytest.raises(RuntimeError, match="double"):
+        fast(_image(1).double())
+    with pytest.raises(TypeError):
+        fast(_image(1), _image(2))
+    _require_equal(fast, fast._model, _image(2))
+
+
+def test_gradients_run_the_model_itself(fast: OptimizedModule) -> None:
+    """An input that requires a gradient gets one where gradients are on, and changes nothing where they are off."""
+    x = _image(1).requires_grad_()
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", HiosWarning)
+        assert not fast(x).requires_grad
+    _runs_itself(fast, lambda: fast(x).sum().backward(), "requires a gradient")
+    assert x.grad is not None
+
+
+def test_train_mode_runs_the_model_itself(fresh: OptimizedModule) -> None:
+    """In train mode batch statistics count; in eval mode again with changed statistics too."""
+    fresh.train()
+    assert fresh._model.training
+    _runs_itself(fresh, lambda: fresh(_image(1)), "between train and eval mode")
+    fresh.eval()
+    _require_equal(fresh, fresh._model, _image(2))
+
+
+def test_autocast_runs_the_model_itself(fast: OptimizedModule) -> None:
+    """Under autocast outputs have the precision that the model's have."""
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+        _runs_itself(fast, lambda: fast(_image(1)), "autocast")
+        assert fast(_image(1)).dtype is torch.bfloat16
+
+
+def _in_place(model: Branches) -> None:
+    with torch.no_grad():
+        model.stem.weight.mul_(2)
+
+
+def _other_data(model: Branches) -> None:
+    model.stem.weight.data = model.stem.weight.data * 2
+
+
+def _other_parameter(model: Branches) -> None:
+    model.stem.weight = nn.Parameter(model.stem.weight.detach() * 2)
+
+
+def _other_module(model: Branches) -> None:
+    model.right = nn.Conv2d(8, 8, 5, padding=2)
+
+
+def _loaded(model: Branches) -> None:
+    model.load_state_dict(Branches().state_dict())
+
+
+def _other_buffer(model: Branches) -> None:
+    model.left[1].running_mean.add_(1)
+
+
+_CHANGES = [_in_place, _other_data, _other_parameter, _other_module, _loaded, _other_buffer]
+
+
+@pytest.mark.parametrize("change", _CHANGES)
+def test_changes_are_seen(change: Callable[[Any], None]) -> None:
+    """However weights are changed, the watch sees it; running and evaluating the model are no changes."""
+    model = Branches().eval()
+    watch = Watch(model)
+    model.eval()(_image(0))
+    assert watch.changed() == ""
+    change(model)
+    assert watch.changed().startswith("its parameters")
+
+
+def test_changed_weights_run_the_model_itself(fresh: OptimizedModule) -> None:
+    """When weights are changed after optimizing, outputs are those of the model as it is then."""
+    before = fresh(_image(1))
+    _in_place(fresh._model)
+    _runs_itself(fresh, lambda: _require_equal(fresh, fresh._model, _image(1)), "since it was optimised")
+    assert not torch.allclose(fresh(_image(1)), before, rtol=1e-3, atol=1e-3)
+
+
+def test_parameters_are_those_of_the_model(fast: OptimizedModule) -> None:
+    """State, parameters, submodules and other attributes are the model's own, by the same names."""
+    model = fast._model
+    assert list(fast.state_dict()) == list(model.state_dict())
+    assert all(ours is theirs for ours, theirs in zip(fast.parameters(), model.parameters(), strict=True))
+    assert [name for name, _ in fast.named_modules()] == [name for name, _ in model.named_modules()]
+    assert fast.stem is model.stem
+    model.note = "kept"
+    assert fast.note == "kept"
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = fast.nothing
+    with pytest.raises(HiosError, match="cannot be copied or pickled"):
+        copy.deepcopy(fast)
+
+
+def test_a_closed_module_runs_the_model_itself(fresh: OptimizedModule) -> None:
+    """After close there are no workers, and outputs are still right."""
+    workers = set(children())
+    fresh.close()
+    assert len(workers - set(children())) == DEVICES
+    _require_equal(fresh, fresh._model, _image(1))
+
+
+def test_a_forked_process_runs_the_model_itself(fast: OptimizedModule) -> None:
+    """In a forked process, which has no workers, outputs are still right, with a warning that says why."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            torch.set_num_threads(1)
+            fast(_image(1))
+        os.write(writing, str(caught[0].message).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as stream:
+        assert "belongs to process" in stream.read()
+    os.waitpid(child, 0)
+    _require_equal(fast, fast._model, _image(1))
+
+
+def test_structures_are_kept(cache: Path) -> None:
+    """Nested inputs and outputs, named tuples, repeated and given tensors, and other values are as in the model."""
+    torch.manual_seed(0)
+    model = Structured()
+    images = {"left": _image(1), "right": _image(2)}
+    fast = _scheduled(model, ({"left": _image(3), "right": _image(4)}, 0.5), cache, {"offset": torch.ones(1)})
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("error", HiosWarning)
+            found, expected = (m(images, 0.5, offset=torch.full((1,), 2.0)) for m in (fast, model))
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        assert isinstance(found["pair"], Pair)
+        assert found["given"] is images["left"]
+        assert found["again"][0] is found["again"][1]
+        with torch.no_grad(), pytest.warns(HiosWarning, match=r"found 2\.0 as an input, the example has 0\.5"):
+            torch.testing.assert_close(
+                fast(images, 2.0, offset=torch.ones(1)), model(images, 2.0, offset=torch.ones(1))
+            )
+        with torch.no_grad(), warnings.catch_warnings():
+            torch.testing.assert_close(fast(images, 0.5), model(images, 0.5))  # another structure: no tensor as offset
+    finally:
+        fast.close()
+
+
+def test_what_cannot_be_taken_runs_itself(cache: Path) -> None:
+    """A model with an operator that cannot be taken is wrapped as it is, with one warning that names it."""
+    model = Unsupported()
+    with pytest.warns(HiosWarning, match=r"Unsupported is left as it is: .*svd") as caught:
+        fast = hios.optimize(model, _image(0), cache=cache, least_ms=0.0)
+    assert len(caught) == 1
+    assert "svd" in fast.report.reason
+    assert fast.report.candidates == ()
+    torch.testing.assert_close(fast(_image(1)), model(_image(1)))
+
+
+def test_small_models_are_left_alone(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With auto, a model that takes less than least_ms is not even exported; the report says so."""
+    monkeypatch.setattr(optimize, "trace", None)
+    fast = hios.optimize(Branches(), _image(0), cache=cache, least_ms=1e6)
+    assert fast.report.chosen == "the model itself"
+    assert "below 1e+06 ms (least_ms)" in fast.report.reason
+
+
+def test_auto_chooses_among_what_it_measured(tmp_path: Path) -> None:
+    """The report names every way that took part with its numbers, and the choice is the model or one of them."""
+    before = set(children())
+    model = Branches()
+    fast = hios.optimize(model, _image(0), devices=DEVICES, cache=tmp_path, least_ms=0.0, budget_s=0.1)
+    report = fast.report
+    labels = [candidate.label for candidate in report.candidates]
+    assert labels[0].startswith("the model itself, ")
+    assert report.chosen in labels
+    assert all(entry.median_ms > 0 and entry.p20_ms <= entry.median_ms <= entry.p80_ms for entry in report.candidates)
+    assert all(entry.low <= entry.speedup <= entry.high and entry.runs >= 6 for entry in report.candidates)
+    for label in [*labels, report.reason, report.chosen]:
+        assert label in repr(report)
+    _require_equal(fast, model, _image(1))
+    fast.close()
+    assert set(children()) <= before
+
+
+class _Times:
+    """A clock of the contest by which every way takes the time that is given for it, and its calls none."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, milliseconds: Callable[[str], float]) -> None:
+        monkeypatch.setattr(contest.Contest, "_timed", lambda _, way: milliseconds(way.label))
+
+
+@pytest.mark.parametrize(
+    ("fastest", "speedup"), [("heft, 2 devices", 2.0), ("sequential, 1 core", 2.0), ("the model itself, 1 thread", 2.0)]
+)
+def test_auto_takes_the_fastest(fastest: str, speedup: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever way is the fastest is what the module runs, and its outputs are right."""
+    if fastest.startswith("heft") and DEVICES < 2:
+        pytest.skip("needs two cores")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        _Times(monkeypatch, lambda label: 1.0 if label == fastest else speedup)
+        monkeypatch.setattr(optimize, "distinct", lambda ways, graph: ways)
+        model = Branches()
+        fast = hios.optimize(model, _image(0), devices=DEVICES, cache=tmp_path, least_ms=0.0, budget_s=0.1)
+        assert fast.report.chosen == fastest
+        assert f"{speedup:.2f} times as fast as the model itself, 2 threads" in fast.report.reason
+        _require_equal(fast, model, _image(1))
+        assert torch.get_num_threads() == 2
+        fast.close()
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_auto_keeps_the_model_in_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A way whose advantage is within what the measurement can tell is not taken."""
+    alternating = iter([1.0, 1.0, 1.0, *[0.9, 1.1] * 100])
+    _Times(monkeypatch, lambda label: next(alternating) if label == "sequential, 1 core" else 1.0)
+    fast = hios.optimize(Branches(), _image(0), devices=1, cache=tmp_path, least_ms=0.0, budget_s=0.1)
+    assert fast.report.chosen.startswith("the model itself")
+    assert "not faster by more than the measurement can tell" in fast.report.reason
+
+
+def test_wrong_outputs_take_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A way whose outputs differ from the model's is left out however fast it is, and refused where asked for."""
+    _Times(monkeypatch, lambda label: 2.0 if label.startswith("the model") else 1.0)
+    keywords: dict[str, Any] = {"devices": 1, "cache": tmp_path, "least_ms": 0.0, "budget_s": 0.1, "tolerance": 1e-12}
+    fast = hios.optimize(Branches(), _image(0), **keywords)
+    assert fast.report.chosen.startswith("the model itself")
+    assert "outputs differ by" in fast.report.reason
+    with pytest.warns(HiosWarning, match=r"sequential, 1 device: outputs differ .*allowed: 1e-12"):
+        hios.optimize(Branches(), _image(0), algorithm="sequential", **keywords)
+
+
+def test_a_second_call_measures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same network again, with other weights, is neither profiled nor measured; another image size is."""
+    calls: list[str] = []
+    profile, measure = optimize.profile, contest.Contest.measure
+    monkeypatch.setattr(optimize, "profile", lambda *a, **k: calls.append("profile") or profile(*a, **k))
+    monkeypatch.setattr(contest.Contest, "measure", lambda self: calls.append("measure") or measure(self))
+    first = _scheduled(Branches(), _image(0), tmp_path)
+    assert calls == ["profile", "measure"]
+    assert not first.report.cached
+    model = Branches()
+    second = _scheduled(model, _image(5), tmp_path)
+    assert calls == ["profile", "measure"]
+    assert second.report.cached
+    assert second.report.candidates == first.report.candidates
+    assert "kept from an earlier call" in repr(second.report)
+    _require_equal(second, model, _image(1))
+    _scheduled(Branches(), _image(0, batch=2), tmp_path).close()
+    assert calls == ["profile", "measure"] * 2
+    first.close()
+    second.close()
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("way", {}),
+        ("way", {"label": "the model itself", "threads": 0, "schedule": None, "wide": False}),
+        ("way", {"label": "heft", "threads": 0, "schedule": {"placements": []}, "wide": False}),
+        ("report", []),
+        ("report", {"chosen": 1, "reason": "", "measured_at": "", "busy_share": 0, "candidates": []}),
+        ("report", {"chosen": "", "reason": "", "measured_at": "", "busy_share": 0, "candidates": [{"label": "a"}]}),
+    ],
+)
+def test_damaged_choices_count_as_absent(part: str, value: Any, tmp_path: Path) -> None:
+    """A choice on disk that is cut off, or not what was written, is not used."""
+    graph = Graph("one", (Operator("a", "task"),), ())
+    choices, report = Choices(tmp_path, {"graph": graph.name}), Report("Model", "the model itself, 1 thread", "because")
+    assert choices.get("Model", graph) is None
+    choices.put(report, itself(1))
+    assert choices.get("Model", graph) == (replace(report, cached=True), itself(1))
+    assert Choices(tmp_path, {"graph": "another"}).get("Model", graph) is None
+    (file,) = tmp_path.glob("*.json")
+    whole = file.read_text()
+    file.write_text(whole[:-10])
+    assert choices.get("Model", graph) is None
+    file.write_text(json.dumps({**json.loads(whole), part: value}))
+    assert choices.get("Model", graph) is None
+
+
+def test_busy_cores_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was measured beside other work comes with a warning, and the report says so."""
+    monkeypatch.setattr(optimize, "busy_share", lambda cores: 0.5)
+    with pytest.warns(HiosWarning, match="keeps the cores 50% busy"):
+        fast = hios.optimize(Branches(), _image(0), devices=1, cache=tmp_path, least_ms=0.0, budget_s=0.1)
+    fast.close()
+    assert "other work kept the cores 50% busy" in repr(fast.report)
+
+
+def test_nothing_is_kept_if_so_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With cache=False nothing is written; else $HIOS_CACHE says where."""
+    monkeypatch.setenv("HIOS_CACHE", str(tmp_path / "given"))
+    _scheduled(Branches(), _image(0), False).close()
+    assert not (tmp_path / "given").exists()
+    _scheduled(Branches(), _image(0), None).close()
+    assert len(list((tmp_path / "given" / "choices").glob("*.json"))) == 1
+
+
+def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
+    """Where the cache cannot be written, a warning says so, and the model is optimised all the same."""
+    (tmp_path / "file").write_text("")
+    with pytest.warns(HiosWarning, match="is not kept: .*not a folder"):
+        fast = _scheduled(Branches(), _image(0), tmp_path / "file")
+    assert fast.report.chosen.startswith("hios-lp")
+    fast.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"algorithm": "fastest"}, "fastest"),
+        ({"algorithm": "hios-lp", "parameters": {"windows": 3}}, "unknown parameter windows"),
+        ({"parameters": {"window": 3}}, "parameters: found some for algorithm auto"),
+        ({"platform": "tpu"}, "platform: found 'tpu'; allowed: 'cpu'"),
+        ({"units": "layer"}, "units: found 'layer'"),
+        ({"devices": 0}, "devices: found 0"),
+        ({"tolerance": 0.0}, "tolerance: found 0.0; allowed: more than 0"),
+        ({"cache": True}, "cache: found True"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
+    """An option that is not allowed is an error in one line, not a warning."""
+    with pytest.raises(HiosError) as error:
+        hios.optimize(Branches(), _image(0), **options)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_options_are_those_of_the_function() -> None:
+    """The options that torch.compile passes on have the names and defaults of hios.optimize."""
+    import inspect
+
+    parameters = inspect.signature(hios.optimize).parameters
+    keywords = {name: p.default for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
+    defaults = {name: getattr(Options(), name) for name in Options.__slots__}
+    assert {**keywords, "parameters": {}} == defaults
+
+
+def test_examples_must_be_plain_tensors(cache: Path) -> None:
+    """Inputs without a tensor, or with one that is not on the CPU, leave the model as it is."""
+
+    class Constant(nn.Module):
+        def forward(self, n: int) -> Tensor:
+            return torch.full((2,), n)
+
+    with pytest.warns(HiosWarning, match="found no tensor"):
+        hios.optimize(Constant(), 3, cache=cache, least_ms=0.0)
