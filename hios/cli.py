@@ -384,9 +384,10 @@ def draw(graph: Path, output: Path | None) -> None:
     from hios.graph import Graph
     from hios.report import write_picture
 
+    found = Graph.read(graph)
     place = graph.with_suffix(".svg") if output is None else output
     _refuse_overwriting([graph], [place])
-    click.echo(f"{place}: {write_picture(Graph.read(graph), place)}")
+    click.echo(f"{place}: {write_picture(found, place)}")
 
 
 @main.command()
@@ -503,6 +504,10 @@ def distribute(schedules: tuple[Path, ...], trust: bool, **given: Any) -> None:
     if not 0 < given["timeout_s"] < math.inf:
         raise HiosError(f"--timeout: found {given['timeout_s']}; allowed: more than 0 seconds, finite")
     _refuse_overwriting([given["graph"], given["weights"], given["program"], *schedules], [given["output"]])
+    if given["transport"] == "mpi":
+        from hios.runtime.distributed.guard import guard
+
+        guard()
     from hios.runtime.distributed.session import Job
     from hios.runtime.distributed.session import distribute as run
     from hios.runtime.table import latency_table

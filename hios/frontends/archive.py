@@ -36,6 +36,8 @@ _COMPILED = ("data/aotinductor/", "data/executorch/", "data/mtia")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)?")
 _PATH = re.compile(r"[A-Za-z0-9_.:/ +-]*")
 _WORD = re.compile(r"[A-Za-z]+")
+#: Numbers that JSON has no digits for, which torch writes as text.
+_NOT_FINITE = re.compile(r"-?Infinity|NaN")
 _ANYTHING = re.compile(r".*", re.DOTALL)
 
 #: Keys of the program whose values are numbers, or objects and lists that are checked in their turn.
@@ -53,6 +55,7 @@ _TEXT = {
     **dict.fromkeys(("name", "as_name", "user_input_name", "forward_arg_names"), _NAME),
     **dict.fromkeys(("fqn", "parameter_name", "buffer_name", "tensor_constant_name", "torch_version"), _PATH),
     **dict.fromkeys(("as_string", "as_strings"), _ANYTHING),
+    "as_float": _NOT_FINITE,
     "path_name": _PATH,
     "type": _WORD,
     "verifiers": _WORD,

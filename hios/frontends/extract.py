@@ -21,13 +21,14 @@ from hios.frontends import program as programs
 from hios.frontends.calls import Call, Input, Lowered, Weight, described, is_constant
 from hios.frontends.declarations import Declarations
 from hios.frontends.folding import Folder
+from hios.frontends.interface import flat_module
 from hios.frontends.lowering import lower
 from hios.frontends.patterns import DEFAULT_UNITS
 from hios.frontends.units import Unit, group
 from hios.frontends.verification import require_equal
 from hios.graph import Edge, Graph, Operator
 from hios.kernels import build
-from hios.kernels.flops import flops
+from hios.kernels.flops import LOOKUPS, flops
 from hios.kernels.tensors import nbytes
 
 
@@ -76,7 +77,7 @@ def extract_program(
     The graph is run once beside the program: an import that silently changes a model does not get past this.
     """
     graph, tensors = extract_lowered(lower(program), name, declared, units=units)
-    require_equal(graph, tensors, program.module())
+    require_equal(graph, tensors, flat_module(program))
     return graph, tensors
 
 
@@ -176,7 +177,7 @@ class _Writer:
             {
                 "function": call.function,
                 "arguments": [self._reference(argument, unit.calls) for argument in call.arguments],
-                "attributes": call.attributes,
+                "attributes": {name: _json(value) for name, value in call.attributes.items()},
             }
             for call in unit.calls
         ]
@@ -185,8 +186,6 @@ class _Writer:
         outside = [value for call in unit.calls for value in call.arguments if _is_outside(value, unit.calls)]
         inputs = [described(value) for value in dict.fromkeys(outside)]
         outputs = list(zip(unit.output.shapes, unit.output.dtypes, strict=True))
-        weights = [value for call in unit.calls for value in call.arguments if isinstance(value, Weight)]
-        moved = sum(nbytes(shape, dtype) for shape, dtype in (*inputs, *outputs))
         details = {
             "calls": calls,
             "shapes": {
@@ -196,7 +195,7 @@ class _Writer:
             "dtype": unit.output.dtypes[0],
             **({"dtypes": unit.output.dtypes} if len(set(unit.output.dtypes)) > 1 else {}),
             "flops": sum(_flops(call) for call in unit.calls),
-            "bytes": moved + sum(weight.tensor.nbytes for weight in weights),
+            "bytes": sum(nbytes(shape, dtype) for shape, dtype in (*inputs, *outputs)) + _weight_bytes(unit),
         }
         return Operator(operator_id, unit.type, details)
 
@@ -211,14 +210,15 @@ class _Writer:
             return {"input": value.name}
         if isinstance(value, Weight):
             return {"weight": self._tensor_name(value)}
-        return {"constant": value if math.isfinite(value) else str(value)}
+        return {"constant": _json(value)}
 
     def _tensor_name(self, weight: Weight) -> str:
         """The weight's own name; a number behind it where folding made several tensors from one."""
         tensor = weight.tensor
         key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
         if key not in self._name_of:
-            self._name_of[key] = name = _free(weight.name, self.tensors)
+            # safetensors keeps what it knows of a file under __metadata__
+            self._name_of[key] = name = _free(weight.name, {*self.tensors, "__metadata__"})
             self.tensors[name] = self._apart(tensor)
         return self._name_of[key]
 
@@ -240,6 +240,25 @@ class _Writer:
         operator_id = _free(own or unit.type, self._ids)
         self._ids.add(operator_id)
         return operator_id
+
+
+def _weight_bytes(unit: Unit) -> int:
+    """Bytes of weights that a unit reads, each once: of a table that it looks rows up in, those rows."""
+    read: dict[tuple[int, int], int] = {}
+    for call in unit.calls:
+        for place, value in enumerate(call.arguments):
+            if isinstance(value, Weight):
+                whole = value.tensor.nbytes
+                looked_up = place == 0 and call.function in LOOKUPS
+                rows = nbytes(call.shapes[0], call.dtypes[0]) if looked_up else whole
+                key = (value.tensor.data_ptr(), whole)
+                read[key] = max(read.get(key, 0), min(rows, whole))
+    return sum(read.values())
+
+
+def _json(value: Any) -> Any:
+    """The value, with text for numbers that JSON lacks: inf, -inf, nan."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _free(name: str, taken: Container[str]) -> str:

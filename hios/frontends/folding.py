@@ -13,6 +13,7 @@ from torch import Tensor
 
 from hios.errors import UnsupportedError, first_line
 from hios.frontends.calls import Call, Weight, is_constant
+from hios.frontends.patterns import CONVOLUTIONS
 from hios.frontends.units import Unit
 from hios.kernels import build
 
@@ -43,8 +44,7 @@ class Folder:
                 result = run(*tensors)
             except Exception as error:  # torch's kernels raise many types; all mean the same to the user
                 raise UnsupportedError(f"{place}: {call.function} on weights: {first_line(error)}") from error
-        short = call.function.rsplit(".", 1)[1]
-        name = f"{names[0]}.{short}" if names else short
+        name = names[0] if names else call.function.rsplit(".", 1)[1]
         return [Weight(name, part) for part in (result if isinstance(result, tuple | list) else [result])]
 
     def fold(self, unit: Unit) -> Unit:
@@ -53,7 +53,7 @@ class Folder:
         replaced: dict[Call, Call] = {}
         for original in unit.calls:
             call = replace(original, arguments=[self._argument(value, replaced) for value in original.arguments])
-            convolution = calls[-1] if calls and calls[-1].function == "relax.nn.conv2d" else None
+            convolution = calls[-1] if calls and calls[-1].function in CONVOLUTIONS else None
             if convolution is not None and call.arguments[0] is convolution and self._folded(convolution, call):
                 replaced[original] = convolution
             else:
@@ -72,16 +72,19 @@ class Folder:
         weight = convolution.arguments[1]
         if call.function == "relax.add" and isinstance(call.arguments[1], Weight):
             return _fold_bias(convolution, weight, call.arguments[1])
-        if call.function == "relax.nn.batch_norm":
+        if call.function == "relax.nn.batch_norm" and call.attributes["axis"] == 1:
             _fold_batch_norm(convolution, weight, call.arguments[1:], call.attributes["epsilon"])
             return True
         return False
 
 
 def _fold_bias(convolution: Call, weight: Weight, bias: Weight) -> bool:
-    filters = weight.tensor.shape[0]
+    filters, dimensions = weight.tensor.shape[0], weight.tensor.ndim
+    one_a_filter = (filters, *[1] * (dimensions - 2))
     # A bias of more dimensions than the image would add dimensions to the result.
-    if bias.tensor.ndim > 4 or bias.tensor.numel() != filters or bias.tensor.shape[-3:] != (filters, 1, 1):
+    if bias.tensor.ndim > dimensions or bias.tensor.numel() != filters:
+        return False
+    if bias.tensor.shape[1 - dimensions :] != one_a_filter:
         return False
     added = bias.tensor.reshape(filters)
     if len(convolution.arguments) > 2:

@@ -15,20 +15,22 @@ from tvm.relax.dpl import DFPattern, is_op, is_tuple_get_item, wildcard
 
 from hios.frontends.calls import Call, described
 
-_CONVOLUTION = "relax.nn.conv2d"
+#: Convolutions whose bias and batch norm are folded into their filters, with their names in types of units.
+CONVOLUTIONS = {f"relax.nn.conv{dimensions}d": f"conv{dimensions}d" for dimensions in (2, 1, 3)}
+_CONV2D = "relax.nn.conv2d"
 
 
 @dataclass(frozen=True, slots=True)
 class FusionPattern:
     """A kind of scheduling unit: ``type`` in graph.json, and the Relax operators that it holds.
 
-    ``last`` is the operator that ends it, ``weights`` are subpatterns that must depend on weights only, ``accepts``
+    ``operators`` are their names in order, ``weights`` are subpatterns that must depend on weights only, ``accepts``
     says of matched calls, in order, what the pattern language cannot.
     """
 
     type: str
     pattern: DFPattern
-    last: str
+    operators: tuple[str, ...]
     weights: tuple[DFPattern, ...]
     accepts: Callable[[Sequence[Call]], bool] = lambda calls: True
 
@@ -47,19 +49,19 @@ class _Chain:
     def __init__(self) -> None:
         self.pattern: DFPattern = wildcard()
         self.weights: list[DFPattern] = []
-        self.last = ""
+        self.operators: list[str] = []
 
     def then(self, operator: str, weights: int = 0) -> _Chain:
         """Append an operator that takes the value so far and weights."""
         own = [wildcard() for _ in range(weights)]
         self.pattern = is_op(operator)(self.pattern, *own)
         self.weights += own
-        self.last = operator
+        self.operators.append(operator)
         return self
 
-    def convolution(self, *, biased: bool, normalised: bool) -> _Chain:
+    def convolution(self, *, biased: bool, normalised: bool, operator: str = _CONV2D) -> _Chain:
         """Append a convolution with its bias and batch norm."""
-        self.then(_CONVOLUTION, 1)
+        self.then(operator, 1)
         if biased:
             self.then("relax.add", 1)
         if normalised:
@@ -69,7 +71,7 @@ class _Chain:
 
     def named(self, kind: str, accepts: Callable[[Sequence[Call]], bool] = lambda calls: True) -> FusionPattern:
         """The pattern as a unit of this type."""
-        return FusionPattern(kind, self.pattern, self.last, tuple(self.weights), accepts)
+        return FusionPattern(kind, self.pattern, tuple(self.operators), tuple(self.weights), accepts)
 
 
 #: Convolution with bias and batch norm, bias alone, batch norm alone, neither: longest first.
@@ -84,13 +86,21 @@ def _plain(operator: str) -> str:
 
 def _convolutions() -> list[FusionPattern]:
     """A convolution with bias and batch norm, which are folded into its weights."""
-    return [_Chain().convolution(biased=b, normalised=n).named("conv2d") for b, n in _VARIANTS]
+    return [
+        _Chain().convolution(biased=b, normalised=n, operator=operator).named(kind)
+        for operator, kind in CONVOLUTIONS.items()
+        for b, n in _VARIANTS
+    ]
 
 
 def _activated_convolutions() -> list[FusionPattern]:
     """The same with the activation behind it: "Conv-Relu" (IOS section 6, LIOS table IV)."""
     return [
-        _Chain().convolution(biased=b, normalised=n).then(activation, numbers).named(f"conv2d-{_plain(activation)}")
+        _Chain()
+        .convolution(biased=b, normalised=n, operator=operator)
+        .then(activation, numbers)
+        .named(f"{kind}-{_plain(activation)}")
+        for operator, kind in CONVOLUTIONS.items()
         for activation, numbers in _ACTIVATIONS.items()
         for b, n in _VARIANTS
     ]
@@ -100,7 +110,7 @@ def _linears() -> list[FusionPattern]:
     """A product with a matrix of weights, its bias and activation; a product of two values is none."""
     return [
         _Chain().then("relax.matmul", 1).then("relax.add", 1).then(activation).named(f"linear-{_plain(activation)}")
-        for activation in ("relax.nn.relu", "relax.nn.gelu")
+        for activation in ("relax.nn.relu", "relax.nn.gelu", "relax.nn.gelu_tanh", "relax.nn.silu")
     ] + [_Chain().then("relax.matmul", 1).then("relax.add", 1).named("linear")]
 
 
@@ -126,7 +136,7 @@ def _separable_convolutions() -> list[FusionPattern]:
 
 def _is_separable(calls: Sequence[Call]) -> bool:
     """Whether the first convolution has a group for each channel and the second looks at single pixels."""
-    depthwise, pointwise = (call for call in calls if call.function == _CONVOLUTION)
+    depthwise, pointwise = (call for call in calls if call.function == _CONV2D)
     channels = depthwise.shapes[0][1]
     single = all(
         values == [value] * len(values)

@@ -82,7 +82,9 @@ def _matches(patterns: Sequence[FusionPattern], lowered: Lowered) -> list[tuple[
             ends[call.function].append(value)
     found = []
     for fusion in patterns:
-        for value in ends[fusion.last]:
+        if not ends.keys() >= set(fusion.operators):
+            continue
+        for value in ends[fusion.operators[-1]]:
             match = fusion.pattern.extract_matched_expr(value, bindings)
             if match is None or not all(_depends_on_weights(match[weight], lowered) for weight in fusion.weights):
                 continue

@@ -41,6 +41,10 @@ _MOVES = frozenset(
         *("astype", "where", "one_hot", "nn.dropout"),
     }
 )
+#: Operators that read of their first argument what they give, and not all of it.
+LOOKUPS = frozenset(
+    f"relax.{name}" for name in ("take", "index_tensor", "gather_elements", "gather_nd", "strided_slice")
+)
 _REDUCTIONS = frozenset(
     {
         *("sum", "mean", "prod", "max", "min", "variance", "std", "argmax", "argmin"),

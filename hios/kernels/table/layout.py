@@ -110,7 +110,7 @@ _PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate",
 
 @kernel("relax.nn.pad", allocates=True)
 def _pad(attributes: Attributes) -> Kernel:
-    width, value, mode = attributes["pad_width"], attributes["pad_value"], attributes["pad_mode"]
+    width, value, mode = attributes["pad_width"], float(attributes["pad_value"]), attributes["pad_mode"]
     if mode not in _PAD_MODES:
         raise refuse("pad_mode", mode, " or ".join(_PAD_MODES))
     padding = explicit_padding([*width[::2], *width[1::2]])
