@@ -417,4 +417,4 @@ def test_bytes_of_look_ups() -> None:
     module = Model(lambda m, x: m.table(x), table=nn.Embedding(1000, 8)).eval()
     operators = extracted(module, (torch.tensor([[1, 5, 7]]),)).graph.operators
     (found,) = [operator.details["bytes"] for operator in operators if operator.type == "take"]
-    assert found == 3 * 8 + 2 * 3 * 8 * 4
+    assert found == 3 * 4 + 2 * 3 * 8 * 4  # the ids as int32, rows read and written
