@@ -85,6 +85,7 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict
         "name": model.name,
         "operators": len(model.graph.operators),
         "edges": len(model.graph.edges),
+        "units": model.graph.units,
         "input": input_text(model),
         "faster_references": faster_references(model),
         "schedules": schedules,
