@@ -57,13 +57,15 @@ class Cache:
     Args:
         folder: where entries lie, made when the first is written; None keeps nothing.
         settings: all that measurements depend on beside what is measured.
+        keep: whether measurements are added.
 
     Raises:
         ArtifactError: entries could not be written there.
     """
 
-    def __init__(self, folder: Path | None, settings: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path | None, settings: Mapping[str, Any], *, keep: bool = True) -> None:
         self._folder = folder
+        self._keep = keep
         self._settings = dict(settings)
         if folder is not None:
             artifacts.require_writable(folder / "entry.json")
@@ -93,7 +95,7 @@ class Cache:
         Raises:
             ArtifactError: it cannot be written.
         """
-        if self._folder is None or measured.cached:
+        if self._folder is None or not self._keep or measured.cached:
             return
         key = self._key(kind, what)
         entry = {"key": key, "measured_at": measured.measured_at, "samples": list(measured.samples)}

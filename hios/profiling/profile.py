@@ -15,7 +15,7 @@ from hios.kernels.executable import require_executable
 from hios.platforms import cpu
 from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
-from hios.profiling import contention, links
+from hios.profiling import between, contention, links
 from hios.profiling.cache import Cache, Measured
 from hios.profiling.contention import Contention
 from hios.profiling.questions import Questions
@@ -29,6 +29,10 @@ _STAGE_PASSES = 3
 _TIMEOUT_S = 600.0
 #: Shares of the budget after which operators, transfers and devices at once are no longer repeated.
 _OPERATORS, _TRANSFERS, _CORUN = 0.3, 0.4, 0.5
+#: Share of the time left that merges may take.
+_MERGES = 0.3
+#: Share of the cores' time spent on other work above which nothing is kept for later.
+_BUSY = 0.1
 #: Seconds that measuring takes by default, where the least number of repeats does not need more.
 DEFAULT_BUDGET_S = 120.0
 
@@ -57,7 +61,8 @@ def profile(
         repeats: least number of measurements of all that is measured.
         stages_of: algorithms whose stages and merges are measured; others use models.
         budget_s: seconds for repeating beyond ``repeats``, and for stages and merges.
-        cache: folder of measurements that are used, and added to; None for neither.
+        cache: folder of measurements that are used, and added to unless other work kept the cores busy right before;
+            None for neither.
 
     Raises:
         HiosError: bad graph, unknown algorithm, too many devices, a cache that cannot be written, or a worker failed.
@@ -67,29 +72,34 @@ def profile(
     artifacts.require_writable(output)
     algorithms = [find(name).name for name in stages_of]
     platform = cpu.describe(devices)
-    kept = Cache(None if cache is None else Path(cache), settings(platform["cores"]))
+    quiet = platform["busy_share"] <= _BUSY
+    kept = Cache(None if cache is None else Path(cache), settings(platform["cores"]), keep=quiet)
     largest = max((edge.bytes or 0 for edge in known.edges), default=0)
     began = time.monotonic()
     with WorkerPool(platform["cores"], Arena(8, max(largest, 64)), _TIMEOUT_S) as pool:
         session = Session(known, str(graph), pool, platform["cores"], repeats, kept)
         session.measure_operators(began + _OPERATORS * budget_s)
-        session.measure_transfers(began + _TRANSFERS * budget_s)
-        session.measure_corun(began + _CORUN * budget_s)
+        between.measure_transfers(session, began + _TRANSFERS * budget_s)
+        between.measure_corun(session, began + _CORUN * budget_s)
         asked = Questions(known, session.stand_in)
         for _ in range(_STAGE_PASSES):
             before = len(asked.stages) + len(asked.merges)
             asked.ask(algorithms, devices, Costs.from_json(_costs(session, asked)))
             if len(asked.stages) + len(asked.merges) == before:
                 break
+            # Merges are few; stages may take all the time that there is.
+            session.measure_merges(asked, time.monotonic() + _MERGES * (began + budget_s - time.monotonic()))
             session.measure_stages(asked, began + budget_s)
-            session.measure_merges(asked, began + budget_s)
     data = {
         "graph": known.name,
         "graph_fingerprint": known.fingerprint,
         "platform": platform,
         "versions": cpu.versions(),
         **_costs(session, asked),
-        "profile": _summary(session, asked, repeats, budget_s, time.monotonic() - began),
+        "profile": {
+            **_summary(session, asked, repeats, budget_s, time.monotonic() - began),
+            **({} if cache is None else {"kept": quiet}),
+        },
     }
     artifacts.write(output, "costs", data)
     return data

@@ -10,6 +10,8 @@ from typing import TypeVar
 from hios.profiling.progress import Meter
 from hios.profiling.statistics import expected_repeats, is_precise
 
+#: Rounds of one call to a worker.
+CHUNK = 5
 #: Times the least number of repeats at which a measurement ends whose median stays uncertain.
 _MOST = 5
 
@@ -26,7 +28,7 @@ class Effort:
 
     repeats: int
     deadline: float
-    chunk: int = 5
+    chunk: int = CHUNK
 
     @property
     def most(self) -> int:
@@ -36,6 +38,10 @@ class Effort:
     def is_over(self) -> bool:
         """Whether the time is spent."""
         return time.monotonic() >= self.deadline
+
+    def left_s(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - time.monotonic()
 
     def is_settled(self, samples: Sequence[float]) -> bool:
         """Whether samples need no more beside them."""

@@ -1,24 +1,24 @@
-"""Measuring one graph on the devices of a platform: operators, transfers, stages and merges, and devices at once."""
+"""Measuring one graph on the devices of a platform: operators, stages and merges, which devices do in turn."""
 
 from __future__ import annotations
 
 import hashlib
 import random
 import statistics
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from itertools import count as counter
 from typing import Any, TypeVar
 
 from hios.graph import Graph
 from hios.platforms.pool import WorkerPool
-from hios.profiling import handovers, kernels, links
+from hios.profiling import kernels
 from hios.profiling.cache import Cache, Measured, now
 from hios.profiling.progress import Meter
 from hios.profiling.questions import Merge, Questions, Stage
-from hios.profiling.sampling import Effort, sample
+from hios.profiling.sampling import CHUNK, Effort, sample
 from hios.profiling.settings import cache_bytes
 from hios.profiling.signature import signatures
 
@@ -26,12 +26,8 @@ from hios.profiling.signature import signatures
 _WARMUP, _AGAIN = 3, 1
 #: Stages or merges of one batch, and the seconds that it should take at most: the deadline is looked at in between.
 _BATCH, _BATCH_S = 100, 5.0
-#: Hand-overs measured per size, and of one call; they take microseconds.
-_TRANSFERS, _TRANSFERS_CHUNK = 100, 25
 #: Rounds that tell whether operators still take as long as they did, and the share that they may be off.
 _DRIFT_ROUNDS, _DRIFT = 5, 0.05
-#: Inferences that devices run at once between two looks at the clock, and seconds before them; how often at least.
-_INFERENCES, _LEAD_S, _CORUNS = 3, 0.005, 10
 
 _Key = TypeVar("_Key", Stage, Merge)
 
@@ -67,27 +63,27 @@ class Session:
         #: The operator that is measured for each: the first in execution order.
         self.stand_in = {operator: first[signature] for operator, signature in self._signature.items()}
         self._measured = list(first.values())
-        self._digest = {
+        self.digest = {
             operator: hashlib.sha256(signature.encode()).hexdigest()[:32]
             for operator, signature in self._signature.items()
         }
         self._devices = len(self.cores)
-        self._turns: Iterator[int] = counter()
+        self.turns: Iterator[int] = counter()
         self._loaded: Counter[str] = Counter()
-        self._epoch = 0
 
     def median_ms(self) -> dict[str, float]:
         """t(v) of the operators that are measured."""
         return {operator: statistics.median(found.samples) for operator, found in self.operators.items()}
 
-    def _load(self, needed: Mapping[str, int]) -> None:
+    def load(self, needed: Mapping[str, int]) -> None:
+        """Have so many of each operator ready on every device."""
         more = {operator: number for operator, number in needed.items() if number > self._loaded[operator]}
         if more:
             arguments = {"graph": self.path, "operators": more}
             self.pool.call_each(kernels.load, dict.fromkeys(range(self._devices), arguments))
             self._loaded.update({operator: number - self._loaded[operator] for operator, number in more.items()})
 
-    def _known(self, kind: str, what: Any, effort: Effort) -> Measured | None:
+    def known(self, kind: str, what: Any, effort: Effort) -> Measured | None:
         """What the cache holds, if it was repeated as often as is asked for now."""
         found = self.cache.get(kind, what)
         return found if found is not None and len(found.samples) >= effort.repeats else None
@@ -95,9 +91,9 @@ class Session:
     def measure_operators(self, deadline: float) -> None:
         """t(v), in rounds that follow the order of the network."""
         effort = Effort(self.repeats, deadline)
-        self._load(dict.fromkeys(self._measured, 1))
+        self.load(dict.fromkeys(self._measured, 1))
         for operator in self._measured:
-            found = self._known("operator", self._signature[operator], effort)
+            found = self.known("operator", self._signature[operator], effort)
             if found is not None and effort.is_settled(found.samples):
                 self.operators[operator] = found
         if self.operators and not self._is_as_before():
@@ -119,7 +115,7 @@ class Session:
             self.cache.put("operator", self._signature[operator], self.operators[operator])
 
     def _rounds(self, operators: Sequence[str], rounds: int) -> dict[str, list[float]]:
-        turn = next(self._turns)
+        turn = next(self.turns)
         found: dict[str, list[float]] = self.pool.call(
             turn % self._devices,
             kernels.time_operators,
@@ -156,105 +152,32 @@ class Session:
                 filled += bytes_of[before]
         return [operator for operator in order if operator in chosen]
 
-    def measure_transfers(self, deadline: float) -> None:
-        """t(u,v) for the sizes of all edges, and those that a link is fitted to."""
-        effort = Effort(_TRANSFERS, deadline, _TRANSFERS_CHUNK)
-        edges = {edge.bytes or 0 for edge in self.graph.edges}
-        sizes = sorted(edges | set(links.ladder(max(edges, default=0))))
-        what = {size: {"bytes": size, "cores": [list(own) for own in self.cores[:2]]} for size in sizes}
-        for size in sizes:
-            found = self._known("transfer", what[size], effort)
-            if found is not None and effort.is_settled(found.samples):
-                self.transfers[size] = found
-        needed = [size for size in sizes if size not in self.transfers]
-        if not needed:
-            return
-        hand_over = self._copies if self._devices == 1 else self._hand_overs
-        with Meter(len(needed) * effort.repeats, "measuring transfers", "runs", effort.deadline) as meter:
-            samples = sample(needed, hand_over, effort, meter)
-        for size, own in samples.items():
-            self.transfers[size] = Measured(own, now())
-            self.cache.put("transfer", what[size], self.transfers[size])
-
-    def _copies(self, sizes: list[int], rounds: int) -> dict[int, list[float]]:
-        found: dict[int, list[float]] = self.pool.call(0, handovers.time_copies, sizes=sizes, rounds=rounds)
-        return found
-
-    def _hand_overs(self, sizes: list[int], rounds: int) -> dict[int, list[float]]:
-        """Both ways in turn between the first two devices."""
-        sender = next(self._turns) % 2
-        both = {"sizes": sizes, "rounds": rounds + _WARMUP, "epoch": self._epoch}
-        self._epoch += len(sizes) * (rounds + _WARMUP)
-        times = self.pool.call_each(
-            handovers.hand_over, {sender: {"part": "send", **both}, 1 - sender: {"part": "receive", **both}}
-        )
-        return {
-            size: [
-                (seen - began) / 1e6 for began, seen in zip(times[sender][size], times[1 - sender][size], strict=True)
-            ][_WARMUP:]
-            for size in sizes
-        }
-
-    def measure_corun(self, deadline: float) -> None:
-        """How much longer a network takes on a device while others run it too, for every number of devices."""
-        network = [self.stand_in[self.graph.operators[number].id] for number in self.graph.order]
-        self._load(Counter(network))
-        alone_ms = sum(map(self.median_ms().__getitem__, network))
-        for devices in range(2, self._devices + 1):
-            left = self._devices + 1 - devices
-            effort = Effort(min(self.repeats, _CORUNS), time.monotonic() + (deadline - time.monotonic()) / left)
-            cores = [list(own) for own in self.cores[:devices]]
-            what = {"operators": [self._digest[operator] for operator in network], "cores": cores}
-            found = self._known("corun", what, effort)
-            if found is None or not effort.is_settled(found.samples):
-                found = self._at_once(network, devices, effort, alone_ms)
-            self.corun[devices] = found
-            self.cache.put("corun", what, found)
-
-    def _at_once(self, network: list[str], devices: int, effort: Effort, alone_ms: float) -> Measured:
-        def run(keys: list[int], rounds: int) -> dict[int, list[float]]:
-            ratios = []
-            for _ in range(rounds):
-                device = next(self._turns) % devices
-                alone = self._inferences(network, [device], alone_ms)[device]
-                together = self._inferences(network, range(devices), alone_ms)[device]
-                ratios.append(statistics.median(together) / statistics.median(alone))
-            return dict.fromkeys(keys, ratios)
-
-        with Meter(effort.repeats, f"measuring {devices} devices at once", "runs", effort.deadline) as meter:
-            samples = sample([devices], run, effort, meter)[devices]
-        return Measured(samples, now())
-
-    def _inferences(self, network: list[str], devices: Iterable[int], alone_ms: float) -> dict[int, list[float]]:
-        """Milliseconds of inferences on devices that run at once."""
-        begin = time.perf_counter_ns() + round(_LEAD_S * 1e9 + alone_ms * 1e6)
-        span = {"begin_ns": begin, "end_ns": begin + round(_INFERENCES * alone_ms * 1e6 + _LEAD_S * 1e9)}
-        arguments = {"operators": network, **span}
-        found: dict[int, list[float]] = self.pool.call_each(kernels.time_inferences, dict.fromkeys(devices, arguments))
-        return found
-
     def measure_stages(self, asked: Questions, deadline: float) -> None:
         """t(S) of the stages that are not known, in an order without system: the deadline leaves a fair sample."""
         effort = Effort(self.repeats, deadline)
         stages = self._open("stage", set(asked.stages.values()), self.stages, effort)
         if not stages or effort.is_over():
             return
+        members = [[operator for group in stage for operator in group] for stage in stages]
+        short = self._least_s(chain(*members), self.median_ms()) > effort.left_s()
+        repeating = replace(effort, deadline=0.0) if short else effort  # then rather more stages than more repeats
         needed: Counter[str] = Counter()
         for stage in stages:
             needed |= Counter(operator for group in stage for operator in group)
-        self._load(needed)
+        self.load(needed)
 
         def run(keys: list[Stage], rounds: int) -> dict[Stage, list[float]]:
-            device = next(self._turns) % self._devices
+            device = next(self.turns) % self._devices
             found = self.pool.call(device, kernels.time_stages, stages=keys, rounds=rounds, warmup=_AGAIN)
             return dict(zip(keys, map(_ratios, found), strict=True))
 
-        batches = self._batches(stages, [[operator for group in stage for operator in group] for stage in stages])
-        with Meter(len(stages) * effort.repeats, _what(stages, "stages"), "runs", deadline) as meter:
+        batches = self._batches(stages, members)
+        what = f"measuring {'a sample of ' if short else ''}{len(stages)} stages that differ"
+        with Meter(len(stages) * effort.repeats, what, "runs", deadline) as meter:
             later = len(stages)
             for batch in batches:
                 later -= len(batch)
-                for stage, own in sample(batch, run, effort, meter, later=later * effort.repeats).items():
+                for stage, own in sample(batch, run, repeating, meter, later=later * effort.repeats).items():
                     self.stages[stage] = Measured(own, now())
                     self.cache.put("stage", self._digests("stage", stage), self.stages[stage])
                 if effort.is_over():
@@ -268,11 +191,12 @@ class Session:
             return
 
         def run(keys: list[Merge], rounds: int) -> dict[Merge, list[float]]:
-            device, numbers = next(self._turns) % self._devices, [place[key] for key in keys]
+            device, numbers = next(self.turns) % self._devices, [place[key] for key in keys]
             found = self.pool.call(device, kernels.time_merges, merges=numbers, rounds=rounds, warmup=_AGAIN)
             return dict(zip(keys, map(_ratios, found), strict=True))
 
-        with Meter(len(merges) * effort.repeats, _what(merges, "merges"), "runs", deadline) as meter:
+        what = f"measuring {len(merges)} merges that differ"
+        with Meter(len(merges) * effort.repeats, what, "runs", deadline) as meter:
             later = len(merges)
             for batch in self._batches(merges, merges):
                 later -= len(batch)
@@ -292,7 +216,7 @@ class Session:
         """
         new = sorted(asked - known.keys())
         for key in new:
-            if (found := self._known(kind, self._digests(kind, key), effort)) is not None:
+            if (found := self.known(kind, self._digests(kind, key), effort)) is not None:
                 known[key] = found
         absent = [key for key in new if key not in known]
         uncertain = [key for key in new if key in known and not effort.is_settled(known[key].samples)]
@@ -303,26 +227,25 @@ class Session:
     def _digests(self, kind: str, key: Any) -> list[Any]:
         """A stage or merge by signatures, in an order that does not depend on names."""
         if kind == "merge":
-            return sorted(self._digest[operator] for operator in key)
-        return sorted([self._digest[operator] for operator in group] for group in key)
+            return sorted(self.digest[operator] for operator in key)
+        return sorted([self.digest[operator] for operator in group] for group in key)
 
     def _batches(self, items: list[_Key], operators: Sequence[Sequence[str]]) -> list[list[_Key]]:
         """Items in batches that take seconds, so that the deadline is kept."""
         batches: list[list[_Key]] = []
-        median, taken = self.median_ms(), 0.0
-        most = _BATCH_S * 1000 / (2 * (self.repeats + _WARMUP))
+        seconds, alone = 0.0, self.median_ms()
         for item, own in zip(items, operators, strict=True):
-            if not batches or len(batches[-1]) >= _BATCH or taken >= most:
+            if not batches or len(batches[-1]) >= _BATCH or seconds >= _BATCH_S:
                 batches.append([])
-                taken = 0.0
+                seconds = 0.0
             batches[-1].append(item)
-            taken += sum(map(median.__getitem__, own))
+            seconds += self._least_s(own, alone)
         return batches
+
+    def _least_s(self, operators: Iterable[str], alone: Mapping[str, float]) -> float:
+        """How long the least number of repeats takes of what runs operators beside each other and one after another."""
+        return 2 * self.repeats * (1 + _AGAIN / CHUNK) * sum(map(alone.__getitem__, operators)) / 1000
 
 
 def _ratios(pairs: Sequence[tuple[float, float]]) -> list[float]:
     return [together / apart for together, apart in pairs]
-
-
-def _what(items: Sequence[Any], name: str) -> str:
-    return f"measuring {len(items)} {name} that differ"

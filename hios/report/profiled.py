@@ -16,6 +16,7 @@ def profile_in_words(costs: Json) -> str:
         f"{len(costs['transfers'])} transfers, all t(v) together "
         f"{sum(entry['time_ms'] for entry in costs['operators'].values()):.4g} ms",
         *_effort(costs["profile"]),
+        *_not_kept(costs),
     ]
     contention = costs["contention"]
     if "error" in contention:
@@ -34,6 +35,14 @@ def profile_in_words(costs: Json) -> str:
             f"{error['median']:.0%} (median; largest {error['largest']:.0%})"
         )
     return "; ".join(parts)
+
+
+def _not_kept(costs: Json) -> list[str]:
+    if costs["profile"].get("kept", True):
+        return []
+    return [
+        f"none kept in the cache, as other work took {costs['platform']['busy_share']:.0%} of the cores' time before"
+    ]
 
 
 def _effort(profile: Json) -> list[str]:
