@@ -25,6 +25,18 @@ from hios.frontends.program import TensorType, type_text
 #: Largest protobuf message, and so the largest ONNX file that holds its weights.
 _LARGEST_BYTES = 2**31 - 1
 _STANDARD = ("", "ai.onnx")
+#: Elements of inputs and outputs, by ONNX's numbers for them.
+_DTYPES: dict[int, torch.dtype] = {
+    TensorProto.BOOL: torch.bool,
+    TensorProto.UINT8: torch.uint8,
+    TensorProto.INT8: torch.int8,
+    TensorProto.INT16: torch.int16,
+    TensorProto.INT32: torch.int32,
+    TensorProto.INT64: torch.int64,
+    TensorProto.FLOAT16: torch.float16,
+    TensorProto.FLOAT: torch.float32,
+    TensorProto.DOUBLE: torch.float64,
+}
 
 
 def export(path: str | Path, output: str | Path, batch_size: int | None = None) -> str:
@@ -55,7 +67,7 @@ def load(path: str | Path, batch_size: int | None = None) -> ModelProto:
 
     Raises:
         ArtifactError: missing, damaged, or its weights lie outside its folder.
-        UnsupportedError: operators that are not ONNX's own, or shapes that are not fixed.
+        UnsupportedError: operators that are not ONNX's own, shapes that are not fixed, or elements that torch lacks.
         HiosError: another batch size than the one that the file fixes.
     """
     path = Path(path)
@@ -74,6 +86,8 @@ def load(path: str | Path, batch_size: int | None = None) -> ModelProto:
                 f"{path}: node {node.name or node.output[0]}: found the operator {node.domain}.{node.op_type}; "
                 "allowed: operators of ONNX itself; export the model without operators of other domains"
             )
+    _forget_defaults(model.graph)
+    model.ir_version = max(model.ir_version, 4)  # earlier ones have weights among the inputs
     _fix_shapes(model, path, batch_size)
     try:
         onnx.checker.check_model(model, full_check=True)
@@ -81,7 +95,9 @@ def load(path: str | Path, batch_size: int | None = None) -> ModelProto:
         reason = first_line(error).rstrip(".")
         raise ArtifactError(f"{path}: not a valid ONNX model: {reason}; export it again") from error
     # Also of outputs, which state dimensions by names where the file left the batch open.
-    return onnx.shape_inference.infer_shapes(model)
+    model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    _require_dtypes(model.graph, path)
+    return model
 
 
 def nodes(graph: GraphProto) -> Iterator[NodeProto]:
@@ -102,8 +118,7 @@ def inputs_of(graph: GraphProto) -> list[ValueInfoProto]:
 def tensor_type(value: ValueInfoProto) -> TensorType:
     """Shape and dtype of an input or output whose shape is fixed."""
     kind = value.type.tensor_type
-    dtype = torch.from_numpy(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type).type([])).dtype
-    return tuple(int(size.dim_value) for size in kind.shape.dim), dtype
+    return tuple(int(size.dim_value) for size in kind.shape.dim), _DTYPES[kind.elem_type]
 
 
 class Session:
@@ -173,6 +188,23 @@ def _tensors(model: ModelProto) -> Iterator[TensorProto]:
             graphs += [attribute.g, *attribute.graphs]
     for graph in graphs:
         yield from graph.initializer
+
+
+def _forget_defaults(graph: GraphProto) -> None:
+    """Take weights from the inputs, where they are values that another may be given for."""
+    inputs = inputs_of(graph)
+    del graph.input[:]
+    graph.input.extend(inputs)
+
+
+def _require_dtypes(graph: GraphProto, path: Path) -> None:
+    for kind, value in [*(("input", value) for value in graph.input), *(("output", value) for value in graph.output)]:
+        if value.type.tensor_type.elem_type not in _DTYPES:
+            found = TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
+            allowed = ", ".join(str(dtype).removeprefix("torch.") for dtype in _DTYPES.values())
+            raise UnsupportedError(
+                f"{path}: {kind} {value.name}: found elements of type {found}; allowed: tensors of {allowed}"
+            )
 
 
 def _fix_shapes(model: ModelProto, path: Path, batch_size: int | None) -> None:
