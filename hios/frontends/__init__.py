@@ -11,6 +11,7 @@ origin       where in a model an operator comes from
 calls        a Relax function as plain calls
 lowering     programs of torch.export in Relax (add converters of ATen operators here)
 onnx_lowering     ONNX models in Relax
+onnx_rewriting    what follows from fixed shapes made constant beforehand
 onnx_converters   ONNX operators that Relax's importer lacks (add converters here)
 patterns     which Relax operators form one scheduling unit (add fusion patterns here)
 units        matching the patterns

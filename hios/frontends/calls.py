@@ -146,6 +146,10 @@ class _Reader:
         return Lowered(self._function, tuple(inputs), tuple(self._calls), self._call_of, self._values, outputs)
 
     def _value(self, expression: Any, variable: Any) -> Any:
+        if isinstance(variable.ty, relax.ShapeType):
+            return _sizes(variable.ty, _text(variable.name))
+        if isinstance(expression, tvm.ir.Call) and expression.op.name == "relax.shape_to_tensor":
+            return self._weight(torch.tensor(_sizes(expression.args[0].ty, _text(variable.name))))
         if isinstance(expression, tvm.ir.Call):
             return self._call(expression, variable)
         if isinstance(expression, relax.TupleGetItem):
@@ -186,8 +190,8 @@ class _Reader:
         tuples = iter(_TUPLES.get(name, ()))
         numbers: dict[int, Tensor] = {}
         for argument in expression.args:
-            if isinstance(argument, relax.ShapeExpr):
-                attributes["shape"] = [int(size) for size in argument.values]
+            if isinstance(argument.ty, relax.ShapeType):
+                attributes["shape"] = _sizes(argument.ty, name)
             elif isinstance(value := self._argument(argument, name), list):
                 if value and all(isinstance(item, int | float) for item in value):
                     attributes[_name_of_tuple(name, value, tuples)] = value
@@ -253,8 +257,13 @@ def _name_of(dtype: torch.dtype) -> str:
 
 
 def _tensor_type(kind: Any, place: str) -> tuple[tuple[int, ...], str]:
+    return tuple(_sizes(kind, place)), _text(kind.dtype)
+
+
+def _sizes(kind: Any, place: str) -> list[int]:
+    """Sizes of a shape, or of the shape of a tensor."""
     try:
-        return tuple(int(size) for size in kind.shape.values), _text(kind.dtype)
+        return [int(size) for size in getattr(kind, "shape", kind).values]
     except (AttributeError, TypeError) as error:
         raise UnsupportedError(f"{place}: its shape is not fixed ({kind}); export with fixed shapes") from error
 

@@ -46,6 +46,18 @@ def _clip(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, An
     return data if high is None else relax.op.minimum(data, relax.const(high, dtype))
 
 
+def _expand(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    """Expand: the shape is one to broadcast with, so that the result can be larger than it."""
+    sizes = [int(size) for size in inputs[0].ty.shape]
+    shape = _required(importer, inputs[1], "the shape").tolist()
+    return relax.op.broadcast_to(inputs[0], np.broadcast_shapes(tuple(sizes), tuple(shape)))
+
+
+def _gather(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    """Gather: indices count from the end where they are negative, as those of take do in hios."""
+    return relax.op.take(inputs[0], inputs[1], axis=attributes.get("axis", 0))
+
+
 def _pad(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Pad: widths of all axes before, then of all after; Relax takes both of each axis in turn."""
     data, *others = [*inputs, None, None, None][:4]
@@ -80,6 +92,8 @@ def _required(importer: Importer, value: Any, what: str) -> np.ndarray:
 CONVERTERS: dict[str, Callable[[Importer, Sequence[Any], Mapping[str, Any]], Any]] = {
     "Clip": _clip,
     "Constant": _constant,
+    "Expand": _expand,
+    "Gather": _gather,
     "Pad": _pad,
     "Tile": _tile,
 }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,11 +18,16 @@ from torch.utils.dlpack import from_dlpack
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from hios.errors import UnsupportedError, first_line
+from hios.errors import HiosError, UnsupportedError, first_line
 from hios.frontends.calls import Lowered, Weight, canonical, origins, read
 from hios.frontends.onnx import nodes
 from hios.frontends.onnx_converters import CONVERTERS
+from hios.frontends.onnx_rewriting import rewritten
 from hios.frontends.origin import Origin
+
+#: How TVM's messages print an operator and a number.
+_OPERATOR = re.compile(r'ir\.Op\(span=.*?name="([^"]+)".*?support_level=-?\d+\)')
+_NUMBER = re.compile(r"T\.int(?:32|64)\((-?\d+)\)")
 
 
 def lower(model: ModelProto) -> Lowered:
@@ -31,16 +37,34 @@ def lower(model: ModelProto) -> Lowered:
         model: what ``hios.frontends.onnx.load`` gave.
 
     Raises:
-        UnsupportedError: Relax lacks an operator.
+        UnsupportedError: Relax lacks an operator, or cannot take the model.
     """
+    importer = _Importer()
+    try:
+        model = rewritten(model)
+        _require_converters(model.graph)
+        module = _imported(importer, model)
+        places = origins(module, importer.made)
+        _refuse_kernels(module, places)
+        return read(canonical(module), importer.weights, places)
+    except HiosError:
+        raise
+    except Exception as error:  # the libraries raise many types; all mean the same to the user
+        raise UnsupportedError(f"Relax cannot import the model: {_reason(error)}") from error
+
+
+def _require_converters(graph: GraphProto) -> None:
     known = {*onnx_frontend._get_convert_map(), *CONVERTERS}
-    for node in nodes(model.graph):
+    for node in nodes(graph):
         if node.op_type not in known:
             raise UnsupportedError(
                 f"Relax cannot import {_origin(node).place}: it has no converter for this operator; write the model "
                 "with other operators there, or add a converter to hios/frontends/onnx_converters.py"
             )
-    importer = _Importer()
+
+
+def _imported(importer: _Importer, model: ModelProto) -> tvm.IRModule:
+    """The model in Relax; errors name the node that the importer is at."""
     opset = next(entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"})
     try:
         # The importer warns of every name that it changes, and prints what it fails on.
@@ -49,9 +73,12 @@ def lower(model: ModelProto) -> Lowered:
             module = importer.from_onnx(model.graph, opset)
     except Exception as error:  # the importer raises many types; all mean the same to the user
         place = _origin(importer.node).place if importer.node is not None else "the model"
-        raise UnsupportedError(f"Relax cannot import {place}: {first_line(error)}") from error
+        raise UnsupportedError(f"Relax cannot import {place}: {_reason(error)}") from error
     module, _ = relax.frontend.detach_params(module)
-    places = origins(module, importer.made)
+    return module
+
+
+def _refuse_kernels(module: tvm.IRModule, places: Mapping[str, Origin]) -> None:
     for block in module["main"].body.blocks:
         for binding in block.bindings:
             if isinstance(binding.value, tvm.ir.Call) and binding.value.op.name == "relax.call_tir":
@@ -60,7 +87,11 @@ def lower(model: ModelProto) -> Lowered:
                     "write the model with other operators there, or add a converter to "
                     "hios/frontends/onnx_converters.py"
                 )
-    return read(canonical(module), importer.weights, places)
+
+
+def _reason(error: Exception) -> str:
+    """What a library's error says, without the way that TVM prints operators and numbers."""
+    return _NUMBER.sub(r"\1", _OPERATOR.sub(r"\1", first_line(error)))
 
 
 class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]

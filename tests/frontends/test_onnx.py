@@ -17,10 +17,11 @@ import torch.nn.functional as F  # noqa: N812
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from tvm import relax
 
 from hios import Graph
 from hios.errors import ArtifactError, HiosError, UnsupportedError
-from hios.frontends import onnx
+from hios.frontends import onnx, onnx_lowering
 from hios.frontends import program as programs
 from hios.frontends.export import export
 from hios.frontends.extract import extract, extract_program
@@ -28,12 +29,14 @@ from hios.frontends.registered import build_model
 from hios.frontends.verification import run_graph
 
 
-def _exported(module: nn.Module, inputs: tuple[Tensor, ...], path: Path, **options: Any) -> Path:
-    """A module as torch exports it to ONNX."""
+def _exported(
+    module: nn.Module, inputs: tuple[Tensor, ...], path: Path, *, dynamo: bool = True, **options: Any
+) -> Path:
+    """A module as torch exports it to ONNX, by its new exporter or by the one before."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-        torch.onnx.export(module.eval(), inputs, path, dynamo=True, verbose=False, **options)
+        torch.onnx.export(module.eval(), inputs, path, dynamo=dynamo, verbose=False, **options)
     return path
 
 
@@ -90,7 +93,7 @@ def small(tmp_path: Path) -> Path:
 def test_small_network(small: Path) -> None:
     """Weights keep the names of the file, and several outputs come out in order; names say which module it was."""
     graph, weights = _extracted(small)
-    assert set(weights) == {"stem.0.weight", "stem.0.bias", "head.weight.permute_dims", "head.bias"}
+    assert set(weights) == {"stem.0.weight", "stem.0.bias", "head.weight", "head.bias"}
     inputs = (torch.randn(1, 3, 8, 8),)
     found, expected = run_graph(graph, weights, inputs), onnx.Session(small)(*inputs)
     torch.testing.assert_close(found, expected)
@@ -167,6 +170,24 @@ def _saved(model: ModelProto, path: Path) -> Path:
                                     torch.tensor([1.0, 2, 1]), False, 0, 1e-5, False)),
         ([helper.make_node("Split", ["x"], ["p", "q"], axis=2, num_outputs=2),
           helper.make_node("Sub", ["p", "q"], ["y"])], {}, lambda x: x[:, :, :2] - x[:, :, 2:]),
+        ([helper.make_node("Constant", [], ["i"], value_ints=[-1, 0, 2]),
+          helper.make_node("Gather", ["x", "i"], ["y"], axis=3)], {}, lambda x: x[:, :, :, [3, 0, 2]]),
+        ([helper.make_node("Constant", [], ["i"], value_int=-2), helper.make_node("Gather", ["x", "i"], ["y"], axis=1)],
+         {}, lambda x: x[:, 1]),
+        ([helper.make_node("ArgMax", ["x"], ["i"], axis=3, keepdims=0), helper.make_node("Gather", ["w", "i"], ["y"])],
+         {"w": [[0, 1], [2, 3], [4, 5], [6, 7]]}, lambda x: torch.arange(8.0).reshape(4, 2)[x.argmax(3)]),
+        ([helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Constant", [], ["i"], value_ints=[0]),
+          helper.make_node("Gather", ["s", "i"], ["n"]), helper.make_node("Constant", [], ["r"], value_ints=[-1]),
+          helper.make_node("Concat", ["n", "r"], ["d"], axis=0), helper.make_node("Reshape", ["x", "d"], ["y"])],
+         {}, lambda x: x.reshape(1, 48)),
+        ([helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Expand", ["w", "s"], ["e"]),
+          helper.make_node("Mul", ["e", "x"], ["y"])], {"w": [[1.0], [2], [3], [4]]},
+         lambda x: x * torch.arange(1.0, 5)[:, None]),
+        ([helper.make_node("Shape", ["x"], ["s"], start=3),
+          helper.make_node("Cast", ["s"], ["f"], to=TensorProto.FLOAT), helper.make_node("Sqrt", ["f"], ["r"]),
+          helper.make_node("Div", ["x", "r"], ["y"])], {}, lambda x: x / 2),
+        ([helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[3, 3], auto_pad="SAME_LOWER")], {},
+         lambda x: F.avg_pool2d(x, 3, 1, 1, count_include_pad=False)),
     ],
     ids=lambda value: value[0].op_type if isinstance(value, list) else "",
 )  # fmt: skip
@@ -177,6 +198,83 @@ def test_operators(
     graph, tensors = _extracted(_saved(_model(nodes, [1, 3, 4, 4], weights), tmp_path / "net.onnx"))
     x = torch.randn(1, 3, 4, 4)
     torch.testing.assert_close(run_graph(graph, tensors, (x,)), [expected(x)])
+
+
+@pytest.mark.parametrize("rule", ["SAME_UPPER", "SAME_LOWER", "VALID"])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("kind", ["Conv", "MaxPool"])
+def test_padding_by_rule(tmp_path: Path, kind: str, stride: int, rule: str) -> None:
+    """Padding that the file states as a rule is what ONNX Runtime makes of it, even where sides differ."""
+    names = ["x", "w"] if kind == "Conv" else ["x"]
+    node = helper.make_node(kind, names, ["y"], auto_pad=rule, strides=[stride] * 2, kernel_shape=[3, 2])
+    weights = {"w": np.arange(36).reshape(2, 3, 3, 2)} if kind == "Conv" else {}
+    path = _saved(_model([node], [1, 3, 6, 5], weights), tmp_path / "net.onnx")
+    graph, tensors = _extracted(path)
+    assert len(graph.operators) == 1
+    x = torch.randn(1, 3, 6, 5)
+    torch.testing.assert_close(run_graph(graph, tensors, (x,)), onnx.Session(path)(x), rtol=1e-4, atol=1e-4)
+
+
+class Attention(nn.Module):
+    """Self-attention, whose export computes sizes from shapes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The attended values."""
+        return self.attention(x, x, x, need_weights=False)[0]
+
+
+class Halves(nn.Module):
+    """Parts of the input, and a view of as many rows as it has."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The last column of the second half, beside its first."""
+        half = x.chunk(2, 1)[1]
+        return torch.cat([half[:, -1], half[:, 0]], 1).view(x.size(0), -1)
+
+
+@pytest.mark.parametrize("dynamo", [True, False])
+@pytest.mark.parametrize(
+    ("module", "x"),
+    [
+        (nn.Embedding(2, 4), torch.tensor([[1, 0, 1]])),
+        (Attention(), torch.randn(2, 5, 8)),
+        (Halves(), torch.randn(2, 6, 4)),
+    ],
+    ids=["embedding", "attention", "halves"],
+)
+def test_exporters_of_torch(tmp_path: Path, module: nn.Module, x: Tensor, dynamo: bool) -> None:
+    """Whichever exporter of torch made the file, lookups and sizes computed from shapes come through, and no more."""
+    path = _exported(module, (x,), tmp_path / "net.onnx", dynamo=dynamo)
+    graph, weights = _extracted(path)
+    found = run_graph(graph, weights, (x,))[0]
+    torch.testing.assert_close(found, module(x).detach(), rtol=1e-4, atol=1e-5)
+    assert not {"where", "shape_of", "shape_to_tensor", "less"} & {operator.type for operator in graph.operators}
+
+
+@pytest.mark.parametrize("version", [3, 8])
+def test_weights_among_the_inputs(tmp_path: Path, version: int) -> None:
+    """Older files name their weights among the inputs, in any order; they are no inputs here."""
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"]), helper.make_node("Add", ["c", "b"], ["y"])]
+    given = _model(nodes, [1, 3, 4, 4], {"w": np.ones((2, 3, 3, 3)), "b": [2.0]})
+    x = given.graph.input[0]
+    others = [
+        helper.make_tensor_value_info(tensor.name, TensorProto.FLOAT, tensor.dims) for tensor in given.graph.initializer
+    ]
+    inputs = [others[0], x, others[1]]
+    del given.graph.input[:]
+    given.graph.input.extend(inputs)
+    given.ir_version, given.opset_import[0].version = version, 8
+    path = _saved(given, tmp_path / "net.onnx")
+    export(str(path), tmp_path / "program.onnx", {})
+    for file in (path, tmp_path / "program.onnx"):
+        graph, weights = _extracted(file)
+        assert [entry["name"] for entry in graph.inputs] == ["x"]
+        found = run_graph(graph, weights, (torch.ones(1, 3, 4, 4),))
+        assert torch.equal(found[0], torch.full((1, 2, 2, 2), 29.0))
 
 
 def test_copy_fixes_the_batch(tmp_path: Path) -> None:
@@ -232,6 +330,16 @@ def test_refused_models(tmp_path: Path, model: ModelProto, message: str) -> None
     assert "\n" not in str(caught.value)
 
 
+def test_elements_that_torch_lacks(tmp_path: Path) -> None:
+    """Inputs of strings are refused, with what is allowed."""
+    model = _model([helper.make_node("Identity", ["x"], ["y"])], [2])
+    for value in (model.graph.input[0], model.graph.output[0]):
+        value.type.tensor_type.elem_type = TensorProto.STRING
+    path = _saved(model, tmp_path / "net.onnx")
+    with pytest.raises(UnsupportedError, match=r"input x: found elements of type string; allowed: tensors of bool, "):
+        onnx.load(path)
+
+
 @pytest.mark.parametrize("data", [b"", b"no model", b"\x08\x0a\x12"])
 def test_damaged_files(tmp_path: Path, data: bytes) -> None:
     """What is no ONNX file is refused, and so is a missing one."""
@@ -264,6 +372,22 @@ def test_kernels_of_relax_are_refused(tmp_path: Path) -> None:
     path = _saved(_model(nodes, [1, 3, 4]), tmp_path / "net.onnx")
     with pytest.raises(UnsupportedError, match=r"^Relax cannot import Resize \(node enlarged\)"):
         _extracted(path)
+
+
+def test_errors_of_tvm_are_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What TVM raises wherever in the import is one line, with operators and numbers as people write them."""
+
+    def fail(module: object) -> None:
+        three, four = (relax.Var(f"x{size}", relax.TensorType([size], "float32")) for size in (3, 4))
+        relax.BlockBuilder().normalize(relax.op.multiply(three, four))
+
+    monkeypatch.setattr(onnx_lowering, "canonical", fail)
+    with pytest.raises(UnsupportedError) as caught:
+        _extracted(_saved(_model(_RELU, [1]), tmp_path / "net.onnx"))
+    assert str(caught.value).startswith(
+        "Relax cannot import the model: In relax.multiply, the first input shape at dim 0 is 3 and the second input "
+        "shape at dim 0 is 4"
+    )
 
 
 def test_bounds_that_are_computed_are_refused(tmp_path: Path) -> None:

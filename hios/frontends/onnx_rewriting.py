@@ -1,0 +1,89 @@
+"""ONNX models of fixed shapes, rewritten into what Relax's importer can take.
+
+What a model computes from shapes, such as the sizes that a reshape is given, is known before the run. The file itself
+stays as it is: ONNX Runtime runs that, so that the rewriting is checked with the rest of the import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+import onnx
+from onnx import GraphProto, ModelProto, NodeProto, helper
+from onnxscript import ir, optimizer
+
+#: Operators whose padding may be a rule in place of numbers, and that Relax's importer cannot take with it.
+_PADDED = ("AveragePool", "Conv", "LpPool", "MaxPool")
+
+
+def rewritten(model: ModelProto) -> ModelProto:
+    """A copy in which all that follows from shapes is a constant and all padding is numbers."""
+    folded = ir.from_proto(model)
+    optimizer.fold_constants(folded, onnx_shape_inference=True, should_fold=_follows_from_shapes)
+    result = onnx.shape_inference.infer_shapes(ir.to_proto(folded), data_prop=True)
+    _move_constants(result.graph, {tensor.name for tensor in model.graph.initializer})
+    sizes = _sizes(result)
+    for node in result.graph.node:
+        if node.op_type in _PADDED and set(node.input) <= {*sizes, ""}:
+            _state_padding(node, sizes)
+    return result
+
+
+def _follows_from_shapes(node: ir.Node) -> bool | None:
+    """Leave what is computed from weights to ``hios.frontends.folding``, which keeps their names."""
+    parts = [value for value in node.inputs if value is not None and value.is_initializer()]
+    return False if any(part.dtype in _REAL and part.shape != () for part in parts) else None
+
+
+_REAL = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE)
+
+
+def _move_constants(graph: GraphProto, weights: Container[str]) -> None:
+    """Make constants of the initialisers that the file does not have, so that they are not taken for weights."""
+    tensors = list(graph.initializer)
+    steps = list(graph.node)
+    del graph.initializer[:], graph.node[:]
+    graph.initializer.extend(tensor for tensor in tensors if tensor.name in weights)
+    made = [tensor for tensor in tensors if tensor.name not in weights]
+    graph.node.extend(helper.make_node("Constant", [], [tensor.name], value=tensor) for tensor in made)
+    graph.node.extend(steps)
+
+
+def _sizes(model: ModelProto) -> dict[str, list[int]]:
+    """Sizes by the name of a value, where they are known."""
+    graph = model.graph
+    found = {tensor.name: list(tensor.dims) for tensor in graph.initializer}
+    for value in [*graph.input, *graph.value_info, *graph.output]:
+        dimensions = value.type.tensor_type.shape.dim
+        if dimensions and all(size.HasField("dim_value") for size in dimensions):
+            found[value.name] = [size.dim_value for size in dimensions]
+    return found
+
+
+def _state_padding(node: NodeProto, sizes: dict[str, list[int]]) -> None:
+    """Put the numbers in the place of the attribute ``auto_pad``."""
+    given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    rule = given.pop("auto_pad", b"NOTSET")
+    if rule == b"NOTSET":
+        return
+    if rule == b"VALID":
+        pads = [0] * 2 * (len(sizes[node.input[0]]) - 2)
+    else:
+        image = sizes[node.input[0]][2:]
+        window = given.get("kernel_shape") or sizes[node.input[1]][2:]
+        ones = [1] * len(image)
+        totals = _totals(image, window, given.get("strides", ones), given.get("dilations", ones))
+        less, more = [total // 2 for total in totals], [total - total // 2 for total in totals]
+        pads = less + more if rule == b"SAME_UPPER" else more + less
+        given.pop("ceil_mode", None)  # the rule says how many windows there are
+    given["pads"] = pads
+    del node.attribute[:]
+    node.attribute.extend(helper.make_attribute(name, value) for name, value in given.items())
+
+
+def _totals(image: Sequence[int], window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> list[int]:
+    """Padding of each axis, both sides together, with which a window starts at every multiple of the stride."""
+    return [
+        max(0, (-(-size // stride) - 1) * stride + (extent - 1) * dilation + 1 - size)
+        for size, extent, stride, dilation in zip(image, window, strides, dilations, strict=True)
+    ]
