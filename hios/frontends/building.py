@@ -77,9 +77,9 @@ def built(
     try:
         found = build(**options)
         if not _is_network(found):
-            given = f"{type(found).__name__} of {len(found)}" if isinstance(found, tuple) else type(found).__name__
-            raise TypeError(f"{getattr(build, '__name__', build)} returned {given}; allowed: {_RETURNS}")
+            raise TypeError(f"{getattr(build, '__name__', build)} returned {_described(found)}; allowed: {_RETURNS}")
         module, inputs = found
+        _require_cpu(module, inputs)
         module.eval()
         prepare(module, inputs)
         with torch.inference_mode():
@@ -103,6 +103,26 @@ def _check_options(build: Build, name: str, options: dict[str, Any]) -> None:
     for parameter in parameters:
         if parameter.default is parameter.empty and parameter.kind in kinds and parameter.name not in options:
             raise HiosError(f"model {name}: the option {parameter.name} is missing; it has no default")
+
+
+def _described(found: Any) -> str:
+    """What a function returned, by its types; those in a tuple and in the tuple of inputs within it too."""
+    if not isinstance(found, tuple):
+        return type(found).__name__
+    parts = [
+        f"a tuple of {', '.join(type(value).__name__ for value in part) or 'nothing'}"
+        if isinstance(part, tuple)
+        else type(part).__name__
+        for part in found
+    ]
+    return f"a tuple of {' and '.join(parts) or 'nothing'}"
+
+
+def _require_cpu(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    held = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    for name, value in [*held.items(), *((f"input {number}", value) for number, value in enumerate(inputs))]:
+        if value.device.type != "cpu":
+            raise ValueError(f"{name} is on the device {value.device}; allowed: cpu; make or move it there")
 
 
 def _is_network(found: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Seeded random inputs for a graph."""
+"""Seeded random inputs for a graph, or like given ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hios.kernels.tensors import torch_dtype
+from hios.frontends.declarations import Declarations
 
 
 def example_inputs(inputs: Sequence[Mapping[str, Any]], seed: int) -> tuple[Tensor, ...]:
@@ -19,11 +19,21 @@ def example_inputs(inputs: Sequence[Mapping[str, Any]], seed: int) -> tuple[Tens
         seed: of the random numbers.
     """
     generator = torch.Generator().manual_seed(seed)
-    return tuple(_example(entry, generator) for entry in inputs)
+    return tuple(
+        _example(entry["shape"], getattr(torch, entry["dtype"]), entry.get("below"), generator) for entry in inputs
+    )
 
 
-def _example(entry: Mapping[str, Any], generator: torch.Generator) -> Tensor:
-    dtype = torch_dtype(entry["dtype"])
-    if dtype.is_floating_point:
-        return torch.randn(*entry["shape"], generator=generator, dtype=dtype)
-    return torch.randint(0, entry.get("below", 2), tuple(entry["shape"]), generator=generator, dtype=dtype)
+def inputs_like(given: Sequence[Tensor], seed: int) -> tuple[Tensor, ...]:
+    """Seeded random inputs of the same shapes and dtypes; whole numbers do not exceed the largest of the given ones."""
+    generator = torch.Generator().manual_seed(seed)
+    limits = Declarations().for_inputs(given).below
+    return tuple(
+        _example(value.shape, value.dtype, below, generator) for value, below in zip(given, limits, strict=True)
+    )
+
+
+def _example(shape: Sequence[int], dtype: torch.dtype, below: int | None, generator: torch.Generator) -> Tensor:
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.randn(*shape, generator=generator, dtype=dtype)
+    return torch.randint(0, below or 2, tuple(shape), generator=generator, dtype=dtype)

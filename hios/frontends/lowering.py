@@ -70,7 +70,12 @@ def lower(program: ExportedProgram) -> Lowered:
             del table[operator]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's own pytree deprecation
-        decomposed = program.run_decompositions(table)
+        try:
+            decomposed = program.run_decompositions(table)
+        except Exception as error:  # torch runs every operator on shapes here; a damaged program fails in many ways
+            raise UnsupportedError(
+                f"torch cannot decompose the program: {first_line(error)}; export it again"
+            ) from error
     signature = decomposed.graph_signature
     if changed := sorted(signature.buffers_to_mutate.values()):
         raise UnsupportedError(f"the model changes its buffer {changed[0]} in every inference; export it in eval mode")

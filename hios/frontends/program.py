@@ -43,7 +43,7 @@ def export(module: nn.Module, inputs: tuple[Tensor, ...], model: nn.Module | Non
             tensors.
     """
     model = module if model is None else model
-    inputs, name = apart(inputs), type(model).__name__
+    inputs, name = apart(module, inputs), type(model).__name__
     try:
         with torch.no_grad():
             program = torch.export.export(module, inputs)
@@ -56,8 +56,8 @@ def export(module: nn.Module, inputs: tuple[Tensor, ...], model: nn.Module | Non
             continue
         if not is_harmless(f"torch.ops.{node.target}"):
             raise UnsupportedError(
-                f"{name}: found {of_node(node).place}; allowed: ATen operators on tensors, as Relax "
-                "has no others; write the model with such operators there"
+                f"{name}: found {of_node(node).place}; allowed: ATen operators on tensors, as Relax has no "
+                "others; write the model with such operators there"
             )
     program = plain(program, name)
     require_faithful(program, module, inputs, name)
@@ -97,6 +97,8 @@ def load(path: str | Path, *, trusted: bool = False) -> ExportedProgram:
     try:
         with _quiet(), path.open("rb") as stream:
             program = torch.export.load(stream if trusted else without_code(stream, path))
+        if any(node.name == "self" for node in program.graph.nodes):
+            raise ArtifactError(f"{path}: found a value named self, which torch's own code hides; export it again")
         return plain(program, str(path))
     except HiosError:
         raise

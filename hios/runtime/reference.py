@@ -20,6 +20,7 @@ from torch import Tensor
 
 from hios.errors import ArtifactError, PlatformError, first_line
 from hios.frontends import program as programs
+from hios.frontends.interface import flat_module
 from hios.frontends.verification import flat
 from hios.kernels.tensors import torch_dtype
 from hios.platforms.worker import Worker
@@ -64,7 +65,7 @@ def load(
         module, types = _onnx(program, parallel)
     else:
         loaded = programs.load(program, trusted=trusted)
-        module, types = loaded.module(), programs.tensor_types(loaded)
+        module, types = flat_module(loaded), programs.tensor_types(loaded)
     for what, found, buffers in zip(("inputs", "outputs"), types, (inputs, outputs), strict=True):
         required = [(buffer.shape, torch_dtype(buffer.dtype)) for buffer in buffers]
         if found != required:

@@ -52,6 +52,18 @@ def numbers():
     return build()[0], (1,)
 
 
+def listed():
+    return build()[0], list(build()[1])
+
+
+def empty():
+    return ()
+
+
+def elsewhere():
+    return build()[0].to("meta"), build()[1]
+
+
 def fails():
     return build(width="wide")
 
@@ -110,9 +122,20 @@ def test_function_of_any_options(module: str, tmp_path: Path) -> None:
         ("nothing", {}, "{0}:nothing: {1} has no function nothing; it must return the module and a tuple of example"),
         ("constant", {}, "{0}:constant: {1} has no function constant; "),
         ("alone", {}, "model {0}:alone: cannot be run with its defaults: {1}: TypeError: alone returned Net; allowed:"),
-        ("numbers", {}, "TypeError: numbers returned tuple of 2; allowed: the module and a tuple of example inputs"),
+        ("numbers", {}, "TypeError: numbers returned a tuple of Net and a tuple of int; allowed: the module and a"),
+        (
+            "listed",
+            {},
+            "TypeError: listed returned a tuple of Net and list; allowed: the module and a tuple of example",
+        ),
+        (
+            "empty",
+            {},
+            "TypeError: empty returned a tuple of nothing; allowed: the module and a tuple of example inputs",
+        ),
+        ("elsewhere", {}, "ValueError: first.weight is on the device meta; allowed: cpu; make or move it there"),
         ("fails", {}, "model {0}:fails: cannot be run with its defaults: {1}:12: TypeError: "),
-        ("traces", {}, "torch.export cannot export Branches: {1}:45: Could not guard on data-dependent expression"),
+        ("traces", {}, "torch.export cannot export Branches: {1}:57: Could not guard on data-dependent expression"),
         ("declares", {}, "model {0}:declares: hios_blocks: found second, which is no submodule of Net; allowed: "),
     ],
 )

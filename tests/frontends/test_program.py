@@ -1,0 +1,196 @@
+"""Programs of torch.export: what they take and give, and that they do what their module does."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from hios.errors import ArtifactError, UnsupportedError
+from hios.frontends import program as programs
+from hios.frontends.examples import inputs_like
+from hios.frontends.extract import extract
+from hios.frontends.interface import flat_module
+from tests.frontends.networks import Model, extracted, run_graph
+
+_X, _Y = torch.arange(4.0), torch.arange(4.0, 8.0)
+
+
+class _Keyword(nn.Module):
+    def forward(self, x: Tensor, *, y: Tensor) -> Tensor:
+        return x - y
+
+
+def _saved(
+    folder: Path, model: nn.Module | Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any] | None = None
+) -> Path:
+    """A file that somebody else exported."""
+    module = model if isinstance(model, nn.Module) else Model(model)
+    torch.export.save(torch.export.export(module, args, named), folder / "given.pt2")
+    return folder / "given.pt2"
+
+
+@pytest.mark.parametrize("same", [lambda x: x, lambda x: x.view(2, 2).view(4), lambda x: x[:2]])
+def test_inputs_in_the_same_memory(same: Callable[[Tensor], Tensor]) -> None:
+    """Two inputs stay two where the example inputs are one tensor, or views of one."""
+    found = extracted(Model(lambda model, x, y: 2 * x.sum() - y), (_X, same(_X)))
+    other = (torch.ones(4), torch.full(same(_X).shape, 3.0))
+    torch.testing.assert_close(run_graph(found.graph, found.tensors, other), [8.0 - other[1]])
+
+
+@pytest.mark.parametrize(
+    ("model", "args", "named"),
+    [
+        (_Keyword(), (_X,), {"y": _Y}),
+        (lambda model, both: both["x"] - both["y"], ({"x": _X, "y": _Y},), {}),
+        (lambda model, both: both["x"] - both["y"], (OrderedDict(x=_X, y=_Y),), {}),
+        (lambda model, both: both[0] - both[1][0], ([_X, (_Y,)],), {}),
+        (lambda model, x, y: x - y, (_X, _Y), {}),
+    ],
+)
+def test_structures_of_inputs(
+    tmp_path: Path, model: nn.Module | Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]
+) -> None:
+    """Inputs by keyword, in dictionaries and in lists are inputs of the graph in order, and given in order."""
+    given = _saved(tmp_path, model, args, named)
+    graph = extract(given, tmp_path / "graph.json", tmp_path / "weights.safetensors", "test")
+    assert [entry["shape"] for entry in graph.inputs] == [[4], [4]]
+    assert torch.equal(flat_module(programs.load(given))(_X, _Y), _X - _Y)
+
+
+@pytest.mark.parametrize(("value", "text"), [(3, "int 3"), (None, "None"), ("word", "str word"), (0.5, "float 0.5")])
+def test_inputs_that_are_not_tensors(tmp_path: Path, value: Any, text: str) -> None:
+    """They are refused by name as soon as the program is loaded."""
+    given = _saved(tmp_path, lambda model, x, number: x * 2, (_X, value))
+    with pytest.raises(UnsupportedError, match=rf"given.pt2: found the input \w+, which is {text}; allowed: tensors"):
+        programs.load(given)
+
+
+def test_outputs_that_are_none(tmp_path: Path) -> None:
+    """They are left out, in what hios exports and in what others did."""
+
+    def forward(model: Any, x: Tensor) -> Any:
+        return {"first": None, "rest": [x * 2, None, (x + 1,)]}
+
+    programs.save(programs.export(Model(forward), (_X,)), tmp_path / "own.pt2")
+    for path in (tmp_path / "own.pt2", _saved(tmp_path, forward, (_X,))):
+        program = programs.load(path)
+        torch.testing.assert_close(flat_module(program)(_Y), (_Y * 2, _Y + 1))
+        graph = extract(path, tmp_path / "graph.json", tmp_path / "weights.safetensors", "test")
+        assert len(graph.outputs) == len(programs.tensor_types(program)[1]) == 2
+
+
+def test_outputs_that_are_not_tensors(tmp_path: Path) -> None:
+    """A number among the outputs is refused at export and in a file of others."""
+
+    def forward(model: Any, x: Tensor) -> Any:
+        return x * 2, 3
+
+    with pytest.raises(UnsupportedError, match=r"^Model: found the output 1, which is int 3; allowed: tensors"):
+        programs.export(Model(forward), (_X,))
+    with pytest.raises(UnsupportedError, match=r"given.pt2: found the output 1, which is int 3"):
+        programs.load(_saved(tmp_path, forward, (_X,)))
+
+
+def test_values_named_self(tmp_path: Path) -> None:
+    """A renamed value that would hide torch's own is refused; running it would end in a traceback."""
+    program = torch.export.export(Model(lambda model, x: x * 2), (_X,))
+    program.graph.find_nodes(op="placeholder")[0].name = "self"
+    for spec in program.graph_signature.input_specs:
+        spec.arg.name = "self"
+    torch.export.save(program, tmp_path / "a.pt2")
+    with pytest.raises(ArtifactError, match="found a value named self"):
+        programs.load(tmp_path / "a.pt2")
+
+
+@pytest.mark.parametrize(
+    ("function", "operator"),
+    [
+        (lambda model, x: x + torch.rand(2), "rand"),
+        (lambda model, x: x + torch.randn_like(x), "randn_like"),
+        (lambda model, x: F.dropout(x, 0.5, training=True), "dropout"),
+        (lambda model, x: torch.bernoulli(x.sigmoid()), "bernoulli"),
+        (lambda model, x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.1), "scaled_dot_product"),
+    ],
+)
+def test_random_numbers_are_refused(function: Callable[..., Any], operator: str) -> None:
+    """A model that gives other outputs each time is refused by the operator that makes them differ, and its line."""
+    message = rf"^Model: found aten\.{operator}\S* \(\w+\.py:\d+\), which draws random numbers; allowed: "
+    with pytest.raises(UnsupportedError, match=message):
+        programs.export(Model(function), (_X.view(2, 2),))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda model, x: F.dropout(x, 0.5, training=False),
+        lambda model, x: F.dropout(x, 0.0, training=True),
+        lambda model, x: F.scaled_dot_product_attention(x, x, x),
+        lambda model, x: F.rrelu(x),
+    ],
+)
+def test_what_could_be_random_is_not(function: Callable[..., Any]) -> None:
+    """Dropout and the like are taken where they draw no numbers."""
+    programs.export(Model(function), (_X.view(2, 2),))
+
+
+def test_inputs_that_are_weights() -> None:
+    """An input that the model holds as a buffer too stays an input."""
+    module = Model(lambda model, x, y: x - y + 2 * model.held, held=_Y)
+    found = flat_module(programs.export(module, (_X, _Y)))(_X, torch.zeros(4))
+    assert torch.equal(found, _X + 2 * _Y)
+
+
+def test_state_in_python_is_refused() -> None:
+    """A number that changes from run to run would be the same forever in the program."""
+    runs: list[None] = []
+
+    def forward(model: Any, x: Tensor) -> Tensor:
+        runs.append(None)
+        return x + len(runs)
+
+    with pytest.raises(UnsupportedError, match=r"^Model: what torch.export made of it differs from the model [^\n]+$"):
+        programs.export(Model(forward), (_X,))
+
+
+def test_models_that_fail_on_other_inputs() -> None:
+    """The message of a model that takes only some numbers is passed on in one line."""
+
+    class Even(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if not torch.compiler.is_compiling() and x.sum() % 2:
+                raise ValueError("odd sum\nof inputs")
+            return x * 2
+
+    with pytest.raises(UnsupportedError, match=r"^Even: fails on inputs .*: odd sum; allowed: [^\n]+$"):
+        programs.export(Even(), (torch.zeros(4),))
+
+
+def test_buffers_are_as_before() -> None:
+    """Comparing does not count as a run of the model: what it keeps in buffers stays."""
+    module = nn.BatchNorm1d(2).train()
+    before = {name: value.tolist() for name, value in module.named_buffers()}
+    programs.export(module, (torch.randn(3, 2, generator=torch.Generator().manual_seed(0)),))
+    assert {name: value.tolist() for name, value in module.named_buffers()} == before
+
+
+def test_inputs_like() -> None:
+    """Random inputs have shapes and dtypes of the given ones; whole numbers stay within what these show."""
+    given = (torch.zeros(2, 3, dtype=torch.float16), torch.tensor([0, 5] * 50), torch.tensor([True]), torch.zeros(0))
+    found = inputs_like(given, seed=0)
+    assert [(value.shape, value.dtype) for value in found] == [(value.shape, value.dtype) for value in given]
+    assert sorted(set(found[1].tolist())) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_scripted_modules() -> None:
+    """A scripted module, which has no line of Python to name, is refused in one line."""
+    scripted = torch.jit.trace(nn.ReLU(), (_X,))  # type: ignore[no-untyped-call]
+    with pytest.raises(UnsupportedError, match=r"^torch.export cannot export \w+: [^\n]+$"):
+        programs.export(scripted, (_X,))
