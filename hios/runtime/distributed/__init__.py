@@ -1,0 +1,15 @@
+"""Executing a schedule over processes that a launcher starts, on one node or several: every device is a rank.
+
+transports  what moves tensors: messages with tags, sent and received without blocking
+gloo        that in torch.distributed, under torchrun
+mpi         that in MPI, under mpirun or srun
+mail        values of a program as messages; a rank's memory
+meeting     barrier, and how far the clocks of other hosts are off
+places      who runs where: hosts, and the core of every rank
+position    what a rank is doing, for messages about it
+control     every rank's line to rank 0, by which all end together
+monitor     rank 0's end of these lines: what the ranks report, and who is to blame when one fails
+guard       a parent for a rank under mpirun, so that what it says last is heard
+turns       what a rank does in a turn, and the outputs it checks
+session     all of it: load, take turns, write run.json
+"""

@@ -1,0 +1,182 @@
+"""Every rank's line to rank 0, by which all ranks end together.
+
+A rank sends what it measured, and several times a second what it is doing. A rank that fails says why and waits to be
+ended; one that dies closes its line. Rank 0 (``hios.runtime.distributed.monitor``) then prints one line that says who
+is to blame, and tells all ranks to end. If it is rank 0 that dies, the others see it, and rank 1 prints the line. Ranks
+end by ``os._exit``, from a thread of this module, since their main thread may never return; the launcher ends what is
+left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any, Never
+
+from hios.errors import PlatformError
+from hios.runtime.distributed.places import Place
+from hios.runtime.distributed.position import Position
+
+#: Seconds between two messages about what a rank is doing.
+_BEAT_S = 0.1
+#: What a rank that the launcher tells to end waits for a better reason: the launcher may be quicker than the news.
+_GRACE_S = 0.5
+#: What a rank that failed waits to be ended.
+_ENDING_S = 5.0
+#: Kinds of failures: the rank itself; the deadline passed while it waited; another rank does not answer any more.
+FAILED, LATE, LOST = "failed", "late", "lost"
+
+
+class Control:
+    """This rank's line.
+
+    Args:
+        rank: number of this rank.
+        places: of all ranks.
+        position: of this rank.
+        address: host and port of rank 0.
+        key: what rank 0 knows its ranks by.
+        timeout_s: longest time to reach rank 0.
+
+    Raises:
+        PlatformError: rank 0 cannot be reached.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        places: Sequence[Place],
+        position: Position,
+        address: tuple[str, int],
+        key: bytes,
+        timeout_s: float,
+    ) -> None:
+        self._rank, self._places, self._position = rank, places, position
+        try:
+            line = socket.create_connection(address, timeout=timeout_s)
+            line.sendall(key + rank.to_bytes(4, "big"))
+        except OSError as error:
+            raise PlatformError(
+                f"{who(places, rank)} cannot reach rank 0 at {address[0]} port {address[1]}: {error.strerror or error}"
+            ) from error
+        line.settimeout(None)
+        self._line = Connection(line.detach())
+        self._sending = threading.Lock()
+        self._over = threading.Event()
+        self._signals = _signals()
+        self._signalled: tuple[int, float] | None = None
+        self._launcher = os.getppid()
+        self._doing_of_0 = ""
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def report(self, step: int, data: Any) -> None:
+        """Give rank 0 what a step brought."""
+        self._send({"is": "report", "step": step, "data": data})
+
+    def beat(self) -> None:
+        """Say what this rank is doing."""
+        with contextlib.suppress(OSError):  # seen where the line is listened to
+            self._send({"is": "beat", "at": self._position.text(), "for": self._position.waits_for()})
+
+    def fail(self, kind: str, text: str) -> Never:
+        """Say why this rank cannot go on, and end with all others.
+
+        Args:
+            kind: one of ``FAILED``, ``LATE``, ``LOST``.
+            text: one line.
+        """
+        with contextlib.suppress(OSError):
+            self._send({"is": "failure", "kind": kind, "text": text})
+        time.sleep(_ENDING_S)  # the other thread ends this process
+        end(text)
+
+    def finish(self, timeout_s: float) -> None:
+        """Return when all ranks have come to their end."""
+        self._send({"is": "done"})
+        if not self._over.wait(timeout_s):
+            self.fail(LATE, f"the other ranks did not come to their end within {timeout_s:g} s")
+
+    def _send(self, message: dict[str, Any]) -> None:
+        with self._sending:
+            self._line.send_bytes(json.dumps(message).encode())
+
+    def _watch(self) -> None:
+        while True:
+            ready = wait([self._line, self._signals], timeout=_BEAT_S)
+            if self._signals in ready:
+                self._signalled = os.read(self._signals, 1)[0], time.monotonic()
+            if self._line in ready and self._listen():
+                return
+            if self._signalled is None and os.getppid() != self._launcher:
+                self._signalled = signal.SIGTERM, time.monotonic()
+            self._answer_signal()
+            self.beat()
+
+    def _listen(self) -> bool:
+        """Take a message of rank 0; returns whether all is over."""
+        try:
+            message = json.loads(self._line.recv_bytes())
+        except (EOFError, OSError):
+            if self._rank == 1:
+                end(died(self._places, 0, self._doing_of_0))
+            time.sleep(_GRACE_S)  # for rank 1
+            os._exit(1)
+        if message["is"] == "end":
+            os._exit(1)
+        if message["is"] == "position":
+            self._doing_of_0 = message["at"]
+        elif message["is"] == "over":
+            self._over.set()
+        return self._over.is_set()
+
+    def _answer_signal(self) -> None:
+        if self._signalled is None:
+            return
+        number, when = self._signalled
+        if number == signal.SIGINT:
+            if self._rank == 0:
+                _print("Aborted")
+            os._exit(130)
+        if time.monotonic() > when + _GRACE_S:
+            if self._rank == 0:
+                _print(f"Error: {who(self._places, 0)}: ended by the launcher: {self._position.text()}")
+            os._exit(128 + signal.SIGTERM)
+
+
+def who(places: Sequence[Place], rank: int) -> str:
+    """A rank in messages."""
+    return f"rank {rank} on {places[rank].host}"
+
+
+def died(places: Sequence[Place], rank: int, doing: str) -> str:
+    """What is said of a rank that is gone."""
+    return f"{who(places, rank)} died; last seen: {doing or 'starting'}"
+
+
+def end(line: str) -> Never:
+    """Print an error and end this process, whatever its other threads do."""
+    _print(f"Error: {line}")
+    os._exit(1)
+
+
+def _print(line: str) -> None:
+    sys.stdout.flush()
+    os.write(2, f"{line}\n".encode())
+
+
+def _signals() -> int:
+    """A descriptor on which the numbers of SIGINT and SIGTERM arrive, whatever the main thread does."""
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    signal.set_wakeup_fd(theirs)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    return ours

@@ -1,0 +1,79 @@
+"""Messages in torch.distributed with Gloo, which sends over TCP in threads of its own; started by torchrun."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as torch_distributed
+from torch import Tensor
+
+from hios.errors import PlatformError, first_line
+
+#: What torchrun tells every process.
+_GIVEN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+class _Request:
+    def __init__(self, work: Any) -> None:
+        self._work = work
+
+    def wait(self, deadline: float) -> None:
+        left = max(deadline - time.monotonic(), 1e-3)
+        try:
+            self._work.wait(timedelta(seconds=left))
+        except RuntimeError as error:
+            # Gloo has one error for both, told apart in its text only.
+            if time.monotonic() >= deadline:
+                raise TimeoutError from error
+            raise ConnectionError(first_line(error)) from error
+
+
+class Gloo:
+    """The ranks of one torchrun."""
+
+    name = "gloo"
+    tags = 1 << 31
+
+    def __init__(self, timeout_s: float) -> None:
+        if missing := [name for name in _GIVEN if name not in os.environ]:
+            raise PlatformError(
+                f"transport gloo: {missing[0]} is not set; start the ranks with torchrun, such as: torchrun "
+                "--nproc-per-node 2 -m hios distribute ... --transport gloo"
+            )
+        try:
+            torch_distributed.init_process_group("gloo", timeout=timedelta(seconds=timeout_s))
+        except (RuntimeError, ValueError) as error:
+            raise PlatformError(
+                f"transport gloo: the ranks do not meet ({first_line(error)}); see that their hosts reach each other, "
+                "and name the network with GLOO_SOCKET_IFNAME where there are several"
+            ) from error
+        self.rank = torch_distributed.get_rank()
+        self.size = torch_distributed.get_world_size()
+
+    def gather(self, value: Any) -> list[Any]:
+        """What every rank gave, on every rank."""
+        found: list[Any] = [None] * self.size
+        torch_distributed.all_gather_object(found, value)
+        return found
+
+    def send(self, memory: Tensor, destination: int, tag: int) -> _Request:
+        """Start to send bytes."""
+        return _Request(torch_distributed.isend(memory, destination, tag=tag))
+
+    def receive(self, memory: Tensor, source: int, tag: int) -> _Request:
+        """Have the bytes of one message put into memory when they arrive."""
+        return _Request(torch_distributed.irecv(memory, source, tag=tag))
+
+    def progress(self) -> None:
+        """Nothing: Gloo has a thread for it."""
+
+    def versions(self) -> dict[str, str]:
+        """Gloo is part of torch."""
+        return {}
+
+    def close(self) -> None:
+        """Leave the group."""
+        torch_distributed.destroy_process_group()

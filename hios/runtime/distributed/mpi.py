@@ -1,0 +1,78 @@
+"""Messages in MPI through mpi4py; started by mpirun, or by srun where Slurm knows the MPI."""
+
+from __future__ import annotations
+
+import os
+import time
+from importlib import metadata
+from typing import Any
+
+from torch import Tensor
+
+from hios.errors import PlatformError, first_line
+
+
+class _Request:
+    def __init__(self, request: Any, memory: Tensor, broken: type[Exception]) -> None:
+        self._request = request
+        self._memory = memory  # MPI knows its address only: it has to stay
+        self._broken = broken
+
+    def wait(self, deadline: float) -> None:
+        test, clock = self._request.Test, time.monotonic
+        try:
+            while not test():
+                if clock() > deadline:
+                    raise TimeoutError
+                os.sched_yield()  # ranks may share a core
+        except self._broken as error:
+            raise ConnectionError(first_line(error)) from error
+
+
+class Mpi:
+    """The ranks of one mpirun: MPI_COMM_WORLD."""
+
+    name = "mpi"
+
+    def __init__(self) -> None:
+        try:
+            from mpi4py import MPI
+        except (ImportError, RuntimeError) as error:
+            if isinstance(error, ModuleNotFoundError):
+                raise  # the command line names the extra
+            raise PlatformError(
+                f"transport mpi: no MPI library can be loaded ({first_line(error)}); load your cluster's, or pip "
+                "install 'hios[mpi]', which brings Open MPI"
+            ) from error
+        self._mpi, self._world = MPI, MPI.COMM_WORLD
+        self.rank = self._world.Get_rank()
+        self.size = self._world.Get_size()
+        self.tags = int(self._world.Get_attr(MPI.TAG_UB) or 32767) + 1
+
+    def gather(self, value: Any) -> list[Any]:
+        """What every rank gave, on every rank."""
+        return self._world.allgather(value)
+
+    def send(self, memory: Tensor, destination: int, tag: int) -> _Request:
+        """Start to send bytes."""
+        return _Request(self._world.Isend(self._message(memory), destination, tag), memory, self._mpi.Exception)
+
+    def receive(self, memory: Tensor, source: int, tag: int) -> _Request:
+        """Have the bytes of one message put into memory when they arrive."""
+        return _Request(self._world.Irecv(self._message(memory), source, tag), memory, self._mpi.Exception)
+
+    def _message(self, memory: Tensor) -> Any:
+        # By address, since torch's own buffers cannot be had without NumPy.
+        return [self._mpi.memory.fromaddress(memory.data_ptr(), memory.numel()), self._mpi.BYTE]
+
+    def progress(self) -> None:
+        """Enter MPI: large messages move in steps, and only while both sides call it."""
+        self._world.Iprobe(self._mpi.ANY_SOURCE, self._mpi.ANY_TAG)
+
+    def versions(self) -> dict[str, str]:
+        """The library's own words, and mpi4py."""
+        library = self._mpi.Get_library_version().partition(",")[0].strip().rstrip("\0")
+        return {"mpi": library, "mpi4py": metadata.version("mpi4py")}
+
+    def close(self) -> None:
+        """Nothing: mpi4py finalizes MPI when Python ends."""

@@ -1,0 +1,63 @@
+"""Who runs where: the host of every rank, and the core that it runs on."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+from hios.machine import usable_cores
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a rank runs.
+
+    Attributes:
+        host: name of its host.
+        boot: what tells running kernels apart; ranks with the same one share clock and cores.
+        cores: where the launcher lets it run.
+    """
+
+    host: str
+    boot: str
+    cores: tuple[int, ...]
+
+    @classmethod
+    def here(cls) -> Place:
+        """The place of this process."""
+        host = socket.gethostname()
+        boot = _BOOT.read_text(encoding="utf-8").strip() if _BOOT.exists() else host
+        return cls(host, boot, tuple(sorted(os.sched_getaffinity(0))))
+
+
+def pin(places: Sequence[Place], rank: int) -> list[int]:
+    """Pin this rank to a core of its own, unless the launcher gave the ranks of this host cores of their own.
+
+    Returns:
+        The cores that this rank may run on now. Ranks share cores where there are more of them.
+    """
+    here = [number for number, place in enumerate(places) if place.boot == places[rank].boot]
+    apart = all(not set(places[one].cores) & set(places[other].cores) for one, other in combinations(here, 2))
+    if apart and len(here) > 1:
+        return list(places[rank].cores)
+    cores = usable_cores()
+    own = cores[here.index(rank) % len(cores)]
+    os.sched_setaffinity(0, {own})
+    return [own]
+
+
+def shared(places: Sequence[Place], cores: Sequence[Sequence[int]]) -> bool:
+    """Whether ranks share cores: then their devices are virtual, and times say little.
+
+    Args:
+        places: of all ranks.
+        cores: of all ranks, after pinning.
+    """
+    taken = [(place.boot, core) for place, own in zip(places, cores, strict=True) for core in own]
+    return len(set(taken)) < len(taken)

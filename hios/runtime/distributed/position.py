@@ -1,0 +1,83 @@
+"""What a rank is doing, so that messages about it can say so."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from hios.kernels import CompiledOperator
+
+
+class Position:
+    """Where a rank is. Written by the thread that runs the schedule and by those of its groups; read by another.
+
+    Attributes:
+        doing: what is being done, in words, such as the name of the schedule that runs.
+        stages: stage of every operator of this rank in that schedule.
+        waiting: what is waited for in words, and the rank that is to bring it; None while nothing is.
+    """
+
+    def __init__(self) -> None:
+        self.doing = "starting"
+        self.stages: Mapping[str, int] = {}
+        self.waiting: tuple[str, int] | None = None
+        self._running: dict[str, None] = {}
+        self._last = ""
+
+    def text(self) -> str:
+        """In words: schedule, stage, operator, and what is waited for."""
+        running = next(iter(dict(self._running)), "")
+        waiting = self.waiting
+        parts = [self.doing]
+        if running:
+            parts.append(self._place(running))
+        elif waiting is not None:
+            parts.append(f"waiting for {waiting[0]}")
+        elif self._last:
+            parts.append(f"behind {self._place(self._last)}")
+        return ": ".join(parts)
+
+    def waits_for(self) -> int | None:
+        """The rank that is waited for; None if this rank is busy itself."""
+        waiting = self.waiting
+        return None if waiting is None else waiting[1]
+
+    @contextmanager
+    def wait(self, what: str, rank: int) -> Iterator[None]:
+        """While the body runs, this rank waits for another one."""
+        self.waiting = what, rank
+        yield  # an error leaves it as it is: it is what the rank failed in
+        self.waiting = None
+
+    def enter(self, doing: str, stages: Mapping[str, int] | None = None) -> None:
+        """Something else is done from now on."""
+        self.doing, self.stages, self._last = doing, stages or {}, ""
+
+    def watched(self, operator: CompiledOperator, progress: Callable[[], None]) -> CompiledOperator:
+        """An operator that says when it runs, and lets messages go on behind it.
+
+        Args:
+            operator: compiled.
+            progress: called behind the operator where it runs on the calling thread of this method.
+        """
+        run, name, running, caller = operator.run, operator.id, self._running, threading.get_ident()
+
+        def call(*tensors: Any) -> Any:
+            running[name] = None
+            try:
+                found = run(*tensors)
+            finally:
+                del running[name]
+                self._last = name
+            if threading.get_ident() == caller:
+                progress()
+            return found
+
+        return replace(operator, run=call)
+
+    def _place(self, operator: str) -> str:
+        stage = self.stages.get(operator)
+        return f"operator {operator}" if stage is None else f"operator {operator}, stage {stage}"

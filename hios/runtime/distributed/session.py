@@ -1,0 +1,319 @@
+"""Executing schedules over the ranks of a launcher: loaded, interleaved, checked, timed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hios import artifacts, machine
+from hios.errors import HiosError, PlatformError, ScheduleError, first_line
+from hios.graph import Graph
+from hios.kernels.executable import require_executable
+from hios.platforms import cpu
+from hios.platforms.streams import Streams
+from hios.platforms.worker import Worker
+from hios.runtime import reference
+from hios.runtime.baselines import Reference, references
+from hios.runtime.competitors import BASELINE, Entry, competitors, read_entries
+from hios.runtime.distributed import transports
+from hios.runtime.distributed.control import FAILED, LATE, LOST, Control, who
+from hios.runtime.distributed.mail import RESERVED, Tags
+from hios.runtime.distributed.meeting import barrier
+from hios.runtime.distributed.monitor import Monitor
+from hios.runtime.distributed.places import Place, pin, shared
+from hios.runtime.distributed.position import Position
+from hios.runtime.distributed.transports import Transport
+from hios.runtime.distributed.turns import Turns, joined
+from hios.runtime.program import ArenaPlan
+from hios.runtime.results import results
+from hios.schedule import StagedPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to run and how to measure; the same on every rank.
+
+    Args:
+        graph: graph.json.
+        weights: weights.safetensors.
+        schedules: schedule.json files; their stems name them.
+        output: run.json, which rank 0 writes.
+        transport: one of ``transports.TRANSPORTS``.
+        program: program.pt2 or program.onnx, the reference for outputs; the sequential schedule where absent.
+        trusted: whether the user trusts a program that can run code when it is loaded.
+        runs: measured runs of every competitor.
+        warmup: runs of every competitor before.
+        tolerance: allowed difference from the reference, absolute plus relative.
+        seed: seed of the input and of the order of the competitors.
+        timeout_s: longest time of one run, and of loading.
+    """
+
+    graph: Path
+    weights: Path
+    schedules: tuple[Path, ...]
+    output: Path
+    transport: str
+    program: Path | None = None
+    trusted: bool = False
+    runs: int = 36
+    warmup: int = 3
+    tolerance: float = 1e-4
+    seed: int = 0
+    timeout_s: float = 120.0
+
+
+def distribute(job: Job) -> dict[str, Any] | None:
+    """Run schedules with every device a rank; called by all processes that the launcher started.
+
+    Competitors take turns in random order, the same on all ranks: every schedule, the sequential schedule on rank 0,
+    independent copies of it on several ranks, and, with a program, the model itself on rank 0. A rank that fails, dies
+    or hangs ends this process and all others.
+
+    Returns:
+        The contents of run.json on rank 0, None elsewhere.
+
+    Raises:
+        PlatformError: the ranks do not meet.
+    """
+    transport = transports.connect(job.transport, job.timeout_s)
+    position = Position()
+    places = [Place(*place) for place in transport.gather(_place())]
+    monitor = Monitor(places) if transport.rank == 0 else None
+    address, key = transport.gather(None if monitor is None else (monitor.address, monitor.key))[0]
+    control = Control(transport.rank, places, position, address, key, job.timeout_s)
+    session = _Session(job, transport, position, places, monitor, control)
+    this = who(places, transport.rank)
+    try:
+        with torch.inference_mode():
+            data = session.run()
+        control.finish(job.timeout_s)
+    except TimeoutError:
+        control.fail(LATE, f"{this} did not go on within {job.timeout_s:g} s: {position.text()}")
+    except ConnectionError as error:
+        control.fail(LOST, f"{this}: {position.text()}: the connection broke ({first_line(error)})")
+    except HiosError as error:
+        control.fail(FAILED, session.blame(this, error))
+    except Exception as error:  # a defect of hios: the others are ended all the same
+        traceback.print_exc()
+        control.fail(FAILED, f"{this}: {position.text()}: {type(error).__name__}: {first_line(error)}")
+    transport.close()
+    return data
+
+
+def _place() -> tuple[str, str, tuple[int, ...]]:
+    here = Place.here()
+    return here.host, here.boot, here.cores
+
+
+class _Session:
+    """One rank's part."""
+
+    def __init__(
+        self,
+        job: Job,
+        transport: Transport,
+        position: Position,
+        places: Sequence[Place],
+        monitor: Monitor | None,
+        control: Control,
+    ) -> None:
+        self._job, self._transport, self._position = job, transport, position
+        self._places, self._monitor, self._control = places, monitor, control
+        self._step = 0
+        self._uncertainty_ns = 0
+        self._prepared = False
+
+    def blame(self, this: str, error: HiosError) -> str:
+        """What is said of an error: of files that all ranks read alike, rank 0 speaks for all."""
+        if not self._prepared:
+            return str(error) if self._monitor is not None else f"{this}: {error}"
+        return f"{this}: {self._position.doing}: {error}"
+
+    def run(self) -> dict[str, Any] | None:
+        """Load, take all turns, and write run.json on rank 0."""
+        began = datetime.now(UTC)
+        cores = pin(self._places, self._transport.rank)
+        torch.set_num_threads(1)
+        if self._monitor is not None:
+            artifacts.require_writable(self._job.output)
+        self._load()
+        all_cores = self._agree(cores)
+        self._prepared = True
+        self._take_turns()
+        if self._monitor is None:
+            return None
+        job = self._job
+        data = {
+            "graph": self._graph.name,
+            "platform": self._platform(all_cores),
+            "versions": {**cpu.versions(), **self._transport.versions()},
+            "measured_at": f"{began:%Y-%m-%dT%H:%M:%SZ}",
+            "seed": job.seed,
+            "runs": job.runs,
+            "warmup": job.warmup,
+            "tolerance": job.tolerance,
+            "checked_against": "sequential" if job.program is None else reference.runtime(job.program),
+            **results(self._competitors, self._references, self._entries),
+        }
+        artifacts.write(job.output, "run", data)
+        return data
+
+    def _load(self) -> None:
+        """Read and compile everything: first on rank 0, so that what is wrong with the files is said once."""
+        job, transport = self._job, self._transport
+        if transport.rank != 0:
+            self._let_load()
+        self._position.enter("loading")
+        self._graph = Graph.read(job.graph)
+        require_executable(self._graph)
+        self._entries = read_entries(job.schedules, self._graph, transport.size)
+        for path, entry in zip(job.schedules, self._entries, strict=True):
+            entry.plan = _staged(path, entry)
+        plan = ArenaPlan(self._graph, transport.size)
+        found = competitors(self._graph, plan, self._entries, transport.size)
+        self._competitors = {name: competitor for name, competitor in found.items() if competitor.cores == 1}
+        boot = self._places[0].boot
+        elsewhere = [number for number, place in enumerate(self._places) if place.boot != boot]
+        self._turns = Turns(
+            self._graph,
+            plan,
+            self._competitors,
+            transport,
+            self._position,
+            elsewhere,
+            job.tolerance,
+            job.timeout_s,
+        )
+        self._turns.load(str(job.graph), str(job.weights), job.seed)
+        self._references = [] if job.program is None else references([[0]], reference.runtime(job.program), ())
+        self._reference = Worker(0, self._turns.memory, Streams())
+        if job.program is not None and transport.rank == 0:
+            inputs, outputs = list(plan.inputs.values()), plan.outputs
+            reference.load(self._reference, str(job.program), inputs, outputs, job.trusted)
+        if transport.rank == 0:
+            self._let_load()
+
+    def _let_load(self) -> None:
+        deadline = time.monotonic() + self._job.timeout_s
+        barrier(self._transport, Tags(RESERVED, self._transport.tags), 0, self._position, deadline)
+
+    def _agree(self, cores: list[int]) -> list[list[int]]:
+        """See that all ranks read the same files; returns the cores of all ranks on rank 0.
+
+        Raises:
+            PlatformError: a rank has another file.
+        """
+        files = [self._job.graph, self._job.weights, *self._job.schedules]
+        self._control.report(self._step, {"digests": [_digest(path) for path in files], "cores": cores})
+        if self._monitor is None:
+            return []
+        deadline = time.monotonic() + self._job.timeout_s
+        found = self._monitor.collect(self._step, range(self._transport.size), self._position, deadline)
+        for rank, theirs in found.items():
+            for path, digest, right in zip(files, theirs["digests"], found[0]["digests"], strict=True):
+                if digest != right:
+                    raise PlatformError(
+                        f"{path}: {who(self._places, rank)} has another one than {who(self._places, 0)}; all ranks "
+                        "need the same: copy it there"
+                    )
+        return [theirs["cores"] for theirs in found.values()]
+
+    def _take_turns(self) -> None:
+        """The reference, then all rounds; every competitor runs once a round, in random order."""
+        if self._job.program is None:
+            self._run(BASELINE)
+        else:
+            self._run_reference()
+        self._turns.expect()
+        self._run(BASELINE)  # before any schedule takes its turn
+        turns: list[str | Reference] = [*self._competitors, *self._references]
+        shuffle = random.Random(self._job.seed).shuffle
+        for number in range(self._job.warmup + self._job.runs):
+            shuffle(turns)
+            for turn in turns:
+                measured = number >= self._job.warmup
+                if isinstance(turn, Reference):
+                    latency = self._run_reference()
+                    if measured:
+                        turn.latencies_ms.append(latency)
+                else:
+                    self._run(turn, measured=measured)
+
+    def _run_reference(self) -> float:
+        """The model itself, on rank 0 while the others wait; milliseconds."""
+        if self._monitor is None:
+            return 0.0
+        self._position.enter("the program itself")
+        return reference.run(self._reference) / 1e6
+
+    def _run(self, name: str, *, measured: bool = False) -> None:
+        self._step += 1
+        deadline = time.monotonic() + self._job.timeout_s
+        self._position.enter(name)
+        self._control.beat()  # now, as messages would lengthen the run
+        turn = self._turns.run(name)
+        if turn is not None:
+            self._control.report(self._step, asdict(turn))
+        if self._monitor is None:
+            return
+        competitor = self._competitors[name]
+        ranks = [program.device for program in competitor.programs]
+        found = self._monitor.collect(self._step, ranks, self._position, deadline)
+        competitor.difference = max(competitor.difference, *(theirs["difference"] for theirs in found.values()))
+        latency, rows = joined(found, self._turns.offsets, competitor.copies)
+        if measured:
+            competitor.latencies_ms.append(latency)
+            competitor.timelines.append(rows)
+            self._uncertainty_ns = max(self._uncertainty_ns, *(off for _, off in self._turns.offsets.values()), 0)
+
+    def _platform(self, cores: list[list[int]]) -> dict[str, Any]:
+        """The platform as run.json states it."""
+        hosts = [place.host for place in self._places]
+        apart = len({place.boot for place in self._places}) > 1
+        return {
+            "name": "cpu",
+            "devices": len(cores),
+            "cores": cores,
+            "processor": machine.processor(),
+            "load_average": round(os.getloadavg()[0], 2),
+            "transport": self._transport.name,
+            "hosts": hosts,
+            "virtual": shared(self._places, cores),
+            "clocks": "compared" if apart else "shared",
+            **({"clock_uncertainty_ms": self._uncertainty_ns / 1e6} if apart else {}),
+        }
+
+
+def _staged(path: Path, entry: Entry) -> StagedPlan:
+    """The plan by stages; one of a stream a device is the same as one operator a stage.
+
+    Raises:
+        ScheduleError: a device has several streams.
+    """
+    plan = entry.plan
+    if isinstance(plan, StagedPlan):
+        return plan
+    for number, streams in enumerate(plan.devices):
+        if len(streams) > 1:
+            raise ScheduleError(
+                f"{path}: placements: found {len(streams)} streams on device {number}; allowed: one stream a device, "
+                "or stages, where devices are ranks; hios execute runs streams on one node"
+            )
+    return StagedPlan(
+        tuple(tuple(((operator,),) for stream in streams for operator in stream) for streams in plan.devices)
+    )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

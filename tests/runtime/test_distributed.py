@@ -1,0 +1,279 @@
+"""Schedules over the ranks of real launchers: torchrun and mpirun, two and three ranks on this host."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import hios
+from hios import Graph, artifacts
+from hios.errors import PlatformError
+from hios.runtime.distributed.mail import Tags
+from hios.runtime.distributed.meeting import offsets
+from hios.runtime.distributed.places import Place, shared
+from hios.runtime.distributed.position import Position
+from hios.schedule import Plan, StagedPlan, StreamPlan
+from tests.frontends.networks import Files, Model, write_files
+from tests.platforms.processes import eventually, running
+from tests.runtime.schedules import random_plan, random_streams, schedule_of
+
+ROOT = Path(hios.__file__).resolve().parents[1]
+RANKS = ROOT / "tests" / "runtime" / "ranks.py"
+TRANSPORTS = [
+    "gloo",
+    pytest.param(
+        "mpi", marks=pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not there: hios[mpi]")
+    ),
+]
+
+
+def _launcher(transport: str, ranks: int) -> list[str]:
+    if transport == "gloo":
+        return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    return ["mpirun", *root, "--oversubscribe", "-n", str(ranks), sys.executable]
+
+
+def _command(transport: str, ranks: int, files: Files, schedule: Path, *more: object, spoilt: Any = None) -> list[str]:
+    hios_itself = [str(RANKS), *map(str, spoilt)] if spoilt else ["-m", "hios"]
+    return [
+        *_launcher(transport, ranks),
+        *hios_itself,
+        "distribute",
+        *map(str, (files.graph, files.weights, schedule)),
+        *("--transport", transport, "--output", str(schedule.parent / "run.json"), "--runs", "2", "--warmup", "1"),
+        *map(str, more),
+    ]
+
+
+def _start(command: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"},
+        start_new_session=True,
+    )
+
+
+def _run(command: list[str]) -> tuple[int, str]:
+    with _start(command) as launcher:
+        printed, _ = launcher.communicate(timeout=120)
+    return launcher.returncode, printed
+
+
+def _errors(printed: str) -> list[str]:
+    return [line for line in printed.splitlines() if line.startswith(("Error", "Aborted"))]
+
+
+def _ranks_of(schedule: Path) -> list[int]:
+    """Processes that run a schedule, launchers left out."""
+    found = []
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit() and running(int(path.name)):
+            try:
+                words = (path / "cmdline").read_bytes().split(b"\0")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if str(schedule).encode() in words:
+                found.append(int(path.name))
+    return found
+
+
+def _written(graph: Graph, plan: Plan, folder: Path) -> Path:
+    path = folder / "random.json"
+    schedule_of(graph, plan).write(path)
+    return path
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_squeezenet_equals_eager(files: Files, graph: Graph, tmp_path: Path, transport: str, ranks: int) -> None:
+    """Outputs are those of eager PyTorch; run.json says who ran where, and has a row for every operator."""
+    plan = random_plan(graph, ranks, seed=ranks)
+    schedule = _written(graph, plan, tmp_path)
+    code, printed = _run(_command(transport, ranks, files, schedule, "--program", files.program))
+    assert code == 0, printed
+    run = artifacts.read(tmp_path / "run.json", "run")
+    platform = run["platform"]
+    assert (platform["transport"], platform["devices"], len(platform["hosts"])) == (transport, ranks, ranks)
+    assert platform["clocks"] == "shared"
+    assert platform["virtual"] or len({core for own in platform["cores"] for core in own}) >= ranks
+    assert run["checked_against"] == "eager"
+    (result,) = run["results"]
+    assert 0 <= result["largest_difference"] < 1e-4
+    expected = {row.operator: (row.device, row.stage, row.stream) for row in schedule_of(graph, plan).placements}
+    at = {row["operator"]: row for row in result["measured"]}
+    assert {name: (row["device"], row["stage"], row["stream"]) for name, row in at.items()} == expected
+    for edge in graph.edges:
+        assert at[edge.source]["finish_ms"] <= at[edge.target]["start_ms"]
+    assert "sequential on one device" in printed
+    assert f"{ranks} independent copies (ceiling)" in printed
+
+
+def _branches(_: Any, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Two inputs, two outputs, a truth value and a value without elements that cross ranks."""
+    a, b = torch.relu(x), torch.sigmoid(y)
+    c, empty = a > 0.5, torch.relu(x[:, :0])
+    return torch.where(c, a + b, a * b), torch.cat([empty, a, b], 1)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_branches_without_a_program(tmp_path: Path, transport: str) -> None:
+    """Every operator on another rank than the one before, one stream a rank; equal to the sequential schedule."""
+    files = write_files(tmp_path, Model(_branches), (torch.randn(1, 3, 8, 8), torch.randn(1, 3, 8, 8)))
+    graph = Graph.read(files.graph)
+    rows: list[list[int]] = [[], [], []]
+    for place, operator in enumerate(graph.order):
+        rows[place % 3].append(operator)
+    plan = StreamPlan(tuple((tuple(row),) for row in rows), tuple(graph.order))
+    code, printed = _run(_command(transport, 3, files, _written(graph, plan, tmp_path)))
+    assert code == 0, printed
+    run = artifacts.read(tmp_path / "run.json", "run")
+    assert run["checked_against"] == "sequential"
+    assert run["results"][0]["largest_difference"] == 0.0
+
+
+@pytest.fixture
+def alternating(graph: Graph, tmp_path: Path) -> Path:
+    """Operators in turn on two ranks."""
+    stages = tuple(((operator,),) for operator in graph.order)
+    return _written(graph, StagedPlan((stages[::2], stages[1::2])), tmp_path)
+
+
+@pytest.mark.parametrize("how", ["raise", "hang", "die"])
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_failing_rank_ends_all(files: Files, graph: Graph, alternating: Path, transport: str, how: str) -> None:
+    """One line names rank, host, schedule, operator and stage; nobody is left over and nothing is written."""
+    operator = graph.operators[graph.order[5]].id
+    code, printed = _run(
+        _command(transport, 2, files, alternating, "--timeout", "4", spoilt=(1, operator, how)),
+    )
+    assert code != 0
+    (line,) = _errors(printed)
+    place = re.escape(f"operator {operator}, stage 2")
+    assert re.match(
+        {
+            "raise": rf"Error: rank 1 on \S+: random: {place}: no such kernel$",
+            "hang": rf"Error: rank 1 on \S+ did not go on within the time-out: random: {place}$",
+            "die": rf"Error: rank 1 on \S+ died; last seen: random.*; rank 0 on \S+: random: waiting for the output of "
+            rf"operator {re.escape(operator)}, stage 3$",
+        }[how],
+        line,
+    )
+    assert eventually(lambda: not _ranks_of(alternating))
+    assert not (alternating.parent / "run.json").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_an_ended_launcher_leaves_nobody(
+    files: Files, graph: Graph, alternating: Path, transport: str, number: int
+) -> None:
+    """When the launcher is told to end, the ranks end with it, long before the time-out."""
+    operator = graph.operators[graph.order[5]].id
+    with _start(_command(transport, 2, files, alternating, spoilt=(1, operator, "hang"))) as launcher:
+        assert eventually(lambda: len(_ranks_of(alternating)) > 2)
+        launcher.send_signal(number)
+        launcher.communicate(timeout=60)
+    assert launcher.returncode != 0
+    assert eventually(lambda: not _ranks_of(alternating))
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_refusals_are_said_once(files: Files, graph: Graph, tmp_path: Path, transport: str) -> None:
+    """A schedule for more devices than ranks, or with several streams on one, is refused by one line of rank 0."""
+    schedule = _written(graph, random_plan(graph, 3, seed=3), tmp_path)
+    code, printed = _run(_command(transport, 2, files, schedule))
+    assert code != 0
+    assert _errors(printed) == [f"Error: {schedule}: devices: found 3; allowed: at most 2, the devices of this run"]
+    schedule = _written(graph, random_streams(graph, 2, 3, seed=3), tmp_path)
+    code, printed = _run(_command(transport, 2, files, schedule))
+    assert code != 0
+    (line,) = _errors(printed)
+    assert line.startswith(f"Error: {schedule}: placements: found 3 streams on device 0; allowed: one stream a device")
+
+
+def test_without_a_launcher(files: Files, alternating: Path) -> None:
+    """Started by hand, the command says how to start it."""
+    command = _command("gloo", 2, files, alternating)
+    code, printed = _run([sys.executable, *command[command.index("-m", 3) :]])
+    assert code == 1
+    assert printed.startswith("Error: transport gloo: RANK is not set; start the ranks with torchrun, such as: ")
+
+
+@dataclass
+class _Request:
+    memory: Tensor
+    queue: queue.SimpleQueue[Tensor] | None
+
+    def wait(self, _: float) -> None:
+        if self.queue is not None:
+            self.memory.copy_(self.queue.get(timeout=10))
+
+
+class _Threads:
+    """Messages between two threads."""
+
+    def __init__(self, rank: int, queues: dict[Any, queue.SimpleQueue[Tensor]]) -> None:
+        self.rank, self._queues = rank, queues
+
+    def send(self, memory: Tensor, destination: int, tag: int) -> _Request:
+        self._queues.setdefault((destination, tag), queue.SimpleQueue()).put(memory.clone())
+        return _Request(memory, None)
+
+    def receive(self, memory: Tensor, source: int, tag: int) -> _Request:
+        return _Request(memory, self._queues.setdefault((self.rank, tag), queue.SimpleQueue()))
+
+
+def test_clocks_are_compared() -> None:
+    """A clock that is an hour ahead is found so, as exactly as the ping says."""
+    hour, queues, tags = 3600 * 10**9, {}, Tags(64, 1 << 15)  # type: ignore[var-annotated]
+    deadline = time.monotonic() + 30
+
+    def there() -> None:
+        transport: Any = _Threads(1, queues)
+        clock = lambda: time.perf_counter_ns() + hour  # noqa: E731
+        assert offsets(transport, tags, 1, [1], Position(), deadline, clock) == {}
+
+    thread = threading.Thread(target=there)
+    thread.start()
+    here: Any = _Threads(0, queues)
+    ((rank, (offset, uncertainty)),) = offsets(here, tags, 1, [1], Position(), deadline).items()
+    thread.join()
+    assert rank == 1
+    assert abs(offset - hour) <= uncertainty
+
+
+def test_tags_differ_within_two_epochs() -> None:
+    """Messages of a run and the next have tags of their own, within the limit, also where numbers begin again."""
+    tags = Tags(10, 57)
+    for epoch in range(20):
+        found = {tags.of(number, place) for number in (epoch, epoch + 1) for place in range(10)}
+        assert len(found) == 20
+        assert max(found) < 57
+    with pytest.raises(PlatformError, match=r"hands 10 values over; allowed: 9 with the tags of this MPI$"):
+        Tags(10, 19)
+
+
+def test_shared_cores_are_noticed() -> None:
+    """Ranks of one host on one core are virtual devices; the same number on another host is another core."""
+    one, other = Place("a", "1", (0, 1)), Place("b", "2", (0, 1))
+    assert shared([one, one], [[0], [0]])
+    assert not shared([one, one], [[0], [1]])
+    assert not shared([one, other], [[0], [0]])
