@@ -52,4 +52,4 @@ def latency_table(run: Mapping[str, Any]) -> str:
 
 def _speedup(entry: Mapping[str, Any]) -> str:
     ends = entry.get("speedup_interval")
-    return f"{entry['speedup']:.2f}" + ("" if ends is None else f" ({ends[0]:.2f} to {ends[1]:.2f})")
+    return f"{entry['speedup']:.2f}" + ("" if ends in (None, [1, 1]) else f" ({ends[0]:.2f} to {ends[1]:.2f})")

@@ -331,6 +331,7 @@ def test_sentences_rest_on_intervals(tmp_path: Path) -> None:
     assert "Faster than every schedule" not in text
     cells = {row[0].removesuffix(" fastest"): row[4] for row in PageTables(text).tables["schedules"]}
     assert cells["hios-lp <2>"] == "2.00 (2.00–2.00)"  # noqa: RUF001
+    assert cells["sequential <1>"] == "1.00"
     rows = {row["label"]: row for row in read_csv(tmp_path / "latency.csv")}
     low, high = (float(rows["hios-lp-inter <2>"][column]) for column in ("speedup_low", "speedup_high"))
     assert low < float(rows["hios-lp-inter <2>"]["speedup"]) < high

@@ -43,6 +43,8 @@ def test_intervals() -> None:
     assert head.endswith("  speedup (95 %)")
     assert mine.endswith("  2.00 (1.89 to 2.10)")
     assert eager.endswith("  0.50")
+    run["results"][0] |= {"speedup": 1.0, "speedup_interval": [1, 1]}  # the sequential schedule over itself
+    assert latency_table(run).splitlines()[2].endswith("  1.00")
 
 
 def test_chosen() -> None:
