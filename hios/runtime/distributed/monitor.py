@@ -147,7 +147,7 @@ class Monitor:
         end(line)
 
     def _tell(self, message: dict[str, Any], but: int = -1) -> None:
-        for rank in self._lines:
+        for rank in sorted(self._lines, reverse=True):  # this process last: it may end, and this thread with it
             if rank != but:
                 self._send(rank, message)
 
