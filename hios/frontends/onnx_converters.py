@@ -22,7 +22,8 @@ class Importer(Protocol):
 def _constant(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
     """Constant: the importer knows tensors only, and not the plain numbers of later versions of ONNX."""
     if "value" in attributes:
-        return relax.const(to_array(attributes["value"]))
+        value = to_array(attributes["value"])
+        return relax.const(value, str(value.dtype))  # left to itself it narrows whole numbers to 32 bits
     for kind, dtype in (("float", "float32"), ("int", "int64")):
         for name in (f"value_{kind}", f"value_{kind}s"):
             if name in attributes:

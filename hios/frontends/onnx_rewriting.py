@@ -6,22 +6,26 @@ stays as it is: ONNX Runtime runs that, so that the rewriting is checked with th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Container, Sequence
 
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 from onnxscript import ir, optimizer
 
 #: Operators whose padding may be a rule in place of numbers, and that Relax's importer cannot take with it.
 _PADDED = ("AveragePool", "Conv", "LpPool", "MaxPool")
+_REAL = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE)
+
+logging.getLogger("onnxscript.optimizer").setLevel(logging.ERROR)  # it warns of what it leaves as it is
 
 
 def rewritten(model: ModelProto) -> ModelProto:
     """A copy in which all that follows from shapes is a constant and all padding is numbers."""
-    folded = ir.from_proto(model)
-    optimizer.fold_constants(folded, onnx_shape_inference=True, should_fold=_follows_from_shapes)
-    result = onnx.shape_inference.infer_shapes(ir.to_proto(folded), data_prop=True)
-    _move_constants(result.graph, {tensor.name for tensor in model.graph.initializer})
+    given = model.graph.initializer
+    folded = _folded(model, {tensor.name for tensor in given if tensor.data_type in _REAL and tensor.dims})
+    result = onnx.shape_inference.infer_shapes(folded, data_prop=True)
+    _move_constants(result.graph, {tensor.name for tensor in given})
     sizes = _sizes(result)
     for node in result.graph.node:
         if node.op_type in _PADDED and set(node.input) <= {*sizes, ""}:
@@ -29,13 +33,21 @@ def rewritten(model: ModelProto) -> ModelProto:
     return result
 
 
-def _follows_from_shapes(node: ir.Node) -> bool | None:
-    """Leave what is computed from weights to ``hios.frontends.folding``, which keeps their names."""
-    parts = [value for value in node.inputs if value is not None and value.is_initializer()]
-    return False if any(part.dtype in _REAL and part.shape != () for part in parts) else None
+def _folded(model: ModelProto, weights: Container[str | None]) -> ModelProto:
+    """A copy in which what is known is computed, but for what is computed from weights.
 
+    That is left to ``hios.frontends.folding``, which keeps their names.
+    """
 
-_REAL = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.FLOAT, ir.DataType.DOUBLE)
+    def should_fold(node: ir.Node) -> bool | None:
+        if any(value is not None and value.name in weights for value in node.inputs):
+            return False
+        # Left alone by default, as it may be large; Relax's importer fails on that of a scalar.
+        return True if node.op_type == "ConstantOfShape" else None
+
+    result = ir.from_proto(model)
+    optimizer.fold_constants(result, onnx_shape_inference=True, should_fold=should_fold)
+    return ir.to_proto(result)
 
 
 def _move_constants(graph: GraphProto, weights: Container[str]) -> None:
