@@ -51,7 +51,7 @@ def hios(
         warn(f"a part of the model is left as it is: {why}")
         return gm.forward
     static = [_STATIC in (node.meta.get("tensor_dict") or {}) for node in gm.graph.nodes if node.op == "placeholder"]
-    bound = _Bound(gm, example_inputs, static)
+    bound = ModelPart(gm, example_inputs, static)
     dynamic = [value for value, fixed in zip(example_inputs, static, strict=True) if not fixed]
     if not any(isinstance(value, Tensor) for value in dynamic):
         return gm.forward  # it computes the same at every call
@@ -79,7 +79,7 @@ def _left_alone(example_inputs: Sequence[Any]) -> str:
     return ""
 
 
-class _Bound(nn.Module):
+class ModelPart(nn.Module):
     """A part with its parameters and buffers in their places: a model that takes the rest."""
 
     def __init__(self, part: fx.GraphModule, example_inputs: Sequence[Any], static: Sequence[bool]) -> None:
@@ -95,6 +95,7 @@ class _Bound(nn.Module):
                 self.register_buffer(name, value)
 
     def forward(self, *dynamic: Any) -> Any:
+        """What the part computes."""
         rest, number = iter(dynamic), 0
         values = []
         for fixed in self._static:
@@ -109,7 +110,7 @@ class _Part:
     Dynamo uses what it compiled for one module also for others of the same code.
     """
 
-    def __init__(self, part: fx.GraphModule, bound: _Bound, optimized: nn.Module, static: Sequence[bool]) -> None:
+    def __init__(self, part: fx.GraphModule, bound: ModelPart, optimized: nn.Module, static: Sequence[bool]) -> None:
         self._part, self._optimized = part, optimized
         self._fixed = bound.fixed
         self._fixed_at = [place for place, fixed in enumerate(static) if fixed]

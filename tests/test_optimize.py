@@ -95,7 +95,7 @@ def _runs_itself(fast: OptimizedModule, run: Callable[[], Any], why: str) -> Non
 
 def test_outputs_are_those_of_the_model(fast: OptimizedModule) -> None:
     """Five random inputs give what the model gives, without a warning, and no call changes the outputs of another."""
-    model = fast._model
+    model = fast.original
     with warnings.catch_warnings():
         warnings.simplefilter("error", HiosWarning)
         found = [fast(_image(seed)) for seed in range(5)]
@@ -107,12 +107,14 @@ def test_outputs_are_those_of_the_model(fast: OptimizedModule) -> None:
 
 def test_other_inputs_run_the_model_itself(fast: OptimizedModule) -> None:
     """Another batch size, dtype or number of inputs is right, or fails as the model does, after one warning."""
-    _runs_itself(fast, lambda: _require_equal(fast, fast._model, _image(1, batch=3)), r"\[3, 3, 16, 16\], the example")
+    _runs_itself(
+        fast, lambda: _require_equal(fast, fast.original, _image(1, batch=3)), r"\[3, 3, 16, 16\], the example"
+    )
     with pytest.raises(RuntimeError, match="double"):
         fast(_image(1).double())
     with pytest.raises(TypeError):
         fast(_image(1), _image(2))
-    _require_equal(fast, fast._model, _image(2))
+    _require_equal(fast, fast.original, _image(2))
 
 
 def test_gradients_run_the_model_itself(fast: OptimizedModule) -> None:
@@ -128,10 +130,10 @@ def test_gradients_run_the_model_itself(fast: OptimizedModule) -> None:
 def test_train_mode_runs_the_model_itself(fresh: OptimizedModule) -> None:
     """In train mode batch statistics count; in eval mode again with changed statistics too."""
     fresh.train()
-    assert fresh._model.training
+    assert fresh.original.training
     _runs_itself(fresh, lambda: fresh(_image(1)), "between train and eval mode")
     fresh.eval()
-    _require_equal(fresh, fresh._model, _image(2))
+    _require_equal(fresh, fresh.original, _image(2))
 
 
 def test_autocast_runs_the_model_itself(fast: OptimizedModule) -> None:
@@ -183,14 +185,14 @@ def test_changes_are_seen(change: Callable[[Any], None]) -> None:
 def test_changed_weights_run_the_model_itself(fresh: OptimizedModule) -> None:
     """When weights are changed after optimizing, outputs are those of the model as it is then."""
     before = fresh(_image(1))
-    _in_place(fresh._model)
-    _runs_itself(fresh, lambda: _require_equal(fresh, fresh._model, _image(1)), "since it was optimised")
+    _in_place(fresh.original)
+    _runs_itself(fresh, lambda: _require_equal(fresh, fresh.original, _image(1)), "since it was optimised")
     assert not torch.allclose(fresh(_image(1)), before, rtol=1e-3, atol=1e-3)
 
 
 def test_parameters_are_those_of_the_model(fast: OptimizedModule) -> None:
     """State, parameters, submodules and other attributes are the model's own, by the same names."""
-    model = fast._model
+    model = fast.original
     assert list(fast.state_dict()) == list(model.state_dict())
     assert all(ours is theirs for ours, theirs in zip(fast.parameters(), model.parameters(), strict=True))
     assert [name for name, _ in fast.named_modules()] == [name for name, _ in model.named_modules()]
@@ -208,7 +210,7 @@ def test_a_closed_module_runs_the_model_itself(fresh: OptimizedModule) -> None:
     workers = set(children())
     fresh.close()
     assert len(workers - set(children())) == DEVICES
-    _require_equal(fresh, fresh._model, _image(1))
+    _require_equal(fresh, fresh.original, _image(1))
 
 
 def test_a_forked_process_runs_the_model_itself(fast: OptimizedModule) -> None:
@@ -226,7 +228,7 @@ def test_a_forked_process_runs_the_model_itself(fast: OptimizedModule) -> None:
     with os.fdopen(reading) as stream:
         assert "belongs to process" in stream.read()
     os.waitpid(child, 0)
-    _require_equal(fast, fast._model, _image(1))
+    _require_equal(fast, fast.original, _image(1))
 
 
 def test_structures_are_kept(cache: Path) -> None:
@@ -445,6 +447,20 @@ def test_options_are_those_of_the_function() -> None:
     keywords = {name: p.default for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
     defaults = {name: getattr(Options(), name) for name in Options.__slots__}
     assert {**keywords, "parameters": {}} == defaults
+
+
+@pytest.mark.parametrize("model", [torch.relu, torch.jit.script(nn.ReLU())])
+def test_other_models_are_refused(model: Any) -> None:
+    """What is no module in Python is refused in one line."""
+    with pytest.raises(HiosError, match="model: found a .*; allowed: an nn.Module in Python"):
+        hios.optimize(model, _image(0))
+
+
+def test_torch_compile_goes_around(fast: OptimizedModule) -> None:
+    """torch.compile leaves what is optimised already to its workers."""
+    with torch.no_grad():
+        found = torch.compile(fast, backend="eager")(_image(1))
+    assert torch.equal(found, fast(_image(1)))
 
 
 def test_examples_must_be_plain_tensors(cache: Path) -> None:

@@ -131,6 +131,12 @@ class OptimizedModule(nn.Module):
             warn(f"{self.report.model} runs as it was before hios.optimize: {why}")
         return self._model(*args, **kwargs)
 
+    @property
+    def original(self) -> nn.Module:
+        """The model itself."""
+        found: nn.Module = self.__dict__["_model"]
+        return found
+
     def close(self) -> None:
         """End the workers; from then on the model itself runs."""
         runner, self.runner = self.runner, None

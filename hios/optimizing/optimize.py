@@ -90,6 +90,10 @@ def optimize(
     options = Options(
         devices, algorithm, parameters or {}, platform, units, cache, tolerance, least_ms, budget_s, timeout_s
     )
+    if isinstance(model, OptimizedModule):
+        model = model.original
+    if not isinstance(model, nn.Module) or isinstance(model, torch.jit.ScriptModule):
+        raise HiosError(f"optimize: model: found a {type(model).__name__}; allowed: an nn.Module in Python")
     args = tuple(example_inputs) if isinstance(example_inputs, tuple | list) else (example_inputs,)
     model.eval()
     return accelerated(model, args, example_keywords or {}, options)

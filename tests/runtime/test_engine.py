@@ -163,6 +163,21 @@ def test_a_dead_worker_closes_the_engine() -> None:
     assert set(children()) <= before
 
 
+def test_an_interrupt_closes_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted call ends the workers, as nobody would take their answers."""
+    before = set(children())
+    made = small_engine()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(made._keeper.pool, "call_each", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        made.run("both", _inputs(0))
+    assert made.closed
+    assert set(children()) <= before
+
+
 def _process(end: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.runtime.engine_process", end]
     return subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

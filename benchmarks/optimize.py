@@ -1,0 +1,133 @@
+"""What one line gains: a model with one thread, with all threads, and as hios.optimize returns it, taking turns.
+
+python benchmarks/optimize.py [MODEL ...]
+python benchmarks/optimize.py --overhead
+
+Networks are those of models/, at the sizes of the papers. Every latency is that of a whole call, in ROUNDS rounds of
+random order, after hios.optimize has chosen from measurements of its own; medians, 20th and 80th percentile, and the
+median of the ratios round by round with its 95 % interval. ``HIOS_CACHE`` says where measurements are kept: give an
+empty folder to have everything measured anew. ``--overhead`` prints what a call costs beside the operators that it runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+import hios
+from hios.frontends.registered import build_model
+from hios.machine import busy_share, usable_cores
+from hios.optimizing.module import torch_threads
+from hios.optimizing.tracing import trace
+from hios.profiling.statistics import interval, spread
+from hios.runtime.engine import Engine, Task
+from hios.schedule import StagedPlan
+
+MODELS = ("inception_v3", "squeezenet", "nasnet_mobile", "randwire")
+ROUNDS, WARMUP = 36, 3
+#: Idle threads of OpenMP spin on for some milliseconds.
+SETTLE_S = 0.03
+CALLS = 200
+
+
+def timed(call: Callable[[], Any]) -> float:
+    """Milliseconds of a call."""
+    began = time.perf_counter_ns()
+    call()
+    return (time.perf_counter_ns() - began) / 1e6
+
+
+def compare(name: str) -> None:
+    """Print the rows of one network."""
+    model, inputs = build_model(name, {}, 0)
+    began = time.perf_counter()
+    fast = hios.optimize(model, inputs)
+    seconds = time.perf_counter() - began
+    cores = len(usable_cores())
+
+    def threaded(threads: int) -> Callable[[], Any]:
+        def call() -> Any:
+            with torch_threads(threads):
+                return model(*inputs)
+
+        return call
+
+    ways = {
+        "model, 1 thread": threaded(1),
+        f"model, {cores} threads": threaded(cores),
+        "hios.optimize": lambda: fast(*inputs),
+    }
+    taken: dict[str, list[float]] = {way: [] for way in ways}
+    order, busy = list(ways), busy_share(usable_cores())
+    for number in range(WARMUP + ROUNDS):
+        random.Random(number).shuffle(order)
+        for way in order:
+            time.sleep(SETTLE_S)
+            latency = timed(ways[way])
+            if number >= WARMUP:
+                taken[way].append(latency)
+    print(f"{name}: {fast.report.chosen}, found in {seconds:.0f} s; cores {busy:.0%} busy with other work before")
+    ours = taken["hios.optimize"]
+    for way, latencies in taken.items():
+        median, p20, p80 = spread(latencies)
+        ratios = [theirs / own for theirs, own in zip(latencies, ours, strict=True)]
+        low, high = interval(ratios)
+        print(
+            f"  {way:<18}{median:>9.2f} ms  {p20:>8.2f} to {p80:<8.2f}  hios.optimize is {spread(ratios)[0]:.2f} times "
+            f"as fast ({low:.2f} to {high:.2f})"
+        )
+    fast.close()
+
+
+def overhead() -> None:
+    """Print what a call of the engine costs, on one worker and on two, back to back and after a pause."""
+    model = nn.Sequential(nn.ReLU(), nn.Sigmoid()).eval()
+    cores = usable_cores()
+    for megabytes in (0.001, 1.0):
+        x = torch.randn(1, int(megabytes * 250_000))
+        traced = trace(model, [x], {}, "overhead", "operator")
+        first, second = traced.graph.order
+        tasks = {
+            "1 worker": Task(StagedPlan(((((first,),), ((second,),)),))),
+            "2 workers": Task(StagedPlan(((((first,),),), (((second,),),)))),
+        }
+        with Engine(traced.graph, traced.weights, tasks, [[cores[0]], [cores[-1]]]) as engine, torch.no_grad():
+            for task in tasks:
+                for pause in (0.0, 0.05):
+                    with torch_threads(1):
+                        alone = _typical(functools.partial(model, x), pause)
+                    call = _typical(functools.partial(engine.run, task, [x]), pause)
+                    print(
+                        f"{megabytes:g} MB in and out, {task}, {pause * 1e3:.0f} ms between calls: "
+                        f"{call:.3f} ms a call, the model itself {alone:.3f} ms"
+                    )
+
+
+def _typical(call: Callable[[], Any], pause: float) -> float:
+    """Median milliseconds of calls with pauses between them."""
+    taken = []
+    for _ in range(CALLS):
+        time.sleep(pause)
+        taken.append(timed(call))
+    return spread(taken)[0]
+
+
+def main() -> None:
+    """Print what was asked for."""
+    if sys.argv[1:] == ["--overhead"]:
+        overhead()
+        return
+    torch.set_grad_enabled(False)
+    for name in sys.argv[1:] or MODELS:
+        compare(name)
+
+
+if __name__ == "__main__":
+    main()
