@@ -15,6 +15,7 @@ bootstrap  intervals of speedups
 results   what run.json says of it
 auto      the fastest of all, chosen by measurement
 table     the same in text
+distributed  all of it with every device a rank of torchrun or mpirun
 trace     a run as a Chrome/Perfetto trace
 engine    workers that keep a network loaded and run it whenever they are asked to
 """
