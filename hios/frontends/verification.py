@@ -9,15 +9,11 @@ import torch
 from torch import Tensor
 
 from hios.errors import UnsupportedError, first_line
+from hios.frontends.differences import difference
 from hios.frontends.examples import example_inputs
 from hios.graph import Graph
 from hios.kernels import compile_operator
 from hios.kernels.unit import External, external, number
-
-#: Allowed difference by the precision of the output, as a share of how much its values vary.
-_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float32: 1e-4, torch.float64: 1e-8}
-#: What the size of the values adds to that: numbers near each other are still rounded by their size.
-_SIZE_SHARE = 0.1
 
 
 def require_equal(graph: Graph, weights: Mapping[str, Tensor], program: Callable[..., Any]) -> None:
@@ -42,27 +38,11 @@ def require_equal(graph: Graph, weights: Mapping[str, Tensor], program: Callable
                 f"{place} is {ours.dtype} of shape {tuple(ours.shape)}, the program's {theirs.dtype} of shape "
                 f"{tuple(theirs.shape)}: Relax changes this model in importing it"
             )
-        off, allowed = _difference(ours, theirs)
+        off, allowed = difference(ours, theirs)
         if not off <= allowed:
             raise UnsupportedError(
                 f"{place} differs from the program's by up to {off:.3g}; allowed: {allowed:.3g}, as its values vary"
             )
-
-
-def _difference(ours: Tensor, theirs: Tensor) -> tuple[float, float]:
-    """Largest difference, and the largest that is allowed; values that are not finite must be the same.
-
-    What is allowed goes by the values: probabilities of a thousand classes differ by far less than one would notice by
-    a fixed number.
-    """
-    finite = torch.isfinite(theirs)
-    if not torch.equal(ours[~finite].nan_to_num(), theirs[~finite].nan_to_num()):
-        return float("inf"), 0.0
-    found, expected = ours[finite].double(), theirs[finite].double()
-    if expected.numel() == 0:
-        return 0.0, 0.0
-    spread = expected.std(correction=0) + _SIZE_SHARE * expected.abs().max()
-    return (found - expected).abs().max().item(), _TOLERANCE.get(theirs.dtype, 0.0) * spread.item()
 
 
 def run_graph(graph: Graph, weights: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> list[Tensor]:
