@@ -171,8 +171,8 @@ def test_a_failing_rank_ends_all(files: Files, graph: Graph, alternating: Path, 
         {
             "raise": rf"Error: rank 1 on \S+: random: {place}: no such kernel$",
             "hang": rf"Error: rank 1 on \S+ did not go on within the time-out: random: {place}$",
-            "die": rf"Error: rank 1 on \S+ died; last seen: random.*; rank 0 on \S+: random: waiting for the output of "
-            rf"operator {re.escape(operator)}, stage 3$",
+            "die": r"Error: rank 1 on \S+ died; last seen: random.*; rank 0 on \S+: random: waiting for the output of "
+            r"operator \S+, stage \d+$",
         }[how],
         line,
     )
