@@ -51,8 +51,9 @@ def profile(
 
     Operators with equal signature are measured once. t(S) and the times of merged operators are measured for the stages
     and merges that the named algorithms ask for on 1 to ``devices`` devices, given the times found so far. Everything
-    is repeated until the interval of its median is narrow (``statistics.PRECISION``) or the budget is spent. Stages
-    that the budget leaves out take the time of the contention model, fitted to those that were measured.
+    is repeated until the interval of its median is narrow (``statistics.PRECISION``), the budget is spent, or it was
+    repeated five times as often as asked. Stages that the budget leaves out take the time of the contention model,
+    fitted to those that were measured.
 
     Args:
         graph: graph.json, with calls and shapes.

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from hios import artifacts
+from hios import Graph, artifacts
 from hios.profiling import session
+from hios.profiling.cache import Cache
 from hios.profiling.profile import profile
+from hios.profiling.sampling import Effort
 from hios.report.profiled import profile_in_words
 from tests.profiling.conftest import DEVICES
 
@@ -132,6 +134,34 @@ def test_no_cache_keeps_nothing(graph_file: Path, tmp_path: Path, monkeypatch: p
     found = _profile(graph_file, tmp_path / "costs.json", None, repeats=1, stages_of=[])
     assert found["profile"]["cached"] == 0
     assert not (tmp_path / "kept").exists()
+
+
+def test_with_little_time_stages_are_not_repeated(
+    graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no time for all stages, each that is measured takes the least number of repeats."""
+    monkeypatch.setattr(Effort, "left_s", lambda effort: 0.0)
+    found = _profile(graph_file, tmp_path / "costs.json", None, stages_of=["greedy"])
+    assert {entry["repeats"] for entry in found["stages"]} == {3}
+
+
+def test_operators_run_behind_those_that_fill_the_caches(graph_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some operators are measured behind those before them, around the end too; all where sizes are unknown."""
+    graph = Graph.read(graph_file)
+    found = session.Session(graph, str(graph_file), None, [[0]], 3, Cache(None, {}))  # type: ignore[arg-type]
+    order = list(dict.fromkeys(found.stand_in[graph.operators[number].id] for number in graph.order))
+    bytes_of = {operator.id: operator.details["bytes"] for operator in graph.operators}
+    for size, expected in (
+        (1, {order[0], order[-1], order[5], order[4]}),
+        (bytes_of[order[4]] + 1, {order[0], order[-1], order[5], order[4], order[3]}),
+        (0, set(order)),
+        (1 << 40, set(order)),
+    ):
+        monkeypatch.setattr(session, "cache_bytes", lambda core, size=size: size)
+        chosen = found._with_neighbours([order[0], order[5]])
+        assert chosen == [operator for operator in order if operator in chosen]
+        assert expected <= set(chosen)
+        assert size > 1 or set(chosen) == expected
 
 
 def test_without_time_stages_are_modelled(graph_file: Path, tmp_path: Path) -> None:
