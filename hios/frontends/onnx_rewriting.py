@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Sequence
 
+import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 from onnxscript import ir, optimizer
@@ -46,7 +47,8 @@ def _folded(model: ModelProto, weights: Container[str | None]) -> ModelProto:
         return True if node.op_type == "ConstantOfShape" else None
 
     result = ir.from_proto(model)
-    optimizer.fold_constants(result, onnx_shape_inference=True, should_fold=should_fold)
+    with np.errstate(all="ignore"):  # masks have infinities, as they will when the model runs
+        optimizer.fold_constants(result, onnx_shape_inference=True, should_fold=should_fold)
     return ir.to_proto(result)
 
 

@@ -26,7 +26,7 @@ from hios.frontends import program as programs
 from hios.frontends.export import export
 from hios.frontends.extract import extract, extract_program
 from hios.frontends.registered import build_model
-from hios.frontends.verification import run_graph
+from hios.frontends.verification import flat, run_graph
 
 
 def _exported(
@@ -266,6 +266,19 @@ def test_exporters_of_torch(tmp_path: Path, module: nn.Module, x: Tensor, dynamo
     found = run_graph(graph, weights, (x,))[0]
     torch.testing.assert_close(found, module(x).detach(), rtol=1e-4, atol=1e-5)
     assert not {"where", "shape_of", "shape_to_tensor", "less"} & {operator.type for operator in graph.operators}
+
+
+@pytest.mark.parametrize("dynamo", [True, False])
+@pytest.mark.parametrize("name", ["bert", "t5"])
+def test_transformers(tmp_path: Path, name: str, dynamo: bool) -> None:
+    """Transformers come through either exporter of torch with the network's outputs."""
+    pytest.importorskip("transformers", reason="needs the extra transformers")
+    options = {"layers": 2, "hidden": 64, "heads": 4, "vocabulary": 120, "sequence_length": 8}
+    module, inputs = build_model(name, options, seed=0)
+    graph, weights = _extracted(_exported(module, inputs, tmp_path / "net.onnx", dynamo=dynamo))
+    with torch.inference_mode():
+        expected = flat(module(*inputs))
+    torch.testing.assert_close(run_graph(graph, weights, inputs), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("version", [3, 8])
