@@ -6,7 +6,8 @@ python benchmarks/optimize.py --overhead
 Networks are those of models/, at the sizes of the papers. Every latency is that of a whole call, in ROUNDS rounds of
 random order, after hios.optimize has chosen from measurements of its own; medians, 20th and 80th percentile, and the
 median of the ratios round by round with its 95 % interval. ``HIOS_CACHE`` says where measurements are kept: give an
-empty folder to have everything measured anew. ``--overhead`` prints what a call costs beside the operators that it runs.
+empty folder to have everything measured anew. ``--overhead`` prints what a call costs beside the operators that it
+runs.
 """
 
 from __future__ import annotations
