@@ -69,9 +69,9 @@ class Contest:
             or way.label == self.forced
             or (latency <= _HOPELESS * fastest and way.label not in self.wrong)
         ]
-        took_s = sum(latency for _, latency in first) / 1e3
-        rounds = 2 * (min(max(int(self.budget_s / took_s), _FEWEST_ROUNDS), _MOST_ROUNDS) // 2)
         self.latencies = {way.label: [] for way in racing}
+        took_s = sum(latency for way, latency in first if way.label in self.latencies) / 1e3
+        rounds = 2 * (min(max(int(self.budget_s / took_s), _FEWEST_ROUNDS), _MOST_ROUNDS) // 2)
         shuffle = random.Random(0).shuffle
         with bar(rounds, f"{len(racing)} ways to run the model take turns", "rounds") as progress:
             for _ in range(rounds):
