@@ -49,8 +49,8 @@ def require_faithful(program: ExportedProgram, module: nn.Module, inputs: tuple[
         if not off <= allowed:
             raise UnsupportedError(
                 f"{name}: what torch.export made of it differs from the model by up to {off:.3g} on other inputs than "
-                "the example inputs; let outputs depend on inputs, weights and buffers only, not on values that the model "
-                "keeps otherwise"
+                "the example inputs; let outputs depend on inputs, weights and buffers only, not on other things "
+                "that the model keeps"
             )
 
 

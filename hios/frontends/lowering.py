@@ -15,46 +15,19 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 
 from hios.errors import UnsupportedError, first_line
 from hios.frontends.calls import Lowered, Weight, canonical, origins, read
+from hios.frontends.converters import CONVERTERS
 from hios.frontends.origin import Origin, of_node
 
-#: Core ATen operators that Relax imports whole; decomposing them would scatter one unit over many.
-_KEPT_WHOLE = (
-    *("linear", "gelu", "softmax", "adaptive_avg_pool2d", "batch_norm", "scaled_dot_product"),
-    *("silu", "selu", "celu", "prelu", "softplus", "hardswish", "hardsigmoid", "pixel_shuffle"),
-)
+#: ATen operators that Relax imports whole, by name without overload; decomposing them would scatter units.
+_KEPT_WHOLE = {
+    *("linear", "gelu", "softmax", "log_softmax", "adaptive_avg_pool2d", "scaled_dot_product_attention"),
+    *("silu", "selu", "prelu", "softplus", "hardswish", "hardsigmoid", "pixel_shuffle"),
+}
 
 #: Arguments of ATen operators that Relax's importer ignores, with the value that does no harm.
 _DROPPED: dict[str, dict[str, Any]] = {
-    "aten::add": {"alpha": 1},
-    "aten::sub": {"alpha": 1},
     "aten::avg_pool2d": {"divisor_override": None},
     "aten::elu": {"scale": 1, "input_scale": 1},
-    "aten::scaled_dot_product_attention": {"scale": None, "enable_gqa": False},
-}
-
-
-def _adaptive_max_pool2d(node: Any, importer: Any) -> tuple[relax.Var, None]:
-    """Windows of one size where the image divides into them; the indices are not made."""
-    image, size = importer.env[node.args[0]], list(node.args[1])
-    height, width = node.args[0].meta["val"].shape[-2:]
-    if height % size[0] or width % size[1]:
-        raise UnsupportedError(f"output size {size} is not supported, only one that divides the image's")
-    window = (height // size[0], width // size[1])
-    return importer.block_builder.emit(relax.op.nn.max_pool2d(image, window, strides=window)), None
-
-
-def _cumsum(node: Any, importer: Any) -> relax.Var:
-    """Whole numbers of what is not a floating-point number, as in torch; Relax keeps the dtype."""
-    dtype = str(node.meta["val"].dtype).removeprefix("torch.")
-    values = importer.block_builder.emit(relax.op.astype(importer.env[node.args[0]], dtype))
-    return importer.block_builder.emit(relax.op.cumsum(values, axis=int(node.args[1])))
-
-
-#: ATen operators that Relax's importer lacks or gets wrong, by their name in a program's graph; add missing ones here.
-#: A converter takes the node and the importer, whose ``env`` holds the Relax values of nodes, and emits operators.
-CONVERTERS: dict[str, Callable[[fx.Node, ExportedProgramImporter], Any]] = {
-    "adaptive_max_pool2d.default": _adaptive_max_pool2d,
-    "cumsum.default": _cumsum,
 }
 
 
@@ -66,7 +39,8 @@ def lower(program: ExportedProgram) -> Lowered:
     """
     table = default_decompositions()
     for operator in list(table):
-        if any(name in str(operator) for name in _KEPT_WHOLE):
+        namespace, name, *_ = str(operator).split(".")
+        if namespace == "aten" and name.removesuffix("_") in _KEPT_WHOLE:
             del table[operator]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's own pytree deprecation
@@ -114,7 +88,7 @@ def _imported(program: ExportedProgram) -> tuple[tvm.IRModule, dict[str, Origin]
         if node.op == "call_function" and getattr(node.target, "__name__", "") not in known:
             raise UnsupportedError(
                 f"Relax cannot import {of_node(node).place}: it has no converter for this operator; write the model "
-                "with other operators there, or add a converter to CONVERTERS in hios/frontends/lowering.py"
+                "with other operators there, or add a converter to CONVERTERS in hios/frontends/converters.py"
             )
     try:
         # The parameters of the result share their memory with the program's.

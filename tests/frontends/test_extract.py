@@ -324,11 +324,6 @@ def test_dead_weights_are_dropped() -> None:
             r"aten\.median\.default .*the kernel table has no entry for relax\.median",
         ),
         (
-            lambda m, x: torch.add(x, x, alpha=2),
-            r"aten\.add\.Tensor .*: alpha is 2; allowed: 1, as Relax would ignore",
-        ),
-        (lambda m, x: torch.sub(x, x, alpha=0.5), r"aten\.sub\.Tensor .*: alpha is 0\.5; allowed: 1"),
-        (
             lambda m, x: F.avg_pool2d(x, 3, divisor_override=2),
             r"aten\.avg_pool2d\.default .*: divisor_override is 2; allowed: None",
         ),
