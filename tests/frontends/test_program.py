@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -107,6 +109,23 @@ def test_values_named_self(tmp_path: Path) -> None:
     torch.export.save(program, tmp_path / "a.pt2")
     with pytest.raises(ArtifactError, match="found a value named self"):
         programs.load(tmp_path / "a.pt2")
+
+
+def test_weights_of_other_shapes(tmp_path: Path) -> None:
+    """A file that states an impossible shape of a weight is refused in one line when its graph is extracted."""
+    given, edited = tmp_path / "given.pt2", tmp_path / "edited.pt2"
+    torch.export.save(torch.export.export(nn.Conv2d(1, 1, 1, bias=False).eval(), (torch.ones(1, 1, 2, 2),)), given)
+    with zipfile.ZipFile(given) as old, zipfile.ZipFile(edited, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            if name.endswith("model_weights_config.json"):
+                config = json.loads(data)
+                config["config"]["weight"]["tensor_meta"].update(sizes=[{"as_int": 2**50}], strides=[{"as_int": 0}])
+                data = json.dumps(config).encode()
+            new.writestr(name, data)
+    with pytest.raises(UnsupportedError, match=r"^torch cannot decompose the program: [^\n]+; export it again$"):
+        extract(edited, tmp_path / "graph.json", tmp_path / "weights.safetensors", "test")
+    assert not (tmp_path / "graph.json").exists()
 
 
 @pytest.mark.parametrize(
