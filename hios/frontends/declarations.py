@@ -67,9 +67,7 @@ class Declarations:
             found = ", ".join(sorted(unknown)) if isinstance(data, dict) else type(data).__name__
             raise HiosError(f"found {found}; allowed: units, blocks, below")
         below = data.get("below", [])
-        if not isinstance(below, list) or not all(
-            limit is None or (type(limit) is int and limit > 0) for limit in below
-        ):
+        if not isinstance(below, list) or not all(limit is None or _is_limit(limit) for limit in below):
             raise HiosError(f"below: found {below}; allowed: a list of whole numbers above 0, null where there is none")
         checked = _checked(data.get("units"), data.get("blocks", []), ("units", "blocks"))
         return replace(checked, below=tuple(below))
