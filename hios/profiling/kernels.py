@@ -101,7 +101,7 @@ def _kind(graph: Graph, inputs: dict[str, Any], value: External) -> tuple[Sequen
 def _random(shape: Sequence[int], dtype: str, generator: torch.Generator) -> Tensor:
     kind = torch_dtype(dtype)
     if kind.is_floating_point:
-        return torch.randn(*shape, generator=generator, dtype=kind)
+        return torch.randn(tuple(shape), generator=generator, dtype=kind)
     return torch.randint(0, 2, tuple(shape), generator=generator, dtype=kind)
 
 
