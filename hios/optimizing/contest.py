@@ -12,6 +12,7 @@ from torch import Tensor
 from hios.errors import HiosError
 from hios.optimizing.report import Candidate
 from hios.optimizing.ways import Way
+from hios.platforms import cpu
 from hios.profiling.cache import now
 from hios.profiling.progress import bar
 from hios.profiling.statistics import interval, spread
@@ -24,8 +25,6 @@ _MOST_ROUNDS = 40
 _FEWEST_ROUNDS = 12
 #: A way that takes this much longer than the fastest while warming up takes no further part.
 _HOPELESS = 1.5
-#: Idle threads of OpenMP spin on for some milliseconds, and would slow whoever takes its turn next.
-_SETTLE_S = 0.03
 
 
 @dataclass
@@ -92,7 +91,7 @@ class Contest:
         self.call(way)
         took = time.perf_counter_ns() - began
         if way.busy_cores:
-            time.sleep(_SETTLE_S)
+            time.sleep(cpu.SETTLE_S)
         return took / 1e6
 
     def chosen(self) -> tuple[Way, tuple[Candidate, ...], str]:

@@ -25,6 +25,10 @@ _PACKAGES = (
     "snakemake",
 )
 
+#: Pause in seconds after something that ran with several threads: idle threads of OpenMP spin on for some milliseconds,
+#: and would slow whoever takes its turn next on their cores.
+SETTLE_S = 0.03
+
 
 def device_cores(devices: int) -> list[list[int]]:
     """Cores of every device: one core each, separate physical cores first.

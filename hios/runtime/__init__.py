@@ -10,6 +10,7 @@ weights   weights.safetensors, checked against the graph
 reference  the model itself inside a worker: eager PyTorch, torch.compile, ONNX Runtime
 baselines  which of them take part
 competitors  who else does: schedules, the sequential one on one device, independent copies
+outputs   whether what they compute is what the reference does
 session   all of them interleaved in one session, outputs checked
 bootstrap  intervals of speedups
 results   what run.json says of it

@@ -15,6 +15,9 @@ from hios.runtime.streams import StreamRunner
 from hios.runtime.values import arena_tensor
 from hios.runtime.weights import load_weights
 
+#: A device gives up waiting before the controller gives up on the device: it knows what it waited for.
+WAIT_SHARE = 0.8
+
 
 def load(worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], timeout_s: float) -> None:
     """Read graph and weights and compile every operator."""

@@ -32,9 +32,6 @@ from hios.runtime.program import ArenaPlan, DeviceProgram
 from hios.runtime.values import arena_tensor
 from hios.schedule import Plan
 
-#: A device gives up waiting before the controller gives up on the device: it knows what it waited for.
-_WAIT_SHARE = 0.8
-
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -86,7 +83,7 @@ class Engine:
         self._keeper = _Keeper(cores, arena, timeout_s)
         self._end = weakref.finalize(self, self._keeper.end, self._process)
         try:
-            _load(self._keeper.pool, graph, weights, plan, timeout_s * _WAIT_SHARE, len(cores))
+            _load(self._keeper.pool, graph, weights, plan, timeout_s * device.WAIT_SHARE, len(cores))
             for name, parts in programs.items():
                 arguments = {worker: {"name": name, "program": part} for worker, part in parts.items()}
                 self._keeper.pool.call_each(device.prepare, arguments)

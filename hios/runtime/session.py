@@ -28,18 +28,14 @@ from hios.runtime import device, markers, reference
 from hios.runtime.auto import LEAST_RUNS, choose
 from hios.runtime.baselines import Reference, references, require
 from hios.runtime.competitors import BASELINE, Competitor, competitors, read_entries
+from hios.runtime.outputs import compared
 from hios.runtime.program import ArenaPlan, Buffer
 from hios.runtime.results import results
 from hios.runtime.trace import write_trace
 from hios.schedule import Placement
 
-#: Pause after a competitor with several threads: idle threads of OpenMP spin on for some milliseconds, and would slow
-#: whoever takes its turn next on their cores.
-_SETTLE_S = 0.03
 #: Longest time in which a runtime compiles a model.
 _COMPILE_TIMEOUT_S = 1800.0
-#: A device gives up waiting before the controller gives up on the device: it knows what it waited for.
-_WAIT_SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +161,7 @@ def _trace_path(traces: str | Path, label: str) -> Path:
 
 def _settle(threads: int) -> None:
     if threads > 1:
-        time.sleep(_SETTLE_S)
+        time.sleep(cpu.SETTLE_S)
 
 
 @dataclass
@@ -184,7 +180,7 @@ class _Session:
 
     def load(self, graph: str, weights: str, program: str | None, trusted: bool = False) -> None:
         inputs = self.plan.inputs
-        wait_s = self.settings.timeout_s * _WAIT_SHARE
+        wait_s = self.settings.timeout_s * device.WAIT_SHARE
         arguments = {"graph": graph, "weights": weights, "inputs": inputs, "timeout_s": wait_s}
         workers = sorted({worker for competitor in self.competitors.values() for worker in competitor.parts})
         self.pool.call_each(device.load, dict.fromkeys(workers, arguments))
@@ -282,14 +278,13 @@ class _Session:
         """
         largest = 0.0
         for number, (buffer, expected) in enumerate(zip(self.plan.outputs, self._expected, strict=True)):
-            found = self._tensor(buffer)
-            off = (found.double() - expected.double()).abs()
-            if not bool((off <= self.settings.tolerance * (1 + expected.double().abs())).all()):
+            off, within = compared(self._tensor(buffer), expected, self.settings.tolerance)
+            if not within:
                 raise PlatformError(
-                    f"{name}: output {number} differs from the reference by up to {off.max().item():.3g}; allowed: "
+                    f"{name}: output {number} differs from the reference by up to {off:.3g}; allowed: "
                     f"{self.settings.tolerance:g} absolute plus relative; {self._cause(name)}"
                 )
-            largest = max(largest, off.max().item())
+            largest = max(largest, off)
         return largest
 
     def _cause(self, name: str) -> str:

@@ -23,6 +23,7 @@ from hios.runtime.distributed.mail import RESERVED, Mail, Memory, Tags
 from hios.runtime.distributed.meeting import barrier, hand_round, offsets
 from hios.runtime.distributed.position import Position
 from hios.runtime.distributed.transports import Transport
+from hios.runtime.outputs import compared
 from hios.runtime.program import ArenaPlan, Buffer, Row, StagedProgram
 from hios.schedule import Placement
 
@@ -160,14 +161,13 @@ class Turns:
         """Largest absolute difference of the outputs that this rank makes from the expected ones."""
         largest = 0.0
         for number in self._makes[name]:
-            found, expected = self.tensor(self._plan.outputs[number]).double(), self._expected[number].double()
-            off = (found - expected).abs()
-            if not bool((off <= self._tolerance * (1 + expected.abs())).all()):
+            off, within = compared(self.tensor(self._plan.outputs[number]), self._expected[number], self._tolerance)
+            if not within:
                 raise PlatformError(
-                    f"output {number} differs from the reference by up to {off.max().item():.3g}; allowed: "
+                    f"output {number} differs from the reference by up to {off:.3g}; allowed: "
                     f"{self._tolerance:g} absolute plus relative"
                 )
-            largest = max(largest, off.max().item() if off.numel() else 0.0)
+            largest = max(largest, off)
         return largest
 
 

@@ -1,0 +1,21 @@
+"""Whether outputs of a run are those of the reference."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def compared(found: Tensor, expected: Tensor, tolerance: float) -> tuple[float, bool]:
+    """Largest absolute difference of an output, and whether every value is within the tolerance.
+
+    Args:
+        found: of the run.
+        expected: of the reference, of the same shape. Values that are not finite there must be the same.
+        tolerance: allowed difference, absolute plus relative.
+    """
+    ours, theirs = found.double(), expected.double()
+    same = (ours == theirs) | (torch.isnan(ours) & torch.isnan(theirs))
+    off = torch.where(same, 0.0, (ours - theirs).abs())
+    within = same | (off <= tolerance * (1 + theirs.abs())) & torch.isfinite(theirs)
+    return (off.max().item() if off.numel() else 0.0), bool(within.all())
