@@ -155,7 +155,7 @@ def test_modules_import_from_above_only(module: str) -> None:
 def test_imports_are_found() -> None:
     """The measure measures: imports at the top, in functions and for type checkers are all seen."""
     assert {"graph", "costs"} <= _imported(_MODULES["problem"]) <= set(_PLACE)
-    assert "runtime.session" in _imported(_MODULES["cli"])  # inside a function
+    assert "runtime.session" in _imported(_MODULES["cli.execute"])  # inside a function
     assert "platforms.arena" in _imported(_MODULES["platforms.worker"])  # for type checkers
 
 

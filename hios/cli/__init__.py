@@ -1,0 +1,46 @@
+"""The command line: a module a command. Heavy imports happen inside the command that needs them."""
+
+from __future__ import annotations
+
+import click
+
+from hios import __version__
+from hios.cli import (
+    algorithms,
+    distribute,
+    draw,
+    evaluate,
+    execute,
+    export,
+    extract,
+    profile,
+    report,
+    schedule,
+    show,
+    versions,
+)
+from hios.cli.group import Group
+
+_COMMANDS = (
+    export.command,
+    extract.command,
+    profile.command,
+    schedule.command,
+    evaluate.command,
+    show.command,
+    draw.command,
+    execute.command,
+    distribute.command,
+    report.command,
+    algorithms.command,
+    versions.command,
+)
+
+
+@click.group(cls=Group, commands=_COMMANDS, context_settings={"max_content_width": 100})
+@click.version_option(__version__, prog_name="hios")
+def main() -> None:
+    """Find out where and when each operator of a neural network should run.
+
+    The stages in order: export, extract, profile, schedule, execute, report.
+    """

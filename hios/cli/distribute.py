@@ -1,0 +1,69 @@
+"""``hios distribute``: schedules over the ranks of a launcher, measured."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hios.cli.options import PATH, check_measuring, measuring_options, output_option, refuse_overwriting, trust_option
+from hios.errors import HiosError
+from hios.models import RUNTIMES
+
+
+@click.command("distribute")
+@click.argument("graph", type=PATH)
+@click.argument("weights", type=PATH)
+@click.argument("schedules", type=PATH, nargs=-1, required=True)
+@click.option(
+    "--transport",
+    type=click.Choice(["gloo", "mpi"]),
+    required=True,
+    help="gloo: this is run by torchrun; mpi: by mpirun, or by srun.",
+)
+@output_option("run.json")
+@click.option(
+    "--program",
+    type=PATH,
+    help="program.pt2 or program.onnx: eager PyTorch, or ONNX Runtime, on rank 0 as reference for outputs and time.",
+)
+@measuring_options
+@click.option(
+    "--timeout", "timeout_s", type=float, default=120.0, show_default=True, help="Longest time of one run, in seconds."
+)
+@trust_option
+def command(schedules: tuple[Path, ...], trust: bool, **given: Any) -> None:
+    """Run SCHEDULES of GRAPH with every device a process of a launcher, on one node or several.
+
+    The launcher starts this command on every rank with the same arguments, such as: torchrun --nproc-per-node 2 -m hios
+    distribute graph.json weights.safetensors schedule.json --transport gloo --output run.json
+    """
+    check_measuring(given)
+    if not 0 < given["timeout_s"] < math.inf:
+        raise HiosError(f"--timeout: found {given['timeout_s']}; allowed: more than 0 seconds, finite")
+    refuse_overwriting([given["graph"], given["weights"], given["program"], *schedules], [given["output"]])
+    if given["transport"] == "mpi":
+        from hios.runtime.distributed.guard import guard
+
+        guard()
+    from hios.runtime.distributed.session import Job
+    from hios.runtime.distributed.session import distribute as run
+    from hios.runtime.table import latency_table
+
+    began = time.monotonic()
+    found = run(Job(schedules=schedules, trusted=trust, **given))
+    if found is None:
+        return  # rank 0 speaks for all
+    off = max(result["largest_difference"] for result in found["results"])
+    platform = found["platform"]
+    virtual = ", which share cores: times say little" if platform["virtual"] else ""
+    click.echo(latency_table(found))
+    click.echo(
+        f"{given['output']}: medians of {found['runs']} runs on {platform['devices']} rank(s){virtual} over "
+        f"{platform['transport']} in {time.monotonic() - began:.0f} s; outputs differ from "
+        f"{RUNTIMES.get(found['checked_against'], 'the sequential schedule')} by {off:.2g} at most, allowed "
+        f"{found['tolerance']:g}"
+    )

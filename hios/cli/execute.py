@@ -1,0 +1,98 @@
+"""``hios execute``: schedules on real devices, measured."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hios.cli.options import (
+    PATH,
+    check_measuring,
+    measuring_options,
+    output_option,
+    platform_option,
+    refuse_overwriting,
+    trust_option,
+)
+from hios.errors import HiosError
+from hios.models import RUNTIMES
+
+
+@click.command("execute")
+@click.argument("graph", type=PATH)
+@click.argument("weights", type=PATH)
+@click.argument("schedules", type=PATH, nargs=-1, required=True)
+@platform_option
+@click.option("--devices", type=int, help="Devices of the session; default: the most that a schedule uses.")
+@output_option("run.json")
+@click.option(
+    "--program",
+    type=PATH,
+    help="program.pt2 or program.onnx: eager PyTorch, or ONNX Runtime, as reference for outputs and time.",
+)
+@click.option(
+    "--baselines",
+    multiple=True,
+    type=click.Choice(list(RUNTIMES)),
+    default=("eager",),
+    show_default=True,
+    help="Run the program in this too, with 1 thread and with as many as there are devices; may be given several "
+    "times. Eager PyTorch always takes part, as outputs are compared with it.",
+)
+@click.option("--traces", type=PATH, help="Folder for a Chrome/Perfetto trace of every schedule.")
+@click.option(
+    "--auto",
+    type=PATH,
+    help="schedule.json to write of what is fastest: a schedule, the sequential one, or that one with all cores. Every "
+    "other run chooses, and run.json states its latency in the others.",
+)
+@measuring_options
+@trust_option
+def command(
+    graph: Path,
+    weights: Path,
+    schedules: tuple[Path, ...],
+    platform: str,
+    devices: int | None,
+    output: Path,
+    program: Path | None,
+    traces: Path | None,
+    auto: Path | None,
+    trust: bool,
+    **settings: Any,
+) -> None:
+    """Run SCHEDULES of GRAPH on real devices, interleaved in one session, and time them."""
+    from hios.schedule import Schedule
+
+    check_measuring(settings)
+    refuse_overwriting([graph, weights, program, *schedules], [output, auto])
+    if auto is not None and auto.resolve() == output.resolve():
+        raise HiosError(f"{auto}: named for run.json and for the chosen schedule; allowed: two files")
+    if devices is None:
+        devices = max(Schedule.read(path).devices for path in schedules)
+    from hios.runtime.session import Settings
+    from hios.runtime.session import execute as run
+    from hios.runtime.table import latency_table
+
+    began = time.monotonic()
+    found = run(
+        graph,
+        weights,
+        schedules,
+        output,
+        Settings(devices=devices, **settings),
+        program=program,
+        trusted=trust,
+        traces=traces,
+        chosen=auto,
+    )
+    off = max(result["largest_difference"] for result in found["results"])
+    reference = RUNTIMES.get(found["checked_against"], "the sequential schedule")
+    click.echo(latency_table(found))
+    click.echo(
+        f"{output}: medians of {found['runs']} runs on {devices} device(s) in {time.monotonic() - began:.0f} s; "
+        f"outputs differ from {reference} by {off:.2g} at most, allowed {found['tolerance']:g}"
+    )

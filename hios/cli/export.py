@@ -1,0 +1,58 @@
+"""``hios export``: a model to a program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hios.cli.options import check_seed, output_option, refuse_overwriting, trust_option
+from hios.errors import HiosError
+
+
+@click.command("export")
+@click.argument("model")
+@output_option("program.pt2, or program.onnx for a model in ONNX,")
+@click.option("--image-size", type=int, help="Height and width of the image in pixels.")
+@click.option("--batch-size", type=int, help="Images a batch.")
+@click.option("--classifier", is_flag=True, help="With the classifier that the papers leave out.")
+@click.option(
+    "--option",
+    "more",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Any other option of the function that builds the model; the value as in YAML. May be given several times.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of random weights.")
+@trust_option
+def command(
+    model: str,
+    output: Path,
+    image_size: int | None,
+    batch_size: int | None,
+    classifier: bool,
+    more: tuple[str, ...],
+    seed: int,
+    trust: bool,
+) -> None:
+    """Export MODEL with torch.export, or check a finished one and copy it.
+
+    MODEL is a network of the models folder by name; package.module:function, a function of yours whose keyword
+    parameters are options, and which returns the module and a tuple of example inputs; or a file, .pt2 or .onnx.
+    """
+    from hios.config import parsed_options
+
+    sizes = {"image_size": image_size, "batch_size": batch_size}
+    for name, value in sizes.items():
+        if value is not None and value < 1:
+            raise HiosError(f"--{name.replace('_', '-')}: found {value}; allowed: at least 1")
+    given: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
+    if classifier:
+        given["classifier"] = True
+    check_seed(seed)
+    refuse_overwriting([Path(model)], [output])
+    options = parsed_options(more, given)
+    from hios.frontends.export import export as run
+
+    click.echo(f"{output}: {run(model, output, options, seed=seed, trusted=trust)}")

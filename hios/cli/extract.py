@@ -1,0 +1,35 @@
+"""``hios extract``: a program to a graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hios.cli.options import PATH, output_option, refuse_overwriting, trust_option
+from hios.graph import UNITS
+
+
+@click.command("extract")
+@click.argument("program", type=PATH)
+@output_option("graph.json")
+@click.option("--weights", type=PATH, required=True, help="weights.safetensors to write.")
+@click.option("--name", help="Name of the graph; default: the folder of the program.")
+@click.option(
+    "--units",
+    type=click.Choice(UNITS),
+    help="What is one operator: a convolution with the ReLU behind it, also a ReLU with the separable or plain "
+    "convolution behind it and the sum before it, or every Relax operator by itself; default: as the model declares, "
+    "else conv-relu.",
+)
+@trust_option
+def command(program: Path, output: Path, weights: Path, name: str | None, units: str | None, trust: bool) -> None:
+    """Extract the optimised graph of PROGRAM (.pt2 or .onnx) through TVM Relax."""
+    refuse_overwriting([program], [output, weights])
+    from hios.frontends.extract import extract as run
+
+    graph = run(program, output, weights, name or program.resolve().parent.name, units=units, trusted=trust)
+    click.echo(
+        f"{output}: {len(graph.operators)} operators, {len(graph.edges)} edges, {len(graph.blocks)} blocks, units "
+        f"{graph.units}"
+    )

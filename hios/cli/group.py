@@ -1,0 +1,67 @@
+"""The group of all commands: its errors are one line."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from hios.errors import HiosError
+
+#: Extras of the package that hold what a command may lack.
+_EXTRAS = {
+    "torch": "torch",
+    "safetensors": "torch",
+    "tqdm": "torch",
+    "tvm": "torch,tvm",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+    "onnxscript": "onnx",
+    "numba": "opt",
+    "numpy": "opt",
+    "ortools": "opt",
+    "mpi4py": "mpi",
+    "plotly": "report",
+    "jinja2": "report",
+}
+
+
+class Group(click.Group):
+    """Turns the errors that hios raises on purpose into one line and exit status 1, wrong usage into 2."""
+
+    def main(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run a command line; what click raises ends the process."""
+        try:
+            return super().main(*arguments, **{**keywords, "standalone_mode": False})
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(2)
+        except click.UsageError as error:
+            command = error.ctx.command_path if error.ctx is not None else "hios"
+            click.echo(f"Error: {error.format_message()} (see {command} --help)", err=True)
+            sys.exit(2)
+        except click.ClickException as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except click.Abort:
+            click.echo("Aborted", err=True)
+            sys.exit(130)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; what hios and the system raise becomes a message."""
+        try:
+            return super().invoke(ctx)
+        except HiosError as error:
+            raise click.ClickException(str(error)) from error
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            extra = _EXTRAS.get(package)
+            if extra is None:
+                raise
+            raise click.ClickException(
+                f"this command needs {package}, which is not installed: pip install 'hios[{extra}]'"
+            ) from error
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            raise click.ClickException(f"{where}{error.strerror or error}") from error

@@ -1,0 +1,83 @@
+"""Options that several commands have, and checks of what is given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hios.errors import HiosError
+
+PATH = click.Path(path_type=Path)
+
+_Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+devices_option = click.option("--devices", type=int, default=1, show_default=True, help="Number of devices.")
+platform_option = click.option(
+    "--platform",
+    type=click.Choice(["cpu"]),
+    default="cpu",
+    show_default=True,
+    help="Where to measure and run.",
+)
+trust_option = click.option(
+    "--trust", is_flag=True, help="Load a .pt2 file even if that can run code: you trust who made it."
+)
+
+_MEASURING = (
+    click.option("--runs", type=int, default=36, show_default=True, help="Measured runs of every competitor."),
+    click.option("--warmup", type=int, default=3, show_default=True, help="Runs before the measured ones."),
+    click.option("--tolerance", type=float, default=1e-4, show_default=True, help="Allowed difference of outputs."),
+    click.option("--seed", type=int, default=0, show_default=True, help="Seed of the input and of the order."),
+)
+
+
+def output_option(what: str) -> _Decorator:
+    """The option that names the file to write."""
+    return click.option("--output", type=PATH, required=True, help=f"{what} to write.")
+
+
+def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How competitors are measured; `check_measuring` checks what is given."""
+    for option in reversed(_MEASURING):
+        command = option(command)
+    return command
+
+
+def check_measuring(settings: dict[str, Any]) -> None:
+    """Refuse what `measuring_options` cannot be.
+
+    Raises:
+        HiosError: one line with option, what was found and what is allowed.
+    """
+    for name, least in (("runs", 1), ("warmup", 0)):
+        if settings[name] < least:
+            raise HiosError(f"--{name}: found {settings[name]}; allowed: at least {least}")
+    if not 0 < settings["tolerance"] < math.inf:
+        raise HiosError(f"--tolerance: found {settings['tolerance']}; allowed: more than 0, finite")
+    check_seed(settings["seed"])
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that random generators do not take.
+
+    Raises:
+        HiosError: one line with option, what was found and what is allowed.
+    """
+    if not 0 <= seed < 2**63:
+        raise HiosError(f"--seed: found {seed}; allowed: 0 to {2**63 - 1}")
+
+
+def refuse_overwriting(inputs: Iterable[Path | None], outputs: Iterable[Path | None]) -> None:
+    """Refuse an output in the place of an input, which would be the end of it.
+
+    Raises:
+        HiosError: one line with the file.
+    """
+    read = {path.resolve() for path in inputs if path is not None}
+    for path in outputs:
+        if path is not None and path.resolve() in read:
+            raise HiosError(f"{path}: found an input named as output; allowed: another file")

@@ -1,0 +1,72 @@
+"""``hios profile``: a graph to costs."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import click
+
+from hios.cli.options import PATH, devices_option, output_option, platform_option, refuse_overwriting
+from hios.errors import HiosError
+
+
+@click.command("profile")
+@click.argument("graph", type=PATH)
+@platform_option
+@devices_option
+@output_option("costs.json")
+@click.option(
+    "--repeats",
+    type=int,
+    default=20,
+    show_default=True,
+    help="Least number of measurements of every operator and stage.",
+)
+@click.option(
+    "--budget",
+    type=float,
+    default=120.0,
+    show_default=True,
+    help="Seconds for repeating until medians are certain within 2 %, and for stages; those left out are modelled.",
+)
+@click.option(
+    "--cache",
+    type=PATH,
+    help="Folder of measurements of other runs and networks, used and added to; default: measurements in $HIOS_CACHE, "
+    "else hios/measurements in the user's cache folder.",
+)
+@click.option("--no-cache", is_flag=True, help="Measure everything, and keep nothing for later.")
+@click.option(
+    "--stages-of",
+    multiple=True,
+    default=("greedy", "hios-lp"),
+    show_default=True,
+    help="Measure the stages that this algorithm asks for; may be given several times.",
+)
+def command(
+    graph: Path,
+    platform: str,
+    devices: int,
+    output: Path,
+    repeats: int,
+    budget: float,
+    cache: Path | None,
+    no_cache: bool,
+    stages_of: tuple[str, ...],
+) -> None:
+    """Measure what the operators, stages and transfers of GRAPH cost."""
+    if repeats < 1:
+        raise HiosError(f"--repeats: found {repeats}; allowed: at least 1")
+    if not 0 <= budget < math.inf:
+        raise HiosError(f"--budget: found {budget:g}; allowed: at least 0, finite")
+    if no_cache and cache is not None:
+        raise HiosError(f"--no-cache: found beside --cache {cache}; allowed: one of them")
+    refuse_overwriting([graph], [output])
+    from hios.profiling.cache import default_folder
+    from hios.profiling.profile import profile as run
+    from hios.report.profiled import profile_in_words
+
+    folder = None if no_cache else cache or default_folder()
+    found = run(graph, output, devices=devices, repeats=repeats, stages_of=stages_of, budget_s=budget, cache=folder)
+    click.echo(f"{output}: {profile_in_words(found)}")

@@ -1,0 +1,43 @@
+"""``hios show``: a schedule as a picture of time."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import click
+
+from hios.cli.options import PATH, refuse_overwriting
+from hios.errors import HiosError
+
+
+@click.command("show")
+@click.argument("schedule", type=PATH)
+@click.option("--graph", type=PATH, help="graph.json: types of operators, which bars are then coloured by.")
+@click.option("--html", type=PATH, help="Page to write instead; one file that opens offline, to zoom and hover.")
+@click.option("--width", type=int, help="Columns to draw in; default: those of the terminal.")
+@click.option("--parts", type=int, help="Pieces of the time axis, one below the other; default: as labels need.")
+@click.option("--ascii", "plain", is_flag=True, help="Draw with ASCII characters only.")
+def command(
+    schedule: Path, graph: Path | None, html: Path | None, width: int | None, parts: int | None, plain: bool
+) -> None:
+    """Draw SCHEDULE: a row a stream of a device, a bar an operator."""
+    from hios.graph import Graph
+    from hios.report import write_schedule
+    from hios.report.summary import operator_types
+    from hios.report.terminal import draw, look
+    from hios.schedule import Schedule
+
+    refuse_overwriting([schedule, graph], [html])
+    found = Schedule.read(schedule)
+    found.check_table()
+    end = max(row.finish_ms for row in found.placements)
+    if not math.isclose(end, found.latency_ms, rel_tol=1e-6, abs_tol=1e-9):
+        raise HiosError(f"{schedule}: latency_ms: found {found.latency_ms:g}; allowed: {end:g}, the last finish_ms")
+    types = {} if graph is None else operator_types(found, Graph.read(graph))
+    if html is None:
+        click.echo(draw(found, look(sys.stdout, width=width, parts=parts, plain=plain), types))
+    else:
+        write_schedule(found, html, types)
+        click.echo(f"{html}: {len(found.placements)} operators on {found.devices} device(s)")
