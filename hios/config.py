@@ -36,7 +36,7 @@ def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | 
     Args:
         data: what was read.
         source: the file's name, for the messages.
-        cores: how many devices the cpu platform has at most; unchecked if None.
+        cores: how many devices the cpu platform has at most, unless they are virtual; unchecked if None.
         models: where the model files lie; the project's if None.
 
     Raises:
@@ -95,12 +95,14 @@ def profile_options(settings: Json) -> str:
     """Settings of ``hios profile``."""
     given = {key: value for key, value in settings["profile"].items() if key != "cache"}
     cache: bool | str = settings["profile"]["cache"]
-    return options({**given, "cache": cache} if isinstance(cache, str) else {**given, "no_cache": not cache})
+    kept = {"cache": cache} if isinstance(cache, str) else {"no_cache": not cache}
+    return options({**given, **kept, "virtual": settings["virtual"]})
 
 
 def execute_options(settings: Json, label: str) -> str:
     """Settings of ``hios execute`` for a network."""
-    return options({**settings["execute"], "trust": settings["models"][label].get("trusted", False)})
+    trusted = settings["models"][label].get("trusted", False)
+    return options({**settings["execute"], "virtual": settings["virtual"], "trust": trusted})
 
 
 def parsed_options(texts: Iterable[str], given: Json) -> Json:
@@ -288,10 +290,10 @@ def _check_auto(settings: Json, label: str, entry: Json) -> None:
 
 def _check_devices(settings: Json, source: str, cores: int | None) -> None:
     devices: list[int] = settings["devices"]
-    if settings["platform"] == "cpu" and cores is not None and max(devices) > cores:
+    if settings["platform"] == "cpu" and not settings["virtual"] and cores is not None and max(devices) > cores:
         raise HiosError(
             f"{source}: devices: found {max(devices)}; allowed: at most {cores}, the cores that can be used "
-            "here (platform cpu pins every device to a core of its own)"
+            "here (platform cpu pins every device to a core of its own, unless they are virtual: true)"
         )
     for label, entry in settings["algorithms"].items():
         if 1 not in devices and entry["algorithm"] != AUTO and not find(entry["algorithm"]).several_devices:

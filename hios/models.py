@@ -19,6 +19,9 @@ from hios.errors import HiosError
 #: What may be given for MODEL, for messages.
 ALLOWED = "package.module:function, or a file that ends in .pt2 or .onnx"
 
+#: Where costs are measured and schedules run, by name; hios.platforms.find has the module of each.
+PLATFORMS = ("cpu", "cuda")
+
 #: What runs a model itself, whole, by its name in run.json: the reference for outputs and times.
 RUNTIMES = {"eager": "eager PyTorch", "compile": "torch.compile", "onnxruntime": "ONNX Runtime"}
 

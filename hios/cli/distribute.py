@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import click
 
 from hios.cli.options import PATH, check_measuring, measuring_options, output_option, refuse_overwriting, trust_option
-from hios.errors import HiosError
 from hios.models import RUNTIMES
 
 
@@ -31,9 +29,6 @@ from hios.models import RUNTIMES
     help="program.pt2 or program.onnx: eager PyTorch, or ONNX Runtime, on rank 0 as reference for outputs and time.",
 )
 @measuring_options
-@click.option(
-    "--timeout", "timeout_s", type=float, default=120.0, show_default=True, help="Longest time of one run, in seconds."
-)
 @trust_option
 def command(schedules: tuple[Path, ...], trust: bool, **given: Any) -> None:
     """Run SCHEDULES of GRAPH with every device a process of a launcher, on one node or several.
@@ -42,8 +37,6 @@ def command(schedules: tuple[Path, ...], trust: bool, **given: Any) -> None:
     distribute graph.json weights.safetensors schedule.json --transport gloo --output run.json
     """
     check_measuring(given)
-    if not 0 < given["timeout_s"] < math.inf:
-        raise HiosError(f"--timeout: found {given['timeout_s']}; allowed: more than 0 seconds, finite")
     refuse_overwriting([given["graph"], given["weights"], given["program"], *schedules], [given["output"]])
     if given["transport"] == "mpi":
         from hios.runtime.distributed.guard import guard

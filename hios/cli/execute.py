@@ -13,7 +13,7 @@ from hios.cli.options import (
     check_measuring,
     measuring_options,
     output_option,
-    platform_option,
+    platform_options,
     refuse_overwriting,
     trust_option,
 )
@@ -25,7 +25,7 @@ from hios.models import RUNTIMES
 @click.argument("graph", type=PATH)
 @click.argument("weights", type=PATH)
 @click.argument("schedules", type=PATH, nargs=-1, required=True)
-@platform_option
+@platform_options
 @click.option("--devices", type=int, help="Devices of the session; default: the most that a schedule uses.")
 @output_option("run.json")
 @click.option(
@@ -55,7 +55,6 @@ def command(
     graph: Path,
     weights: Path,
     schedules: tuple[Path, ...],
-    platform: str,
     devices: int | None,
     output: Path,
     program: Path | None,

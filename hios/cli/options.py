@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from hios.errors import HiosError
+from hios.models import PLATFORMS
 
 PATH = click.Path(path_type=Path)
 
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 devices_option = click.option("--devices", type=int, default=1, show_default=True, help="Number of devices.")
-platform_option = click.option(
-    "--platform",
-    type=click.Choice(["cpu"]),
-    default="cpu",
-    show_default=True,
-    help="Where to measure and run.",
+_PLATFORM = (
+    click.option(
+        "--platform",
+        type=click.Choice(PLATFORMS),
+        default="cpu",
+        show_default=True,
+        help="Where to measure and run: devices are cores (cpu) or GPUs (cuda).",
+    ),
+    click.option(
+        "--virtual",
+        is_flag=True,
+        help="Let devices share cores or GPUs where there are fewer of them: to try things out, as times say little then.",
+    ),
 )
 trust_option = click.option(
     "--trust", is_flag=True, help="Load a .pt2 file even if that can run code: you trust who made it."
@@ -32,6 +40,14 @@ _MEASURING = (
     click.option("--warmup", type=int, default=3, show_default=True, help="Runs before the measured ones."),
     click.option("--tolerance", type=float, default=1e-4, show_default=True, help="Allowed difference of outputs."),
     click.option("--seed", type=int, default=0, show_default=True, help="Seed of the input and of the order."),
+    click.option(
+        "--timeout",
+        "timeout_s",
+        type=float,
+        default=120.0,
+        show_default=True,
+        help="Longest time of one run, in seconds.",
+    ),
 )
 
 
@@ -40,9 +56,18 @@ def output_option(what: str) -> _Decorator:
     return click.option("--output", type=PATH, required=True, help=f"{what} to write.")
 
 
+def platform_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Which devices take part."""
+    return _with(_PLATFORM, command)
+
+
 def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """How competitors are measured; `check_measuring` checks what is given."""
-    for option in reversed(_MEASURING):
+    return _with(_MEASURING, command)
+
+
+def _with(options: Sequence[_Decorator], command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(options):
         command = option(command)
     return command
 
@@ -59,6 +84,8 @@ def check_measuring(settings: dict[str, Any]) -> None:
     if not 0 < settings["tolerance"] < math.inf:
         raise HiosError(f"--tolerance: found {settings['tolerance']}; allowed: more than 0, finite")
     check_seed(settings["seed"])
+    if not 0 < settings["timeout_s"] < math.inf:
+        raise HiosError(f"--timeout: found {settings['timeout_s']}; allowed: more than 0 seconds, finite")
 
 
 def check_seed(seed: int) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from hios.cli.options import PATH, devices_option, output_option, platform_option, refuse_overwriting
+from hios.cli.options import PATH, devices_option, output_option, platform_options, refuse_overwriting
 from hios.errors import HiosError
 
 
 @click.command("profile")
 @click.argument("graph", type=PATH)
-@platform_option
+@platform_options
 @devices_option
 @output_option("costs.json")
 @click.option(
@@ -47,6 +47,7 @@ from hios.errors import HiosError
 def command(
     graph: Path,
     platform: str,
+    virtual: bool,
     devices: int,
     output: Path,
     repeats: int,
@@ -68,5 +69,15 @@ def command(
     from hios.report.profiled import profile_in_words
 
     folder = None if no_cache else cache or default_folder()
-    found = run(graph, output, devices=devices, repeats=repeats, stages_of=stages_of, budget_s=budget, cache=folder)
+    found = run(
+        graph,
+        output,
+        devices=devices,
+        repeats=repeats,
+        stages_of=stages_of,
+        budget_s=budget,
+        cache=folder,
+        platform=platform,
+        virtual=virtual,
+    )
     click.echo(f"{output}: {profile_in_words(found)}")

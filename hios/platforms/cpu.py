@@ -30,31 +30,45 @@ _PACKAGES = (
 SETTLE_S = 0.03
 
 
-def device_cores(devices: int) -> list[list[int]]:
+def device_cores(devices: int, *, virtual: bool = False) -> list[list[int]]:
     """Cores of every device: one core each, separate physical cores first.
 
+    Args:
+        devices: how many there are to be.
+        virtual: whether devices may share cores: device i has core i modulo the number of cores.
+
     Raises:
-        PlatformError: fewer than one device, or more devices than cores.
+        PlatformError: fewer than one device, or more devices than cores that are not virtual.
     """
     cores = usable_cores()
-    if not 1 <= devices <= len(cores):
+    if devices < 1 or (devices > len(cores) and not virtual):
         raise PlatformError(
             f"platform cpu: devices: found {devices}; allowed: 1 to {len(cores)}, as this process may run on "
             f"{len(cores)} core(s) and a device is a core"
         )
-    return [[core] for core in cores[:devices]]
+    return [[cores[device % len(cores)]] for device in range(devices)]
 
 
-def describe(devices: int) -> dict[str, Any]:
-    """The platform as artifacts state it; takes half a second to see what else keeps its cores busy."""
-    cores = device_cores(devices)
+def describe(devices: int, *, virtual: bool = False) -> dict[str, Any]:
+    """The platform as artifacts state it; takes half a second to see what else keeps its cores busy.
+
+    Args:
+        devices: how many there are to be.
+        virtual: whether devices may share cores; the description then has ``virtual`` if they do.
+
+    Raises:
+        PlatformError: as of `device_cores`.
+    """
+    cores = device_cores(devices, virtual=virtual)
+    used = {core for own in cores for core in own}
     return {
         "name": "cpu",
         "devices": devices,
         "cores": cores,
         "processor": machine.processor(),
         "load_average": round(os.getloadavg()[0], 2),
-        "busy_share": machine.busy_share({core for own in cores for core in own}),
+        "busy_share": machine.busy_share(used),
+        **({"virtual": True} if len(used) < devices else {}),
     }
 
 

@@ -46,6 +46,8 @@ def profile(
     stages_of: Sequence[str],
     budget_s: float = DEFAULT_BUDGET_S,
     cache: str | Path | None = None,
+    platform: str = "cpu",
+    virtual: bool = False,
 ) -> dict[str, Any]:
     """Measure a graph on cpu devices and write costs.json; returns its contents.
 
@@ -64,6 +66,8 @@ def profile(
         budget_s: seconds for repeating beyond ``repeats``, and for stages and merges.
         cache: folder of measurements that are used, and added to unless other work kept the cores busy right before;
             None for neither.
+        platform: one of ``PLATFORMS``.
+        virtual: whether devices may share cores or GPUs.
 
     Raises:
         HiosError: bad graph, unknown algorithm, too many devices, a cache that cannot be written, or a worker failed.
@@ -72,13 +76,13 @@ def profile(
     require_executable(known)
     artifacts.require_writable(output)
     algorithms = [find(name).name for name in stages_of]
-    platform = cpu.describe(devices)
-    quiet = platform["busy_share"] <= _BUSY
-    kept = Cache(None if cache is None else Path(cache), settings(platform["cores"]), keep=quiet)
+    described = cpu.describe(devices, virtual=virtual)
+    quiet = described["busy_share"] <= _BUSY
+    kept = Cache(None if cache is None else Path(cache), settings(described["cores"]), keep=quiet)
     largest = max((edge.bytes or 0 for edge in known.edges), default=0)
     began = time.monotonic()
-    with WorkerPool(platform["cores"], Arena(8, max(largest, 64)), _TIMEOUT_S) as pool:
-        session = Session(known, str(graph), pool, platform["cores"], repeats, kept)
+    with WorkerPool(described["cores"], Arena(8, max(largest, 64)), _TIMEOUT_S) as pool:
+        session = Session(known, str(graph), pool, described["cores"], repeats, kept)
         session.measure_operators(began + _OPERATORS * budget_s)
         between.measure_transfers(session, began + _TRANSFERS * budget_s)
         between.measure_corun(session, began + _CORUN * budget_s)
@@ -94,7 +98,7 @@ def profile(
     data = {
         "graph": known.name,
         "graph_fingerprint": known.fingerprint,
-        "platform": platform,
+        "platform": described,
         "versions": cpu.versions(),
         **_costs(session, asked),
         "profile": {

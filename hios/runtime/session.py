@@ -51,6 +51,8 @@ class Settings:
         timeout_s: longest time of one run.
         baselines: what else runs the model itself, by names of ``RUNTIMES``; eager PyTorch always does where there
             is a program, as outputs are compared with it, and ONNX Runtime where that is an ONNX file.
+        platform: one of ``PLATFORMS``.
+        virtual: whether devices may share cores or GPUs.
     """
 
     devices: int
@@ -60,6 +62,8 @@ class Settings:
     seed: int = 0
     timeout_s: float = 120.0
     baselines: tuple[str, ...] = ("eager",)
+    platform: str = "cpu"
+    virtual: bool = False
 
 
 def execute(
@@ -107,7 +111,7 @@ def execute(
     if traces is not None:
         for entry in entries:
             artifacts.require_writable(_trace_path(traces, entry.label))
-    platform = cpu.describe(settings.devices)
+    platform = cpu.describe(settings.devices, virtual=settings.virtual)
     began = datetime.now(UTC)
     arena_plan = ArenaPlan(known, settings.devices)
     taking_part = competitors(known, arena_plan, entries, settings.devices)

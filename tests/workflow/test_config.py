@@ -13,6 +13,7 @@ import yaml
 
 from hios import artifacts, config, machine
 from hios.errors import ArtifactError, HiosError
+from hios.models import PLATFORMS, RUNTIMES
 from hios.schedulers import ALGORITHMS, Algorithm, Parameter
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def test_defaults(models: Path) -> None:
     assert config.resolve(data, "config.yaml", models=models) == {
         "models": {"net": {"model": "net", "classifier": False}},
         "platform": "cpu",
+        "virtual": False,
         "devices": [1, 2],
         "algorithms": {"wide": {"algorithm": "hios-lp", "window": 2}},
         "profile": {"stages_of": ["greedy", "hios-lp"], "repeats": 20, "budget": 120, "cache": True},
@@ -66,7 +68,7 @@ def test_default_configuration_shows_the_defaults() -> None:
     """config.yaml promises that what is left out takes the value shown there."""
     shown = yaml.safe_load((REPOSITORY / "config.yaml").read_text())
     known = artifacts.schema("config")["properties"]
-    for key in ("platform", "devices", "seed", "results"):
+    for key in ("platform", "virtual", "devices", "seed", "results"):
         assert shown[key] == known[key]["default"]
     for section in ("profile", "execute"):
         assert shown[section] == {key: rule["default"] for key, rule in known[section]["properties"].items()}
@@ -82,6 +84,24 @@ def objects(rule: Any) -> Iterator[dict[str, Any]]:
                 yield from objects(part)
         for key in ("items", "additionalProperties"):
             yield from objects(rule.get(key))
+
+
+def test_lists_of_the_schema() -> None:
+    """Platforms and baselines are those that the command line takes."""
+    known = artifacts.schema("config")["properties"]
+    assert known["platform"]["enum"] == list(PLATFORMS)
+    assert known["execute"]["properties"]["baselines"]["items"]["enum"] == list(RUNTIMES)
+
+
+def test_virtual_devices(models: Path) -> None:
+    """More devices than cores are allowed where they are virtual, and profile and execute are told."""
+    data = {**SMALL, "devices": [1, 5], "virtual": True}
+    settings = config.resolve(data, "config.yaml", cores=4, models=models)
+    for options in (config.profile_options(settings), config.execute_options(settings, "net")):
+        assert "--virtual" in shlex.split(options)
+    settings = config.resolve(SMALL, "config.yaml", cores=4, models=models)
+    for options in (config.profile_options(settings), config.execute_options(settings, "net")):
+        assert "--virtual" not in shlex.split(options)
 
 
 def test_schema_is_described_and_closed() -> None:
