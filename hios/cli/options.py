@@ -28,7 +28,7 @@ _PLATFORM = (
     click.option(
         "--virtual",
         is_flag=True,
-        help="Let devices share cores or GPUs where there are fewer of them: to try things out, as times say little then.",
+        help="Let devices share cores or GPUs where there are fewer: to try things out, as times say little then.",
     ),
 )
 trust_option = click.option(

@@ -18,6 +18,8 @@ from hios.errors import PlatformError
 _FLAG_STRIDE = 64
 #: Spins between looks at the clock and at the abort flag.
 _SPINS = 1 << 14
+#: Seconds between looks where workers share cores.
+_PAUSE_S = 20e-6
 
 
 class Arena:
@@ -29,11 +31,13 @@ class Arena:
         flags: number of 64-bit flags; flag 0 is the abort flag.
         size: bytes of buffers behind the flags.
         descriptor: an inherited file descriptor, or None to create the memory.
+        shares_cores: whether workers that wait for each other share cores, as virtual devices do.
     """
 
-    def __init__(self, flags: int, size: int, descriptor: int | None = None) -> None:
+    def __init__(self, flags: int, size: int, descriptor: int | None = None, *, shares_cores: bool = False) -> None:
         self.flags_count = flags
         self.size = size
+        self.shares_cores = shares_cores
         self._base = flags * _FLAG_STRIDE
         total = max(self._base + size, mmap.PAGESIZE)
         if descriptor is None:
@@ -85,15 +89,20 @@ class Arena:
     def wait(self, flag: int, value: int, timeout_s: float, what: str) -> None:
         """Spin until a flag has a value: a worker owns its core, and sleeping would cost more than the wait.
 
+        Where workers share cores, it sleeps instead: whoever is to raise the flag may need this core.
+
         Raises:
             PlatformError: after ``timeout_s`` seconds, or when the controller aborts.
         """
         flags, index = self._flags, flag * self._step
+        spins = 1 if self.shares_cores else _SPINS
         deadline = 0.0
         while True:
-            for _ in range(_SPINS):
+            for _ in range(spins):
                 if flags[index] == value:
                     return
+            if self.shares_cores:
+                time.sleep(_PAUSE_S)
             now = time.monotonic()
             deadline = deadline or now + timeout_s
             if flags[0]:

@@ -67,6 +67,7 @@ class WorkerPool:
             os.getpid(),
             self._markers.descriptor,
             self._markers.flags_count,
+            int(self._arena.shares_cores),
         ]
         command = [
             sys.executable,

@@ -1,7 +1,7 @@
 """The main function of a worker process: pins itself to its cores and serves calls.
 
 Started by ``hios.platforms.pool`` as ``python -m hios.platforms.worker NUMBER PIPE ARENA FLAGS SIZE CONTROLLER MARKERS
-WORKERS CORES``.
+WORKERS SHARED CORES``, where SHARED is 1 if devices share cores, else 0.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Worker:
 
 def main(arguments: list[str]) -> None:
     """Serve calls until the controller closes the pipe."""
-    number, pipe, descriptor, flags, size, controller, markers, workers = map(int, arguments[:8])
-    cores = {int(core) for core in arguments[8].split(",")}
+    number, pipe, descriptor, flags, size, controller, markers, workers, shared = map(int, arguments[:9])
+    cores = {int(core) for core in arguments[9].split(",")}
     # Die with the controller, even if it is killed.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != controller:
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> None:
 
     torch.set_num_threads(len(cores))
     mark = Arena(workers, 0, markers).setter(number)
-    worker = Worker(number, Arena(flags, size, descriptor), Streams(), mark)
+    worker = Worker(number, Arena(flags, size, descriptor, shares_cores=bool(shared)), Streams(), mark)
     connection = Connection(pipe)
     # An end of the pipe: the controller is gone.
     with torch.inference_mode(), contextlib.suppress(EOFError, OSError):

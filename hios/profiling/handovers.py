@@ -1,4 +1,4 @@
-"""Timing hand-overs between workers. Every function here is called through the worker pool."""
+"""Timing hand-overs between workers of the cpu platform. Every function here is called through the worker pool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timing inside workers. Every function here is called through the worker pool.
+"""Timing inside workers of the cpu platform. Every function here is called through the worker pool.
 
 Measurements go in rounds: each round runs everything once, in the order of the network. So weights are as cold
 and caches as full of other operators' data as in an inference, and drift of the machine hits all alike. Inputs
@@ -10,99 +10,40 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from hios.graph import Graph, Operator
-from hios.kernels import CompiledOperator, compile_operator
-from hios.kernels.merged import compile_merged
-from hios.kernels.packed import as_made
-from hios.kernels.tensors import torch_dtype, value_type
-from hios.kernels.unit import External
-from hios.merging import convolutions
 from hios.platforms.memory import keep_memory
 from hios.platforms.worker import Worker
+from hios.profiling.subjects import Merged, Subject
 
 
-class _Subject:
-    """An operator with random weights and inputs."""
+class _Subject(Subject):
+    """An operator whose inputs are written before it reads them."""
 
     def __init__(self, graph: Graph, operator: Operator, generator: torch.Generator) -> None:
-        inputs = {entry["name"]: entry for entry in graph.inputs}
-        weights = _weights(graph, [operator], generator)
-        self.compiled: CompiledOperator = compile_operator(operator, weights, packed=True)
-        kinds = [_kind(graph, inputs, value) for value in self.compiled.externals]
-        self._fresh = [
-            as_made(_random(shape, dtype, generator)) if value[0] == "operator" else _random(shape, dtype, generator)
-            for value, (shape, dtype) in zip(self.compiled.externals, kinds, strict=True)
-        ]
-        self._read = [tensor.clone() for tensor in self._fresh]
+        super().__init__(graph, operator, generator, packed=True)
+        self._fresh = self.inputs
+        self.inputs = [tensor.clone() for tensor in self._fresh]
 
     def refresh(self) -> None:
         """Write the inputs, as the operators before do."""
-        for tensor, fresh in zip(self._read, self._fresh, strict=True):
+        for tensor, fresh in zip(self.inputs, self._fresh, strict=True):
             tensor.copy_(fresh)
 
-    def run(self) -> None:
-        """Run the operator and drop its result."""
-        self.compiled.run(*self._read)
 
-
-class _Merged:
-    """Convolutions on one value, as one (IOS, operator merge) and one after another, with random weights and input."""
+class _Merged(Merged):
+    """A merge whose input is written before it reads it."""
 
     def __init__(self, graph: Graph, operators: Sequence[str], generator: torch.Generator) -> None:
-        known, places = convolutions(graph), [graph.index[operator] for operator in operators]
-        members = [graph.operators[place] for place in places]
-        weights = _weights(graph, members, generator)
-        self._together = compile_merged(members, [known[place] for place in places], weights, packed=True)
-        compiled = [compile_operator(operator, weights, packed=True) for operator in members]
-        self._apart = [operator.run for operator in compiled]
-        (value,) = compiled[0].externals
-        shape, dtype = _kind(graph, {entry["name"]: entry for entry in graph.inputs}, value)
-        self._fresh = as_made(_random(shape, dtype, generator))
-        self._read = self._fresh.clone()
+        super().__init__(graph, operators, generator, packed=True)
+        self._fresh = self.input
+        self.input = self._fresh.clone()
 
     def refresh(self) -> None:
         """Write the input, as the operator before does."""
-        self._read.copy_(self._fresh)
-
-    def run_together(self) -> None:
-        """Run the merged operator and drop its results."""
-        self._together(self._read)
-
-    def run_apart(self) -> None:
-        """Run the operators one after another and drop their results."""
-        for run in self._apart:
-            run(self._read)
-
-
-def _weights(graph: Graph, operators: Sequence[Operator], generator: torch.Generator) -> dict[str, Tensor]:
-    """Random weights of operators, by name."""
-    shapes = {entry["name"]: entry for entry in graph.weights}
-    names = dict.fromkeys(
-        argument["weight"]
-        for operator in operators
-        for call in operator.details["calls"]
-        for argument in call["arguments"]
-        if "weight" in argument
-    )
-    return {name: _random(shapes[name]["shape"], shapes[name]["dtype"], generator) for name in names}
-
-
-def _kind(graph: Graph, inputs: dict[str, Any], value: External) -> tuple[Sequence[int], str]:
-    if value[0] == "input":
-        return inputs[value[1]]["shape"], inputs[value[1]]["dtype"]
-    return value_type(graph, value)
-
-
-def _random(shape: Sequence[int], dtype: str, generator: torch.Generator) -> Tensor:
-    kind = torch_dtype(dtype)
-    if kind.is_floating_point:
-        return torch.randn(tuple(shape), generator=generator, dtype=kind)
-    return torch.randint(0, 2, tuple(shape), generator=generator, dtype=kind)
+        self.input.copy_(self._fresh)
 
 
 def load(worker: Worker, graph: str, operators: Mapping[str, int]) -> None:

@@ -80,8 +80,9 @@ def profile(
     quiet = described["busy_share"] <= _BUSY
     kept = Cache(None if cache is None else Path(cache), settings(described["cores"]), keep=quiet)
     largest = max((edge.bytes or 0 for edge in known.edges), default=0)
+    arena = Arena(8, max(largest, 64), shares_cores=described.get("virtual", False))
     began = time.monotonic()
-    with WorkerPool(described["cores"], Arena(8, max(largest, 64)), _TIMEOUT_S) as pool:
+    with WorkerPool(described["cores"], arena, _TIMEOUT_S) as pool:
         session = Session(known, str(graph), pool, described["cores"], repeats, kept)
         session.measure_operators(began + _OPERATORS * budget_s)
         between.measure_transfers(session, began + _TRANSFERS * budget_s)

@@ -50,13 +50,13 @@ def references(cores: Sequence[list[int]], runtime: str, baselines: Collection[s
         runtime: of the program, one of ``RUNTIMES``. An ONNX file runs in ONNX Runtime only.
         baselines: names of ``RUNTIMES``.
     """
-    everything = [core for own in cores for core in own]
-    first = 1 if len(cores) == 1 else len(cores) + 1  # devices, and the one of all cores
+    everything = all_cores(cores)
+    first = len(cores) + (len(everything) > 1)  # devices, and the one of all cores
     kinds = [kind for kind in RUNTIMES if kind == runtime or (kind in baselines and runtime == "eager")]
     found: list[Reference] = []
     for kind in kinds:
         ways = [(list(cores[0]), False)]
-        if len(cores) > 1:
+        if len(everything) > 1:
             ways += [(everything, False)]
             ways += [(everything, True)] if kind == "onnxruntime" and kind in baselines else []
         for own, parallel in ways:
@@ -64,6 +64,11 @@ def references(cores: Sequence[list[int]], runtime: str, baselines: Collection[s
             name = f"{RUNTIMES[kind]}, {'parallel, ' if parallel else ''}{threads}"
             found.append(Reference(name, first + len(found), own, kind, parallel))
     return found
+
+
+def all_cores(cores: Sequence[Sequence[int]]) -> list[int]:
+    """The cores of all devices together; virtual devices share some."""
+    return list(dict.fromkeys(core for own in cores for core in own))
 
 
 def require(baselines: Collection[str], runtime: str | None) -> None:

@@ -115,17 +115,27 @@ def read_entries(paths: Sequence[str | Path], graph: Graph, devices: int) -> lis
     return entries
 
 
-def competitors(graph: Graph, arena: ArenaPlan, entries: Sequence[Entry], devices: int) -> dict[str, Competitor]:
+def competitors(
+    graph: Graph, arena: ArenaPlan, entries: Sequence[Entry], devices: int, cores: int | None = None
+) -> dict[str, Competitor]:
     """What runs, by name: the baseline, also with all cores, copies for every number of devices, and the schedules.
 
-    Where there are several devices, the sequential schedule also runs on one device that has the cores of all, with as
+    Where the devices have several cores, the sequential schedule also runs on one device that has them all, with as
     many threads inside each operator; its worker comes after those of the devices. A schedule that is the baseline
     does not run a second time.
+
+    Args:
+        graph: with calls and shapes.
+        arena: where values lie.
+        entries: schedule files that take part; each is told which competitor runs for it.
+        devices: of the session.
+        cores: of all devices together; one each if None.
     """
+    cores = devices if cores is None else cores
     sequential = StagedPlan((tuple(((operator,),) for operator in graph.order),))
     found = {BASELINE: Competitor(arena.program(sequential))}
-    if devices > 1:
-        found[cores_name(devices)] = Competitor(arena.program(sequential), worker=devices, cores=devices)
+    if cores > 1:
+        found[cores_name(cores)] = Competitor(arena.program(sequential), worker=devices, cores=cores)
     for count in sorted({devices, *(entry.schedule.devices for entry in entries)} - {1}):
         found[copies_name(count)] = Competitor(arena.copies(sequential, count), copies=True)
     for entry in entries:

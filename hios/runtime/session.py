@@ -26,7 +26,7 @@ from hios.platforms.pool import WorkerPool
 from hios.profiling.progress import bar
 from hios.runtime import device, markers, reference
 from hios.runtime.auto import LEAST_RUNS, choose
-from hios.runtime.baselines import Reference, references, require
+from hios.runtime.baselines import Reference, all_cores, references, require
 from hios.runtime.competitors import BASELINE, Competitor, competitors, read_entries
 from hios.runtime.outputs import compared
 from hios.runtime.program import ArenaPlan, Buffer
@@ -114,15 +114,16 @@ def execute(
     platform = cpu.describe(settings.devices, virtual=settings.virtual)
     began = datetime.now(UTC)
     arena_plan = ArenaPlan(known, settings.devices)
-    taking_part = competitors(known, arena_plan, entries, settings.devices)
+    everything = all_cores(platform["cores"])
+    taking_part = competitors(known, arena_plan, entries, settings.devices, len(everything))
     taking_turns = [] if runtime is None else references(platform["cores"], runtime, settings.baselines)
     names, cores = [f"device {number}" for number in range(settings.devices)], list(platform["cores"])
-    if settings.devices > 1:
-        names.append(f"one device of {settings.devices} cores")
-        cores.append([core for own in platform["cores"] for core in own])
+    if len(everything) > 1:
+        names.append(f"one device of {len(everything)} cores")
+        cores.append(everything)
     names += [entry.name for entry in taking_turns]
     cores += [entry.cores for entry in taking_turns]
-    arena = Arena(arena_plan.flags, arena_plan.size)
+    arena = Arena(arena_plan.flags, arena_plan.size, shares_cores=platform.get("virtual", False))
     with WorkerPool(cores, arena, settings.timeout_s, names) as pool:
         pool.describe = partial(markers.text, known)
         session = _Session(known, pool, arena, arena_plan, taking_part, taking_turns, settings)

@@ -165,8 +165,11 @@ class StreamRunner:
                     self._users_left[slot] = self._users[slot]
 
     def _spin(self, epoch: int) -> None:
-        """Look for values of other devices, since nothing can run before one of them arrives."""
-        for _ in range(_SPINS):
+        """Look for values of other devices, since nothing can run before one of them arrives.
+
+        Where devices share cores, one look is enough: whoever makes the value may need this core.
+        """
+        for _ in range(1 if self._values.arena.shares_cores else _SPINS):
             self._look(epoch)
             if self._busy or not self._pending:
                 return
