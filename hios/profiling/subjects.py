@@ -1,0 +1,102 @@
+"""What is timed: operators and merges with random weights and inputs of the shapes that their graph states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hios.graph import Graph, Operator
+from hios.kernels import CompiledOperator, compile_operator
+from hios.kernels.merged import compile_merged
+from hios.kernels.packed import as_made
+from hios.kernels.tensors import torch_dtype, value_type
+from hios.kernels.unit import External
+from hios.merging import convolutions
+
+
+class Subject:
+    """An operator with weights and inputs of its own.
+
+    Args:
+        graph: the graph that it is in.
+        operator: the operator.
+        generator: of random numbers; weights and inputs lie on its device.
+        packed: whether convolutions are prepared for the CPU, and values in the order in memory that they make.
+    """
+
+    def __init__(self, graph: Graph, operator: Operator, generator: torch.Generator, *, packed: bool) -> None:
+        inputs = {entry["name"]: entry for entry in graph.inputs}
+        weights = _weights(graph, [operator], generator)
+        self.compiled: CompiledOperator = compile_operator(operator, weights, packed=packed)
+        kinds = [_kind(graph, inputs, value) for value in self.compiled.externals]
+        self.inputs = [
+            as_made(_random(shape, dtype, generator))
+            if packed and value[0] == "operator"
+            else _random(shape, dtype, generator)
+            for value, (shape, dtype) in zip(self.compiled.externals, kinds, strict=True)
+        ]
+        #: Bytes of its weights and inputs.
+        self.nbytes = sum(tensor.nbytes for tensor in [*weights.values(), *self.inputs])
+
+    def run(self) -> None:
+        """Run the operator and drop its result."""
+        self.compiled.run(*self.inputs)
+
+
+class Merged:
+    """Convolutions on one value, as one (IOS, operator merge) and one after another, with weights and input.
+
+    Arguments are those of `Subject`.
+    """
+
+    def __init__(self, graph: Graph, operators: Sequence[str], generator: torch.Generator, *, packed: bool) -> None:
+        known, places = convolutions(graph), [graph.index[operator] for operator in operators]
+        members = [graph.operators[place] for place in places]
+        weights = _weights(graph, members, generator)
+        self._together = compile_merged(members, [known[place] for place in places], weights, packed=packed)
+        compiled = [compile_operator(operator, weights, packed=packed) for operator in members]
+        self._apart = [operator.run for operator in compiled]
+        (value,) = compiled[0].externals
+        shape, dtype = _kind(graph, {entry["name"]: entry for entry in graph.inputs}, value)
+        made = _random(shape, dtype, generator)
+        self.input = as_made(made) if packed else made
+        #: Bytes of its weights and input.
+        self.nbytes = sum(tensor.nbytes for tensor in [*weights.values(), self.input])
+
+    def run_together(self) -> None:
+        """Run the merged operator and drop its results."""
+        self._together(self.input)
+
+    def run_apart(self) -> None:
+        """Run the operators one after another and drop their results."""
+        for run in self._apart:
+            run(self.input)
+
+
+def _weights(graph: Graph, operators: Sequence[Operator], generator: torch.Generator) -> dict[str, Tensor]:
+    """Random weights of operators, by name."""
+    shapes = {entry["name"]: entry for entry in graph.weights}
+    names = dict.fromkeys(
+        argument["weight"]
+        for operator in operators
+        for call in operator.details["calls"]
+        for argument in call["arguments"]
+        if "weight" in argument
+    )
+    return {name: _random(shapes[name]["shape"], shapes[name]["dtype"], generator) for name in names}
+
+
+def _kind(graph: Graph, inputs: dict[str, Any], value: External) -> tuple[Sequence[int], str]:
+    if value[0] == "input":
+        return inputs[value[1]]["shape"], inputs[value[1]]["dtype"]
+    return value_type(graph, value)
+
+
+def _random(shape: Sequence[int], dtype: str, generator: torch.Generator) -> Tensor:
+    kind = torch_dtype(dtype)
+    if kind.is_floating_point:
+        return torch.randn(tuple(shape), generator=generator, dtype=kind, device=generator.device)
+    return torch.randint(0, 2, tuple(shape), generator=generator, dtype=kind, device=generator.device)
