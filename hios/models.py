@@ -23,7 +23,18 @@ ALLOWED = "package.module:function, or a file that ends in .pt2 or .onnx"
 PLATFORMS = ("cpu", "cuda")
 
 #: What runs a model itself, whole, by its name in run.json: the reference for outputs and times.
-RUNTIMES = {"eager": "eager PyTorch", "compile": "torch.compile", "onnxruntime": "ONNX Runtime"}
+RUNTIMES = {
+    "eager": "eager PyTorch",
+    "compile": "torch.compile",
+    "onnxruntime": "ONNX Runtime",
+    "cudagraph": "PyTorch in a CUDA graph",
+    "compile-reduce-overhead": "torch.compile, reduce-overhead",
+    "compile-max-autotune": "torch.compile, max-autotune",
+    "tensorrt": "TensorRT",
+}
+#: Those that run on one platform only.
+CPU_RUNTIMES = frozenset({"onnxruntime"})
+CUDA_RUNTIMES = frozenset({"cudagraph", "compile-reduce-overhead", "compile-max-autotune", "tensorrt"})
 
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 

@@ -1,9 +1,29 @@
 """Devices: what there is, and the worker processes that stand for them.
 
 cpu      cores as devices, what they are, how many may be asked for
+cuda     the same of GPUs
 pool     worker processes, one a device, pinned to its cores, and calls to them
 worker   the main function of a worker process
 memory   memory of a device, kept between operators
 arena    memory that the workers share: flags to signal with and buffers to hand tensors over in
 streams  threads of a device that run groups or streams beside each other
 """
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from hios.errors import PlatformError
+from hios.models import PLATFORMS
+
+
+def find(name: str) -> ModuleType:
+    """The module of a platform: ``describe(devices, virtual=False)`` says what its devices are, for artifacts.
+
+    Raises:
+        PlatformError: there is no platform of that name.
+    """
+    if name not in PLATFORMS:
+        raise PlatformError(f"unknown platform {name}; allowed: {', '.join(PLATFORMS)}")
+    return importlib.import_module(f"hios.platforms.{name}")
