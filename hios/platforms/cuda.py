@@ -1,0 +1,107 @@
+"""The cuda platform: a device is a GPU, and one worker process holds all of them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
+from hios import machine
+from hios.errors import PlatformError
+
+#: Pause in seconds after something else had its turn: none, as idle threads of the host slow no GPU.
+SETTLE_S = 0.0
+
+_DRIVER = Path("/proc/driver/nvidia/version")
+_DRIVER_VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
+_GB = 1e9
+
+
+def gpu_indices(devices: int, *, virtual: bool = False) -> list[int]:
+    """GPU of every device, as torch numbers them; asks torch what there is.
+
+    Args:
+        devices: how many there are to be.
+        virtual: whether devices may share GPUs: device i has GPU i modulo the number of GPUs.
+
+    Raises:
+        PlatformError: torch is built without CUDA, there is no GPU, fewer than one device, or more devices than GPUs
+            that are not virtual.
+    """
+    import torch
+
+    return indices(devices, _found(torch.__version__, torch.version.cuda, torch.cuda.device_count()), virtual)
+
+
+def indices(devices: int, gpus: int, virtual: bool) -> list[int]:
+    """GPU of every device, where there are ``gpus``; `gpu_indices` says what it refuses."""
+    if devices < 1 or (devices > gpus and not virtual):
+        raise PlatformError(
+            f"platform cuda: devices: found {devices}; allowed: 1 to {gpus}, the GPUs that torch finds, and more with "
+            "--virtual, which lets devices share them"
+        )
+    return [device % gpus for device in range(devices)]
+
+
+def _found(version: str, cuda: str | None, gpus: int) -> int:
+    """How many GPUs there are, at least one."""
+    if cuda is None:
+        raise PlatformError(
+            f"platform cuda: found torch {version}, which is built without CUDA; install a build of torch with CUDA, "
+            "or use --platform cpu"
+        )
+    if gpus < 1:
+        raise PlatformError(
+            f"platform cuda: torch {version} (CUDA {cuda}) finds no GPU; nvidia-smi shows what the driver sees, and "
+            "CUDA_VISIBLE_DEVICES may hide GPUs; or use --platform cpu"
+        )
+    return gpus
+
+
+def describe(devices: int, *, virtual: bool = False) -> dict[str, Any]:
+    """The platform as artifacts state it; takes half a second to see what else keeps the host's cores busy.
+
+    Args:
+        devices: how many there are to be.
+        virtual: whether devices may share GPUs; the description then has ``virtual`` if they do.
+
+    Raises:
+        PlatformError: as of `gpu_indices`.
+    """
+    import torch
+
+    gpus = gpu_indices(devices, virtual=virtual)
+    properties = [torch.cuda.get_device_properties(gpu) for gpu in gpus]
+    used = sorted(set(gpus))
+    description: dict[str, Any] = {
+        "name": "cuda",
+        "devices": devices,
+        "gpus": [found.name for found in properties],
+        "gpu_indices": gpus,
+        "compute_capability": [f"{found.major}.{found.minor}" for found in properties],
+        "memory_gb": [round(found.total_memory / _GB, 1) for found in properties],
+        "driver": driver_version(_DRIVER.read_text(encoding="utf-8") if _DRIVER.exists() else ""),
+        "cuda": str(torch.version.cuda),
+        "cudnn": str(torch.backends.cudnn.version()),
+        "processor": machine.processor(),
+        "load_average": round(os.getloadavg()[0], 2),
+        "busy_share": machine.busy_share(os.sched_getaffinity(0)),
+    }
+    if len(used) > 1:
+        pairs = [(one, other) for one in used for other in used if one != other]
+        description["peer_access"] = all(torch.cuda.can_device_access_peer(*pair) for pair in pairs)
+    if len(used) < devices:
+        description["virtual"] = True
+    return description
+
+
+def driver_version(text: str) -> str:
+    """Version of the driver.
+
+    Args:
+        text: of /proc/driver/nvidia/version; empty where that is missing, as in some containers.
+    """
+    found = _DRIVER_VERSION.search(text)
+    return found[1] if found else f"unknown, on {platform.system()} {platform.release()}"
