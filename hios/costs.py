@@ -18,6 +18,10 @@ StageIds = frozenset[tuple[str, ...]]
 #: Share of serialisation in the contention model of the HIOS simulator.
 DEFAULT_ALPHA = 0.5
 
+#: What a thread block can have at most (CUDA C++ Programming Guide, technical specifications by compute capability:
+#: the same for all desktop and server GPUs since 5.0; shared memory without opting in).
+_MOST_SHARED_MEMORY_BYTES, _MOST_REGISTERS, _MOST_THREADS = 48 * 1024, 64 * 1024, 1024
+
 
 @dataclass(frozen=True, slots=True)
 class LinkModel:
@@ -38,6 +42,15 @@ class Resources:
     shared_memory_bytes: int
     registers: int
     threads: int
+
+    @property
+    def share(self) -> float:
+        """The largest share that a block takes of the shared memory, registers or threads that a block can have."""
+        return max(
+            self.shared_memory_bytes / _MOST_SHARED_MEMORY_BYTES,
+            self.registers / _MOST_REGISTERS,
+            self.threads / _MOST_THREADS,
+        )
 
 
 @dataclass(frozen=True)
@@ -108,7 +121,9 @@ class Costs:
             source=source,
             merges={frozenset(entry["operators"]): entry["time_ms"] for entry in data.get("merges", ())},
             resources={
-                key: Resources(**entry["resources"]) for key, entry in data["operators"].items() if "resources" in entry
+                key: Resources(found["shared_memory_bytes"], found["registers"], found["threads"])
+                for key, entry in data["operators"].items()
+                if (found := entry.get("resources")) is not None
             },
             graph_fingerprint=data.get("graph_fingerprint", ""),
             corun=_corun(data.get("corun", ()), source),

@@ -8,29 +8,30 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hios import artifacts
+from hios import artifacts, platforms
 from hios.costs import Costs
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.platforms import cpu
-from hios.platforms.arena import Arena
-from hios.platforms.pool import WorkerPool
 from hios.profiling import between, contention, links
 from hios.profiling.cache import Cache, Measured
 from hios.profiling.contention import Contention
+from hios.profiling.cores import Cores
+from hios.profiling.gpus import Gpus
 from hios.profiling.questions import Questions
 from hios.profiling.session import Session
-from hios.profiling.settings import settings
+from hios.profiling.settings import gpu_settings, settings
 from hios.profiling.statistics import PRECISION, interval, is_precise, spread
 from hios.schedulers import find
 
 #: How often algorithms are asked again after new stages were measured; each answer may bring new questions.
 _STAGE_PASSES = 3
-_TIMEOUT_S = 600.0
 #: Shares of the budget after which operators, transfers and devices at once are no longer repeated.
 _OPERATORS, _TRANSFERS, _CORUN = 0.3, 0.4, 0.5
 #: Share of the time left that merges may take.
 _MERGES = 0.3
+#: What measures on the devices of each platform.
+_BENCHES = {"cpu": Cores, "cuda": Gpus}
 #: Share of the cores' time spent on other work above which nothing is kept for later.
 _BUSY = 0.1
 #: Seconds that measuring takes by default, where the least number of repeats does not need more.
@@ -49,7 +50,7 @@ def profile(
     platform: str = "cpu",
     virtual: bool = False,
 ) -> dict[str, Any]:
-    """Measure a graph on cpu devices and write costs.json; returns its contents.
+    """Measure a graph on the devices of a platform and write costs.json; returns its contents.
 
     Operators with equal signature are measured once. t(S) and the times of merged operators are measured for the stages
     and merges that the named algorithms ask for on 1 to ``devices`` devices, given the times found so far. Everything
@@ -76,15 +77,15 @@ def profile(
     require_executable(known)
     artifacts.require_writable(output)
     algorithms = [find(name).name for name in stages_of]
-    described = cpu.describe(devices, virtual=virtual)
+    described = platforms.find(platform).describe(devices, virtual=virtual)
     quiet = described["busy_share"] <= _BUSY
-    kept = Cache(None if cache is None else Path(cache), settings(described["cores"]), keep=quiet)
-    largest = max((edge.bytes or 0 for edge in known.edges), default=0)
-    arena = Arena(8, max(largest, 64), shares_cores=described.get("virtual", False))
+    under = gpu_settings(described) if platform == "cuda" else settings(described["cores"])
+    kept = Cache(None if cache is None else Path(cache), under, keep=quiet)
     began = time.monotonic()
-    with WorkerPool(described["cores"], arena, _TIMEOUT_S) as pool:
-        session = Session(known, str(graph), pool, described["cores"], repeats, kept)
+    with _BENCHES[platform](known, str(graph), described) as bench:
+        session = Session(known, bench, repeats, kept)
         session.measure_operators(began + _OPERATORS * budget_s)
+        session.find_resources()
         between.measure_transfers(session, began + _TRANSFERS * budget_s)
         between.measure_corun(session, began + _CORUN * budget_s)
         asked = Questions(known, session.stand_in)
@@ -131,6 +132,7 @@ def _costs(session: Session, asked: Questions) -> dict[str, Any]:
             operator.id: {
                 **_entry(session.operators[session.stand_in[operator.id]]),
                 **_utilization(fitted, session.stand_in[operator.id]),
+                **_resources(session, session.stand_in[operator.id]),
             }
             for operator in graph.operators
         },
@@ -183,6 +185,10 @@ def _ratio_entry(found: Measured, alone: dict[str, float], operators: Iterable[s
 
 def _utilization(fitted: Contention, operator: str) -> dict[str, float]:
     return {"utilization": fitted.utilization[operator]} if operator in fitted.utilization else {}
+
+
+def _resources(session: Session, operator: str) -> dict[str, Any]:
+    return {"resources": session.resources[operator]} if operator in session.resources else {}
 
 
 def _contention(fitted: Contention) -> dict[str, Any]:

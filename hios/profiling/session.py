@@ -13,13 +13,11 @@ from itertools import count as counter
 from typing import Any, TypeVar
 
 from hios.graph import Graph
-from hios.platforms.pool import WorkerPool
-from hios.profiling import kernels
+from hios.profiling.bench import Bench
 from hios.profiling.cache import Cache, Measured, now
 from hios.profiling.progress import Meter
 from hios.profiling.questions import Merge, Questions, Stage
 from hios.profiling.sampling import CHUNK, Effort, sample
-from hios.profiling.settings import cache_bytes
 from hios.profiling.signature import signatures
 
 #: Rounds before the measured ones: of the first call to a worker, and of those that follow soon.
@@ -38,13 +36,12 @@ class Session:
 
     ``operators`` are milliseconds, ``transfers`` too, by size in bytes; ``stages`` and ``merges`` are ratios to their
     operators one after another; ``corun`` are ratios of devices that run at once to one alone, by their number.
-    ``drift`` is how many times as long as in the cache operators take now; None where none was taken from there.
+    ``resources`` are what operators ask of a GPU. ``drift`` is how many times as long as in the cache operators take
+    now; None where none was taken from there.
     """
 
     graph: Graph
-    path: str
-    pool: WorkerPool
-    cores: Sequence[Sequence[int]]
+    bench: Bench
     repeats: int
     cache: Cache
     operators: dict[str, Measured] = field(default_factory=dict)
@@ -52,6 +49,7 @@ class Session:
     stages: dict[Stage, Measured] = field(default_factory=dict)
     merges: dict[Merge, Measured] = field(default_factory=dict)
     corun: dict[int, Measured] = field(default_factory=dict)
+    resources: dict[str, dict[str, Any]] = field(default_factory=dict)
     drift: float | None = None
 
     def __post_init__(self) -> None:
@@ -67,7 +65,7 @@ class Session:
             operator: hashlib.sha256(signature.encode()).hexdigest()[:32]
             for operator, signature in self._signature.items()
         }
-        self._devices = len(self.cores)
+        self._devices = self.bench.devices
         self.turns: Iterator[int] = counter()
         self._loaded: Counter[str] = Counter()
 
@@ -79,8 +77,7 @@ class Session:
         """Have so many of each operator ready on every device."""
         more = {operator: number for operator, number in needed.items() if number > self._loaded[operator]}
         if more:
-            arguments = {"graph": self.path, "operators": more}
-            self.pool.call_each(kernels.load, dict.fromkeys(range(self._devices), arguments))
+            self.bench.load(more)
             self._loaded.update({operator: number - self._loaded[operator] for operator, number in more.items()})
 
     def known(self, kind: str, what: Any, effort: Effort) -> Measured | None:
@@ -114,16 +111,13 @@ class Session:
             self.operators[operator] = Measured(own, now())
             self.cache.put("operator", self._signature[operator], self.operators[operator])
 
+    def find_resources(self) -> None:
+        """What operators ask of a GPU, where devices are GPUs. It takes a run of each, so none of it is kept."""
+        self.resources = self.bench.resources(self._measured)
+
     def _rounds(self, operators: Sequence[str], rounds: int) -> dict[str, list[float]]:
         turn = next(self.turns)
-        found: dict[str, list[float]] = self.pool.call(
-            turn % self._devices,
-            kernels.time_operators,
-            operators=operators,
-            rounds=rounds,
-            warmup=self._warmup(turn),
-        )
-        return found
+        return self.bench.time_operators(turn % self._devices, operators, rounds, self._warmup(turn))
 
     def _warmup(self, turn: int) -> int:
         return _WARMUP if turn < self._devices else _AGAIN
@@ -138,9 +132,9 @@ class Session:
 
     def _with_neighbours(self, needed: Sequence[str]) -> list[str]:
         """Operators, and before each as many as fill the caches: they find there what a whole round would leave."""
-        order, size = self._measured, cache_bytes(self.cores[0][0])
+        order, size = self._measured, self.bench.around_bytes
         bytes_of = {operator.id: operator.details.get("bytes", 0) for operator in self.graph.operators}
-        if size == 0:
+        if size is None:
             return list(order)
         chosen = set(needed)
         for place in (number for number, operator in enumerate(order) if operator in needed):
@@ -168,7 +162,7 @@ class Session:
 
         def run(keys: list[Stage], rounds: int) -> dict[Stage, list[float]]:
             device = next(self.turns) % self._devices
-            found = self.pool.call(device, kernels.time_stages, stages=keys, rounds=rounds, warmup=_AGAIN)
+            found = self.bench.time_stages(device, keys, rounds, _AGAIN)
             return dict(zip(keys, map(_ratios, found), strict=True))
 
         batches = self._batches(stages, members)
@@ -192,7 +186,7 @@ class Session:
 
         def run(keys: list[Merge], rounds: int) -> dict[Merge, list[float]]:
             device, numbers = next(self.turns) % self._devices, [place[key] for key in keys]
-            found = self.pool.call(device, kernels.time_merges, merges=numbers, rounds=rounds, warmup=_AGAIN)
+            found = self.bench.time_merges(device, numbers, rounds, _AGAIN)
             return dict(zip(keys, map(_ratios, found), strict=True))
 
         what = f"measuring {len(merges)} merges that differ"
@@ -201,8 +195,7 @@ class Session:
             for batch in self._batches(merges, merges):
                 later -= len(batch)
                 place = {alike: number for number, alike in enumerate(batch)}
-                arguments = {"graph": self.path, "merges": [asked.merge_of(alike) for alike in batch]}
-                self.pool.call_each(kernels.load_merges, dict.fromkeys(range(self._devices), arguments))
+                self.bench.load_merges([asked.merge_of(alike) for alike in batch])
                 for merge, own in sample(batch, run, effort, meter, later=later * effort.repeats).items():
                     self.merges[merge] = Measured(own, now())
                     self.cache.put("merge", self._digests("merge", merge), self.merges[merge])

@@ -5,14 +5,9 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from hios.costs import Resources
 from hios.problem import Problem
 from hios.schedule import Solution, StreamPlan
 from hios.schedulers.registry import Parameter, register
-
-#: What a thread block can have at most (CUDA C++ Programming Guide, technical specifications by compute capability:
-#: the same for all desktop and server GPUs since 5.0; shared memory without opting in).
-_MOST = Resources(shared_memory_bytes=48 * 1024, registers=64 * 1024, threads=1024)
 
 #: FLOPs per byte from which on an operator is compute-intensive: peak float32 throughput over memory bandwidth of the
 #: paper's A100-PCIE-40GB (19.5 TFLOPS, 1555 GB/s).
@@ -112,21 +107,13 @@ def demands(problem: Problem) -> Demands:
         memory_intensive = [time < median for time in problem.time]
         class_from = "times"
     if len(profiled) == len(problem):
-        return Demands([_share(resources) for resources in profiled], memory_intensive, "GPU profile", class_from)
+        return Demands([resources.share for resources in profiled], memory_intensive, "GPU profile", class_from)
     if len(work) == len(problem):
         most_flops = max(flops for flops, _ in work) or 1
         most_bytes = max(size for _, size in work) or 1
         amount = [max(flops / most_flops, size / most_bytes) for flops, size in work]
         return Demands(amount, memory_intensive, "FLOPs and bytes", class_from)
     return Demands(list(problem.time), memory_intensive, "times", class_from)
-
-
-def _share(resources: Resources) -> float:
-    return max(
-        resources.shared_memory_bytes / _MOST.shared_memory_bytes,
-        resources.registers / _MOST.registers,
-        resources.threads / _MOST.threads,
-    )
 
 
 def launch_order(problem: Problem, found: Demands) -> tuple[int, ...]:

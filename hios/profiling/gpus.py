@@ -1,0 +1,94 @@
+"""The bench of the cuda platform: one worker process that holds all GPUs."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hios.errors import HiosWarning
+from hios.graph import Graph
+from hios.platforms.arena import Arena
+from hios.platforms.pool import WorkerPool
+from hios.profiling import cuda
+from hios.profiling.bench import TIMEOUT_S, Bench, Pairs
+from hios.profiling.questions import Stage
+from hios.profiling.signature import signatures
+
+
+class Gpus(Bench):
+    """Devices that are GPUs.
+
+    Args:
+        graph: the graph.
+        path: its file, which the worker reads.
+        platform: description of the platform (``hios.platforms.cuda.describe``).
+    """
+
+    def __init__(self, graph: Graph, path: str, platform: Mapping[str, Any]) -> None:
+        cores = sorted(os.sched_getaffinity(0))
+        pool = WorkerPool([cores], Arena(8, 64), TIMEOUT_S, ["the worker of the GPUs"])
+        pool.describe = lambda number: f"operator {graph.operators[number - 1].id}" if number else ""
+        # What a chain goes through fills the caches: no other operators have to.
+        super().__init__(pool, platform["devices"], around_bytes=0)
+        try:
+            given = {"indices": platform["gpu_indices"], "operators": len(set(signatures(graph).values()))}
+            self._uuids: list[str] = self._call(cuda.open_gpus, graph=path, **given)
+        except BaseException:
+            pool.close()
+            raise
+
+    def ends(self, devices: int) -> dict[str, Any]:
+        """The GPUs of the devices, each of which has a number in all the world."""
+        return {"gpus": self._uuids[:devices]}
+
+    def load(self, operators: Mapping[str, int]) -> None:
+        """Have copies of operators ready on every device."""
+        self._call(cuda.load, operators=dict(operators))
+
+    def time_operators(self, device: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, list[float]]:
+        """Milliseconds of operators."""
+        found: dict[str, list[float]] = self._call(
+            cuda.time_operators, device=device, operators=operators, rounds=rounds, warmup=warmup
+        )
+        return found
+
+    def time_stages(self, device: int, stages: Sequence[Stage], rounds: int, warmup: int) -> list[Pairs]:
+        """Milliseconds of stages, whose groups are streams."""
+        found: list[Pairs] = self._call(cuda.time_stages, device=device, stages=stages, rounds=rounds, warmup=warmup)
+        return found
+
+    def load_merges(self, merges: Sequence[Sequence[str]]) -> None:
+        """Have merges ready on every device."""
+        self._call(cuda.load_merges, merges=merges)
+
+    def time_merges(self, device: int, merges: Sequence[int], rounds: int, warmup: int) -> list[Pairs]:
+        """Milliseconds of loaded merges."""
+        found: list[Pairs] = self._call(cuda.time_merges, device=device, merges=merges, rounds=rounds, warmup=warmup)
+        return found
+
+    def time_transfers(self, sizes: Sequence[int], rounds: int, turn: int) -> dict[int, list[float]]:
+        """Milliseconds of copies between the first two GPUs, which take turns within each chain of them."""
+        found: dict[int, list[float]] = self._call(cuda.time_transfers, sizes=sizes, rounds=rounds)
+        return found
+
+    def corun(self, device: int, devices: int, network: Sequence[str], alone_ms: float) -> float:
+        """Inferences on all devices at once over inferences on one of them, taken right after each other."""
+        found: float = self._call(cuda.corun, device=device, devices=devices, network=network)
+        return found
+
+    def resources(self, operators: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """What operators ask of a GPU; warns where torch.profiler may not say."""
+        found: dict[str, dict[str, Any]] = self._call(cuda.resources, operators=operators)
+        if not found:
+            warnings.warn(
+                "torch.profiler recorded no kernel, so costs.json says nothing of the resources that opara compares; "
+                "the driver may let administrators alone trace kernels (NVreg_RestrictProfilingToAdminUsers)",
+                HiosWarning,
+                stacklevel=2,
+            )
+        return found
+
+    def _call(self, function: Any, **arguments: Any) -> Any:
+        return self.pool.call(0, function, **arguments)

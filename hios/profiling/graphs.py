@@ -1,0 +1,162 @@
+"""A GPU on which chains of operators are timed in CUDA graphs, as schedules run.
+
+What is timed stands in a chain, one run after another, each with weights and inputs of its own
+(``hios.profiling.chains``). A replay that does not count goes ahead: the GPU is busy with it while the others are
+launched.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import torch
+
+from hios.errors import PlatformError, first_line
+from hios.graph import Graph
+from hios.profiling.chains import TRIAL, copies_of, runs_of_chain, time_of_run
+from hios.profiling.subjects import Merged, Subject
+
+Copy = TypeVar("Copy", Subject, Merged)
+#: Launches something on the current stream.
+Run = Callable[[], None]
+
+
+class Chain:
+    """Something ``count`` times, and twice as often, each in a CUDA graph."""
+
+    def __init__(self, gpu: Gpu, what: str, make: Callable[[int], Run], count: int) -> None:
+        self.count = count
+        self.short = gpu.captured(what, make(count))
+        self.long = gpu.captured(what, make(2 * count))
+
+
+class Gpu:
+    """A device: a GPU, or a share of one that virtual devices share, with what is ready to be timed on it.
+
+    Args:
+        graph: the graph.
+        index: of the GPU.
+        limit: bytes that the copies of one operator may take.
+    """
+
+    def __init__(self, graph: Graph, index: int, limit: int) -> None:
+        self.graph = graph
+        self.device = torch.device("cuda", index)
+        self.stream = torch.cuda.Stream(self.device)
+        self.subjects: dict[str, list[Subject]] = {}
+        self.merges: list[tuple[Sequence[str], list[Merged]]] = []
+        #: Chains of operators, and of the stages or merges of the last call, beside their operators one after another.
+        self.operators: dict[str, Chain] = {}
+        self.pairs: dict[Any, tuple[Chain, Chain]] = {}
+        self._limit = limit
+        self._generator = torch.Generator(self.device).manual_seed(0)
+        self._pool = torch.cuda.graph_pool_handle()
+        self._sides: list[torch.cuda.Stream] = []
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Tensors are made on this device and kernels run on its stream."""
+        with torch.cuda.stream(self.stream), self.device:
+            yield
+
+    def load(self, operator: str, needed: int, wanted: int = 1) -> list[Subject]:
+        """Copies of an operator: as many as are needed, and as are wanted where memory allows."""
+        known = self.graph.operators[self.graph.index[operator]]
+        make = partial(Subject, self.graph, known, self._generator, packed=False)
+        return self._grown(self.subjects.setdefault(operator, []), make, needed, wanted)
+
+    def load_merge(self, number: int, wanted: int) -> list[Merged]:
+        """Copies of a merge."""
+        operators, held = self.merges[number]
+        return self._grown(held, partial(Merged, self.graph, operators, self._generator, packed=False), 1, wanted)
+
+    def _grown(self, held: list[Copy], make: Callable[[], Copy], needed: int, wanted: int) -> list[Copy]:
+        with self.current():
+            if not held:
+                held.append(make())
+            while len(held) < copies_of(wanted, needed, held[0].nbytes, self._limit):
+                held.append(make())
+        return held
+
+    def captured(self, what: str, run: Run) -> torch.cuda.CUDAGraph:
+        """What a function launches, as a CUDA graph.
+
+        It runs once before, so that libraries choose their kernels and take their memory, which cannot be captured.
+
+        Raises:
+            PlatformError: it cannot be captured; ``what`` says what it is.
+        """
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with self.current(), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="The CUDA Graph is empty")  # as of views
+                run()
+                with torch.cuda.graph(graph, pool=self._pool, stream=self.stream):
+                    run()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            cause = error.__context__ or error  # the end of a capture that failed raises again
+            raise PlatformError(f"{what} cannot run in a CUDA graph: {first_line(cause)}") from error
+        return graph
+
+    def chain(self, what: str, make: Callable[[int], Run], count: int = 0) -> Chain:
+        """A chain of what ``make`` has a function for, by the number of runs; found by a trial where it is 0."""
+        if not count:
+            (trial,) = self.elapsed_ms([self.captured(what, make(TRIAL))])
+            count = runs_of_chain(trial)
+        return Chain(self, what, make, count)
+
+    def elapsed_ms(self, graphs: Sequence[torch.cuda.CUDAGraph]) -> list[float]:
+        """Milliseconds of graphs, one right after another."""
+        marks = marks_of(len(graphs) + 1)
+        with self.current():
+            graphs[0].replay()
+            marks[0].record()
+            for graph, mark in zip(graphs, marks[1:], strict=True):
+                graph.replay()
+                mark.record()
+        return between(marks)
+
+    def times_ms(self, *chains: Chain) -> list[float]:
+        """Milliseconds of one run of what is in each chain, taken right after each other."""
+        found = self.elapsed_ms([graph for timed in chains for graph in (timed.short, timed.long)])
+        return [
+            time_of_run(short, long, timed.count)
+            for timed, short, long in zip(chains, found[::2], found[1::2], strict=True)
+        ]
+
+    def run_beside(self, groups: Sequence[Sequence[Subject]]) -> None:
+        """Run the groups of a stage on streams of their own, all of which begin and end with the stage."""
+        while len(self._sides) < len(groups) - 1:
+            self._sides.append(torch.cuda.Stream(self.device))
+        sides = self._sides[: len(groups) - 1]
+        for side in sides:
+            side.wait_stream(self.stream)
+        for stream, group in zip([self.stream, *sides], groups, strict=True):
+            with torch.cuda.stream(stream):
+                run_all(group)
+        for side in sides:
+            self.stream.wait_stream(side)
+
+
+def run_all(subjects: Iterable[Subject]) -> None:
+    """Run operators one after another on the current stream."""
+    for subject in subjects:
+        subject.run()
+
+
+def marks_of(count: int) -> list[torch.cuda.Event]:
+    """Events that know when they happen."""
+    return [torch.cuda.Event(enable_timing=True) for _ in range(count)]
+
+
+def between(marks: Sequence[torch.cuda.Event]) -> list[float]:
+    """Milliseconds between events, once the last has happened."""
+    marks[-1].synchronize()
+    return [begin.elapsed_time(end) for begin, end in pairwise(marks)]

@@ -1,0 +1,77 @@
+"""What the kernels of an operator ask of a GPU, from a trace of torch.profiler."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hios.costs import Resources
+
+#: Begins the names of the annotations around operators.
+ANNOTATION = "hios operator "
+
+
+def resources_of(trace: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Resources of every annotated operator, as costs.json states them.
+
+    Of several kernels it is the one of which a block takes the largest share of what a block can have
+    (``Resources.share``), of equals the first. An operator that launches none, such as a view, asks for nothing.
+
+    Args:
+        trace: what ``torch.profiler.profile.export_chrome_trace`` writes. An operator is an annotation
+            (``torch.profiler.record_function``) named `ANNOTATION` and its id; its kernels are those of the calls to
+            CUDA that its thread made within. Keys of kernels are those of Kineto, which torch.profiler rests on
+            (libkineto/src/CuptiActivity.cpp, ``metadataJson`` of kernels; torch/autograd/profiler_util.py of torch
+            2.13, ``_EVENT_METADATA_KEYS``, reads the same).
+
+    Returns:
+        Nothing where no kernel was recorded at all, which is where CUPTI, NVIDIA's tracing, may not be used.
+    """
+    events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
+    kernels = {_correlation(event): event["args"] for event in events if event.get("cat") == "kernel"}
+    if not kernels:
+        return {}
+    calls = [event for event in events if event.get("cat") in {"cuda_runtime", "cuda_driver"}]
+    found = {}
+    for event in events:
+        if event.get("cat") == "user_annotation" and event["name"].startswith(ANNOTATION):
+            own = [_correlation(call) for call in calls if _is_within(call, event)]
+            name = event["name"].removeprefix(ANNOTATION)
+            found[name] = _most_demanding(kernels[number] for number in own if number in kernels)
+    return found
+
+
+def _correlation(event: Mapping[str, Any]) -> int:
+    return int(event["args"].get("correlation", 0))
+
+
+def _is_within(call: Mapping[str, Any], annotation: Mapping[str, Any]) -> bool:
+    begin, end = annotation["ts"], annotation["ts"] + annotation["dur"]
+    return (call["pid"], call["tid"]) == (annotation["pid"], annotation["tid"]) and begin <= call["ts"] <= end
+
+
+def _most_demanding(kernels: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The kernel that asks for most, with what it asks for."""
+    asked = [(_asked(kernel), kernel) for kernel in kernels]
+    if not asked:
+        return _entry(Resources(0, 0, 1))
+    resources, kernel = max(asked, key=lambda pair: pair[0].share)
+    more = {"blocks": math.prod(kernel["grid"])}
+    if "est. achieved occupancy %" in kernel:
+        more["occupancy"] = min(kernel["est. achieved occupancy %"] / 100, 1.0)
+    return _entry(resources) | more
+
+
+def _asked(kernel: Mapping[str, Any]) -> Resources:
+    """Resources of a block: Kineto has registers of a thread, and shared memory, static and dynamic, of a block."""
+    threads = math.prod(kernel["block"])
+    return Resources(kernel["shared memory"], kernel["registers per thread"] * threads, threads)
+
+
+def _entry(resources: Resources) -> dict[str, Any]:
+    return {
+        "shared_memory_bytes": resources.shared_memory_bytes,
+        "registers": resources.registers,
+        "threads": resources.threads,
+    }
