@@ -20,7 +20,7 @@ import yaml
 from hios import artifacts
 from hios.artifacts import Json
 from hios.errors import ArtifactError, HiosError
-from hios.models import Model, files, model
+from hios.models import CPU_RUNTIMES, CUDA_RUNTIMES, RUNTIMES, Model, files, model
 from hios.schedulers import find
 from hios.schedulers.registry import AUTO
 
@@ -52,6 +52,7 @@ def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | 
     _resolve_models(settings, source, models or artifacts.resource_directory("models"))
     _resolve_algorithms(settings, source)
     _check_devices(settings, source, cores)
+    _check_baselines(settings, source)
     _check_results(settings, source)
     return settings
 
@@ -301,6 +302,16 @@ def _check_devices(settings: Json, source: str, cores: int | None) -> None:
                 f"{source}: devices: found {devices}; allowed: numbers with 1 among them, because "
                 f"algorithms.{label} schedules a single device"
             )
+
+
+def _check_baselines(settings: Json, source: str) -> None:
+    """Refuse what runs a model on another platform only."""
+    platform = settings["platform"]
+    elsewhere = CPU_RUNTIMES if platform == "cuda" else CUDA_RUNTIMES
+    for name in settings["execute"]["baselines"]:
+        if name in elsewhere:
+            allowed = ", ".join(known for known in RUNTIMES if known not in elsewhere)
+            raise HiosError(f"{source}: execute.baselines: found {name}; allowed on platform {platform}: {allowed}")
 
 
 def _check_results(settings: Json, source: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from hios.optimizing.module import OptimizedModule
 from hios.optimizing.options import Options
 from hios.optimizing.report import Report
 from hios.optimizing.watching import Watch
-from hios.optimizing.ways import itself
+from hios.optimizing.ways import Way, itself
 from tests.optimizing_models import Pair, Structured, Unsupported
 from tests.platforms.processes import children
 from tests.runtime.small import Branches
@@ -320,6 +321,51 @@ def test_auto_takes_the_fastest(fastest: str, speedup: float, tmp_path: Path, mo
         fast.close()
     finally:
         torch.set_num_threads(before)
+
+
+def test_the_steadiest_of_equals_is_taken() -> None:
+    """Of ways that the rounds cannot tell from the fastest, the one with the smallest 80th percentile is taken."""
+    steady, unsteady = Way("steady", threads=2), Way("unsteady", threads=3)
+    found = contest.Contest([itself(1), unsteady, steady], lambda _: [], [], 1e-4, 1.0)
+    pattern = [8.0, 16.0, 8.0, 16.0, 8.0, 8.0, 16.0, 8.0]
+    found.latencies = {
+        itself(1).label: [12.0] * 32,
+        "unsteady": [value for value in pattern * 2 for _ in range(2)],
+        "steady": [8.4, 8.5] * 16,
+    }
+    way, candidates, reason = found.chosen()
+    assert way is steady
+    assert reason == "1.41 times as fast as the model itself, 1 thread"
+    assert [candidate.label for candidate in candidates] == [itself(1).label, "unsteady", "steady"]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "tolerance", "off"),
+    [
+        ([3e6, 1e-3], [3e6, 2.0], 1e-4, None),  # rounded by the size of its neighbour
+        ([0.0, 1e-6], [1e-6, 1e-6], 1e-4, 1.0),  # wrong, however small
+        ([0.0], [1e-3], 2.0, None),
+        ([math.nan], [1.0], 1e-4, math.inf),
+        ([math.inf, 1.0], [math.inf, 1.0], 1e-4, None),
+        ([0.0, 0.0], [0.0, 0.0], 1e-4, None),
+        ([1e-3], [0.0], 1e-4, 1e-3),
+    ],
+)
+def test_outputs_of_any_size(found: list[float], expected: list[float], tolerance: float, off: float | None) -> None:
+    """Outputs count in units of their largest magnitude, so that large ones may be rounded and small ones are seen."""
+    got = contest.beyond([torch.tensor(found)], [torch.tensor(expected)], tolerance)
+    assert got == (off if off is None else pytest.approx(off))
+
+
+def test_outputs_of_any_precision() -> None:
+    """Rounding to 16 bits is allowed, more is not; whole numbers must be the same, however large."""
+    values = torch.linspace(-3, 3, 1000, dtype=torch.float64)
+    for dtype in (torch.float16, torch.bfloat16):
+        half = values.to(dtype)
+        assert contest.beyond([half], [(values * 1.001).to(dtype)], 1e-4) is None
+        assert contest.beyond([half], [half * 1.5], 1e-4) == pytest.approx(1 / 3, rel=0.05)
+    assert contest.beyond([torch.tensor([1000000])], [torch.tensor([1000001])], 1e-2) == 1.0
+    assert contest.beyond([torch.tensor([True])], [torch.tensor([True])], 1e-4) is None
 
 
 def test_auto_keeps_the_model_in_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "stages"),
     [
-        ("artifacts.py", set(STAGES) - {"provenance"}),
+        ("artifacts.py", set(STAGES)),
         ("problem.py", {"profile", "schedule", "execute", "report"}),
         ("check.py", set()),
         ("cli/__init__.py", set()),

@@ -47,7 +47,8 @@ from hios.models import RUNTIMES
     "--auto",
     type=PATH,
     help="schedule.json to write of what is fastest: a schedule, the sequential one, or that one with all cores. Every "
-    "other run chooses, and run.json states its latency in the others.",
+    "other run chooses, of those not to be told from the fastest the steadiest; run.json states its latency in the "
+    "others.",
 )
 @measuring_options
 @trust_option

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 #: Allowed difference by the precision of the output, as a share of how much its values vary.
-_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float32: 1e-4, torch.float64: 1e-8}
+TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float32: 1e-4, torch.float64: 1e-8}
 #: What the size of the values adds to that: numbers near each other are still rounded by their size.
 _SIZE_SHARE = 0.1
 
@@ -24,4 +24,4 @@ def difference(ours: Tensor, theirs: Tensor) -> tuple[float, float]:
     if expected.numel() == 0:
         return 0.0, 0.0
     spread = expected.std(correction=0) + _SIZE_SHARE * expected.abs().max()
-    return (found - expected).abs().max().item(), _TOLERANCE.get(theirs.dtype, 0.0) * spread.item()
+    return (found - expected).abs().max().item(), TOLERANCE.get(theirs.dtype, 0.0) * spread.item()

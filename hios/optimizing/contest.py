@@ -7,15 +7,19 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from hios.errors import HiosError
+from hios.frontends.differences import TOLERANCE
 from hios.optimizing.report import Candidate
 from hios.optimizing.ways import Way
 from hios.platforms import cpu
 from hios.profiling.cache import now
 from hios.profiling.progress import bar
 from hios.profiling.statistics import interval, spread
+from hios.runtime.choosing import best
+from hios.runtime.outputs import compared
 
 #: Runs of every way before any is measured.
 _WARMUP = 3
@@ -23,6 +27,8 @@ _WARMUP = 3
 _MOST_ROUNDS = 40
 #: Half of them has an interval of 95 %.
 _FEWEST_ROUNDS = 12
+#: Bytes of a number from which on the tolerance that is given is what counts.
+_FULL_BYTES = 4
 #: A way that takes this much longer than the fastest while warming up takes no further part.
 _HOPELESS = 1.5
 
@@ -81,8 +87,8 @@ class Contest:
 
     def _warmed(self, way: Way) -> float:
         """Shortest latency while warming up, milliseconds."""
-        off = difference(self.call(way), self.expected)
-        if off > self.tolerance:
+        off = beyond(self.call(way), self.expected, self.tolerance)
+        if off is not None:
             self.wrong[way.label] = off
         return min(self._timed(way) for _ in range(_WARMUP))
 
@@ -97,6 +103,7 @@ class Contest:
     def chosen(self) -> tuple[Way, tuple[Candidate, ...], str]:
         """The fastest way by one half of the rounds; the other half says how fast it is.
 
+        Of those that the rounds cannot tell from the fastest it is the steadiest (`hios.runtime.choosing`).
         The model as it runs today stays unless the interval of the speedup over it lies above 1.
 
         Returns:
@@ -110,26 +117,27 @@ class Contest:
         found = {label: _candidate(label, times, reported[today.label]) for label, times in reported.items()}
         candidates = tuple(found[way.label] for way in self.ways if way.label in found)
         if self.forced in self.wrong:
-            raise HiosError(
-                f"{self.forced}: outputs differ from the model's by {self.wrong[self.forced]:.3g}, absolute plus "
-                f"relative; allowed: {self.tolerance:g} (tolerance)"
-            )
+            raise wrong_outputs(self.forced, self.wrong[self.forced], self.tolerance)
         if self.forced:
             return next(way for way in self.ways if way.label == self.forced), candidates, "as asked for" + left_out
         racing = [way for way in self.ways if way.label in self.latencies]
-        fastest = min(racing, key=lambda way: spread(self.latencies[way.label][::2])[0])
-        if fastest is today:
-            return today, candidates, "nothing measured was faster" + left_out
-        if found[fastest.label].low <= 1:
-            reason = f"{fastest.label} was not faster by more than the measurement can tell"
+        label = best({way.label: self.latencies[way.label][::2] for way in racing})
+        taken = next(way for way in racing if way.label == label)
+        if taken is today:
+            return today, candidates, "nothing was faster by more than the measurement can tell" + left_out
+        if found[label].low <= 1:
+            reason = f"{label} was not faster by more than the measurement can tell"
             return today, candidates, reason + left_out
-        speedup = found[fastest.label].speedup
-        return fastest, candidates, f"{speedup:.2f} times as fast as {today.label}" + left_out
+        speedup = found[label].speedup
+        return taken, candidates, f"{speedup:.2f} times as fast as {today.label}" + left_out
 
     def _left_out(self) -> str:
         slow = [way.label for way in self.ways if way.label not in self.latencies and way.label not in self.wrong]
         parts = [f"; left out, as slower by half or more: {', '.join(slow)}"] if slow else []
-        parts += [f"; left out, as its outputs differ by {off:.3g}: {label}" for label, off in self.wrong.items()]
+        parts += [
+            f"; left out, as its outputs differ by {off:.3g} of their size: {label}"
+            for label, off in self.wrong.items()
+        ]
         return "".join(parts)
 
 
@@ -138,13 +146,44 @@ def _candidate(label: str, times: Sequence[float], base: Sequence[float]) -> Can
     return Candidate(label, *spread(times), len(times), spread(ratios)[0], *interval(ratios))
 
 
-def difference(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
-    """Largest difference over one plus the expected magnitude; equal infinities and NaNs do not differ."""
-    largest = 0.0
+def beyond(found: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> float | None:
+    """The largest difference from the model's outputs, if one is beyond the tolerance; None if all are within.
+
+    A session compares by one number, as ``hios export`` gives the networks that it runs outputs of a size at which that
+    means something. Here the model is the user's: its outputs may be millions or millionths, so each counts in units of
+    its largest magnitude. Where numbers have 16 bits, rounding alone is more than what 32 bits deserve, and they are
+    allowed what extraction allows them. Whole numbers must be the same.
+
+    Args:
+        found: outputs, of the shapes and dtypes of the model's.
+        expected: the model's own.
+        tolerance: allowed difference, absolute plus relative.
+    """
+    largest, right = 0.0, True
     for ours, theirs in zip(found, expected, strict=True):
-        a, b = ours.double(), theirs.double()
-        off = (a - b).abs() / (1 + b.abs())
-        off[(a == b) | (a.isnan() & b.isnan())] = 0.0
-        if off.numel():
-            largest = max(largest, off.nan_to_num(nan=float("inf")).max().item())
-    return largest
+        size = _size(theirs)
+        off, within = compared(ours.double() / size, theirs.double() / size, _allowed(theirs.dtype, tolerance))
+        largest, right = max(largest, off), right and within
+    return None if right else largest
+
+
+def _size(output: Tensor) -> float:
+    """Largest magnitude among finite numbers; 1 for whole numbers, and where there is none but zero."""
+    if not output.is_floating_point():
+        return 1.0
+    finite = output[torch.isfinite(output)].double().abs()
+    return (finite.max().item() if finite.numel() else 0.0) or 1.0
+
+
+def _allowed(dtype: torch.dtype, tolerance: float) -> float:
+    if not dtype.is_floating_point:
+        return 0.0
+    return tolerance if dtype.itemsize >= _FULL_BYTES else max(tolerance, TOLERANCE.get(dtype, 0.0))
+
+
+def wrong_outputs(label: str, off: float, tolerance: float) -> HiosError:
+    """The error of a way that computes something else than the model."""
+    return HiosError(
+        f"{label}: outputs differ from the model's by {off:.3g} of their size; allowed: {tolerance:g} (tolerance), "
+        "absolute plus relative"
+    )

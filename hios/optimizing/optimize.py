@@ -18,7 +18,7 @@ from hios.costs import Costs
 from hios.errors import HiosError
 from hios.machine import busy_share, usable_cores
 from hios.optimizing.cache import Choices
-from hios.optimizing.contest import Contest, difference
+from hios.optimizing.contest import Contest, beyond, wrong_outputs
 from hios.optimizing.module import OptimizedModule, Runner, torch_threads, warn
 from hios.optimizing.options import Options
 from hios.optimizing.report import BUSY, Report
@@ -61,9 +61,10 @@ def optimize(
 
     The model is put into eval mode, exported, profiled and scheduled. Then the ways to run it take turns with the
     example inputs, whole calls with all that they cost the caller: the model itself, its operators one after another on
-    one core and on all cores, and the schedules of several algorithms. The fastest is kept if it is faster than the
-    model itself by more than the measurement can tell; else the module just calls the model. ``report`` of the module
-    says what was chosen and has the numbers. Measurements, schedule and choice are kept on disk for the next time.
+    one core and on all cores, and the schedules of several algorithms. The fastest, or the steadiest of those that the
+    runs cannot tell from it, is kept if it is faster than the model itself by more than the measurement can tell; else
+    the module just calls the model. ``report`` of the module says what was chosen and has the numbers. Measurements,
+    schedule and choice are kept on disk for the next time.
 
     What torch.export, Relax or the kernel table cannot take runs as it is, with one ``HiosWarning`` that names the
     reason.
@@ -79,7 +80,8 @@ def optimize(
         platform: ``cpu``.
         units: scheduling units; as the model declares if None.
         cache: folder for measurements and choices; None for ``$HIOS_CACHE`` or the user's cache folder, False for none.
-        tolerance: how far outputs may be from the model's, absolute plus relative.
+        tolerance: how far outputs may be from the model's, absolute plus relative, in units of their largest magnitude;
+            numbers of 16 bits may differ by what their precision gives.
         least_ms: with ``auto``, a model that takes less time is left as it is, as waking workers costs too much for it.
         budget_s: about how long to profile, and how long the ways take turns.
         timeout_s: longest time of one call.
@@ -260,12 +262,10 @@ class _Optimizer:
         watch, (task, cores) = Watch(self.model), alone
         engine = Engine(traced.graph, traced.weights, {way.label: task}, cores, self.options.timeout_s)
         try:
-            off = difference(engine.run(way.label, self._tensors(traced)), self._itself(traced))
-            if off > self.options.tolerance:
-                raise HiosError(
-                    f"{way.label}: outputs differ from the model's by {off:.3g}, absolute plus relative; allowed: "
-                    f"{self.options.tolerance:g} (tolerance)"
-                )
+            outputs = engine.run(way.label, self._tensors(traced))
+            off = beyond(outputs, self._itself(traced), self.options.tolerance)
+            if off is not None:
+                raise wrong_outputs(way.label, off, self.options.tolerance)
         except BaseException:
             engine.close()
             raise

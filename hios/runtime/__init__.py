@@ -14,6 +14,7 @@ outputs   whether what they compute is what the reference does
 session   all of them interleaved in one session, outputs checked
 bootstrap  intervals of speedups
 results   what run.json says of it
+choosing  the fastest of several, and the steadiest of those that cannot be told from it
 auto      the fastest of all, chosen by measurement
 table     the same in text
 distributed  all of it with every device a rank of torchrun or mpirun

@@ -6,12 +6,12 @@ flatter it.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hios.graph import Graph
+from hios.runtime.choosing import best
 from hios.runtime.competitors import BASELINE, Competitor, Entry
 from hios.runtime.results import gained, measured
 from hios.schedule import Schedule
@@ -79,12 +79,14 @@ class Choice:
 def choose(competitors: Mapping[str, Competitor], entries: Sequence[Entry]) -> Choice:
     """The fastest of all schedules, the sequential one on one device, and that one with all cores.
 
+    Of those that the choosing runs cannot tell from the fastest it is the steadiest (`hios.runtime.choosing`).
+
     Args:
         competitors: of a session, at least ``LEAST_RUNS`` runs each.
         entries: schedule files that took part.
     """
     candidates = {name: competitor for name, competitor in competitors.items() if not competitor.copies}
-    fastest = min(candidates, key=lambda name: statistics.median(candidates[name].latencies_ms[_CHOOSING]))
-    entry = next((entry for entry in entries if entry.competitor == fastest), None)
-    label = fastest if entry is None else entry.label
-    return Choice(label, candidates[fastest], entry, len(candidates), competitors[BASELINE].latencies_ms)
+    chosen = best({name: competitor.latencies_ms[_CHOOSING] for name, competitor in candidates.items()})
+    entry = next((entry for entry in entries if entry.competitor == chosen), None)
+    label = chosen if entry is None else entry.label
+    return Choice(label, candidates[chosen], entry, len(candidates), competitors[BASELINE].latencies_ms)

@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from hios.kernels.executable import require_executable
 from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
 from hios.platforms.worker import Worker
-from hios.runtime import device
+from hios.runtime import device, markers
 from hios.runtime.program import ArenaPlan, DeviceProgram
 from hios.runtime.values import arena_tensor
 from hios.schedule import Plan
@@ -81,6 +82,7 @@ class Engine:
         self._inputs = [arena_tensor(arena, buffer) for buffer in plan.inputs.values()]
         self._outputs = [arena_tensor(arena, buffer) for buffer in plan.outputs]
         self._keeper = _Keeper(cores, arena, timeout_s)
+        self._keeper.pool.describe = partial(markers.text, graph)
         self._end = weakref.finalize(self, self._keeper.end, self._process)
         try:
             _load(self._keeper.pool, graph, weights, plan, timeout_s * device.WAIT_SHARE, len(cores))

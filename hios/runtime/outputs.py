@@ -9,6 +9,8 @@ from torch import Tensor
 def compared(found: Tensor, expected: Tensor, tolerance: float) -> tuple[float, bool]:
     """Largest absolute difference of an output, and whether every value is within the tolerance.
 
+    A value that is not a number on one side only differs infinitely.
+
     Args:
         found: of the run.
         expected: of the reference, of the same shape. Values that are not finite there must be the same.
@@ -16,6 +18,6 @@ def compared(found: Tensor, expected: Tensor, tolerance: float) -> tuple[float, 
     """
     ours, theirs = found.double(), expected.double()
     same = (ours == theirs) | (torch.isnan(ours) & torch.isnan(theirs))
-    off = torch.where(same, 0.0, (ours - theirs).abs())
+    off = torch.where(same, 0.0, (ours - theirs).abs().nan_to_num(nan=torch.inf, posinf=torch.inf))
     within = same | (off <= tolerance * (1 + theirs.abs())) & torch.isfinite(theirs)
     return (off.max().item() if off.numel() else 0.0), bool(within.all())

@@ -16,7 +16,7 @@ def latency_table(run: Mapping[str, Any]) -> str:
 
     Speedups have their 95 % interval where there were rounds enough for one. Schedules come first, then the chosen
     one, the references, and the ceilings. The sequential schedule on one device stands among them once, whether a
-    schedule file asked for it or not.
+    schedule file asked for it or not. Where devices share cores or GPUs, a last line says so.
 
     Args:
         run: contents of run.json.
@@ -44,10 +44,11 @@ def latency_table(run: Mapping[str, Any]) -> str:
         median, p20, p80 = (f"{latency[key]:.{decimals}f}" for key in ("median", "p20", "p80"))
         rows.append([label, median, f"{p20} to {p80}", speedup])
     width = [max(len(row[column]) for row in rows) for column in range(3)]
-    return "\n".join(
+    lines = [
         f"{label:<{width[0]}}  {median:>{width[1]}}  {spread:>{width[2]}}  {speedup}"
         for label, median, spread, speedup in rows
-    )
+    ]
+    return "\n".join([*lines, *(["virtual devices: times say little"] if run["platform"].get("virtual") else [])])
 
 
 def _speedup(entry: Mapping[str, Any]) -> str:

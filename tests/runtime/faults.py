@@ -20,6 +20,18 @@ def load_dying(worker: Worker, **arguments: Any) -> None:
     spoil(worker, "fire4.squeeze", "kill")
 
 
+def load_dying_at_the_end(worker: Worker, **arguments: Any) -> None:
+    """What ``device.load`` does, but the last operator ends the process as Linux does where memory is short."""
+    device.load(worker, **arguments)
+    spoil(worker, worker.state["graph"].operators[-1].id, "kill")
+
+
+def load_hanging_at_the_end(worker: Worker, **arguments: Any) -> None:
+    """What ``device.load`` does, but the last operator hangs."""
+    device.load(worker, **arguments)
+    spoil(worker, worker.state["graph"].operators[-1].id, "hang")
+
+
 def spoil(worker: Worker, operator: str, how: str) -> None:
     """Have an operator fail, hang, make nothing, or end its process, in programs that are prepared from now on."""
     operators = worker.state["operators"]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +17,10 @@ import torch
 from torch import Tensor
 
 from hios.errors import HiosError, PlatformError
+from hios.runtime import device
 from hios.runtime.engine import Engine
 from tests.platforms.processes import children, eventually, running
+from tests.runtime import faults
 from tests.runtime.small import branches, small_engine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -159,6 +161,30 @@ def test_a_dead_worker_closes_the_engine() -> None:
         os.kill(worker, signal.SIGKILL)
     with pytest.raises(HiosError, match=r"worker \d.* died by signal SIGKILL"):
         made.run("both", _inputs(0))
+    assert made.closed
+    assert set(children()) <= before
+
+
+@pytest.mark.parametrize(
+    ("load", "message"),
+    [
+        (
+            faults.load_dying_at_the_end,
+            "worker 0 died by signal SIGKILL (run_quietly), last at {at}; the machine may be out of memory; ",
+        ),
+        (faults.load_hanging_at_the_end, "worker 0 did not answer within 5 s (run_quietly), last at {at}; "),
+    ],
+)
+def test_operator_and_stage_are_named(load: Callable[..., None], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that dies or hangs ends a call with a line that names the operator and the stage that it was at."""
+    monkeypatch.setattr(device, "load", load)
+    graph = branches().graph
+    at = f"operator {graph.operators[-1].id}, stage {list(graph.order).index(len(graph.operators) - 1)}"
+    before = set(children())
+    made = small_engine(timeout_s=5.0)
+    with pytest.raises(PlatformError) as error:
+        made.run("first", _inputs(0))
+    assert str(error.value) == f"{message.format(at=at)}the run was ended"
     assert made.closed
     assert set(children()) <= before
 

@@ -16,6 +16,7 @@ def _run(scale: float, algorithm: str) -> dict[str, Any]:
         return {"median": scale * median, "p20": scale * median * 0.9, "p80": scale * median * 1.5}
 
     return {
+        "platform": {"name": "cpu"},
         "baseline": {"latency_ms": latency(2)},
         "results": [{"label": "mine", "algorithm": algorithm, "devices": 1, "latency_ms": latency(1), "speedup": 2.0}],
         "references": [{"name": "eager PyTorch, 1 thread", "threads": 1, "latency_ms": latency(4), "speedup": 0.5}],
@@ -45,6 +46,13 @@ def test_intervals() -> None:
     assert eager.endswith("  0.50")
     run["results"][0] |= {"speedup": 1.0, "speedup_interval": [1, 1]}  # the sequential schedule over itself
     assert latency_table(run).splitlines()[2].endswith("  1.00")
+
+
+def test_virtual_devices() -> None:
+    """Where devices share cores or GPUs, the last line says what times are worth; elsewhere nothing does."""
+    for platform, said in (({"virtual": True}, True), ({"virtual": False}, False), ({}, False)):
+        last = latency_table(_run(10, "greedy") | {"platform": platform}).splitlines()[-1]
+        assert (last == "virtual devices: times say little") == said
 
 
 def test_chosen() -> None:

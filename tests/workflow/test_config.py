@@ -330,6 +330,16 @@ BAD = [
     pytest.param({"results": "a/{b}"}, 'results: found "a/{b}"; allowed: text matching', id="braces in a path"),
     pytest.param({"algorithms": {False: {}}}, "algorithms: found the key False, which YAML reads as bool", id="no:"),
     pytest.param({"results": yaml.safe_load("2024-01-01")}, "results: found 2024-01-01, which YAML", id="date"),
+    pytest.param(
+        {"execute": {"baselines": ["eager", "cudagraph"]}},
+        "execute.baselines: found cudagraph; allowed on platform cpu: eager, compile, onnxruntime",
+        id="baseline of GPUs",
+    ),
+    pytest.param(
+        {"execute": {"baselines": ["onnxruntime"]}, "platform": "cuda"},
+        "execute.baselines: found onnxruntime; allowed on platform cuda: eager, compile, cudagraph, ",
+        id="baseline of cores",
+    ),
     pytest.param({"platform": "tpu"}, 'platform: found "tpu"; allowed: one of "cpu"', id="unknown platform"),
 ]
 
