@@ -65,13 +65,13 @@ def test_wait_in_vain_names_what_it_waited_for() -> None:
 
 
 def test_waiting_gives_shared_cores_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where workers share cores, a wait sleeps between looks, and whoever raises the flag can run; else it spins."""
+    """Where workers share cores, a wait yields between looks, and whoever raises the flag can run; else it spins."""
     shared = Arena(2, 0, shares_cores=True)
-    monkeypatch.setattr("hios.platforms.arena.time.sleep", lambda _: shared.write(1, 5))
+    monkeypatch.setattr("hios.platforms.arena.os.sched_yield", lambda: shared.write(1, 5))
     shared.wait(1, 5, 60.0, "the flag")
     own = Arena(2, 0)
     own.write(0, 1)
-    monkeypatch.delattr("hios.platforms.arena.time.sleep")
+    monkeypatch.delattr("hios.platforms.arena.os.sched_yield")
     with pytest.raises(PlatformError, match="aborted"):
         own.wait(1, 5, 60.0, "the flag")
 
