@@ -2,6 +2,8 @@
 
     results     what a report is made from: run.json, graph.json and costs.json of every model
     tables      rows and CSV files
+    hardware    cores or GPUs, in words
+    costs       what predictions rest on, in words
     facts       what was run and how far it can be trusted, in words
     colours     one colour an operator type, the same on the whole page
     lanes       the streams of all devices, from top to bottom

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from hios.artifacts import Json
 from hios.models import RUNTIMES
+from hios.report.hardware import hardware, virtual_text
 from hios.report.results import ModelResults
 from hios.report.tables import reference_rows
 from hios.runtime.bootstrap import Interval, interval, tells
@@ -17,6 +18,8 @@ BUSY_SHARE = 0.1
 FULL_CEILING = 0.9
 
 _UNKNOWN = "not recorded"
+#: The longest fact, which stands by itself behind the others.
+_LAST = "Software"
 #: Batch, channels, height, width.
 _IMAGE_DIMENSIONS = 4
 
@@ -24,26 +27,21 @@ _IMAGE_DIMENSIONS = 4
 def facts(models: Sequence[ModelResults]) -> list[tuple[str, str]]:
     """Name and text of every fact; where models differ, the text says which model has which."""
     described = {model.name: _described(model) for model in models}
-    return [(fact, _merged(fact, described)) for fact in described[models[0].name]]
+    named = dict.fromkeys(fact for texts in described.values() for fact in texts)
+    return [(fact, _merged(fact, described)) for fact in sorted(named, key=_LAST.__eq__)]
 
 
 def _described(model: ModelResults) -> dict[str, str]:
     run = model.run
-    platform, versions = run["platform"], run["versions"]
-    cores = platform.get("cores", [])
-    busy = platform.get("busy_share")
+    versions = run["versions"]
     return {
         "Measured": _date(run),
         "Input": input_text(model),
-        "Platform": platform["name"],
-        "Processor": platform.get("processor") or _UNKNOWN,
-        "Devices": str(platform.get("devices", _UNKNOWN)),
-        "Cores": "; ".join(_cores(device, numbers) for device, numbers in enumerate(cores)) or _UNKNOWN,
-        "Other work on the cores before": _UNKNOWN if busy is None else f"{busy:.0%} of their time",
+        **hardware(run["platform"]),
         "Runs of every competitor": f"{run['runs']} measured, after {run['warmup']} to warm up",
         "Seed": str(run["seed"]),
         "Outputs compared with": _check(run),
-        "Software": ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) or _UNKNOWN,
+        _LAST: ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) or _UNKNOWN,
     }
 
 
@@ -71,16 +69,14 @@ def _check(run: Json) -> str:
     return f"{checked}; largest difference {largest:.2g}, {allowed}"
 
 
-def _cores(device: int, numbers: Sequence[int]) -> str:
-    return f"device {device} on core{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"
-
-
 def _merged(fact: str, described: Mapping[str, Mapping[str, str]]) -> str:
     holders: dict[str, list[str]] = {}
     for name, texts in described.items():
-        holders.setdefault(texts[fact], []).append(name)
-    if len(holders) == 1:
-        return next(iter(holders))
+        if fact in texts:
+            holders.setdefault(texts[fact], []).append(name)
+    text, names = next(iter(holders.items()))
+    if len(names) == len(described):
+        return text
     return "; ".join(f"{text} ({', '.join(names)})" for text, names in holders.items())
 
 
@@ -88,6 +84,7 @@ def cautions(models: Sequence[ModelResults]) -> list[str]:
     """Sentences on measurements that other programs or shared hardware disturbed."""
     found = []
     for model in models:
+        found += _virtual_cautions(model)
         busy = model.run["platform"].get("busy_share")
         if busy is not None and busy > BUSY_SHARE:
             found.append(
@@ -102,6 +99,16 @@ def cautions(models: Sequence[ModelResults]) -> list[str]:
             if ceiling["throughput_ratio"] < FULL_CEILING * ceiling["devices"]
         ]
     return found
+
+
+def _virtual_cautions(model: ModelResults) -> list[str]:
+    """On runs and costs whose devices share hardware; one sentence where it is the same."""
+    run, costs = model.run["platform"], model.costs.get("platform", {})
+    both = virtual_text(run), virtual_text(costs)
+    if both[0] == both[1] is not None:
+        return [f"{model.name} was profiled and run on {both[0]}."]
+    done = f"{model.name} was run on", f"The costs of {model.name} were measured on"
+    return [f"{what} {text}." for what, text in zip(done, both, strict=True) if text is not None]
 
 
 def ceiling_sentences(model: ModelResults) -> list[str]:

@@ -12,6 +12,7 @@ from plotly.offline import get_plotlyjs
 from hios.report.captions import words
 from hios.report.charts import latency_chart
 from hios.report.colours import Style, ranked_styles, type_styles
+from hios.report.costs import cost_facts
 from hios.report.drawing import svg
 from hios.report.facts import (
     cautions,
@@ -25,6 +26,7 @@ from hios.report.facts import (
 )
 from hios.report.filling import filled
 from hios.report.gantt import gantt_chart, schedule_chart
+from hios.report.hardware import is_virtual
 from hios.report.picture import lay_out
 from hios.report.results import ModelResults
 from hios.report.summary import device_uses, summary, type_shares
@@ -104,6 +106,8 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict
             if sentence
         ],
         "picture": _picture(model, styles),
+        "costs": cost_facts(model.costs),
+        "virtual": is_virtual(model.run["platform"]),
         "latency_chart": _chart(f"latency-{number}", latency_chart(model)),
         "legend": _legend(model, styles),
         "gantts": [

@@ -34,6 +34,8 @@ def profile_in_words(costs: Json) -> str:
             f"link of {1000 * link['latency_ms']:.3g} us and {link['bandwidth_gbps']:.3g} Gbit/s, off by "
             f"{error['median']:.0%} (median; largest {error['largest']:.0%})"
         )
+    if costs["platform"].get("virtual"):
+        parts.append("virtual devices: times say little")
     return "; ".join(parts)
 
 

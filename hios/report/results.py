@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hios import artifacts
 from hios.artifacts import Json
@@ -24,13 +23,13 @@ class ModelResults:
         name: name of the graph, with its folder where several folders hold the same graph.
         run: contents of run.json.
         graph: the graph.
-        costs: ``operators`` of costs.json: time_ms, and p20_ms and p80_ms where measured, by operator id.
+        costs: contents of costs.json.
     """
 
     name: str
     run: Json
     graph: Graph
-    costs: dict[str, dict[str, Any]]
+    costs: Json
 
     @property
     def fastest(self) -> int | None:
@@ -71,9 +70,9 @@ def read_results(directories: Sequence[Path]) -> list[ModelResults]:
 def _read(directory: Path) -> ModelResults:
     run = artifacts.read(directory / "run.json", "run")
     graph = Graph.read(directory / "graph.json")
-    costs = artifacts.read(directory / "costs.json", "costs")["operators"]
+    costs = artifacts.read(directory / "costs.json", "costs")
     for operator in graph.index:
-        if operator not in costs:
+        if operator not in costs["operators"]:
             raise ArtifactError(
                 f"{directory / 'costs.json'}: operators: no entry for operator {operator} of {graph.source}; "
                 "the two files must be of the same graph"

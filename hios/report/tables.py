@@ -128,14 +128,15 @@ def _ceiling_rows(model: ModelResults) -> list[Row]:
 
 def operator_rows(model: ModelResults) -> list[Row]:
     """One row an operator, in the order of the graph."""
+    costs = model.costs["operators"]
     return [
         {
             "model": model.name,
             "operator": operator.id,
             "type": operator.type,
-            "time_ms": model.costs[operator.id]["time_ms"],
-            "p20_ms": model.costs[operator.id].get("p20_ms"),
-            "p80_ms": model.costs[operator.id].get("p80_ms"),
+            "time_ms": costs[operator.id]["time_ms"],
+            "p20_ms": costs[operator.id].get("p20_ms"),
+            "p80_ms": costs[operator.id].get("p80_ms"),
             "flops": operator.details.get("flops"),
             "bytes": operator.details.get("bytes"),
         }
