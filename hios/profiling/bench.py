@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -77,11 +78,11 @@ class Bench(ABC):
         """
 
     @abstractmethod
-    def corun(self, device: int, devices: int, network: Sequence[str], alone_ms: float) -> float:
+    def corun(self, turn: int, devices: int, network: Sequence[str], alone_ms: float) -> float:
         """How many times as long a network takes on a device while the first ``devices`` devices all run it.
 
         Args:
-            device: the one that is timed.
+            turn: a number that tells which of them is timed (`whose_turn`).
             devices: how many run it.
             network: loaded operators in order; one that stands there again is another of its copies.
             alone_ms: milliseconds that it takes alone, about.
@@ -90,3 +91,15 @@ class Bench(ABC):
     def resources(self, operators: Sequence[str]) -> dict[str, dict[str, Any]]:
         """What loaded operators ask of a GPU, as costs.json states it; nothing on other platforms."""
         return {}
+
+
+def whose_turn(turn: int, hardware: Sequence[Hashable]) -> int:
+    """The device that is timed while all run: each in turn; where some share hardware, of those that share most.
+
+    Args:
+        turn: a number that grows.
+        hardware: what each device runs on.
+    """
+    sharing = Counter(hardware)
+    timed = [device for device, own in enumerate(hardware) if sharing[own] == max(sharing.values())]
+    return timed[turn % len(timed)]

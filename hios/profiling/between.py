@@ -64,7 +64,7 @@ def _at_once(session: Session, network: list[str], devices: int, effort: Effort)
     alone_ms = sum(map(session.median_ms().__getitem__, network))
 
     def run(keys: list[int], rounds: int) -> dict[int, list[float]]:
-        ratios = [session.bench.corun(next(session.turns) % devices, devices, network, alone_ms) for _ in range(rounds)]
+        ratios = [session.bench.corun(next(session.turns), devices, network, alone_ms) for _ in range(rounds)]
         return dict.fromkeys(keys, ratios)
 
     with Meter(effort.repeats, f"measuring {devices} devices at once", "runs", effort.deadline) as meter:

@@ -11,7 +11,7 @@ from hios.graph import Graph
 from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
 from hios.profiling import handovers, kernels
-from hios.profiling.bench import TIMEOUT_S, Bench, Pairs
+from hios.profiling.bench import TIMEOUT_S, Bench, Pairs, whose_turn
 from hios.profiling.questions import Stage
 from hios.profiling.settings import cache_bytes
 
@@ -19,6 +19,8 @@ from hios.profiling.settings import cache_bytes
 _WARMUP = 3
 #: Inferences that devices run at once between two looks at the clock, and seconds before them.
 _INFERENCES, _LEAD_S = 3, 0.005
+#: Seconds that virtual devices run at once at least, so that those of a core take turns often.
+_VIRTUAL_S = 0.1
 
 
 class Cores(Bench):
@@ -33,9 +35,10 @@ class Cores(Bench):
     def __init__(self, graph: Graph, path: str, platform: Mapping[str, Any]) -> None:
         self._path = path
         self._cores: list[list[int]] = platform["cores"]
+        self._virtual: bool = platform.get("virtual", False)
         self._epoch = 0
         largest = max((edge.bytes or 0 for edge in graph.edges), default=0)
-        arena = Arena(8, max(largest, 64), shares_cores=platform.get("virtual", False))
+        arena = Arena(8, max(largest, 64), shares_cores=self._virtual)
         pool = WorkerPool(self._cores, arena, TIMEOUT_S)
         super().__init__(pool, len(self._cores), cache_bytes(self._cores[0][0]) or None)
 
@@ -85,16 +88,24 @@ class Cores(Bench):
             for size in sizes
         }
 
-    def corun(self, device: int, devices: int, network: Sequence[str], alone_ms: float) -> float:
-        """Inferences on all devices at once over inferences on one of them, taken right after each other."""
+    def corun(self, turn: int, devices: int, network: Sequence[str], alone_ms: float) -> float:
+        """Inferences on all devices at once over inferences on one of them, taken right after each other.
+
+        Virtual devices take turns on a core, of milliseconds each: there it is the mean that shows the share of each.
+        """
+        device = whose_turn(turn, [tuple(own) for own in self._cores[:devices]])
         alone = self._inferences(network, [device], alone_ms)[device]
         together = self._inferences(network, range(devices), alone_ms)[device]
-        return statistics.median(together) / statistics.median(alone)
+        average = statistics.fmean if self._virtual else statistics.median
+        return average(together) / average(alone)
 
     def _inferences(self, network: Sequence[str], devices: Iterable[int], alone_ms: float) -> dict[int, list[float]]:
         """Milliseconds of inferences on devices that run at once, after one on each to warm up."""
         begin = time.perf_counter_ns() + round(_LEAD_S * 1e9 + alone_ms * 1e6)
-        span = {"begin_ns": begin, "end_ns": begin + round(_INFERENCES * alone_ms * 1e6 + _LEAD_S * 1e9)}
+        lasting_s = _INFERENCES * alone_ms / 1000 + _LEAD_S
+        if self._virtual:
+            lasting_s = max(lasting_s, _VIRTUAL_S)
+        span = {"begin_ns": begin, "end_ns": begin + round(lasting_s * 1e9)}
         arguments = {device: {"operators": network, **span} for device in devices}
         found: dict[int, list[float]] = self.pool.call_each(kernels.time_inferences, arguments)
         return found

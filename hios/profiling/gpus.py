@@ -12,7 +12,7 @@ from hios.graph import Graph
 from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
 from hios.profiling import cuda
-from hios.profiling.bench import TIMEOUT_S, Bench, Pairs
+from hios.profiling.bench import TIMEOUT_S, Bench, Pairs, whose_turn
 from hios.profiling.questions import Stage
 from hios.profiling.signature import signatures
 
@@ -73,8 +73,9 @@ class Gpus(Bench):
         found: dict[int, list[float]] = self._call(cuda.time_transfers, sizes=sizes, rounds=rounds)
         return found
 
-    def corun(self, device: int, devices: int, network: Sequence[str], alone_ms: float) -> float:
+    def corun(self, turn: int, devices: int, network: Sequence[str], alone_ms: float) -> float:
         """Inferences on all devices at once over inferences on one of them, taken right after each other."""
+        device = whose_turn(turn, self._uuids[:devices])
         found: float = self._call(cuda.corun, device=device, devices=devices, network=network)
         return found
 

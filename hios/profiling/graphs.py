@@ -96,7 +96,8 @@ class Gpu:
             with self.current(), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="The CUDA Graph is empty")  # as of views
                 run()
-                with torch.cuda.graph(graph, pool=self._pool, stream=self.stream):
+                # As runs are captured: other threads of the process do not count.
+                with torch.cuda.graph(graph, self._pool, self.stream, capture_error_mode="thread_local"):
                     run()
         except torch.OutOfMemoryError:
             raise

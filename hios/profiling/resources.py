@@ -21,9 +21,9 @@ def resources_of(trace: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     Args:
         trace: what ``torch.profiler.profile.export_chrome_trace`` writes. An operator is an annotation
             (``torch.profiler.record_function``) named `ANNOTATION` and its id; its kernels are those of the calls to
-            CUDA that its thread made within. Keys of kernels are those of Kineto, which torch.profiler rests on
-            (libkineto/src/CuptiActivity.cpp, ``metadataJson`` of kernels; torch/autograd/profiler_util.py of torch
-            2.13, ``_EVENT_METADATA_KEYS``, reads the same).
+            CUDA within; nothing else may call CUDA meanwhile. Keys of kernels are those of Kineto, on which
+            torch.profiler rests (libkineto/src/CuptiActivity.cpp, ``metadataJson`` of kernels;
+            torch/autograd/profiler_util.py of torch 2.13, ``_EVENT_METADATA_KEYS``, reads the same).
 
     Returns:
         Nothing where no kernel was recorded at all, which is where CUPTI, NVIDIA's tracing, may not be used.
@@ -47,8 +47,7 @@ def _correlation(event: Mapping[str, Any]) -> int:
 
 
 def _is_within(call: Mapping[str, Any], annotation: Mapping[str, Any]) -> bool:
-    begin, end = annotation["ts"], annotation["ts"] + annotation["dur"]
-    return (call["pid"], call["tid"]) == (annotation["pid"], annotation["tid"]) and begin <= call["ts"] <= end
+    return bool(annotation["ts"] <= call["ts"] <= annotation["ts"] + annotation["dur"])
 
 
 def _most_demanding(kernels: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
