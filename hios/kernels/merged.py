@@ -77,4 +77,4 @@ def _padded(filters: Tensor, kernel: tuple[int, int]) -> Tensor:
 
 
 def _no_bias(filters: Tensor) -> Tensor:
-    return torch.zeros(filters.shape[0], dtype=filters.dtype)
+    return torch.zeros(filters.shape[0], dtype=filters.dtype, device=filters.device)

@@ -45,7 +45,7 @@ class Launch:
     Attributes:
         lane: the stream.
         operators: ids; of a copy that of the operator whose value it copies.
-        streams: of every operator, its stream in the schedule, or its group in the stage.
+        streams: of every operator, its stream in the schedule, or its group in the stage; 0 of a copy.
         stage: of the operators; None in stream schedules, and of a copy.
         copied: the value, of a copy.
         waits: earlier launches of other streams, by place, for which it has to wait.
@@ -245,7 +245,7 @@ class _Draft:
             for destination in self._destinations.get(value, ()):
                 self._arrivals[destination, value] = len(self.steps)
                 lane = Lane(destination, source=device)
-                self.steps.append(_Step(lane, (value[1],), (), None, needs, (value,), (value,), value))
+                self.steps.append(_Step(lane, (value[1],), (0,), None, needs, (value,), (value,), value))
 
 
 class _Order:

@@ -1,0 +1,141 @@
+"""Streams, events, copies and CUDA graphs of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from hios.errors import first_line
+from hios.runtime.cuda.network import as_list
+from hios.runtime.cuda.plan import Lane
+from hios.runtime.cuda.precision import exactly
+
+_T = TypeVar("_T")
+
+
+class CudaBackend:
+    """What a program is launched on: the GPUs of this process.
+
+    A stream is the same in all programs, so that what one program let go serves the next; torch has 32 streams a GPU,
+    and beyond that lanes share them, which costs concurrency and nothing else.
+
+    Args:
+        gpus: of every device; devices that share one have streams of their own.
+    """
+
+    def __init__(self, gpus: Sequence[int]) -> None:
+        self._gpus = list(gpus)
+        self._streams: dict[Lane, torch.cuda.Stream] = {}
+        self._leaving: dict[tuple[int, int], torch.cuda.Stream] = {}
+        self._pools: dict[int, torch.cuda.MemPool] = {}
+
+    def run(self, lane: Lane, function: Callable[..., Any], arguments: list[Any], outputs: int) -> list[Any]:
+        """Launch a function of tensors on a stream; returns its outputs."""
+        with torch.cuda.stream(self._stream(lane)):
+            return as_list(function(*arguments), outputs)
+
+    def copy(self, lane: Lane, value: Tensor) -> Tensor:
+        """Launch a copy of a tensor to the device of a stream, and return the copy.
+
+        Between GPUs ``copy_`` runs on the current stream of the source, with a barrier before and after it between
+        that and the current stream of the destination. So both are streams for this one link, which hold up nothing
+        but copies on it that were launched later.
+        """
+        arriving = self._stream(lane)
+        with ExitStack() as stack:
+            if value.device != arriving.device:
+                stack.enter_context(torch.cuda.stream(self._leaving_stream(value.device.index, lane.device)))
+            stack.enter_context(torch.cuda.stream(arriving))
+            return torch.empty_like(value, device=arriving.device).copy_(value, non_blocking=True)
+
+    def record(self, lane: Lane, event: torch.cuda.Event | None = None, *, timed: bool = False) -> torch.cuda.Event:
+        """An event that happens when all launched on a stream so far has finished; one given is used again."""
+        stream = self._stream(lane)
+        if not timed:
+            event = event or torch.cuda.Event()
+            event.record(stream)
+            return event
+        # External: a node of the graph where it is captured, so that its time can be read. Whether there is a capture
+        # torch asks of the current stream.
+        event = event or torch.cuda.Event(enable_timing=True, external=True)
+        with torch.cuda.stream(stream):
+            event.record(stream)
+        return event
+
+    def wait(self, lane: Lane, event: torch.cuda.Event) -> None:
+        """Have everything launched on a stream from here on wait for an event."""
+        self._stream(lane).wait_event(event)
+
+    def forget(self, lane: Lane, values: list[Any]) -> None:
+        """Nothing: the allocator has their memory as soon as nobody refers to it."""
+
+    def elapsed_ms(self, event: torch.cuda.Event, later: torch.cuda.Event) -> float:
+        """Milliseconds between two timed events of one GPU."""
+        return float(event.elapsed_time(later))
+
+    def capture(self, lanes: tuple[Lane, ...], launch: Callable[[], _T]) -> tuple[Callable[[], None], _T]:
+        """Record what a function launches on streams in one CUDA graph, whatever GPUs they are of.
+
+        All streams fork from the first one and join it at the end, as a capture demands. Memory comes from a pool for
+        each GPU that all graphs share: they run one at a time, and no value outlives a run but the outputs, whose
+        memory is kept as long as somebody refers to them.
+        """
+        origin = self._stream(lanes[0])
+        others = [self._stream(lane) for lane in lanes[1:]]
+        first, *more = dict.fromkeys(self._gpus[lane.device] for lane in lanes)
+        for gpu in (first, *more):
+            torch.cuda.synchronize(gpu)
+        graph = torch.cuda.CUDAGraph()
+        with ExitStack() as stack:
+            pool: Any = self._pool(first).id
+            stack.enter_context(torch.cuda.stream(origin))  # left even where the capture fails
+            stack.enter_context(torch.cuda.graph(graph, pool, origin, capture_error_mode="thread_local"))
+            for gpu in more:  # torch has the pool of the first only serve a graph by itself
+                stack.enter_context(torch.cuda.use_mem_pool(self._pool(gpu), gpu))
+            forked = origin.record_event()
+            for stream in others:
+                stream.wait_event(forked)
+            found = launch()
+            for stream in others:
+                origin.wait_event(stream.record_event())
+
+        def replay() -> None:
+            with torch.cuda.stream(origin):
+                graph.replay()
+
+        return replay, found
+
+    def exactly(self) -> AbstractContextManager[None]:
+        """Full precision of float32 for what is launched within."""
+        return exactly()
+
+    def synchronize(self, device: int) -> None:
+        """Return when the GPU of a device has finished all that was launched on it."""
+        torch.cuda.synchronize(self._gpus[device])
+
+    def why(self, error: Exception) -> str:
+        """What went wrong, in one line."""
+        if isinstance(error, torch.OutOfMemoryError):
+            return f"the GPU is out of memory; a smaller batch, or more devices, need less of it ({first_line(error)})"
+        return first_line(error)
+
+    def _stream(self, lane: Lane) -> torch.cuda.Stream:
+        if lane not in self._streams:
+            self._streams[lane] = torch.cuda.Stream(self._gpus[lane.device])
+        return self._streams[lane]
+
+    def _leaving_stream(self, gpu: int, destination: int) -> torch.cuda.Stream:
+        """The stream of a GPU on which what goes to a device leaves it."""
+        if (gpu, destination) not in self._leaving:
+            self._leaving[gpu, destination] = torch.cuda.Stream(gpu)
+        return self._leaving[gpu, destination]
+
+    def _pool(self, gpu: int) -> torch.cuda.MemPool:
+        if gpu not in self._pools:
+            with torch.cuda.device(gpu):  # a pool keeps its memory on the GPU that is current when it is made
+                self._pools[gpu] = torch.cuda.MemPool()
+        return self._pools[gpu]

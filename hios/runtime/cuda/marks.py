@@ -1,0 +1,48 @@
+"""What the process that holds the GPUs is at: a number in shared memory that outlives it, and the same in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hios.graph import Graph
+
+# Of a 64-bit flag, from the lowest: operator plus one, stage plus one or number of a competitor, stream, device. No
+# operator means that the host waits for a device.
+_OPERATOR, _STAGE, _STREAM, _DEVICE = 22, 20, 12, 9
+_STAGE_AT, _STREAM_AT, _DEVICE_AT = _OPERATOR, _OPERATOR + _STAGE, _OPERATOR + _STAGE + _STREAM
+
+
+def launching(device: int, operator: int, stage: int | None, stream: int) -> int:
+    """A mark for an operator, by its number in the graph, that is about to be launched; above 0."""
+    return operator + 1 | (0 if stage is None else stage + 1) << _STAGE_AT | stream << _STREAM_AT | _device(device)
+
+
+def waiting(device: int, competitor: int) -> int:
+    """A mark for a device that has everything of a competitor, by its number, and that the host waits for; above 0."""
+    return competitor + 1 << _STAGE_AT | _device(device)
+
+
+def text(graph: Graph, names: Sequence[str], found: int) -> str:
+    """A mark in words; nothing for 0.
+
+    Args:
+        graph: whose operators are launched.
+        names: of the competitors.
+        found: the mark.
+    """
+    if not found:
+        return ""
+    operator, stage = found % (1 << _OPERATOR) - 1, (found >> _STAGE_AT) % (1 << _STAGE) - 1
+    device, stream = found >> _DEVICE_AT, (found >> _STREAM_AT) % (1 << _STREAM)
+    if operator < 0:
+        return f"device {device}, which runs all of {names[stage]}"
+    return place(device, graph.operators[operator].id, None if stage < 0 else stage, stream)
+
+
+def place(device: int, operators: str, stage: int | None, stream: int) -> str:
+    """Where operators run, in words."""
+    return f"device {device}, operator {operators}, {f'stream {stream}' if stage is None else f'stage {stage}'}"
+
+
+def _device(device: int) -> int:
+    return min(device, (1 << _DEVICE) - 1) << _DEVICE_AT
