@@ -61,11 +61,15 @@ class Arena:
         count = math.prod(shape)
         if count == 0:
             return torch.empty(shape, dtype=dtype)
-        flat = torch.frombuffer(self._memory, dtype=dtype, count=count, offset=self._base + offset)
+        flat = self._numbers(offset, count, dtype)
         if channels_last and len(shape) == 4:
             batch, channels, height, width = shape
             return flat.reshape(batch, height, width, channels).permute(0, 3, 1, 2)
         return flat.reshape(shape)
+
+    def _numbers(self, offset: int, count: int, dtype: torch.dtype) -> Tensor:
+        """So many numbers at an offset of the buffers, in one dimension."""
+        return torch.frombuffer(self._memory, dtype=dtype, count=count, offset=self._base + offset)
 
     def read(self, flag: int) -> int:
         """Value of a flag."""

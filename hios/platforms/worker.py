@@ -12,6 +12,7 @@ import importlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ class Worker:
         arena: memory shared with the other workers and the controller.
         streams: threads for groups.
         mark: notes a number that the controller reads if the worker dies or hangs; takes a fraction of a microsecond.
+        clock: the time, in nanoseconds of the monotonic clock.
         state: whatever a function wants the next one to find.
     """
 
@@ -43,6 +45,7 @@ class Worker:
         self.arena = arena
         self.streams = streams
         self.mark = mark
+        self.clock: Callable[[], Any] = time.perf_counter_ns
         self.state: dict[str, Any] = {}
 
 

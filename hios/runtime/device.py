@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from torch import Tensor
 
 from hios.graph import Graph
-from hios.kernels import compile_operator
+from hios.kernels import CompiledOperator, compile_operator
+from hios.kernels.merged import compile_merged
+from hios.merging import convolutions
 from hios.platforms.arena import Arena
 from hios.platforms.memory import keep_memory
 from hios.platforms.worker import Worker
@@ -24,16 +31,43 @@ def load(worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], ti
     keep_memory()
     known = Graph.read(graph)
     tensors = load_weights(weights, known)
-    operators = known.operators
-    worker.state["operators"] = {o.id: compile_operator(o, tensors, packed=True) for o in operators}
-    worker.state["graph"], worker.state["weights"] = known, tensors
+    operators = [compile_operator(operator, tensors, packed=True) for operator in known.operators]
+    bind(worker, known, operators, partial(_merged, known, tensors), inputs, timeout_s)
+
+
+def bind(
+    worker: Worker,
+    graph: Graph,
+    operators: Sequence[CompiledOperator],
+    merged: Callable[[tuple[str, ...]], Callable[..., Any]],
+    inputs: dict[str, Buffer],
+    timeout_s: float,
+) -> None:
+    """Make compiled operators what programs of this worker run.
+
+    Args:
+        worker: where they run.
+        graph: the graph.
+        operators: all of its operators.
+        merged: several of them, by id, as one function.
+        inputs: of the graph, where they lie in the worker's memory.
+        timeout_s: longest time to wait for another device.
+    """
+    worker.state["graph"], worker.state["merged"] = graph, merged
+    worker.state["operators"] = {operator.id: operator for operator in operators}
     worker.state["outputs"] = {
         operator.id: [("operator", operator.id, item) for item in range(len(operator.details["shapes"]["outputs"]))]
-        for operator in operators
+        for operator in graph.operators
     }
     worker.state["inputs"] = {("input", name, 0): arena_tensor(worker.arena, buffer) for name, buffer in inputs.items()}
     worker.state["timeout_s"] = timeout_s
     worker.state["programs"] = {}
+
+
+def _merged(graph: Graph, weights: Mapping[str, Tensor], names: tuple[str, ...]) -> Callable[..., Any]:
+    known, places = convolutions(graph), [graph.index[name] for name in names]
+    operators, members = [graph.operators[place] for place in places], [known[place] for place in places]
+    return compile_merged(operators, members, weights, packed=True)
 
 
 def prepare(worker: Worker, name: str, program: DeviceProgram) -> None:

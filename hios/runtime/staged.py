@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -10,9 +9,6 @@ from typing import Any
 from torch import Tensor
 
 from hios.errors import PlatformError
-from hios.graph import Graph
-from hios.kernels.merged import compile_merged
-from hios.merging import convolutions
 from hios.platforms.worker import Worker, reason
 from hios.runtime.program import Row, StagedProgram, StageProgram
 from hios.runtime.values import Step, Values
@@ -45,7 +41,7 @@ class StagedRunner:
     """A staged program bound to compiled operators and shared memory."""
 
     def __init__(self, worker: Worker, program: StagedProgram) -> None:
-        self._streams = worker.streams
+        self._streams, self._clock = worker.streams, worker.clock
         self._timeout_s: float = worker.state["timeout_s"]
         self._values = Values(worker)
         self._stages = [_Stage(stage, self._values) for stage in program.stages]
@@ -89,7 +85,7 @@ class StagedRunner:
         return rows
 
     def _run_group(self, group: Sequence[Step], stream: int, stage: int, rows: list[Row]) -> None:
-        values, clock = self._values, time.perf_counter_ns
+        values, clock = self._values, self._clock
         for step in group:
             start = clock()
             try:
@@ -102,23 +98,19 @@ class StagedRunner:
         function, argument, outputs, operators, marked = merge
         tensors = self._values.tensors
         self._values.mark(marked)
-        start = time.perf_counter_ns()
+        start = self._clock()
         try:
             found = function(tensors[argument])
         except Exception as error:
             raise PlatformError(f"operators {', '.join(operators)}, stage {stage}: {reason(error)}") from error
         for output, part in zip(outputs, found, strict=True):
             tensors[output] = part
-        end = time.perf_counter_ns()
+        end = self._clock()
         rows += [(operator, stream, stage, start, end) for stream, operator in enumerate(operators)]
 
 
 def _merge(worker: Worker, steps: Sequence[Step]) -> _Merge:
     """Operators as one; all of them read the same value and make one."""
-    graph: Graph = worker.state["graph"]
-    known = convolutions(graph)
     names = tuple(step.operator for step in steps)
-    places = [graph.index[name] for name in names]
-    operators, members = [graph.operators[place] for place in places], [known[place] for place in places]
-    function = compile_merged(operators, members, worker.state["weights"], packed=True)
+    function = worker.state["merged"](names)
     return function, steps[0].arguments[0], tuple(step.outputs[0] for step in steps), names, steps[0].marker
