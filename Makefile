@@ -32,11 +32,15 @@ check: setup
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 
+# What takes longer stays out: benchmarks/certified.py planted with its own limit of 10 s a search three and a half
+# minutes, its grid with three instances a setting at least a quarter of an hour.
 bench: setup
 	python benchmarks/startup.py
 	python benchmarks/scheduling_speed.py
 	python benchmarks/extraction_speed.py
 	python benchmarks/engine_overhead.py
+	python benchmarks/certified.py planted --time-limit 2  # 40 s on two cores
+	python benchmarks/optimize.py squeezenet inception_v3  # two minutes
 
 clean:
 	rm -rf .venv results results-* .snakemake .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
