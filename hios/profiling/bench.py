@@ -27,12 +27,14 @@ class Bench(ABC):
         devices: number of devices.
         around_bytes: bytes of operators that run before one in an inference and decide what it finds in the caches; 0
             where that does not count, None where all operators may.
+        least_ms: milliseconds that a measurement takes at least, however short what is measured.
     """
 
-    def __init__(self, pool: WorkerPool, devices: int, around_bytes: int | None) -> None:
+    def __init__(self, pool: WorkerPool, devices: int, around_bytes: int | None, least_ms: float = 0.0) -> None:
         self.pool = pool
         self.devices = devices
         self.around_bytes = around_bytes
+        self.least_ms = least_ms
 
     def __enter__(self) -> Bench:
         self.pool.__enter__()

@@ -10,18 +10,17 @@ import math
 
 #: Milliseconds that the shorter chain should take at least: events tell times to about half a microsecond.
 TARGET_MS = 0.2
-#: Runs of the chain by which the length of the others is found, and the most of the shorter one.
-TRIAL, MOST = 8, 512
+#: Runs of the chain by which the length of others is found, and the most of the shorter one.
+TRIAL, MOST = 4, 512
 #: What a run takes at least, in milliseconds: a view launches nothing, and ratios need numbers above 0.
 _LEAST_MS = 1e-6
 #: Share of the free memory that copies of operators may take together.
 _MEMORY = 0.5
 
 
-def runs_of_chain(trial_ms: float) -> int:
-    """K: how many runs the shorter chain has, given the time of `TRIAL` runs."""
-    each = trial_ms / TRIAL
-    return MOST if each * MOST <= TARGET_MS else max(1, math.ceil(TARGET_MS / each))
+def runs_of_chain(each_ms: float) -> int:
+    """K: how many runs the shorter chain has, given the time of one."""
+    return MOST if each_ms * MOST <= TARGET_MS else max(1, math.ceil(TARGET_MS / each_ms))
 
 
 def time_of_run(short_ms: float, long_ms: float, runs: int) -> float:

@@ -16,6 +16,9 @@ from hios.profiling.bench import TIMEOUT_S, Bench, Pairs, whose_turn
 from hios.profiling.questions import Stage
 from hios.profiling.signature import signatures
 
+#: Milliseconds that chains of a stage are replayed in for one measurement, with a share of capturing them.
+_LEAST_MS = 2.0
+
 
 class Gpus(Bench):
     """Devices that are GPUs.
@@ -31,7 +34,7 @@ class Gpus(Bench):
         pool = WorkerPool([cores], Arena(8, 64), TIMEOUT_S, ["the worker of the GPUs"])
         pool.describe = lambda number: f"operator {graph.operators[number - 1].id}" if number else ""
         # What a chain goes through fills the caches: no other operators have to.
-        super().__init__(pool, platform["devices"], around_bytes=0)
+        super().__init__(pool, platform["devices"], around_bytes=0, least_ms=_LEAST_MS)
         try:
             given = {"indices": platform["gpu_indices"], "operators": len(set(signatures(graph).values()))}
             self._uuids: list[str] = self._call(cuda.open_gpus, graph=path, **given)

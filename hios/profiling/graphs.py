@@ -109,8 +109,8 @@ class Gpu:
     def chain(self, what: str, make: Callable[[int], Run], count: int = 0) -> Chain:
         """A chain of what ``make`` has a function for, by the number of runs; found by a trial where it is 0."""
         if not count:
-            (trial,) = self.elapsed_ms([self.captured(what, make(TRIAL))])
-            count = runs_of_chain(trial)
+            (each,) = self.times_ms(Chain(self, what, make, TRIAL))
+            count = runs_of_chain(each)
         return Chain(self, what, make, count)
 
     def elapsed_ms(self, graphs: Sequence[torch.cuda.CUDAGraph]) -> list[float]:

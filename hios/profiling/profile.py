@@ -85,7 +85,6 @@ def profile(
     with _BENCHES[platform](known, str(graph), described) as bench:
         session = Session(known, bench, repeats, kept)
         session.measure_operators(began + _OPERATORS * budget_s)
-        session.find_resources()
         between.measure_transfers(session, began + _TRANSFERS * budget_s)
         between.measure_corun(session, began + _CORUN * budget_s)
         asked = Questions(known, session.stand_in)
@@ -97,6 +96,7 @@ def profile(
             # Merges are few; stages may take all the time that there is.
             session.measure_merges(asked, time.monotonic() + _MERGES * (began + budget_s - time.monotonic()))
             session.measure_stages(asked, began + budget_s)
+        session.find_resources()  # in the end: what traces kernels may stay with the process, and slow what follows
     data = {
         "graph": known.name,
         "graph_fingerprint": known.fingerprint,

@@ -8,7 +8,6 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from itertools import count as counter
 from typing import Any, TypeVar
 
@@ -153,7 +152,8 @@ class Session:
         if not stages or effort.is_over():
             return
         members = [[operator for group in stage for operator in group] for stage in stages]
-        short = self._least_s(chain(*members), self.median_ms()) > effort.left_s()
+        alone = self.median_ms()
+        short = sum(self._least_s(own, alone) for own in members) > effort.left_s()
         repeating = replace(effort, deadline=0.0) if short else effort  # then rather more stages than more repeats
         needed: Counter[str] = Counter()
         for stage in stages:
@@ -237,7 +237,8 @@ class Session:
 
     def _least_s(self, operators: Iterable[str], alone: Mapping[str, float]) -> float:
         """How long the least number of repeats takes of what runs operators beside each other and one after another."""
-        return 2 * self.repeats * (1 + _AGAIN / CHUNK) * sum(map(alone.__getitem__, operators)) / 1000
+        each_ms = max(sum(map(alone.__getitem__, operators)), self.bench.least_ms)
+        return 2 * self.repeats * (1 + _AGAIN / CHUNK) * each_ms / 1000
 
 
 def _ratios(pairs: Sequence[tuple[float, float]]) -> list[float]:

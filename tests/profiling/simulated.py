@@ -1,0 +1,208 @@
+"""What timing on GPUs asks of torch, on a clock that only advances by what is launched."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from hios.errors import HiosError
+
+#: Milliseconds between the launch of a graph and its first kernel.
+START_MS = 0.007
+
+
+class Device(nullcontext[None]):
+    """A GPU."""
+
+    def __init__(self, kind: str, index: int) -> None:
+        super().__init__()
+        self.index = index
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and other.index == self.index
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass
+class Machine:
+    """GPUs whose streams have a clock each.
+
+    Attributes:
+        log: every replay of a graph, by its number of launches.
+        refused: what cannot be captured.
+    """
+
+    clock: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+    stream: Any = None
+    recorded: list[Callable[[], None]] | None = None
+    log: list[int] = field(default_factory=list)
+    refused: set[str] = field(default_factory=set)
+
+    def launch(self, what: str, cost_ms: float) -> None:
+        """Have the current stream busy."""
+        own = id(self.stream)
+        if self.recorded is not None and what in self.refused:
+            raise RuntimeError(f"operation not permitted when stream is capturing\nin {what}")
+        self._do(lambda: self._advance(own, cost_ms))
+
+    def wait(self, stream: Any, other: Any) -> None:
+        """Have a stream wait for what was launched on another."""
+        own, awaited = id(stream), id(other)
+        self._do(lambda: self._advance(own, max(self.clock[awaited] - self.clock[own], 0.0)))
+
+    def _advance(self, stream: int, time_ms: float) -> None:
+        self.clock[stream] += time_ms
+
+    def _do(self, action: Callable[[], None]) -> None:
+        if self.recorded is None:
+            action()
+        else:
+            self.recorded.append(action)
+
+    @contextmanager
+    def on(self, stream: Any) -> Iterator[None]:
+        """Make a stream the current one."""
+        before, self.stream = self.stream, stream
+        yield
+        self.stream = before
+
+    @contextmanager
+    def capture(self, graph: Any, pool: object, stream: Any, capture_error_mode: str) -> Iterator[None]:
+        """Record instead of running; the end of a capture that failed raises, as that of torch does."""
+        self.recorded = graph.actions
+        try:
+            with self.on(stream):
+                yield
+        except RuntimeError:
+            raise RuntimeError("capture was invalidated")  # noqa: B904 - as a context manager of C++ does
+        finally:
+            self.recorded = None
+
+    def torch(self) -> SimpleNamespace:
+        """The part of torch that is used."""
+        machine = self
+
+        class Stream:
+            def __init__(self, device: Device) -> None:
+                self.device = device
+
+            def wait_stream(self, other: Stream) -> None:
+                machine.wait(self, other)
+
+            def synchronize(self) -> None:
+                pass
+
+        class Graph:
+            def __init__(self) -> None:
+                self.actions: list[Callable[[], None]] = []
+
+            def replay(self) -> None:
+                machine.log.append(len(self.actions))
+                machine._advance(id(machine.stream), START_MS)
+                for action in self.actions:
+                    action()
+
+        class Event:
+            def __init__(self, enable_timing: bool) -> None:
+                self.time_ms = 0.0
+
+            def record(self) -> None:
+                self.time_ms = machine.clock[id(machine.stream)]
+
+            def synchronize(self) -> None:
+                pass
+
+            def elapsed_time(self, later: Event) -> float:
+                return later.time_ms - self.time_ms
+
+        cuda = SimpleNamespace(
+            Stream=Stream,
+            CUDAGraph=Graph,
+            Event=Event,
+            stream=self.on,
+            graph=self.capture,
+            graph_pool_handle=object,
+            mem_get_info=lambda index: (1 << 20, 1 << 21),
+            get_device_properties=lambda index: SimpleNamespace(uuid=f"GPU {index}"),
+        )
+        return SimpleNamespace(
+            cuda=cuda,
+            device=Device,
+            Generator=lambda device: SimpleNamespace(manual_seed=lambda seed: None),
+            OutOfMemoryError=MemoryError,
+            ones=lambda size, dtype, device: Tensor(self, size),
+            uint8=None,
+        )
+
+
+class Tensor:
+    """Bytes whose copies take a millisecond a million."""
+
+    def __init__(self, machine: Machine, size: int) -> None:
+        self._machine, self._size = machine, size
+
+    def copy_(self, other: Tensor, *, non_blocking: bool) -> None:
+        """Copy from another tensor."""
+        assert self._size == other._size
+        assert self is not other
+        self._machine.launch("copy", self._size / 1e6)
+
+
+class InProcess:
+    """A pool whose one worker is this process."""
+
+    def __init__(self, *_: object) -> None:
+        self._worker = SimpleNamespace(state={}, mark=lambda number: None)
+
+    def __enter__(self) -> InProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def call(self, worker: int, function: Callable[..., Any], **arguments: Any) -> Any:
+        """Call a function with that worker."""
+        assert worker == 0
+        return function(self._worker, **arguments)
+
+    def close(self) -> None:
+        """End nothing."""
+
+
+def subject(machine: Machine, costs_ms: Mapping[str, float], nbytes: int) -> Callable[..., Any]:
+    """Operators that take the time that costs state; made while something is captured they are an error."""
+
+    class Subject:
+        def __init__(self, graph: Any, operator: Any, generator: Any, *, packed: bool) -> None:
+            if machine.recorded is not None or packed:
+                raise HiosError("an operator cannot be made now, or so")
+            self.operator, self.nbytes = operator.id, nbytes
+
+        def run(self) -> None:
+            machine.launch(self.operator, costs_ms[self.operator])
+
+    return Subject
+
+
+def merged(machine: Machine, costs_ms: Mapping[str, float]) -> type:
+    """Merges that take as long as their longest operator."""
+
+    class Merged:
+        nbytes = 1
+
+        def __init__(self, graph: Any, operators: Any, generator: Any, *, packed: bool) -> None:
+            self.operators = operators
+
+        def run_together(self) -> None:
+            machine.launch("merge", max(map(costs_ms.__getitem__, self.operators)))
+
+        def run_apart(self) -> None:
+            for operator in self.operators:
+                machine.launch(operator, costs_ms[operator])
+
+    return Merged
