@@ -124,6 +124,8 @@ def test_squeezenet_equals_eager(files: Files, graph: Graph, tmp_path: Path, tra
         assert at[edge.source]["finish_ms"] <= at[edge.target]["start_ms"]
     assert "sequential on one device" in printed
     assert f"{ranks} independent copies (ceiling)" in printed
+    assert ("virtual devices: times say little" in printed) == platform["virtual"]
+    assert all(entry["kind"] != "engine" for entry in run["references"])  # no device has the cores of all ranks
 
 
 def _branches(_: Any, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
