@@ -123,9 +123,10 @@ def onnx_packages(label):
 
 def runtime_packages(label):
     """The packages that run a network, and those of the baselines."""
-    exported = "onnxruntime" in settings["execute"]["baselines"]
+    baselines = settings["execute"]["baselines"]
+    exported = "onnxruntime" in baselines
     more = ["onnx", "onnxruntime", "onnxscript"] if exported else onnx_packages(label)
-    return ["torch", *more]
+    return ["torch", *more, *(["torch_tensorrt"] if "tensorrt" in baselines else [])]
 
 
 def version(package):

@@ -1,0 +1,97 @@
+"""Options of the command line that say which devices run, and for how long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from hios.cli import main
+from hios.models import PLATFORMS, RUNTIMES
+from hios.profiling import profile as profiling
+from hios.runtime import session
+from tests.runtime.small import branches
+
+EXECUTE = ("execute", "graph.json", "weights.safetensors", "schedule.json", "--devices", "3", "--output", "run.json")
+PROFILE = ("profile", "graph.json", "--devices", "3", "--output", "costs.json")
+
+
+class StoppedError(Exception):
+    """Raised in the place of what a command would run."""
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the commands pass on, instead of running it."""
+    found: dict[str, Any] = {}
+
+    def execute(*arguments: Any, **keywords: Any) -> None:
+        found.update(keywords, settings=arguments[4])
+        raise StoppedError
+
+    def profile(*_: Any, **keywords: Any) -> None:
+        found.update(keywords)
+        raise StoppedError
+
+    monkeypatch.setattr(session, "execute", execute)
+    monkeypatch.setattr(profiling, "profile", profile)
+    return found
+
+
+def _stopped(*arguments: str) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert isinstance(result.exception, StoppedError), result.output
+
+
+def test_execute_passes_devices_on(given: dict[str, Any]) -> None:
+    """Platform, virtual devices and the time-out reach the session; cpu, none and two minutes without."""
+    _stopped(*EXECUTE)
+    settings = given["settings"]
+    assert (settings.platform, settings.virtual, settings.devices, settings.timeout_s) == ("cpu", False, 3, 120.0)
+    _stopped(*EXECUTE, "--platform", "cuda", "--virtual", "--timeout", "7.5")
+    settings = given["settings"]
+    assert (settings.platform, settings.virtual, settings.devices, settings.timeout_s) == ("cuda", True, 3, 7.5)
+
+
+def test_profile_passes_devices_on(given: dict[str, Any]) -> None:
+    """Platform and virtual devices reach the profiler; cpu and none without."""
+    _stopped(*PROFILE)
+    assert (given["platform"], given["virtual"], given["devices"]) == ("cpu", False, 3)
+    _stopped(*PROFILE, "--platform", "cuda", "--virtual")
+    assert (given["platform"], given["virtual"], given["devices"]) == ("cuda", True, 3)
+
+
+@pytest.mark.parametrize("timeout", ["0", "-1", "inf", "nan"])
+@pytest.mark.parametrize("command", [EXECUTE, ("distribute", *EXECUTE[1:4], "--transport", "gloo", *EXECUTE[6:])])
+def test_time_outs_that_cannot_be(command: tuple[str, ...], timeout: str) -> None:
+    """A run has more than no time, and less than all time, in both commands that measure."""
+    result = CliRunner().invoke(main, [*command, "--timeout", timeout])
+    assert result.exit_code == 1
+    assert result.stderr == f"Error: --timeout: found {float(timeout)}; allowed: more than 0 seconds, finite\n"
+
+
+def test_choices_are_those_of_the_library() -> None:
+    """The command line takes every platform and every runtime that the library knows, and no other."""
+    for command in (EXECUTE, PROFILE):
+        wrong = CliRunner().invoke(main, [*command, "--platform", "tpu"])
+        assert wrong.exit_code == 2
+        assert all(f"'{name}'" in wrong.stderr for name in PLATFORMS)
+    wrong = CliRunner().invoke(main, [*EXECUTE, "--baselines", "jax"])
+    assert wrong.exit_code == 2
+    assert all(f"'{name}'" in wrong.stderr for name in RUNTIMES)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_no_gpu_is_said_in_one_line(tmp_path: Path) -> None:
+    """Platform cuda without a GPU is refused with what is missing and what to do instead; nothing is written."""
+    graph = tmp_path / "graph.json"
+    branches().graph.write(graph)
+    output = ["--output", str(tmp_path / "costs.json")]
+    result = CliRunner().invoke(main, ["profile", str(graph), "--platform", "cuda", "--devices", "1", *output])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: platform cuda: ")
+    assert result.stderr.endswith("or use --platform cpu\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["graph.json"]
