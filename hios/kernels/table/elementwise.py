@@ -19,9 +19,9 @@ def _on_tensors(function: Callable[[Tensor, Tensor], Tensor]) -> Kernel:
 
     def run(x: Tensor | _Number, y: Tensor | _Number) -> Tensor:
         if not isinstance(x, Tensor) and isinstance(y, Tensor):
-            x = torch.as_tensor(x, dtype=y.dtype, device=y.device)
+            x = torch.full((), x, dtype=y.dtype, device=y.device)  # a CUDA graph can hold that, a copy it cannot
         elif isinstance(x, Tensor) and not isinstance(y, Tensor):
-            y = torch.as_tensor(y, dtype=x.dtype, device=x.device)
+            y = torch.full((), y, dtype=x.dtype, device=x.device)
         return function(x, y)  # type: ignore[arg-type]  # torch says what is wrong with two numbers
 
     return run

@@ -125,7 +125,7 @@ def _one_hot(attributes: Attributes) -> Kernel:
         dtype = torch.float64 if isinstance(on, float) else torch.int64
         place = axis % (indices.ndim + 1)
         classes = torch.arange(depth, device=indices.device).reshape(-1, *[1] * (indices.ndim - place))
-        chosen, others = (torch.tensor(number, dtype=dtype, device=indices.device) for number in (on, off))
+        chosen, others = (torch.full((), number, dtype=dtype, device=indices.device) for number in (on, off))
         return torch.where(indices.unsqueeze(place) == classes, chosen, others)
 
     return one_hot
