@@ -94,6 +94,10 @@ class Bench(ABC):
         """What loaded operators ask of a GPU, as costs.json states it; nothing on other platforms."""
         return {}
 
+    def remarks(self) -> list[str]:
+        """What users should know of the measurement, a line each."""
+        return []
+
 
 def whose_turn(turn: int, hardware: Sequence[Hashable]) -> int:
     """The device that is timed while all run: each in turn; where some share hardware, of those that share most.

@@ -189,26 +189,26 @@ def _hops(first: Gpu, second: Gpu, ends: Sequence[torch.Tensor], count: int) -> 
 def corun(worker: Worker, device: int, devices: int, network: Sequence[str]) -> float:
     """How many times as long a network takes on a device while the first ``devices`` devices all run it."""
     gpus = _gpus(worker)[:devices]
-    networks: dict[int, torch.cuda.CUDAGraph] = worker.state["networks"]
+    networks: dict[int, Run] = worker.state["networks"]
     for number, gpu in enumerate(gpus):
         if number not in networks:
             held = {operator: cycle(gpu.load(operator, network.count(operator))) for operator in network}
             run = partial(run_all, [next(held[operator]) for operator in network])
-            networks[number] = gpu.captured("the network", run)
+            networks[number] = gpu.replayed("the network", run)
     (alone,) = _inferences([(gpus[device], networks[device])])
     together = _inferences([(gpu, networks[number]) for number, gpu in enumerate(gpus)])[device]
     return statistics.median(together) / statistics.median(alone)
 
 
-def _inferences(devices: Sequence[tuple[Gpu, torch.cuda.CUDAGraph]]) -> list[list[float]]:
+def _inferences(devices: Sequence[tuple[Gpu, Run]]) -> list[list[float]]:
     """Milliseconds of inferences on devices that run at once, with others on each before and after them."""
     marks = [marks_of(_INFERENCES + 1) for _ in devices]
     for step in range(_INFERENCES + 2):
-        for (gpu, graph), own in zip(devices, marks, strict=True):
+        for (gpu, replay), own in zip(devices, marks, strict=True):
             with gpu.current():
                 # The first ones keep a device busy while all others are started.
                 for _ in range(len(devices) if step == 0 else 1):
-                    graph.replay()
+                    replay()
                 if step <= _INFERENCES:
                     own[step].record()
     for gpu, _ in devices:
@@ -234,6 +234,11 @@ def resources(worker: Worker, operators: Sequence[str]) -> dict[str, dict[str, A
         file = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(file))
         return resources_of(json.loads(file.read_text(encoding="utf-8")))
+
+
+def uncaptured(worker: Worker) -> dict[str, str]:
+    """What could not be captured in a CUDA graph so far, and why."""
+    return {what: why for gpu in _gpus(worker) for what, why in gpu.uncaptured.items()}
 
 
 def _taken(held: Sequence[Copy], count: int) -> list[Copy]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
-from hios.errors import HiosWarning
 from hios.graph import Graph
 from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
@@ -32,6 +31,7 @@ class Gpus(Bench):
     def __init__(self, graph: Graph, path: str, platform: Mapping[str, Any]) -> None:
         cores = sorted(os.sched_getaffinity(0))
         pool = WorkerPool([cores], Arena(8, 64), TIMEOUT_S, ["the worker of the GPUs"])
+        self._is_traced = True
         pool.describe = lambda number: f"operator {graph.operators[number - 1].id}" if number else ""
         # What a chain goes through fills the caches: no other operators have to.
         super().__init__(pool, platform["devices"], around_bytes=0, least_ms=_LEAST_MS)
@@ -83,16 +83,27 @@ class Gpus(Bench):
         return found
 
     def resources(self, operators: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """What operators ask of a GPU; warns where torch.profiler may not say."""
+        """What operators ask of a GPU; nothing where torch.profiler may not say."""
         found: dict[str, dict[str, Any]] = self._call(cuda.resources, operators=operators)
-        if not found:
-            warnings.warn(
-                "torch.profiler recorded no kernel, so costs.json says nothing of the resources that opara compares; "
-                "the driver may let administrators alone trace kernels (NVreg_RestrictProfilingToAdminUsers)",
-                HiosWarning,
-                stacklevel=2,
-            )
+        self._is_traced = bool(found)
         return found
+
+    def remarks(self) -> list[str]:
+        """What was not timed in a CUDA graph, and whether kernels could be traced."""
+        found: dict[str, str] = self._call(cuda.uncaptured)
+        remarks = []
+        for what, why in islice(found.items(), 1):
+            more = f", nor can {len(found) - 1} more operators or stages" if len(found) > 1 else ""
+            remarks.append(
+                f"{what} cannot run in a CUDA graph ({why}){more}: schedules are then launched anew for each run, "
+                "which takes longer"
+            )
+        if not self._is_traced:
+            remarks.append(
+                "torch.profiler recorded no kernel, so costs.json says nothing of the resources that opara compares; "
+                "the driver may let administrators alone trace kernels (NVreg_RestrictProfilingToAdminUsers)"
+            )
+        return remarks
 
     def _call(self, function: Any, **arguments: Any) -> Any:
         return self.pool.call(0, function, **arguments)

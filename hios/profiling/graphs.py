@@ -27,12 +27,12 @@ Run = Callable[[], None]
 
 
 class Chain:
-    """Something ``count`` times, and twice as often, each in a CUDA graph."""
+    """Something ``count`` times, and twice as often, each replayed from a CUDA graph."""
 
     def __init__(self, gpu: Gpu, what: str, make: Callable[[int], Run], count: int) -> None:
         self.count = count
-        self.short = gpu.captured(what, make(count))
-        self.long = gpu.captured(what, make(2 * count))
+        self.short = gpu.replayed(what, make(count))
+        self.long = gpu.replayed(what, make(2 * count))
 
 
 class Gpu:
@@ -53,6 +53,8 @@ class Gpu:
         #: Chains of operators, and of the stages or merges of the last call, beside their operators one after another.
         self.operators: dict[str, Chain] = {}
         self.pairs: dict[Any, tuple[Chain, Chain]] = {}
+        #: What could not be captured in a CUDA graph, and why.
+        self.uncaptured: dict[str, str] = {}
         self._limit = limit
         self._generator = torch.Generator(self.device).manual_seed(0)
         self._pool = torch.cuda.graph_pool_handle()
@@ -83,27 +85,41 @@ class Gpu:
                 held.append(make())
         return held
 
-    def captured(self, what: str, run: Run) -> torch.cuda.CUDAGraph:
-        """What a function launches, as a CUDA graph.
+    def replayed(self, what: str, run: Run) -> Run:
+        """What replays the launches of a function from a CUDA graph.
 
-        It runs once before, so that libraries choose their kernels and take their memory, which cannot be captured.
+        The function runs once before, so that libraries choose their kernels and take their memory, which cannot be
+        captured. What cannot be captured at all is launched anew each time, as the engine does with it, and noted in
+        ``uncaptured``.
+
+        Args:
+            what: says what runs, for messages.
+            run: launches it.
 
         Raises:
-            PlatformError: it cannot be captured; ``what`` says what it is.
+            PlatformError: it fails.
         """
-        graph = torch.cuda.CUDAGraph()
-        try:
-            with self.current(), warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="The CUDA Graph is empty")  # as of views
+        with self.current():
+            try:
                 run()
-                # As runs are captured: other threads of the process do not count.
-                with torch.cuda.graph(graph, self._pool, self.stream, capture_error_mode="thread_local"):
-                    run()
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError as error:
-            cause = error.__context__ or error  # the end of a capture that failed raises again
-            raise PlatformError(f"{what} cannot run in a CUDA graph: {first_line(cause)}") from error
+            except RuntimeError as error:
+                raise PlatformError(f"{what}: {first_line(error)}") from error
+            try:
+                return self._captured(run).replay
+            except torch.OutOfMemoryError as error:
+                raise PlatformError(f"{what}: {first_line(error)}") from error
+            except RuntimeError as error:
+                # The end of a capture that failed raises again.
+                self.uncaptured.setdefault(what, first_line(error.__context__ or error))
+                return run
+
+    def _captured(self, run: Run) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The CUDA Graph is empty")  # as of views
+            # As runs are captured: other threads of the process do not count.
+            with torch.cuda.graph(graph, self._pool, self.stream, capture_error_mode="thread_local"):
+                run()
         return graph
 
     def chain(self, what: str, make: Callable[[int], Run], count: int = 0) -> Chain:
@@ -113,20 +129,20 @@ class Gpu:
             count = runs_of_chain(each)
         return Chain(self, what, make, count)
 
-    def elapsed_ms(self, graphs: Sequence[torch.cuda.CUDAGraph]) -> list[float]:
-        """Milliseconds of graphs, one right after another."""
-        marks = marks_of(len(graphs) + 1)
+    def elapsed_ms(self, replays: Sequence[Run]) -> list[float]:
+        """Milliseconds of replays, one right after another."""
+        marks = marks_of(len(replays) + 1)
         with self.current():
-            graphs[0].replay()
+            replays[0]()
             marks[0].record()
-            for graph, mark in zip(graphs, marks[1:], strict=True):
-                graph.replay()
+            for replay, mark in zip(replays, marks[1:], strict=True):
+                replay()
                 mark.record()
         return between(marks)
 
     def times_ms(self, *chains: Chain) -> list[float]:
         """Milliseconds of one run of what is in each chain, taken right after each other."""
-        found = self.elapsed_ms([graph for timed in chains for graph in (timed.short, timed.long)])
+        found = self.elapsed_ms([replay for timed in chains for replay in (timed.short, timed.long)])
         return [
             time_of_run(short, long, timed.count)
             for timed, short, long in zip(chains, found[::2], found[1::2], strict=True)

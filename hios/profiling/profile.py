@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from hios import artifacts, platforms
 from hios.costs import Costs
+from hios.errors import HiosWarning
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.platforms import cpu
@@ -97,6 +99,8 @@ def profile(
             session.measure_merges(asked, time.monotonic() + _MERGES * (began + budget_s - time.monotonic()))
             session.measure_stages(asked, began + budget_s)
         session.find_resources()  # in the end: what traces kernels may stay with the process, and slow what follows
+        for remark in bench.remarks():
+            warnings.warn(remark, HiosWarning, stacklevel=2)
     data = {
         "graph": known.name,
         "graph_fingerprint": known.fingerprint,

@@ -35,6 +35,7 @@ class Machine:
     Attributes:
         log: every replay of a graph, by its number of launches.
         refused: what cannot be captured.
+        broken: what cannot run.
     """
 
     clock: dict[int, float] = field(default_factory=lambda: defaultdict(float))
@@ -42,10 +43,13 @@ class Machine:
     recorded: list[Callable[[], None]] | None = None
     log: list[int] = field(default_factory=list)
     refused: set[str] = field(default_factory=set)
+    broken: set[str] = field(default_factory=set)
 
     def launch(self, what: str, cost_ms: float) -> None:
         """Have the current stream busy."""
         own = id(self.stream)
+        if what in self.broken:
+            raise RuntimeError("no kernel image is available\nfor execution")
         if self.recorded is not None and what in self.refused:
             raise RuntimeError(f"operation not permitted when stream is capturing\nin {what}")
         self._do(lambda: self._advance(own, cost_ms))

@@ -109,3 +109,13 @@ def test_without_leave_to_trace_kernels(graph_file: Path, tmp_path: Path, monkey
     with pytest.warns(HiosWarning, match="recorded no kernel"):
         found = _profile(graph_file, tmp_path / "costs.json", stages_of=[])
     assert not any("resources" in entry for entry in found["operators"].values())
+
+
+def test_what_is_launched_anew_is_said(
+    graph_file: Path, tmp_path: Path, machine: Machine, costs_ms: dict[str, float]
+) -> None:
+    """Operators that no CUDA graph can hold are timed, and a warning names the first and counts the others."""
+    machine.refused |= set(list(costs_ms)[:2])
+    with pytest.warns(HiosWarning, match=r"cannot run in a CUDA graph \(operation not permitted.*\), nor can \d+ more"):
+        found = _profile(graph_file, tmp_path / "costs.json", stages_of=[])
+    assert set(found["operators"]) == set(costs_ms)
