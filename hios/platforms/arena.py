@@ -30,7 +30,12 @@ class Arena:
         size: bytes of buffers behind the flags.
         descriptor: an inherited file descriptor, or None to create the memory.
         shares_cores: whether workers that wait for each other share cores, as virtual devices do.
+
+    Attributes:
+        channels_last: whether operators make images in channels-last order, in which they are then handed over.
     """
+
+    channels_last = True
 
     def __init__(self, flags: int, size: int, descriptor: int | None = None, *, shares_cores: bool = False) -> None:
         self.flags_count = flags

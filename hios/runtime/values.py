@@ -112,7 +112,8 @@ def arena_tensor(arena: Arena, buffer: Buffer) -> Tensor:
 
 def _handed_over(arena: Arena, buffer: Buffer) -> Tensor:
     """The same in the order in memory in which operators make values: copying between orders costs several times."""
-    return arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype), channels_last=True)
+    dtype = torch_dtype(buffer.dtype)
+    return arena.tensor(buffer.offset, buffer.shape, dtype, channels_last=arena.channels_last)
 
 
 def deliver(value: Tensor, buffer: Tensor) -> None:

@@ -151,6 +151,17 @@ def test_branches_without_a_program(tmp_path: Path, transport: str) -> None:
     assert run["results"][0]["largest_difference"] == 0.0
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_values_without_tags(files: Files, graph: Graph, tmp_path: Path, seed: int) -> None:
+    """Where only the order of messages tells values apart, as in NCCL, they still reach their readers."""
+    schedule = _written(graph, random_plan(graph, 3, seed=seed), tmp_path)
+    command = _command("gloo", 3, files, schedule)
+    place = command.index("-m", command.index("torch.distributed.run"))
+    code, printed = _run([*command[:place], str(RANKS.with_name("ordered_ranks.py")), *command[place + 2 :]])
+    assert code == 0, printed
+    assert artifacts.read(tmp_path / "run.json", "run")["results"][0]["largest_difference"] == 0.0
+
+
 @pytest.fixture
 def alternating(graph: Graph, tmp_path: Path) -> Path:
     """Operators in turn on two ranks."""

@@ -11,16 +11,20 @@ import torch.distributed as torch_distributed
 from torch import Tensor
 
 from hios.errors import PlatformError, first_line
+from hios.runtime.distributed.transports import Channel
 
 #: What torchrun tells every process.
 _GIVEN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
-class _Request:
+class GlooRequest:
+    """A message of Gloo on its way."""
+
     def __init__(self, work: Any) -> None:
         self._work = work
 
     def wait(self, deadline: float) -> None:
+        """Return when its memory may be used."""
         left = max(deadline - time.monotonic(), 1e-3)
         try:
             self._work.wait(timedelta(seconds=left))
@@ -36,22 +40,27 @@ class Gloo:
 
     name = "gloo"
     tags = 1 << 31
+    ordered = False
 
     def __init__(self, timeout_s: float) -> None:
         if missing := [name for name in _GIVEN if name not in os.environ]:
             raise PlatformError(
-                f"transport gloo: {missing[0]} is not set; start the ranks with torchrun, such as: torchrun "
-                "--nproc-per-node 2 -m hios distribute ... --transport gloo"
+                f"transport {self.name}: {missing[0]} is not set; start the ranks with torchrun, such as: torchrun "
+                f"--nproc-per-node 2 -m hios distribute ... --transport {self.name}"
             )
         try:
             torch_distributed.init_process_group("gloo", timeout=timedelta(seconds=timeout_s))
         except (RuntimeError, ValueError) as error:
             raise PlatformError(
-                f"transport gloo: the ranks do not meet ({first_line(error)}); see that their hosts reach each other, "
-                "and name the network with GLOO_SOCKET_IFNAME where there are several"
+                f"transport {self.name}: the ranks do not meet ({first_line(error)}); see that their hosts reach each "
+                "other, and name the network with GLOO_SOCKET_IFNAME where there are several"
             ) from error
         self.rank = torch_distributed.get_rank()
         self.size = torch_distributed.get_world_size()
+
+    def channel(self, deadline: float) -> Channel:
+        """Itself: Gloo has tags."""
+        return self
 
     def gather(self, value: Any) -> list[Any]:
         """What every rank gave, on every rank."""
@@ -59,13 +68,13 @@ class Gloo:
         torch_distributed.all_gather_object(found, value)
         return found
 
-    def send(self, memory: Tensor, destination: int, tag: int) -> _Request:
+    def send(self, memory: Tensor, destination: int, tag: int) -> GlooRequest:
         """Start to send bytes."""
-        return _Request(torch_distributed.isend(memory, destination, tag=tag))
+        return GlooRequest(torch_distributed.isend(memory, destination, tag=tag))
 
-    def receive(self, memory: Tensor, source: int, tag: int) -> _Request:
+    def receive(self, memory: Tensor, source: int, tag: int) -> GlooRequest:
         """Have the bytes of one message put into memory when they arrive."""
-        return _Request(torch_distributed.irecv(memory, source, tag=tag))
+        return GlooRequest(torch_distributed.irecv(memory, source, tag=tag))
 
     def progress(self) -> None:
         """Nothing: Gloo has a thread for it."""

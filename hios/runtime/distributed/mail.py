@@ -18,7 +18,7 @@ from hios.errors import PlatformError
 from hios.kernels.tensors import nbytes
 from hios.platforms.arena import Arena
 from hios.runtime.distributed.position import Position
-from hios.runtime.distributed.transports import Request, Transport
+from hios.runtime.distributed.transports import Channel, Request
 from hios.runtime.program import FIRST_READY, Handover, StagedProgram
 
 #: Numbers of messages that are no values: barriers, clocks, expected outputs.
@@ -54,9 +54,35 @@ class Tags:
 
 
 class Memory(Arena):
-    """A rank's memory. ``mail`` is that of the program that is being prepared or run."""
+    """A rank's memory: of the host, or of its GPU.
+
+    Args:
+        flags: number of flags.
+        size: bytes of buffers.
+        place: where the buffers are.
+
+    Attributes:
+        mail: of the program that is being prepared or run.
+    """
 
     mail: Mail
+
+    def __init__(self, flags: int, size: int, place: torch.device) -> None:
+        on_host = place.type == "cpu"
+        super().__init__(flags, size if on_host else 0)
+        self.place = place
+        #: Only the host's kernels are prepared for that order.
+        self.channels_last = on_host
+        self._bytes = None if on_host else torch.empty(size, dtype=torch.uint8, device=place)
+
+    def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool = False) -> Tensor:
+        """A tensor over the buffers, without copying; one without elements is at their place, too."""
+        return super().tensor(offset, shape, dtype, channels_last=channels_last).to(self.place)
+
+    def _numbers(self, offset: int, count: int, dtype: torch.dtype) -> Tensor:
+        if self._bytes is None:
+            return super()._numbers(offset, count, dtype)
+        return self._bytes[offset : offset + count * dtype.itemsize].view(dtype)
 
     def setter(self, flag: int) -> Callable[[int], None]:
         """Sends the value of a flag."""
@@ -77,16 +103,23 @@ class Mail:
 
     Args:
         programs: of all ranks that take part.
+        rank: number of this rank.
         memory: of this rank.
-        transport: to the others.
+        channel: to the others.
         tags: of messages.
         position: of this rank.
     """
 
     def __init__(
-        self, programs: Sequence[StagedProgram], memory: Memory, transport: Transport, tags: Tags, position: Position
+        self,
+        programs: Sequence[StagedProgram],
+        rank: int,
+        memory: Memory,
+        channel: Channel,
+        tags: Tags,
+        position: Position,
     ) -> None:
-        self._transport, self._tags, self._position = transport, tags, position
+        self._channel, self._tags, self._position = channel, tags, position
         self._destinations: dict[int, list[int]] = defaultdict(list)
         self._sources: dict[int, int] = {}
         self._memory: dict[int, Tensor] = {}
@@ -96,10 +129,12 @@ class Mail:
                     self._bind(handover, memory, program.device)
                 for handover in stage.arrivals:
                     self._destinations[handover.flag].append(program.device)
-        self._arrivals = [flag for flag, ranks in self._destinations.items() if transport.rank in ranks]
+        self._arrivals = [flag for flag in self._sources if rank in self._destinations[flag]]
         self._epoch = 0
         self._deadline = 0.0
         self._received: dict[int, Request] = {}
+        #: Values whose receives are not posted yet, in the order in which each rank sends them.
+        self._open: list[int] = []
         self._sent: list[tuple[int, Request]] = []
 
     def _bind(self, handover: Handover, memory: Memory, device: int) -> None:
@@ -107,21 +142,29 @@ class Mail:
         size = nbytes(handover.buffer.shape, handover.buffer.dtype)
         # A value without elements is a message too: others wait for it.
         self._memory[handover.flag] = (
-            memory.tensor(handover.buffer.offset, (size,), torch.uint8) if size else torch.zeros(1, dtype=torch.uint8)
+            memory.tensor(handover.buffer.offset, (size,), torch.uint8)
+            if size
+            else torch.zeros(1, dtype=torch.uint8, device=memory.place)
         )
 
     def open(self, epoch: int, deadline: float) -> None:
-        """Post the receives of a run, ahead of everything that could be sent."""
+        """Post the receives of a run, ahead of everything that could be sent, where messages have tags."""
         self._epoch, self._deadline = epoch, deadline
-        self._received = {
-            flag: self._transport.receive(self._memory[flag], self._sources[flag], self._tag(flag))
-            for flag in self._arrivals
-        }
+        self._received = {}
+        self._open = list(self._arrivals)
+        if not self._channel.ordered:
+            self._receive(self._open)
+
+    def _receive(self, flags: Sequence[int]) -> None:
+        """Post the receives of values."""
+        for flag in flags:
+            self._received[flag] = self._channel.receive(self._memory[flag], self._sources[flag], self._tag(flag))
+        self._open = [flag for flag in self._open if flag not in self._received]
 
     def send(self, flag: int) -> None:
         """Start to send a value to all ranks that need it."""
         for rank in self._destinations[flag]:
-            self._sent.append((rank, self._transport.send(self._memory[flag], rank, self._tag(flag))))
+            self._sent.append((rank, self._channel.send(self._memory[flag], rank, self._tag(flag))))
 
     def wait(self, flag: int, what: str) -> None:
         """Wait until a value is there.
@@ -130,7 +173,11 @@ class Mail:
             TimeoutError: the deadline of the run passed.
             ConnectionError: the rank that makes it is not there any more.
         """
-        with self._position.wait(what, self._sources[flag]):
+        source = self._sources[flag]
+        if flag in self._open:  # in the order in which the sender makes them, and sends
+            same = [other for other in self._open if self._sources[other] == source]
+            self._receive(same[: same.index(flag) + 1])
+        with self._position.wait(what, source):
             self._received.pop(flag).wait(self._deadline)
 
     def close(self) -> None:

@@ -7,9 +7,11 @@ import time
 from importlib import metadata
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from hios.errors import PlatformError, first_line
+from hios.runtime.distributed.transports import Channel
 
 
 class _Request:
@@ -33,6 +35,7 @@ class Mpi:
     """The ranks of one mpirun: MPI_COMM_WORLD."""
 
     name = "mpi"
+    ordered = False
 
     def __init__(self) -> None:
         try:
@@ -49,12 +52,18 @@ class Mpi:
         self.size = self._world.Get_size()
         self.tags = int(self._world.Get_attr(MPI.TAG_UB) or 32767) + 1
 
+    def channel(self, deadline: float) -> Channel:
+        """Itself: MPI has tags, and one that knows CUDA takes addresses of GPU memory as it takes others."""
+        return self
+
     def gather(self, value: Any) -> list[Any]:
         """What every rank gave, on every rank."""
         return self._world.allgather(value)
 
     def send(self, memory: Tensor, destination: int, tag: int) -> _Request:
         """Start to send bytes."""
+        if memory.is_cuda:
+            torch.cuda.current_stream().synchronize()  # MPI does not know of streams: the bytes must be there
         return _Request(self._world.Isend(self._message(memory), destination, tag), memory, self._mpi.Exception)
 
     def receive(self, memory: Tensor, source: int, tag: int) -> _Request:

@@ -52,6 +52,11 @@ def pin(places: Sequence[Place], rank: int) -> list[int]:
     return [own]
 
 
+def local_rank(places: Sequence[Place], rank: int) -> int:
+    """Which of the ranks on its host a rank is, from 0."""
+    return sum(place.boot == places[rank].boot for place in places[:rank])
+
+
 def shared(places: Sequence[Place], cores: Sequence[Sequence[int]]) -> bool:
     """Whether ranks share cores: then their devices are virtual, and times say little.
 

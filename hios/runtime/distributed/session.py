@@ -27,10 +27,11 @@ from hios.runtime.baselines import Reference, references
 from hios.runtime.competitors import BASELINE, Entry, competitors, read_entries
 from hios.runtime.distributed import transports
 from hios.runtime.distributed.control import FAILED, LATE, LOST, Control, who
+from hios.runtime.distributed.hardware import hardware
 from hios.runtime.distributed.mail import RESERVED, Tags
 from hios.runtime.distributed.meeting import barrier
 from hios.runtime.distributed.monitor import Monitor
-from hios.runtime.distributed.places import Place, pin, shared
+from hios.runtime.distributed.places import Place, local_rank, pin, shared
 from hios.runtime.distributed.position import Position
 from hios.runtime.distributed.transports import Transport
 from hios.runtime.distributed.turns import Turns, joined
@@ -48,7 +49,8 @@ class Job:
         weights: weights.safetensors.
         schedules: schedule.json files; their stems name them.
         output: run.json, which rank 0 writes.
-        transport: one of ``transports.TRANSPORTS``.
+        transport: one of ``transports.TRANSPORTS`` of the platform.
+        platform: cpu, where a rank has a core, or cuda, where it has a GPU.
         program: program.pt2 or program.onnx, the reference for outputs; the sequential schedule where absent.
         trusted: whether the user trusts a program that can run code when it is loaded.
         runs: measured runs of every competitor.
@@ -63,6 +65,7 @@ class Job:
     schedules: tuple[Path, ...]
     output: Path
     transport: str
+    platform: str = "cpu"
     program: Path | None = None
     trusted: bool = False
     runs: int = 36
@@ -85,7 +88,7 @@ def distribute(job: Job) -> dict[str, Any] | None:
     Raises:
         PlatformError: the ranks do not meet.
     """
-    transport = transports.connect(job.transport, job.timeout_s)
+    transport = transports.connect(job.transport, job.platform, job.timeout_s)
     position = Position()
     places = [Place(*place) for place in transport.gather(_place())]
     monitor = Monitor(places) if transport.rank == 0 else None
@@ -171,6 +174,9 @@ class _Session:
     def _load(self) -> None:
         """Read and compile everything: first on rank 0, so that what is wrong with the files is said once."""
         job, transport = self._job, self._transport
+        self._hardware = hardware(job.platform, local_rank(self._places, transport.rank))
+        self._position.enter("meeting the devices of other ranks")
+        channel = transport.channel(time.monotonic() + job.timeout_s)
         if transport.rank != 0:
             self._let_load()
         self._position.enter("loading")
@@ -189,6 +195,8 @@ class _Session:
             plan,
             self._competitors,
             transport,
+            channel,
+            self._hardware,
             self._position,
             elsewhere,
             job.tolerance,

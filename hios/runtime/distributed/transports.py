@@ -25,11 +25,31 @@ class Request(Protocol):
         ...
 
 
+class Channel(Protocol):
+    """What values of a schedule travel on.
+
+    Attributes:
+        ordered: whether messages from one rank to another are told apart by their order alone, not by tags. A receive
+            may then keep the sender's later messages waiting, so it is posted when its value is waited for, and after
+            those of all values that the sender makes before.
+    """
+
+    ordered: bool
+
+    def send(self, memory: Tensor, destination: int, tag: int) -> Request:
+        """Start to send bytes; they must stay as they are until the request was waited for."""
+        ...
+
+    def receive(self, memory: Tensor, source: int, tag: int) -> Request:
+        """Have the bytes of one message put into memory when they arrive."""
+        ...
+
+
 class Transport(Protocol):
     """The ranks that were started together, seen from one of them.
 
     Attributes:
-        name: ``gloo`` or ``mpi``.
+        name: one of ``TRANSPORTS``.
         rank: number of this rank.
         size: how many ranks there are.
         tags: how many tags there are, from 0.
@@ -39,6 +59,20 @@ class Transport(Protocol):
     rank: int
     size: int
     tags: int
+
+    def channel(self, deadline: float) -> Channel:
+        """For values between devices; everything else goes by the transport itself, from the host's memory.
+
+        All ranks call it at once, and once, when their devices are ready.
+
+        Args:
+            deadline: by ``time.monotonic``.
+
+        Raises:
+            PlatformError: devices cannot reach each other.
+            TimeoutError: the deadline passed.
+        """
+        ...
 
     def gather(self, value: Any) -> list[Any]:
         """What every rank gave, on every rank; blocks, and is for the start only."""
@@ -65,26 +99,34 @@ class Transport(Protocol):
         ...
 
 
-#: Names of transports.
-TRANSPORTS = ("gloo", "mpi")
+#: What moves values between the devices of a platform, the usual one first.
+TRANSPORTS = {"cpu": ("gloo", "mpi"), "cuda": ("nccl", "mpi")}
 
 
-def connect(name: str, timeout_s: float) -> Transport:
+def connect(name: str, platform: str, timeout_s: float) -> Transport:
     """Meet the other ranks.
 
     Args:
         name: one of ``TRANSPORTS``.
+        platform: what devices are, a key of ``TRANSPORTS``.
         timeout_s: longest time to wait for them.
 
     Raises:
-        PlatformError: this process was not started by the launcher of that transport, or the ranks do not meet.
+        PlatformError: this process was not started by the launcher of that transport, the ranks do not meet, or the
+            transport is not one of that platform.
     """
+    if name not in TRANSPORTS[platform]:
+        raise PlatformError(
+            f"transport {name}: found platform {platform}; allowed there: {', '.join(TRANSPORTS[platform])}"
+        )
+    if name == "nccl":
+        from hios.runtime.distributed.nccl import Nccl
+
+        return Nccl(timeout_s)
     if name == "gloo":
         from hios.runtime.distributed.gloo import Gloo
 
         return Gloo(timeout_s)
-    if name == "mpi":
-        from hios.runtime.distributed.mpi import Mpi
+    from hios.runtime.distributed.mpi import Mpi
 
-        return Mpi()
-    raise PlatformError(f"transport: found {name}; allowed: {', '.join(TRANSPORTS)}")
+    return Mpi()

@@ -15,14 +15,13 @@ from hios.frontends.examples import example_inputs
 from hios.graph import Graph
 from hios.kernels.tensors import nbytes, torch_dtype
 from hios.kernels.unit import external
-from hios.platforms.streams import Streams
-from hios.platforms.worker import Worker
 from hios.runtime import device
 from hios.runtime.competitors import Competitor
+from hios.runtime.distributed.hardware import Hardware
 from hios.runtime.distributed.mail import RESERVED, Mail, Memory, Tags
 from hios.runtime.distributed.meeting import barrier, hand_round, offsets
 from hios.runtime.distributed.position import Position
-from hios.runtime.distributed.transports import Transport
+from hios.runtime.distributed.transports import Channel, Transport
 from hios.runtime.outputs import compared
 from hios.runtime.program import ArenaPlan, Buffer, Row, StagedProgram
 from hios.schedule import Placement
@@ -50,6 +49,8 @@ class Turns:
         plan: where its values lie, all competitors' programs made.
         competitors: by name.
         transport: to the other ranks.
+        channel: for values.
+        hardware: of this rank.
         position: of this rank.
         elsewhere: ranks on other hosts than rank 0.
         tolerance: allowed difference of outputs, absolute plus relative.
@@ -62,6 +63,8 @@ class Turns:
         plan: ArenaPlan,
         competitors: Mapping[str, Competitor],
         transport: Transport,
+        channel: Channel,
+        hardware: Hardware,
         position: Position,
         elsewhere: Sequence[int],
         tolerance: float,
@@ -69,10 +72,11 @@ class Turns:
     ) -> None:
         self._graph, self._plan, self._competitors = graph, plan, competitors
         self._transport, self._position, self._elsewhere = transport, position, elsewhere
+        self._channel, self._hardware = channel, hardware
         self._tolerance, self._timeout_s = tolerance, timeout_s
         self._tags = Tags(RESERVED + plan.flags + len(plan.outputs), transport.tags)
-        self.memory = Memory(plan.flags, plan.size)
-        self._worker = Worker(transport.rank, self.memory, Streams())
+        self.memory = Memory(plan.flags, plan.size, hardware.place)
+        self._worker = hardware.worker(transport.rank, self.memory)
         self._mail: dict[str, Mail] = {}
         self._stages: dict[str, dict[str, int]] = {}
         self._makes: dict[str, list[int]] = {}
@@ -89,13 +93,13 @@ class Turns:
             seed: of the input.
         """
         worker, position = self._worker, self._position
-        device.load(worker, graph, weights, self._plan.inputs, self._timeout_s)
+        self._hardware.load(worker, graph, weights, self._plan.inputs, self._timeout_s)
         operators = worker.state["operators"]
         for name, operator in operators.items():
             operators[name] = position.watched(operator, self._transport.progress)
         for name, competitor in self._competitors.items():
             programs = [program for program in competitor.programs if isinstance(program, StagedProgram)]
-            self.memory.mail = Mail(programs, self.memory, self._transport, self._tags, position)
+            self.memory.mail = Mail(programs, self._transport.rank, self.memory, self._channel, self._tags, position)
             self._mail[name] = self.memory.mail
             for program in programs:
                 if program.device == self._transport.rank:
@@ -127,7 +131,9 @@ class Turns:
             if size := nbytes(buffer.shape, buffer.dtype):
                 memory = self.memory.tensor(buffer.offset, (size,), torch.uint8)
                 tag = self._tags.of(self._epoch, RESERVED + self._plan.flags + number)
-                hand_round(transport, memory, tag, position, deadline)
+                on_host = memory.cpu()
+                hand_round(transport, on_host, tag, position, deadline)
+                memory.copy_(on_host)
             self._expected.append(self.tensor(buffer).clone())
 
     def run(self, name: str) -> Turn | None:
@@ -151,9 +157,9 @@ class Turns:
         _, _, runner = self._worker.state["programs"].get(name, (0, (), None))
         if runner is None:
             return None
-        began = time.perf_counter_ns()
+        began = self._hardware.begin()
         rows = runner.run(self._epoch)
-        finished = time.perf_counter_ns()
+        finished, rows = self._hardware.finish(rows, deadline)
         mail.close()
         return Turn(began, finished, rows, self._difference(name) if self._expected else 0.0)
 
