@@ -1,0 +1,166 @@
+"""What a rank computes on: a core, or a GPU."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from hios.graph import Graph
+from hios.kernels import CompiledOperator
+from hios.platforms.streams import Streams
+from hios.platforms.worker import Worker
+from hios.runtime import device
+from hios.runtime.cuda.network import Network
+from hios.runtime.program import Buffer, Row
+from hios.runtime.weights import load_weights
+
+
+class Hardware(Protocol):
+    """A rank's device.
+
+    Attributes:
+        place: where its tensors are.
+    """
+
+    place: torch.device
+
+    def worker(self, rank: int, memory: Any) -> Worker:
+        """What programs of this rank run in."""
+        ...
+
+    def load(self, worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], timeout_s: float) -> None:
+        """Read graph and weights and compile every operator."""
+        ...
+
+    def begin(self) -> int:
+        """The time at which a run begins, nanoseconds of the monotonic clock."""
+        ...
+
+    def finish(self, rows: Sequence[Any], deadline: float) -> tuple[int, list[Row]]:
+        """Wait until all that was started has finished; returns the time, and rows with times in nanoseconds.
+
+        Raises:
+            TimeoutError: the deadline passed, by ``time.monotonic``.
+        """
+        ...
+
+
+class Core:
+    """A core of the host."""
+
+    place = torch.device("cpu")
+
+    def worker(self, rank: int, memory: Any) -> Worker:
+        """Its groups are threads."""
+        return Worker(rank, memory, Streams())
+
+    def load(self, worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], timeout_s: float) -> None:
+        """As a device of one node does."""
+        device.load(worker, graph, weights, inputs, timeout_s)
+
+    def begin(self) -> int:
+        """Now."""
+        return time.perf_counter_ns()
+
+    def finish(self, rows: Sequence[Any], deadline: float) -> tuple[int, list[Row]]:
+        """All has finished."""
+        return time.perf_counter_ns(), list(rows)
+
+
+class Gpu:
+    """A GPU, on whose streams operators are launched one by one.
+
+    Messages between ranks cannot be part of a CUDA graph here, as hosts take part in them.
+
+    Args:
+        index: of the GPU, as torch numbers them; it becomes the current one.
+    """
+
+    def __init__(self, index: int) -> None:
+        torch.cuda.set_device(index)
+        self.place = torch.device("cuda", index)
+        self._begin = torch.cuda.Event(enable_timing=True)
+        self._began_ns = 0
+
+    def worker(self, rank: int, memory: Any) -> Worker:
+        """Its groups are streams, its clock is events."""
+        found = Worker(rank, memory, GpuStreams())
+        found.clock = _now
+        return found
+
+    def load(self, worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], timeout_s: float) -> None:
+        """Weights go to the GPU, all of them."""
+        known = Graph.read(graph)
+        network = Network(known, load_weights(weights, known), [self.place])
+        operators = [
+            CompiledOperator(name, network.reads[name], network.function(0, (name,))[0]) for name in known.index
+        ]
+        device.bind(worker, known, operators, lambda names: network.function(0, names)[0], inputs, timeout_s)
+
+    def begin(self) -> int:
+        """Now, with nothing left to do from before."""
+        torch.cuda.synchronize()
+        self._begin.record()
+        self._began_ns = time.perf_counter_ns()
+        return self._began_ns
+
+    def finish(self, rows: Sequence[Any], deadline: float) -> tuple[int, list[Row]]:
+        """Look again and again, as a rank that is gone would let the GPU wait for ever."""
+        end = _now()
+        while not end.query():
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            os.sched_yield()
+        finished = time.perf_counter_ns()
+        return finished, [(*row[:3], self._at(row[3]), self._at(row[4])) for row in rows]
+
+    def _at(self, event: torch.cuda.Event) -> int:
+        return self._began_ns + round(self._begin.elapsed_time(event) * 1e6)
+
+
+class GpuStreams(Streams):
+    """Streams of a GPU that run functions beside each other; the calling thread launches them one after another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._streams: list[torch.cuda.Stream] = []
+
+    def run(self, functions: Sequence[Callable[[], None]]) -> None:
+        """Launch every function on a stream of its own; the current stream goes on when all have finished."""
+        current = torch.cuda.current_stream()
+        while len(self._streams) < len(functions):
+            self._streams.append(torch.cuda.Stream())
+        forked = current.record_event()
+        for stream, function in zip(self._streams, functions, strict=False):
+            stream.wait_event(forked)
+            with torch.cuda.stream(stream):
+                function()
+        for stream in self._streams[: len(functions)]:
+            current.wait_stream(stream)
+
+
+def _now() -> torch.cuda.Event:
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def hardware(platform: str, local_rank: int) -> Hardware:
+    """What a rank computes on.
+
+    Args:
+        platform: cpu or cuda.
+        local_rank: which rank of its host it is, from 0; ranks share GPUs where there are fewer.
+
+    Raises:
+        PlatformError: there is no GPU.
+    """
+    if platform == "cpu":
+        return Core()
+    from hios.platforms.cuda import gpu_indices
+
+    return Gpu(gpu_indices(local_rank + 1, virtual=True)[local_rank])
