@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hios.artifacts import Json
+from hios.report.hardware import is_virtual
 from hios.report.results import ModelResults
 
 #: A table row by column; None where a column does not apply or was not measured.
@@ -16,7 +17,8 @@ Row = dict[str, Any]
 
 #: Columns of latency.csv. ``kind`` is schedule, auto, baseline, reference or ceiling; columns without a unit
 #: are ratios as run.json defines them, ``speedup_low`` and ``speedup_high`` the ends of the interval of the speedup,
-#: ``largest_difference`` is in the units of the network's output.
+#: ``largest_difference`` is in the units of the network's output; ``virtual`` is True where devices shared cores or
+#: GPUs, so that times say little.
 LATENCY_COLUMNS = (
     "model",
     "kind",
@@ -39,6 +41,7 @@ LATENCY_COLUMNS = (
     "predicted_lower_bound_ms",
     "scheduling_time_s",
     "largest_difference",
+    "virtual",
 )
 
 #: Columns of operators.csv; p20 and p80 over the repeats, flops with a multiply-add as two.
@@ -162,6 +165,7 @@ def _measured(model: ModelResults, kind: str, label: str, latency: Json) -> Row:
         "measured_median_ms": latency["median"],
         "measured_p20_ms": latency["p20"],
         "measured_p80_ms": latency["p80"],
+        "virtual": True if is_virtual(model.run["platform"]) else None,
     }
 
 

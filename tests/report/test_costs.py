@@ -11,7 +11,7 @@ from hios import artifacts
 from hios.report import write_report
 from hios.report.costs import cost_facts
 from tests.report.browser import needs_chromium, opened
-from tests.report.test_report import make_results
+from tests.report.test_report import make_results, read_csv
 
 OPERATORS = {"operators": {"a": {"time_ms": 1.25}, "b": {"time_ms": 2.0}}, "transfers": []}
 #: What the profiler adds to costs that would be valid without.
@@ -125,6 +125,7 @@ def test_virtual_devices_are_marked(tmp_path: Path) -> None:
     page = _page(tmp_path / "both", {"platform": cpu}, {"platform": cpu}).read_text(encoding="utf-8")
     assert page.count("net was profiled and run on virtual devices: 3 of them share 2 cores, so times say little.") == 1
     assert page.count('class="tag virtual"') == 2
+    assert {row["virtual"] for row in read_csv(tmp_path / "both" / "latency.csv")} == {"True"}
     gpu = {"name": "cuda", "devices": 2, "gpus": ["A", "A"], "gpu_indices": [0, 0], "virtual": True}
     page = _page(tmp_path / "costs", {}, {"platform": gpu}).read_text(encoding="utf-8")
     assert "The costs of net were measured on virtual devices: 2 of them share 1 GPU, so times say little." in page

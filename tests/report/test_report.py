@@ -225,7 +225,7 @@ def test_latency_csv(report: Path) -> None:
     assert header == (
         "model,kind,label,algorithm,parameters,devices,threads,runs,measured_median_ms,measured_p20_ms,"
         "measured_p80_ms,speedup,speedup_low,speedup_high,share_of_ceiling,throughput_ratio,predicted_ms,prediction_error,"
-        "predicted_lower_bound_ms,scheduling_time_s,largest_difference"
+        "predicted_lower_bound_ms,scheduling_time_s,largest_difference,virtual"
     )
     run = artifacts.read(report / "first" / "run.json", "run")
     first = [row for row in rows if row["model"] == "first"]
@@ -243,6 +243,7 @@ def test_latency_csv(report: Path) -> None:
     )
     assert eager["predicted_ms"] == ""
     assert float(first[-1]["throughput_ratio"]) == 1.9
+    assert {row["virtual"] for row in rows} == {""}
 
 
 def test_operators_csv(report: Path) -> None:
