@@ -67,22 +67,28 @@ class Gpu:
             yield
 
     def load(self, operator: str, needed: int, wanted: int = 1) -> list[Subject]:
-        """Copies of an operator: as many as are needed, and as are wanted where memory allows."""
+        """Copies of an operator: as many as are needed, and as are wanted where memory allows.
+
+        Raises:
+            PlatformError: the GPU is out of memory.
+        """
         known = self.graph.operators[self.graph.index[operator]]
         make = partial(Subject, self.graph, known, self._generator, packed=False)
-        return self._grown(self.subjects.setdefault(operator, []), make, needed, wanted)
+        return self._grown(f"operator {operator}", self.subjects.setdefault(operator, []), make, needed, wanted)
 
     def load_merge(self, number: int, wanted: int) -> list[Merged]:
-        """Copies of a merge."""
+        """Copies of a merge, as of operators."""
         operators, held = self.merges[number]
-        return self._grown(held, partial(Merged, self.graph, operators, self._generator, packed=False), 1, wanted)
+        make = partial(Merged, self.graph, operators, self._generator, packed=False)
+        return self._grown(f"a merge of operators {', '.join(operators)}", held, make, 1, wanted)
 
-    def _grown(self, held: list[Copy], make: Callable[[], Copy], needed: int, wanted: int) -> list[Copy]:
+    def _grown(self, what: str, held: list[Copy], make: Callable[[], Copy], needed: int, wanted: int) -> list[Copy]:
         with self.current():
-            if not held:
-                held.append(make())
-            while len(held) < copies_of(wanted, needed, held[0].nbytes, self._limit):
-                held.append(make())
+            try:
+                while not held or len(held) < copies_of(wanted, needed, held[0].nbytes, self._limit):
+                    held.append(make())
+            except torch.OutOfMemoryError as error:
+                raise PlatformError(f"{what}: {first_line(error)}") from error
         return held
 
     def replayed(self, what: str, run: Run) -> Run:

@@ -144,6 +144,17 @@ def test_an_operator_that_fails_is_named(worker: Any, machine: Machine) -> None:
     assert str(caught.value) == "operator b: no kernel image is available"
 
 
+def test_memory_that_is_short_is_named(worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no memory for an operator, the profile ends with its name."""
+
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError("CUDA out of memory. Tried to allocate 2.00 GiB\nmore")  # as the simulated torch has it
+
+    monkeypatch.setattr(graphs, "Subject", full)
+    with pytest.raises(PlatformError, match=r"^operator b: CUDA out of memory\. Tried to allocate 2\.00 GiB$"):
+        cuda.load(worker, {"b": 1})
+
+
 def test_operators_are_marked(worker: Any) -> None:
     """The controller can tell at which operator a worker died: its number in the graph, from 1 on."""
     cuda.load(worker, {"b": 1})
