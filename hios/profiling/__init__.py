@@ -15,6 +15,7 @@ graphs       a GPU with CUDA graphs of chains of operators
 chains       how long these chains are, and what their times say
 resources    what kernels ask of a GPU, from a trace of torch.profiler
 subjects     what is timed: operators with random weights and inputs
+kinds        how stages and merges are named
 questions    the stages and merges that algorithms ask for
 session      measuring operators, stages and merges of one graph
 between      measuring transfers, and devices that run at once

@@ -9,12 +9,10 @@ from types import TracebackType
 from typing import Any
 
 from hios.platforms.pool import WorkerPool
-from hios.profiling.questions import Stage
+from hios.profiling.kinds import Pairs, Stage
 
 #: Longest time of one call to a worker, in seconds.
 TIMEOUT_S = 600.0
-#: Times of something in milliseconds, a pair a round: together, and one after another, right after each other.
-Pairs = list[tuple[float, float]]
 
 
 class Bench(ABC):

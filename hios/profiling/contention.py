@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hios.profiling.questions import Stage
+from hios.profiling.kinds import Stage
 
 _Array = NDArray[np.float64]
 

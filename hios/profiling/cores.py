@@ -11,8 +11,8 @@ from hios.graph import Graph
 from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
 from hios.profiling import handovers, kernels
-from hios.profiling.bench import TIMEOUT_S, Bench, Pairs, whose_turn
-from hios.profiling.questions import Stage
+from hios.profiling.bench import TIMEOUT_S, Bench, whose_turn
+from hios.profiling.kinds import Pairs, Stage
 from hios.profiling.settings import cache_bytes
 
 #: Hand-overs of every size that warm up, in each call.

@@ -15,10 +15,9 @@ import torch
 
 from hios.graph import Graph
 from hios.platforms.worker import Worker
-from hios.profiling.bench import Pairs
 from hios.profiling.chains import bytes_for_copies
 from hios.profiling.graphs import Chain, Copy, Gpu, Run, between, marks_of, run_all
-from hios.profiling.questions import Stage
+from hios.profiling.kinds import Pairs, Stage
 from hios.profiling.resources import ANNOTATION, resources_of
 from hios.profiling.subjects import Merged, Subject
 

@@ -11,8 +11,8 @@ from hios.graph import Graph
 from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
 from hios.profiling import cuda
-from hios.profiling.bench import TIMEOUT_S, Bench, Pairs, whose_turn
-from hios.profiling.questions import Stage
+from hios.profiling.bench import TIMEOUT_S, Bench, whose_turn
+from hios.profiling.kinds import Pairs, Stage
 from hios.profiling.signature import signatures
 
 #: Milliseconds that chains of a stage are replayed in for one measurement, with a share of capturing them.

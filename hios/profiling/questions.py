@@ -9,12 +9,8 @@ from hios.costs import Costs
 from hios.evaluate import evaluate
 from hios.graph import Graph
 from hios.problem import Problem
+from hios.profiling.kinds import Merge, Stage
 from hios.schedulers import find
-
-#: Groups of operator ids, sorted.
-Stage = tuple[tuple[str, ...], ...]
-#: Ids of operators that run as one, sorted.
-Merge = tuple[str, ...]
 
 
 @dataclass

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 from hios.graph import Graph
 from hios.profiling.bench import Bench
 from hios.profiling.cache import Cache, Measured, now
+from hios.profiling.kinds import Merge, Stage
 from hios.profiling.progress import Meter
-from hios.profiling.questions import Merge, Questions, Stage
+from hios.profiling.questions import Questions
 from hios.profiling.sampling import CHUNK, Effort, sample
 from hios.profiling.signature import signatures
 

@@ -9,7 +9,7 @@ import pytest
 
 from hios.profiling import contention, links
 from hios.profiling.contention import Contention
-from hios.profiling.questions import Stage
+from hios.profiling.kinds import Stage
 
 TIMES = {name: 1.0 + number for number, name in enumerate("abcdefgh")}
 STAGES: list[Stage] = [
