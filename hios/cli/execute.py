@@ -13,9 +13,10 @@ from hios.cli.options import (
     check_measuring,
     measuring_options,
     output_option,
-    platform_options,
+    platform_option,
     refuse_overwriting,
     trust_option,
+    virtual_option,
 )
 from hios.errors import HiosError
 from hios.models import RUNTIMES
@@ -25,7 +26,8 @@ from hios.models import RUNTIMES
 @click.argument("graph", type=PATH)
 @click.argument("weights", type=PATH)
 @click.argument("schedules", type=PATH, nargs=-1, required=True)
-@platform_options
+@platform_option
+@virtual_option
 @click.option("--devices", type=int, help="Devices of the session; default: the most that a schedule uses.")
 @output_option("run.json")
 @click.option(

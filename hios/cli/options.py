@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +17,17 @@ PATH = click.Path(path_type=Path)
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 devices_option = click.option("--devices", type=int, default=1, show_default=True, help="Number of devices.")
-_PLATFORM = (
-    click.option(
-        "--platform",
-        type=click.Choice(PLATFORMS),
-        default="cpu",
-        show_default=True,
-        help="Where to measure and run: devices are cores (cpu) or GPUs (cuda).",
-    ),
-    click.option(
-        "--virtual",
-        is_flag=True,
-        help="Let devices share cores or GPUs where there are fewer: to try things out, as times say little then.",
-    ),
+platform_option = click.option(
+    "--platform",
+    type=click.Choice(PLATFORMS),
+    default="cpu",
+    show_default=True,
+    help="Where to measure and run: devices are cores (cpu) or GPUs (cuda).",
+)
+virtual_option = click.option(
+    "--virtual",
+    is_flag=True,
+    help="Let devices share cores or GPUs where there are fewer: to try things out, as times say little then.",
 )
 trust_option = click.option(
     "--trust", is_flag=True, help="Load a .pt2 file even if that can run code: you trust who made it."
@@ -56,18 +54,9 @@ def output_option(what: str) -> _Decorator:
     return click.option("--output", type=PATH, required=True, help=f"{what} to write.")
 
 
-def platform_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Which devices take part."""
-    return _with(_PLATFORM, command)
-
-
 def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """How competitors are measured; `check_measuring` checks what is given."""
-    return _with(_MEASURING, command)
-
-
-def _with(options: Sequence[_Decorator], command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(options):
+    for option in reversed(_MEASURING):
         command = option(command)
     return command
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
-from hios.cli.options import PATH, devices_option, output_option, platform_options, refuse_overwriting
+from hios.cli.options import PATH, devices_option, output_option, platform_option, refuse_overwriting, virtual_option
 from hios.errors import HiosError
 
 
 @click.command("profile")
 @click.argument("graph", type=PATH)
-@platform_options
+@platform_option
+@virtual_option
 @devices_option
 @output_option("costs.json")
 @click.option(
