@@ -9,7 +9,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from hios.errors import PlatformError
-from hios.models import RUNTIMES
+from hios.machine import usable_cores
+from hios.models import CPU_RUNTIMES, CUDA_RUNTIMES, PLATFORMS, RUNTIMES
 
 #: Packages of the extra ``onnx`` by which ONNX Runtime runs a program of torch.export.
 _ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
@@ -25,6 +26,7 @@ class Reference:
         cores: cores of its worker, one a thread.
         kind: one of ``RUNTIMES``.
         parallel: whether the threads run operators beside each other (ORT_PARALLEL), not parts of one operator.
+        gpu: the GPU that it runs on; None on cores.
         compile_time_s: what it took to compile the model; None where nothing is compiled.
         latencies_ms: of every measured run.
         difference: largest difference of any output from what outputs are compared with.
@@ -35,9 +37,15 @@ class Reference:
     cores: list[int]
     kind: str = "eager"
     parallel: bool = False
+    gpu: int | None = None
     compile_time_s: float | None = None
     latencies_ms: list[float] = field(default_factory=list)
     difference: float = 0.0
+
+    @property
+    def threads(self) -> int:
+        """Threads inside an operator; of a GPU the one that launches."""
+        return len(self.cores) if self.gpu is None else 1
 
 
 def references(cores: Sequence[list[int]], runtime: str, baselines: Collection[str]) -> list[Reference]:
@@ -66,21 +74,46 @@ def references(cores: Sequence[list[int]], runtime: str, baselines: Collection[s
     return found
 
 
+def gpu_references(runtime: str, baselines: Collection[str]) -> list[Reference]:
+    """The model itself on the first GPU, each in a worker of its own behind the one that holds all GPUs.
+
+    The first one is what outputs are compared with, as in `references`; an ONNX file runs in ONNX Runtime on cores.
+
+    Args:
+        runtime: of the program, one of ``RUNTIMES``.
+        baselines: names of ``RUNTIMES``.
+    """
+    cores = usable_cores()
+    if runtime != "eager":
+        return [Reference(f"{RUNTIMES[runtime]}, {len(cores)} threads", 1, cores, runtime)]
+    kinds = [kind for kind in RUNTIMES if kind == runtime or kind in baselines]
+    return [Reference(RUNTIMES[kind], 1 + number, cores, kind, gpu=0) for number, kind in enumerate(kinds)]
+
+
 def all_cores(cores: Sequence[Sequence[int]]) -> list[int]:
     """The cores of all devices together; virtual devices share some."""
     return list(dict.fromkeys(core for own in cores for core in own))
 
 
-def require(baselines: Collection[str], runtime: str | None) -> None:
+def require(baselines: Collection[str], runtime: str | None, platform: str = "cpu") -> None:
     """Refuse baselines that cannot run here.
 
     Args:
         baselines: names of ``RUNTIMES``.
         runtime: of the program, one of ``RUNTIMES``; None where there is no program.
+        platform: one of ``PLATFORMS``.
 
     Raises:
-        PlatformError: no program, no C++ compiler, or a package is missing.
+        PlatformError: one is for another platform, no program, no C++ compiler, or a package is missing.
     """
+    for name, elsewhere in (("cpu", CUDA_RUNTIMES), ("cuda", CPU_RUNTIMES)):
+        wrong = [kind for kind in baselines if platform == name and kind in elsewhere]
+        if wrong:
+            (other,) = set(PLATFORMS) - {name}
+            raise PlatformError(
+                f"--baselines: found {wrong[0]}, which is for platform {other}; allowed on platform {name}: "
+                f"{', '.join(kind for kind in RUNTIMES if kind not in elsewhere)}"
+            )
     more = [name for name in baselines if name != "eager"]
     if more and runtime is None:
         raise PlatformError(
@@ -88,10 +121,16 @@ def require(baselines: Collection[str], runtime: str | None) -> None:
         )
     if runtime != "eager":
         return
-    if "compile" in baselines and shutil.which(compiler := os.environ.get("CXX", "g++")) is None:
+    compiled = [name for name in baselines if name.startswith("compile")]
+    if compiled and shutil.which(compiler := os.environ.get("CXX", "g++")) is None:
         raise PlatformError(
-            f"baseline compile: torch.compile needs a C++ compiler, and there is no {compiler}; install g++, name "
-            "another one in CXX, or leave the baseline out"
+            f"baseline {compiled[0]}: torch.compile needs a C++ compiler, and there is no {compiler}; install g++, "
+            "name another one in CXX, or leave the baseline out"
+        )
+    if "tensorrt" in baselines and importlib.util.find_spec("torch_tensorrt") is None:
+        raise PlatformError(
+            "baseline tensorrt: needs torch_tensorrt, which is not installed; install it for this torch, or leave the "
+            "baseline out"
         )
     if "onnxruntime" in baselines:
         for package in _ONNX_PACKAGES:

@@ -67,21 +67,27 @@ class Competitor:
 
     Attributes:
         programs: one a device that takes part.
+        plan: what they do; of copies, what each of them does.
         copies: whether the devices run independent copies of the model.
         worker: the worker of the only program, where it is not that of its device.
         cores: cores of a device: threads inside each operator.
         latencies_ms: of every measured run; of copies the harmonic mean over the devices.
-        timelines: rows of every measured run.
+        timelines: rows of every measured run; of one run of its own where timing operators slows them.
         difference: largest difference of any output from what outputs are compared with.
+        launch: on GPUs, how it is launched: as one CUDA ``graph`` on each run, or operator by operator on ``streams``.
+        no_graph: why it could not be captured in a graph.
     """
 
     programs: list[DeviceProgram]
+    plan: Plan
     copies: bool = False
     worker: int | None = None
     cores: int = 1
     latencies_ms: list[float] = field(default_factory=list)
     timelines: list[list[Placement]] = field(default_factory=list)
     difference: float = 0.0
+    launch: str = ""
+    no_graph: str = ""
 
     @property
     def parts(self) -> dict[int, DeviceProgram]:
@@ -89,7 +95,9 @@ class Competitor:
         return {part.device if self.worker is None else self.worker: part for part in self.programs}
 
     def typical(self) -> list[Placement]:
-        """The rows of the run whose latency is nearest to the median."""
+        """The rows of the run whose latency is nearest to the median, or of the only one that has rows."""
+        if len(self.timelines) == 1:
+            return self.timelines[0]
         median = spread(self.latencies_ms)[0]
         nearest = min(range(len(self.latencies_ms)), key=lambda run: abs(self.latencies_ms[run] - median))
         return self.timelines[nearest]
@@ -133,15 +141,15 @@ def competitors(
     """
     cores = devices if cores is None else cores
     sequential = StagedPlan((tuple(((operator,),) for operator in graph.order),))
-    found = {BASELINE: Competitor(arena.program(sequential))}
+    found = {BASELINE: Competitor(arena.program(sequential), sequential)}
     if cores > 1:
-        found[cores_name(cores)] = Competitor(arena.program(sequential), worker=devices, cores=cores)
+        found[cores_name(cores)] = Competitor(arena.program(sequential), sequential, worker=devices, cores=cores)
     for count in sorted({devices, *(entry.schedule.devices for entry in entries)} - {1}):
-        found[copies_name(count)] = Competitor(arena.copies(sequential, count), copies=True)
+        found[copies_name(count)] = Competitor(arena.copies(sequential, count), sequential, copies=True)
     for entry in entries:
         entry.competitor = BASELINE if entry.plan == sequential else entry.label
         if entry.competitor not in found:
-            found[entry.competitor] = Competitor(arena.program(entry.plan))
+            found[entry.competitor] = Competitor(arena.program(entry.plan), entry.plan)
     return found
 
 

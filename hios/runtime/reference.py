@@ -2,11 +2,13 @@
 
 Of program.pt2 that is eager PyTorch: the model's own ATen calls one after another, unfused and unfolded. Of
 program.onnx it is ONNX Runtime, with the optimisations that it makes by default. Beside them a program.pt2 runs in
-torch.compile (its default mode) and, exported by torch.onnx.export, in ONNX Runtime.
+torch.compile and, exported by torch.onnx.export, in ONNX Runtime; on a GPU also in a CUDA graph and in TensorRT.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import logging
 import os
 import time
@@ -24,6 +26,7 @@ from hios.frontends.interface import flat_module
 from hios.frontends.verification import flat
 from hios.kernels.tensors import torch_dtype
 from hios.platforms.worker import Worker
+from hios.runtime.cuda.precision import exactly
 from hios.runtime.program import Buffer
 from hios.runtime.values import deliver
 
@@ -41,8 +44,9 @@ def load(
     trusted: bool = False,
     kind: str = "eager",
     parallel: bool = False,
+    gpu: int | None = None,
 ) -> float | None:
-    """Load a program; inputs and outputs lie in the arena.
+    """Load a program; inputs and outputs lie in the arena, inputs for a GPU are written already.
 
     Args:
         worker: where it runs.
@@ -52,6 +56,7 @@ def load(
         trusted: whether the user trusts a program that can run code when it is loaded.
         kind: what runs it, one of ``RUNTIMES``.
         parallel: whether threads of ONNX Runtime run operators beside each other.
+        gpu: the GPU to run it on; None for cores.
 
     Returns:
         Seconds that torch.compile took, its first inference among them; None for other kinds.
@@ -65,6 +70,10 @@ def load(
         module, types = _onnx(program, parallel)
     else:
         loaded = programs.load(program, trusted=trusted)
+        if gpu is not None:
+            from hios.runtime.cuda.reference import in_graph, place
+
+            loaded = place(loaded, gpu)
         module, types = flat_module(loaded), programs.tensor_types(loaded)
     for what, found, buffers in zip(("inputs", "outputs"), types, (inputs, outputs), strict=True):
         required = [(buffer.shape, torch_dtype(buffer.dtype)) for buffer in buffers]
@@ -76,26 +85,48 @@ def load(
         worker.state[what] = [
             worker.arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype)) for buffer in buffers
         ]
+    worker.state["gpu"] = gpu
+    if gpu is not None:
+        worker.state["inputs"] = [tensor.to(torch.device("cuda", gpu)) for tensor in worker.state["inputs"]]
     taken = None
-    if kind == "compile":
-        module, taken = _compiled(program, module, worker.state["inputs"])
+    if kind in _COMPILERS:
+        module, taken = _compiled(program, module, worker.state["inputs"], kind)
+    elif kind == "cudagraph":
+        module = in_graph(module, worker.state["inputs"])
     elif kind == "onnxruntime" and loaded is not None:
         module = _exported(program, loaded, parallel)
     worker.state["module"] = module
     return taken
 
 
-def run(worker: Worker) -> int:
-    """One inference; returns its time in nanoseconds."""
-    module, inputs = worker.state["module"], worker.state["inputs"]
-    with torch.inference_mode():
+def run(worker: Worker, exact: bool = False) -> int:
+    """One inference; returns its time in nanoseconds, on a GPU until that has finished.
+
+    Args:
+        worker: where it runs.
+        exact: whether a GPU is to compute in full float32.
+    """
+    module, inputs, gpu = worker.state["module"], worker.state["inputs"], worker.state["gpu"]
+    with torch.inference_mode(), exactly() if exact else contextlib.nullcontext():
         began = time.perf_counter_ns()
         found = module(*inputs)
+        if gpu is not None:
+            torch.cuda.synchronize(gpu)
         finished = time.perf_counter_ns()
         for buffer, tensor in zip(worker.state["outputs"], flat(found), strict=True):
             deliver(tensor, buffer)
     return finished - began
 
+
+#: Arguments of torch.compile by kind.
+_COMPILERS: dict[str, dict[str, Any]] = {
+    "compile": {},
+    "compile-reduce-overhead": {"mode": "reduce-overhead"},
+    "compile-max-autotune": {"mode": "max-autotune"},
+    "tensorrt": {"backend": "torch_tensorrt"},
+}
+#: Calls in which a compiled model is compiled; with CUDA graphs it is captured in the third.
+_COMPILING_CALLS = 3
 
 _Types = tuple[list[programs.TensorType], list[programs.TensorType]]
 
@@ -124,18 +155,23 @@ def _exported(program: str, loaded: torch.export.ExportedProgram, parallel: bool
     return onnx.Session(program, content, threads=_threads(), parallel=parallel)
 
 
-def _compiled(program: str, module: Callable[..., Any], inputs: list[Tensor]) -> tuple[Callable[..., Any], float]:
+def _compiled(
+    program: str, module: Callable[..., Any], inputs: list[Tensor], kind: str
+) -> tuple[Callable[..., Any], float]:
     """A module in torch.compile, and the seconds that it took, without what caches hold."""
     from torch._inductor import config
 
     config.compile_threads = 1  # in this process, so that no other outlives it
     torch.compiler.config.force_disable_caches = True
-    compiled: Callable[..., Any] = torch.compile(module)
+    if kind == "tensorrt":
+        importlib.import_module("torch_tensorrt")  # so that torch.compile knows it
+    compiled: Callable[..., Any] = torch.compile(module, **_COMPILERS[kind])
     began = time.perf_counter()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            compiled(*inputs)
+            for _ in range(1 if kind == "compile" else _COMPILING_CALLS):
+                compiled(*inputs)
     except Exception as error:  # whatever the compiler lacks; its errors have many types
         reason = first_line(getattr(error, "inner_exception", error))
         raise PlatformError(f"{program}: torch.compile cannot compile it: {reason}") from error

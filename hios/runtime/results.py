@@ -36,7 +36,7 @@ def results(
                 *(_reference(reference) for reference in references),
             )
         ],
-        "baseline": {"latency_ms": baseline},
+        "baseline": {"latency_ms": baseline, **_launch(competitors[BASELINE])},
         "results": [
             _result(entry, competitors[entry.competitor], baseline_runs, {1: 1.0, **ratios}) for entry in entries
         ],
@@ -58,7 +58,7 @@ def _reference(reference: Reference) -> dict[str, Any]:
     return {
         "name": reference.name,
         "kind": reference.kind,
-        "threads": len(reference.cores),
+        "threads": reference.threads,
         "latency_ms": measured(reference.latencies_ms),
         "largest_difference": reference.difference,
         **({} if reference.compile_time_s is None else {"compile_time_s": reference.compile_time_s}),
@@ -93,6 +93,7 @@ def _result(
         "predicted_ms": schedule.latency_ms,
         "lower_bound_ms": schedule.lower_bound_ms,
         "scheduling_time_s": schedule.scheduling_time_s,
+        **_launch(competitor),
         "latency_ms": latency,
         "prediction_error": (schedule.latency_ms - latency["median"]) / latency["median"],
         **speedup,
@@ -100,4 +101,12 @@ def _result(
         "largest_difference": competitor.difference,
         "predicted": [asdict(row) for row in schedule.placements],
         "measured": [asdict(row) for row in competitor.typical()],
+    }
+
+
+def _launch(competitor: Competitor) -> dict[str, Any]:
+    """How it was launched on GPUs."""
+    return {
+        **({"launch": competitor.launch} if competitor.launch else {}),
+        **({"no_graph": competitor.no_graph} if competitor.no_graph else {}),
     }

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from hios import artifacts
@@ -20,19 +20,21 @@ from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.kernels.tensors import torch_dtype
 from hios.models import RUNTIMES
-from hios.platforms import cpu
+from hios.platforms import cpu, find
 from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
 from hios.profiling.progress import bar
-from hios.runtime import device, markers, reference
+from hios.runtime import reference
 from hios.runtime.auto import LEAST_RUNS, choose
-from hios.runtime.baselines import Reference, all_cores, references, require
-from hios.runtime.competitors import BASELINE, Competitor, competitors, read_entries
+from hios.runtime.baselines import Reference, all_cores, gpu_references, references, require
+from hios.runtime.competitors import BASELINE, Competitor, Entry, competitors, read_entries
+from hios.runtime.cuda.precision import TF32_TOLERANCE
+from hios.runtime.cuda.workers import CudaWorkers
 from hios.runtime.outputs import compared
 from hios.runtime.program import ArenaPlan, Buffer
 from hios.runtime.results import results
 from hios.runtime.trace import write_trace
-from hios.schedule import Placement
+from hios.runtime.workers import CpuWorkers, Workers
 
 #: Longest time in which a runtime compiles a model.
 _COMPILE_TIMEOUT_S = 1800.0
@@ -78,12 +80,12 @@ def execute(
     traces: str | Path | None = None,
     chosen: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Run schedules on cpu devices and write run.json, and a trace for each; returns the contents of run.json.
+    """Run schedules on devices and write run.json, and a trace for each; returns the contents of run.json.
 
     Competitors take turns in random order, so that drift of the machine hits all alike: every schedule, the
-    sequential schedule on one device, also with the cores of all devices, independent copies of it on several devices
-    (the machine's ceiling), and, with ``program``, the model itself in other runtimes with one thread and with as many
-    as there are devices.
+    sequential schedule on one device, on cores also with those of all devices, independent copies of it on several
+    devices (the machine's ceiling), and, with ``program``, the model itself in other runtimes: on cores with one thread
+    and with as many as there are devices, on GPUs on the first one.
 
     Args:
         graph: graph.json.
@@ -103,7 +105,7 @@ def execute(
     require_executable(known)
     entries = read_entries(schedules, known, settings.devices)
     runtime = None if program is None else reference.runtime(program)
-    require(settings.baselines, runtime)
+    require(settings.baselines, runtime, settings.platform)
     if chosen is not None:
         _require_runs(settings)
         artifacts.require_writable(chosen)
@@ -111,24 +113,21 @@ def execute(
     if traces is not None:
         for entry in entries:
             artifacts.require_writable(_trace_path(traces, entry.label))
-    platform = cpu.describe(settings.devices, virtual=settings.virtual)
+    platform = find(settings.platform).describe(settings.devices, virtual=settings.virtual)
     began = datetime.now(UTC)
     arena_plan = ArenaPlan(known, settings.devices)
-    everything = all_cores(platform["cores"])
-    taking_part = competitors(known, arena_plan, entries, settings.devices, len(everything))
-    taking_turns = [] if runtime is None else references(platform["cores"], runtime, settings.baselines)
-    names, cores = [f"device {number}" for number in range(settings.devices)], list(platform["cores"])
-    if len(everything) > 1:
-        names.append(f"one device of {len(everything)} cores")
-        cores.append(everything)
-    names += [entry.name for entry in taking_turns]
-    cores += [entry.cores for entry in taking_turns]
-    arena = Arena(arena_plan.flags, arena_plan.size, shares_cores=platform.get("virtual", False))
+    taking_part, taking_turns, workers = _parties(known, arena_plan, entries, platform, runtime, settings)
+    arena = Arena(arena_plan.flags, arena_plan.size, shares_cores="cores" in platform and "virtual" in platform)
+    names = workers.names + [entry.name for entry in taking_turns]
+    cores = workers.cores + [entry.cores for entry in taking_turns]
     with WorkerPool(cores, arena, settings.timeout_s, names) as pool:
-        pool.describe = partial(markers.text, known)
-        session = _Session(known, pool, arena, arena_plan, taking_part, taking_turns, settings)
+        workers.join(pool)
+        session = _Session(known, pool, workers, arena, arena_plan, taking_part, taking_turns, settings)
         session.load(str(graph), str(weights), None if program is None else str(program), trusted)
         session.measure()
+        workers.finish()
+    if settings.platform == "cuda":
+        platform["tf32"] = workers.tf32
     data = {
         "graph": known.name,
         "platform": platform,
@@ -153,6 +152,28 @@ def execute(
     return data
 
 
+def _parties(
+    graph: Graph,
+    arena: ArenaPlan,
+    entries: Sequence[Entry],
+    platform: Mapping[str, Any],
+    runtime: str | None,
+    settings: Settings,
+) -> tuple[dict[str, Competitor], list[Reference], Workers]:
+    """Who takes part on a platform, and the workers that run the schedules."""
+    workers: Workers
+    if platform["name"] == "cuda":
+        taking_part = competitors(graph, arena, entries, settings.devices, cores=1)
+        taking_turns = [] if runtime is None else gpu_references(runtime, settings.baselines)
+        workers = CudaWorkers(graph, arena, taking_part, platform["gpu_indices"])
+    else:
+        everything = all_cores(platform["cores"])
+        taking_part = competitors(graph, arena, entries, settings.devices, len(everything))
+        taking_turns = [] if runtime is None else references(platform["cores"], runtime, settings.baselines)
+        workers = CpuWorkers(graph, arena, taking_part, platform["cores"], settings.timeout_s)
+    return taking_part, taking_turns, workers
+
+
 def _require_runs(settings: Settings) -> None:
     if settings.runs < LEAST_RUNS:
         raise PlatformError(
@@ -164,45 +185,37 @@ def _trace_path(traces: str | Path, label: str) -> Path:
     return Path(traces) / f"{label}.json"
 
 
-def _settle(threads: int) -> None:
-    if threads > 1:
-        time.sleep(cpu.SETTLE_S)
-
-
 @dataclass
 class _Session:
     """Workers with everything loaded, and the turns they take."""
 
     graph: Graph
     pool: WorkerPool
+    workers: Workers
     arena: Arena
     plan: ArenaPlan
     competitors: dict[str, Competitor]
     references: list[Reference]
     settings: Settings
-    _epoch: int = 0
     _expected: list[Tensor] = field(default_factory=list)
 
     def load(self, graph: str, weights: str, program: str | None, trusted: bool = False) -> None:
-        inputs = self.plan.inputs
-        wait_s = self.settings.timeout_s * device.WAIT_SHARE
-        arguments = {"graph": graph, "weights": weights, "inputs": inputs, "timeout_s": wait_s}
-        workers = sorted({worker for competitor in self.competitors.values() for worker in competitor.parts})
-        self.pool.call_each(device.load, dict.fromkeys(workers, arguments))
-        for name, competitor in self.competitors.items():
-            programs = {worker: {"name": name, "program": part} for worker, part in competitor.parts.items()}
-            self.pool.call_each(device.prepare, programs)
+        """Load everything, and learn what outputs are to be."""
         self._write_inputs()
+        self.workers.load(graph, weights)
         if program is not None:
             self._load_references(program, trusted)
-            self.pool.call(self.references[0].worker, reference.run)
+            self.pool.call(self.references[0].worker, reference.run, exact=True)
         else:
-            self._run(BASELINE)
+            self.workers.check(BASELINE)
         self._expected = [self._tensor(buffer).clone() for buffer in self.plan.outputs]
-        if program is not None:
+        # Before any schedule takes its turn: if graph and program do not fit, none is to blame. Where timed runs are
+        # less precise, all have to show once that they compute the same.
+        names = list(self.competitors) if self.workers.tf32 else [BASELINE] if program is not None else []
+        for name in names:
             self._clear_outputs()
-            self._run(BASELINE)
-            self._difference(BASELINE)  # before any schedule takes its turn
+            self.workers.check(name)
+            self.competitors[name].difference = self._difference(name)
 
     def _load_references(self, program: str, trusted: bool) -> None:
         buffers = {"inputs": list(self.plan.inputs.values()), "outputs": self.plan.outputs}
@@ -212,7 +225,8 @@ class _Session:
         ) as shown:
             for entry in self.references:  # by turns, as what it takes to compile is stated
                 timeout_s = None if entry.kind == "eager" else _COMPILE_TIMEOUT_S
-                arguments = {entry.worker: {**given, "kind": entry.kind, "parallel": entry.parallel}}
+                own = {"kind": entry.kind, "parallel": entry.parallel, "gpu": entry.gpu}
+                arguments = {entry.worker: {**given, **own}}
                 found = self.pool.call_each(reference.load, arguments, timeout_s)
                 entry.compile_time_s = found[entry.worker]
                 shown.update()
@@ -241,55 +255,51 @@ class _Session:
         self._clear_outputs()
         if isinstance(turn, Reference):
             latency = self.pool.call(turn.worker, reference.run) / 1e6
-            turn.difference = max(turn.difference, self._difference(turn.name))
-            _settle(len(turn.cores))
+            turn.difference = max(turn.difference, self._difference(turn.name, timed=True))
+            self._settle(turn.threads)
             if measured:
                 turn.latencies_ms.append(latency)
             return
-        latency, rows = self._run(turn)
-        competitor = self.competitors[turn]
-        _settle(competitor.cores)
-        competitor.difference = max(competitor.difference, self._difference(turn))
+        latency, competitor = self.workers.run(turn), self.competitors[turn]
+        self._settle(competitor.cores)
+        off = self._difference(turn, timed=True)
+        if not self.workers.tf32:  # else it was taken in full precision
+            competitor.difference = max(competitor.difference, off)
         if measured:
             competitor.latencies_ms.append(latency)
-            competitor.timelines.append(rows)
+            self.workers.take_rows(turn)
+
+    def _settle(self, threads: int) -> None:
+        if threads > 1:
+            time.sleep(cpu.SETTLE_S)
 
     def _clear_outputs(self) -> None:
         """So that a competitor that writes nothing is not taken for one that is right."""
         for buffer in self.plan.outputs:
             self._tensor(buffer).zero_()
 
-    def _run(self, name: str) -> tuple[float, list[Placement]]:
-        self._epoch += 1
-        competitor = self.competitors[name]
-        parts = competitor.parts
-        arguments = {"name": name, "epoch": self._epoch}
-        found = self.pool.call_each(device.run, dict.fromkeys(parts, arguments))
-        began = next(iter(found.values()))[0]
-        taken = [(finish - began) / 1e6 for _, finish, _ in found.values()]
-        latency = len(taken) / sum(1 / part for part in taken) if competitor.copies else max(taken)
-        rows = [
-            Placement(operator, parts[worker].device, stream, stage, (start - began) / 1e6, (end - began) / 1e6)
-            for worker, (_, _, own) in found.items()
-            for operator, stream, stage, start, end in own
-        ]
-        return latency, sorted(rows, key=lambda row: (row.start_ms, row.device))
-
-    def _difference(self, name: str) -> float:
+    def _difference(self, name: str, *, timed: bool = False) -> float:
         """Largest absolute difference of the outputs from the expected ones.
+
+        Args:
+            name: who made the outputs.
+            timed: whether in a timed run, which may be less precise than float32.
 
         Raises:
             PlatformError: an output is further off than allowed, or not a number.
         """
-        largest = 0.0
+        largest, coarse = 0.0, timed and self.workers.tf32
+        tolerance = max(self.settings.tolerance, TF32_TOLERANCE) if coarse else self.settings.tolerance
         for number, (buffer, expected) in enumerate(zip(self.plan.outputs, self._expected, strict=True)):
-            off, within = compared(self._tensor(buffer), expected, self.settings.tolerance)
+            scale = _size(expected) if coarse else 1.0
+            off, within = compared(self._tensor(buffer) / scale, expected / scale, tolerance)
             if not within:
                 raise PlatformError(
-                    f"{name}: output {number} differs from the reference by up to {off:.3g}; allowed: "
-                    f"{self.settings.tolerance:g} absolute plus relative; {self._cause(name)}"
+                    f"{name}: output {number} differs from the reference by up to {off * scale:.3g}; allowed: "
+                    f"{tolerance:g} {'of its largest value, in TF32' if coarse else 'absolute plus relative'}; "
+                    f"{self._cause(name)}"
                 )
-            largest = max(largest, off)
+            largest = max(largest, off * scale)
         return largest
 
     def _cause(self, name: str) -> str:
@@ -305,3 +315,9 @@ class _Session:
                 "else a kernel is wrong"
             )
         return "the schedule is wrong, or the engine in running it"
+
+
+def _size(tensor: Tensor) -> float:
+    """Largest finite absolute value; 1 where that is less."""
+    finite = tensor[torch.isfinite(tensor)].abs()
+    return max(1.0, finite.max().item() if finite.numel() else 0.0)

@@ -21,6 +21,7 @@ from hios.runtime.baselines import Reference
 from hios.runtime.competitors import BASELINE
 from hios.runtime.program import ArenaPlan
 from hios.runtime.session import Settings, _Session, execute
+from hios.runtime.workers import CpuWorkers
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from tests.frontends.networks import Model, write_files
 from tests.runtime.conftest import DEVICES, RUNS, Session
@@ -256,7 +257,9 @@ def test_several_inputs_and_outputs_without_a_program(tmp_path: Path) -> None:
 def test_wrong_outputs_are_found(graph: Graph, wrong: float) -> None:
     """An output that is not a number, infinite, off or never written is not taken for right."""
     plan = ArenaPlan(graph, 1)
-    session = _Session(graph, None, Arena(plan.flags, plan.size), plan, {}, [], Settings(1))  # type: ignore[arg-type]
+    session = _Session(
+        graph, None, CpuWorkers(graph, plan, {}, [[0]], 1.0), Arena(plan.flags, plan.size), plan, {}, [], Settings(1)
+    )  # type: ignore[arg-type]
     (output,) = plan.outputs
     session._expected = [torch.ones(output.shape)]
     found = session._tensor(output)
@@ -282,7 +285,9 @@ def test_differences_blame_who_shows_them(graph: Graph, name: str, cause: str) -
     plan = ArenaPlan(graph, 1)
     eager = [Reference(f"eager PyTorch, {threads} threads", threads, [0, 1]) for threads in (1, 2)]
     eager.append(Reference("torch.compile, 1 thread", 3, [0], "compile"))
-    session = _Session(graph, None, Arena(plan.flags, plan.size), plan, {}, eager, Settings(1))  # type: ignore[arg-type]
+    session = _Session(
+        graph, None, CpuWorkers(graph, plan, {}, [[0]], 1.0), Arena(plan.flags, plan.size), plan, {}, eager, Settings(1)
+    )  # type: ignore[arg-type]
     session._expected = [torch.ones(buffer.shape) for buffer in plan.outputs]
     with pytest.raises(PlatformError, match=rf"^{name}: output 0 differs from the reference by up to 1; .*; {cause}"):
         session._difference(name)

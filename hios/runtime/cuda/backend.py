@@ -120,7 +120,7 @@ class CudaBackend:
     def why(self, error: Exception) -> str:
         """What went wrong, in one line."""
         if isinstance(error, torch.OutOfMemoryError):
-            return f"the GPU is out of memory; a smaller batch, or more devices, need less of it ({first_line(error)})"
+            return out_of_memory(error)
         return first_line(error)
 
     def _stream(self, lane: Lane) -> torch.cuda.Stream:
@@ -139,3 +139,8 @@ class CudaBackend:
             with torch.cuda.device(gpu):  # a pool keeps its memory on the GPU that is current when it is made
                 self._pools[gpu] = torch.cuda.MemPool()
         return self._pools[gpu]
+
+
+def out_of_memory(error: torch.OutOfMemoryError) -> str:
+    """What is said where a GPU has too little memory; torch says which one, and how much was asked of it."""
+    return f"out of memory: a smaller batch needs less, and so does each of several devices ({first_line(error)})"

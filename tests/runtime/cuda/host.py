@@ -59,6 +59,7 @@ class HostBackend:
         self.errors: list[Exception] = []
         self.exact = 0
         self.copies = 0
+        self.captures = 0
 
     def _launch(self, lane: Lane, work: Callable[[], None]) -> None:
         if self._recording is not None:
@@ -144,6 +145,7 @@ class HostBackend:
         if not self._capturing:
             raise RuntimeError("operation not permitted when stream is capturing\nmore")
         self._recording, self._recorded = [], []
+        self.captures += 1
         try:
             found = launch()
         finally:
