@@ -145,8 +145,9 @@ def execute(
         data["chosen"] = choice.to_json()
         choice.schedule(known).write(chosen)
     if traces is not None:
+        where = ", virtual devices: times say little" if platform.get("virtual") else ""
         for entry in entries:
-            title, rows = f"{known.name} {entry.label}", taking_part[entry.competitor].typical()
+            title, rows = f"{known.name} {entry.label}{where}", taking_part[entry.competitor].typical()
             write_trace(_trace_path(traces, entry.label), title, known, rows)
     artifacts.write(output, "run", data)
     return data

@@ -46,7 +46,18 @@ def test_devices_share_cores(files: Files, graph: Graph, tmp_path: Path, devices
     schedule_of(graph, random_plan(graph, devices, seed=1)).write(tmp_path / "stages.json")
     schedule_of(graph, random_streams(graph, devices, 2, seed=2)).write(tmp_path / "streams.json")
     paths = [files.graph, files.weights, tmp_path / "stages.json", tmp_path / "streams.json"]
-    settings = ["--program", files.program, "--runs", 2, "--warmup", 0, "--output", tmp_path / "run.json"]
+    settings = [
+        "--program",
+        files.program,
+        "--runs",
+        2,
+        "--warmup",
+        0,
+        "--output",
+        tmp_path / "run.json",
+        "--traces",
+        tmp_path / "traces",
+    ]
     printed = _hios(cores, "execute", *paths, "--virtual", *settings)
     run: dict[str, Any] = json.loads((tmp_path / "run.json").read_text())
     assert run["platform"]["virtual"] is True
@@ -57,6 +68,8 @@ def test_devices_share_cores(files: Files, graph: Graph, tmp_path: Path, devices
     threads = {reference["threads"] for reference in run["references"]}
     assert threads == {1, len(cores)}
     assert "virtual devices: times say little" in printed
+    trace = json.loads((tmp_path / "traces" / "stages.json").read_text())
+    assert trace["otherData"]["title"].endswith("stages, virtual devices: times say little")
 
 
 def test_virtual_devices_are_described() -> None:
