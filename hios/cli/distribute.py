@@ -8,7 +8,15 @@ from typing import Any
 
 import click
 
-from hios.cli.options import PATH, check_measuring, measuring_options, output_option, refuse_overwriting, trust_option
+from hios.cli.options import (
+    PATH,
+    check_measuring,
+    measuring_options,
+    output_option,
+    platform_option,
+    refuse_overwriting,
+    trust_option,
+)
 from hios.models import RUNTIMES
 
 
@@ -18,10 +26,11 @@ from hios.models import RUNTIMES
 @click.argument("schedules", type=PATH, nargs=-1, required=True)
 @click.option(
     "--transport",
-    type=click.Choice(["gloo", "mpi"]),
+    type=click.Choice(["gloo", "nccl", "mpi"]),
     required=True,
-    help="gloo: this is run by torchrun; mpi: by mpirun, or by srun.",
+    help="gloo: this is run by torchrun; nccl: the same, with a GPU a rank; mpi: by mpirun, or by srun.",
 )
+@platform_option
 @output_option("run.json")
 @click.option(
     "--program",

@@ -11,6 +11,7 @@ import torch
 
 from hios.graph import Graph
 from hios.kernels import CompiledOperator
+from hios.platforms import cuda
 from hios.platforms.streams import Streams
 from hios.platforms.worker import Worker
 from hios.runtime import device
@@ -27,6 +28,10 @@ class Hardware(Protocol):
     """
 
     place: torch.device
+
+    def describe(self) -> dict[str, Any]:
+        """The GPU, by keys of run.json's platform; nothing of a core."""
+        ...
 
     def worker(self, rank: int, memory: Any) -> Worker:
         """What programs of this rank run in."""
@@ -54,6 +59,10 @@ class Core:
 
     place = torch.device("cpu")
 
+    def describe(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
     def worker(self, rank: int, memory: Any) -> Worker:
         """Its groups are threads."""
         return Worker(rank, memory, Streams())
@@ -74,7 +83,8 @@ class Core:
 class Gpu:
     """A GPU, on whose streams operators are launched one by one.
 
-    Messages between ranks cannot be part of a CUDA graph here, as hosts take part in them.
+    Messages between ranks cannot be part of a CUDA graph here, as hosts take part in them. Everything is computed in
+    full float32, so that ranks can be held to the tolerance in every run.
 
     Args:
         index: of the GPU, as torch numbers them; it becomes the current one.
@@ -82,9 +92,17 @@ class Gpu:
 
     def __init__(self, index: int) -> None:
         torch.cuda.set_device(index)
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
         self.place = torch.device("cuda", index)
         self._begin = torch.cuda.Event(enable_timing=True)
         self._began_ns = 0
+
+    def describe(self) -> dict[str, Any]:
+        """As platform cuda describes it, without what is of the host."""
+        found = cuda.describe(self.place.index + 1)
+        own = {key: [found[key][-1]] for key in ("gpus", "gpu_indices", "compute_capability", "memory_gb")}
+        return {**own, **{key: found[key] for key in ("driver", "cuda", "cudnn")}}
 
     def worker(self, rank: int, memory: Any) -> Worker:
         """Its groups are streams, its clock is events."""
@@ -161,6 +179,4 @@ def hardware(platform: str, local_rank: int) -> Hardware:
     """
     if platform == "cpu":
         return Core()
-    from hios.platforms.cuda import gpu_indices
-
-    return Gpu(gpu_indices(local_rank + 1, virtual=True)[local_rank])
+    return Gpu(cuda.gpu_indices(local_rank + 1, virtual=True)[local_rank])

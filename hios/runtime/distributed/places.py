@@ -58,11 +58,11 @@ def local_rank(places: Sequence[Place], rank: int) -> int:
 
 
 def shared(places: Sequence[Place], cores: Sequence[Sequence[int]]) -> bool:
-    """Whether ranks share cores: then their devices are virtual, and times say little.
+    """Whether ranks share cores, or GPUs: then their devices are virtual, and times say little.
 
     Args:
         places: of all ranks.
-        cores: of all ranks, after pinning.
+        cores: of all ranks, after pinning; or their GPUs, by number.
     """
     taken = [(place.boot, core) for place, own in zip(places, cores, strict=True) for core in own]
     return len(set(taken)) < len(taken)

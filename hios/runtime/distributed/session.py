@@ -150,7 +150,7 @@ class _Session:
         if self._monitor is not None:
             artifacts.require_writable(self._job.output)
         self._load()
-        all_cores = self._agree(cores)
+        ranks = self._agree(cores)
         self._prepared = True
         self._take_turns()
         if self._monitor is None:
@@ -158,7 +158,7 @@ class _Session:
         job = self._job
         data = {
             "graph": self._graph.name,
-            "platform": self._platform(all_cores),
+            "platform": self._platform(ranks),
             "versions": {**cpu.versions(), **self._transport.versions()},
             "measured_at": f"{began:%Y-%m-%dT%H:%M:%SZ}",
             "seed": job.seed,
@@ -207,7 +207,8 @@ class _Session:
         self._reference = Worker(0, self._turns.memory, Streams())
         if job.program is not None and transport.rank == 0:
             inputs, outputs = list(plan.inputs.values()), plan.outputs
-            reference.load(self._reference, str(job.program), inputs, outputs, job.trusted)
+            gpu = self._hardware.place.index  # None of a core
+            reference.load(self._reference, str(job.program), inputs, outputs, job.trusted, gpu=gpu)
         if transport.rank == 0:
             self._let_load()
 
@@ -215,14 +216,15 @@ class _Session:
         deadline = time.monotonic() + self._job.timeout_s
         barrier(self._transport, Tags(RESERVED, self._transport.tags), 0, self._position, deadline)
 
-    def _agree(self, cores: list[int]) -> list[list[int]]:
-        """See that all ranks read the same files; returns the cores of all ranks on rank 0.
+    def _agree(self, cores: list[int]) -> list[dict[str, Any]]:
+        """See that all ranks read the same files; returns what all ranks run on, on rank 0.
 
         Raises:
             PlatformError: a rank has another file.
         """
         files = [self._job.graph, self._job.weights, *self._job.schedules]
-        self._control.report(self._step, {"digests": [_digest(path) for path in files], "cores": cores})
+        mine = {"digests": [_digest(path) for path in files], "cores": cores, "hardware": self._hardware.describe()}
+        self._control.report(self._step, mine)
         if self._monitor is None:
             return []
         deadline = time.monotonic() + self._job.timeout_s
@@ -234,7 +236,7 @@ class _Session:
                         f"{path}: {who(self._places, rank)} has another one than {who(self._places, 0)}; all ranks "
                         "need the same: copy it there"
                     )
-        return [theirs["cores"] for theirs in found.values()]
+        return [{"cores": theirs["cores"], **theirs["hardware"]} for theirs in found.values()]
 
     def _take_turns(self) -> None:
         """The reference, then all rounds; every competitor runs once a round, in random order."""
@@ -284,19 +286,25 @@ class _Session:
             competitor.timelines.append(rows)
             self._uncertainty_ns = max(self._uncertainty_ns, *(off for _, off in self._turns.offsets.values()), 0)
 
-    def _platform(self, cores: list[list[int]]) -> dict[str, Any]:
+    def _platform(self, ranks: list[dict[str, Any]]) -> dict[str, Any]:
         """The platform as run.json states it."""
-        hosts = [place.host for place in self._places]
         apart = len({place.boot for place in self._places}) > 1
+        described: dict[str, Any] = {"cores": [rank["cores"] for rank in ranks]}
+        used = described["cores"]
+        if self._job.platform == "cuda":
+            lists = ("gpus", "gpu_indices", "compute_capability", "memory_gb")
+            described = {key: [rank[key][0] for rank in ranks] for key in lists}
+            described |= {key: ranks[0][key] for key in ("driver", "cuda", "cudnn")} | {"tf32": False}
+            used = [[index] for index in described["gpu_indices"]]
         return {
-            "name": "cpu",
-            "devices": len(cores),
-            "cores": cores,
+            "name": self._job.platform,
+            "devices": len(ranks),
+            **described,
             "processor": machine.processor(),
             "load_average": round(os.getloadavg()[0], 2),
             "transport": self._transport.name,
-            "hosts": hosts,
-            "virtual": shared(self._places, cores),
+            "hosts": [place.host for place in self._places],
+            "virtual": shared(self._places, used),
             "clocks": "compared" if apart else "shared",
             **({"clock_uncertainty_ms": self._uncertainty_ns / 1e6} if apart else {}),
         }
