@@ -103,11 +103,7 @@ class CudaBackend:
             for stream in others:
                 origin.wait_event(stream.record_event())
 
-        def replay() -> None:
-            with torch.cuda.stream(origin):
-                graph.replay()
-
-        return replay, found
+        return _Captured(graph, origin, [self._pool(gpu) for gpu in (first, *more)]), found
 
     def exactly(self) -> AbstractContextManager[None]:
         """Full precision of float32 for what is launched within."""
@@ -139,6 +135,20 @@ class CudaBackend:
             with torch.cuda.device(gpu):  # a pool keeps its memory on the GPU that is current when it is made
                 self._pools[gpu] = torch.cuda.MemPool()
         return self._pools[gpu]
+
+
+class _Captured:
+    """A CUDA graph, launched on the stream on which it was captured."""
+
+    def __init__(self, graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream, pools: list[torch.cuda.MemPool]) -> None:
+        self._graph, self._stream, self._pools = graph, stream, pools
+
+    def __call__(self) -> None:
+        with torch.cuda.stream(self._stream):
+            self._graph.replay()
+
+    def __del__(self) -> None:
+        self._graph.reset()  # ahead of its pools: torch ends the process where one goes before its graphs
 
 
 def out_of_memory(error: torch.OutOfMemoryError) -> str:
