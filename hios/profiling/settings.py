@@ -32,8 +32,11 @@ _GPU_VARIABLES = (
     "CUDA_LAUNCH_BLOCKING",
     "CUDNN_",
     "NVIDIA_TF32_OVERRIDE",
-    "PYTORCH_",
-    "TORCH_",
+    "PYTORCH_ALLOC",
+    "PYTORCH_CUDA",
+    "TORCH_ALLOW_TF32",
+    "TORCH_BLAS",
+    "TORCH_CUDNN",
 )
 #: What nvidia-smi is asked for: what a GPU's clocks, and its share that is used, depend on.
 _GPU_CLOCKS = (

@@ -68,7 +68,8 @@ def test_keys_tell_gpus_and_software_apart(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
     assert key() != same
     monkeypatch.delenv("NVIDIA_TF32_OVERRIDE")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    for name in ("CUDA_VISIBLE_DEVICES", "TORCH_HOME"):
+        monkeypatch.setenv(name, "1")
     assert key() == same
     monkeypatch.setattr(settings, "_nvidia_smi", lambda: "")
     assert key() != same
