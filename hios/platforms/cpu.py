@@ -25,6 +25,8 @@ _PACKAGES = (
     "snakemake",
 )
 
+#: Virtual devices of a core at most: each is a process that holds torch and the weights.
+_MOST_OF_A_CORE = 16
 #: Pause in seconds after something that ran with several threads: idle threads of OpenMP spin on for some milliseconds,
 #: and would slow whoever takes its turn next on their cores.
 SETTLE_S = 0.03
@@ -38,13 +40,15 @@ def device_cores(devices: int, *, virtual: bool = False) -> list[list[int]]:
         virtual: whether devices may share cores: device i has core i modulo the number of cores.
 
     Raises:
-        PlatformError: fewer than one device, or more devices than cores that are not virtual.
+        PlatformError: fewer than one device, more than cores that are not virtual, or too many processes.
     """
     cores = usable_cores()
-    if devices < 1 or (devices > len(cores) and not virtual):
+    most = len(cores) * (_MOST_OF_A_CORE if virtual else 1)
+    if not 1 <= devices <= most:
+        reason = "each is a process" if virtual else "a device is a core unless devices are virtual"
         raise PlatformError(
-            f"platform cpu: devices: found {devices}; allowed: 1 to {len(cores)}, as this process may run on "
-            f"{len(cores)} core(s) and a device is a core"
+            f"platform cpu: devices: found {devices}; allowed: 1 to {most}, as this process may run on {len(cores)} "
+            f"core(s) and {reason}"
         )
     return [[cores[device % len(cores)]] for device in range(devices)]
 

@@ -79,5 +79,6 @@ def test_virtual_devices_are_described() -> None:
     assert many["cores"] == [[core] for core in [*cores, *cores, cores[0]]]
     assert many["virtual"] is True
     assert "virtual" not in cpu.describe(len(cores), virtual=True)
-    with pytest.raises(PlatformError, match="devices: found 0"):
-        cpu.device_cores(0, virtual=True)
+    for devices in (0, 16 * len(cores) + 1):
+        with pytest.raises(PlatformError, match=f"devices: found {devices}; allowed: 1 to {16 * len(cores)}, as "):
+            cpu.device_cores(devices, virtual=True)
