@@ -34,6 +34,7 @@ def open_gpus(worker: Worker, graph: str, indices: Sequence[int], operators: int
         indices: the GPU of every device; virtual devices share one.
         operators: how many operators are measured.
     """
+    torch.backends.cudnn.benchmark = True  # as runs have it: cuDNN tries its algorithms, and takes the fastest
     known = Graph.read(graph)
     free = {index: torch.cuda.mem_get_info(index)[0] for index in set(indices)}
     worker.state["gpus"] = [

@@ -124,12 +124,11 @@ def _nvidia_smi() -> str:
 
 
 def _precision() -> dict[str, Any]:
-    """How precisely, and with which algorithms, torch has CUDA's libraries compute."""
+    """How precisely, and with which algorithms, torch has CUDA's libraries compute, where workers do not set that."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     return {
         "float32_matmul": torch.get_float32_matmul_precision(),
         "cudnn_tf32": cudnn.allow_tf32,
-        "cudnn_benchmark": cudnn.benchmark,
         "cudnn_deterministic": cudnn.deterministic,
         "fp16_reduced": matmul.allow_fp16_reduced_precision_reduction,
         "bf16_reduced": matmul.allow_bf16_reduced_precision_reduction,

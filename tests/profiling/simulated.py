@@ -136,6 +136,7 @@ class Machine:
         )
         return SimpleNamespace(
             cuda=cuda,
+            backends=SimpleNamespace(cudnn=SimpleNamespace(benchmark=False)),
             device=Device,
             Generator=lambda device: SimpleNamespace(manual_seed=lambda seed: None),
             OutOfMemoryError=MemoryError,

@@ -49,6 +49,7 @@ def worker(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_operators(worker: Any) -> None:
     """An operator takes its own time, however long it is, without that of starting a graph."""
+    assert cuda.torch.backends.cudnn.benchmark
     cuda.load(worker, dict.fromkeys(COSTS, 1))
     found = cuda.time_operators(worker, 1, list(COSTS), rounds=3, warmup=1)
     assert list(found) == list(COSTS)

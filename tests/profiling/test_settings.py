@@ -76,9 +76,9 @@ def test_keys_tell_gpus_and_software_apart(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_precision_is_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether convolutions may run in TF32, and how cuDNN chooses its algorithms, changes the key."""
+    """Whether convolutions may run in TF32, and which algorithms cuDNN may choose, changes the key."""
     before = settings._precision()
     monkeypatch.setattr(settings.torch.backends.cudnn, "allow_tf32", not before["cudnn_tf32"])
-    monkeypatch.setattr(settings.torch.backends.cudnn, "benchmark", not before["cudnn_benchmark"])
+    monkeypatch.setattr(settings.torch.backends.cudnn, "deterministic", not before["cudnn_deterministic"])
     after = settings._precision()
-    assert {name for name in after if after[name] != before[name]} == {"cudnn_tf32", "cudnn_benchmark"}
+    assert {name for name in after if after[name] != before[name]} == {"cudnn_tf32", "cudnn_deterministic"}
