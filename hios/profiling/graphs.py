@@ -57,7 +57,9 @@ class Gpu:
         self.uncaptured: dict[str, str] = {}
         self._limit = limit
         self._generator = torch.Generator(self.device).manual_seed(0)
-        self._pool = torch.cuda.graph_pool_handle()
+        # Of the GPU that is current; kept, as torch takes no pool again that was without graphs in between.
+        with torch.cuda.device(self.device):
+            self._pool = torch.cuda.MemPool()
         self._sides: list[torch.cuda.Stream] = []
 
     @contextmanager
@@ -123,8 +125,9 @@ class Gpu:
         graph = torch.cuda.CUDAGraph()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The CUDA Graph is empty")  # as of views
+            pool: Any = self._pool.id
             # As runs are captured: other threads of the process do not count.
-            with torch.cuda.graph(graph, self._pool, self.stream, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, pool, self.stream, capture_error_mode="thread_local"):
                 run()
         return graph
 

@@ -130,7 +130,8 @@ class Machine:
             Event=Event,
             stream=self.on,
             graph=self.capture,
-            graph_pool_handle=object,
+            MemPool=lambda: SimpleNamespace(id=(0, 1)),
+            device=lambda device: device,
             mem_get_info=lambda index: (1 << 20, 1 << 21),
             get_device_properties=lambda index: SimpleNamespace(uuid=f"GPU {index}"),
         )
