@@ -11,6 +11,8 @@ reference  the model itself inside a worker: eager PyTorch, torch.compile, ONNX 
 baselines  which of them take part
 competitors  who else does: schedules, the sequential one on one device, independent copies
 outputs   whether what they compute is what the reference does
+workers   the workers that run the schedules, as a session sees them
+cuda      schedules on GPUs, all of them in one process
 session   all of them interleaved in one session, outputs checked
 bootstrap  intervals of speedups
 results   what run.json says of it

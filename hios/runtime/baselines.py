@@ -127,6 +127,11 @@ def require(baselines: Collection[str], runtime: str | None, platform: str = "cp
             f"baseline {compiled[0]}: torch.compile needs a C++ compiler, and there is no {compiler}; install g++, "
             "name another one in CXX, or leave the baseline out"
         )
+    if compiled and platform == "cuda" and importlib.util.find_spec("triton") is None:
+        raise PlatformError(
+            f"baseline {compiled[0]}: torch.compile needs triton for GPUs, which is not installed; install it for this "
+            "torch, or leave the baseline out"
+        )
     if "tensorrt" in baselines and importlib.util.find_spec("torch_tensorrt") is None:
         raise PlatformError(
             "baseline tensorrt: needs torch_tensorrt, which is not installed; install it for this torch, or leave the "

@@ -16,7 +16,8 @@ def latency_table(run: Mapping[str, Any]) -> str:
 
     Speedups have their 95 % interval where there were rounds enough for one. Schedules come first, then the chosen
     one, the references, and the ceilings. The sequential schedule on one device stands among them once, whether a
-    schedule file asked for it or not. Where devices share cores or GPUs, a last line says so.
+    schedule file asked for it or not. Last lines say where devices share cores or GPUs, and which schedules could not
+    run as CUDA graphs.
 
     Args:
         run: contents of run.json.
@@ -48,7 +49,19 @@ def latency_table(run: Mapping[str, Any]) -> str:
         f"{label:<{width[0]}}  {median:>{width[1]}}  {spread:>{width[2]}}  {speedup}"
         for label, median, spread, speedup in rows
     ]
-    return "\n".join([*lines, *(["virtual devices: times say little"] if run["platform"].get("virtual") else [])])
+    return "\n".join([*lines, *_notes(run)])
+
+
+def _notes(run: Mapping[str, Any]) -> list[str]:
+    notes = ["virtual devices: times say little"] if run["platform"].get("virtual") else []
+    launched: dict[str, list[str]] = {}
+    for entry in ({"label": BASELINE, **run["baseline"]}, *run["results"]):
+        if "no_graph" in entry:
+            launched.setdefault(entry["no_graph"], []).append(entry["label"])
+    return notes + [
+        f"launched operator by operator, not as CUDA graphs: {', '.join(labels)} ({why})"
+        for why, labels in launched.items()
+    ]
 
 
 def _speedup(entry: Mapping[str, Any]) -> str:

@@ -72,6 +72,7 @@ class Executor:
         """
         programs = [Program(self._network, self._flow, plan, self._mark) for plan in plans]
         prepared = Prepared(programs, len(self._prepared))
+        self._synchronize(prepared)  # weights and inputs have arrived: streams of programs do not wait for others
         for _ in range(_WARM_UP):
             prepared.outputs = self._launch(prepared).outputs
         prepared.outputs = []
@@ -82,7 +83,7 @@ class Executor:
                 prepared.outputs = launched.outputs
         except Exception as error:  # whatever CUDA does not let be captured; the warm-up showed that it runs
             if is_out_of_memory(error):
-                raise
+                raise cause(error) from None
             prepared.replays.clear()
             prepared.why = self._backend.why(cause(error))
         self._prepared[name] = prepared

@@ -46,11 +46,13 @@ class Network:
         }
 
     def write(self, values: Sequence[Tensor]) -> None:
-        """Give the network its inputs, in the order of the graph."""
+        """Give the network its inputs, in the order of the graph; they are there when this returns."""
         self._given = list(values)
-        for buffers in self._inputs.values():
+        for place, buffers in self._inputs.items():
             for buffer, value in zip(buffers.values(), values, strict=True):
                 buffer.copy_(value)
+            if place.type == "cuda":  # other streams do not wait for the one that copies
+                torch.cuda.synchronize(place)
 
     def inputs(self, device: int) -> dict[Value, Tensor]:
         """The inputs at the place of a device: buffers that stay where they are, whatever is written later."""

@@ -24,6 +24,7 @@ def place(program: ExportedProgram, gpu: int) -> ExportedProgram:
 def in_graph(module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[..., Any]:
     """A module captured with its inputs in a CUDA graph; what it returns is written anew by every call."""
     stream = torch.cuda.Stream()
+    torch.cuda.synchronize()  # inputs and weights have arrived: the stream does not wait for others
     with torch.cuda.stream(stream):
         for _ in range(_WARM_UP):
             module(*inputs)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hios import ALGORITHMS, Costs, Graph, Problem, artifacts, schedule
-from hios.errors import PlatformError
+from hios.errors import HiosError
 from hios.runtime.cuda import device, reference
 from hios.runtime.cuda.backend import CudaBackend
 from hios.runtime.cuda.executor import Executor
@@ -140,7 +140,7 @@ def test_out_of_memory(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(device, "load", limited.load)
     plan = random_plan(Graph.read(files.graph), 1, seed=0)
     with pytest.raises(
-        PlatformError, match=r"^platform cuda: device 0, operator \S+, stage \d+: out of memory: a smaller batch "
+        HiosError, match=r"^platform cuda: device 0, operator \S+, stage \d+: out of memory: a smaller batch "
     ) as caught:
         _run(files, tmp_path, {"random": plan}, 1)
     assert "\n" not in str(caught.value)

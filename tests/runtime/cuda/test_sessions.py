@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from hios.runtime.baselines import Reference, gpu_references, require
 from hios.runtime.competitors import BASELINE
 from hios.runtime.cuda import device
 from hios.runtime.session import Settings, execute
+from hios.runtime.table import latency_table
 from hios.schedule import Plan, StagedPlan
 from tests.frontends.networks import Files, write_files
 from tests.platforms.processes import children
@@ -172,9 +174,21 @@ def test_runtimes_of_gpus_are_refused_on_cores(name: str) -> None:
         require([name], "eager", "cpu")
 
 
-def test_runtimes_that_gpus_lack() -> None:
-    """ONNX Runtime runs on cores here, and TensorRT needs its package."""
+def test_runtimes_that_gpus_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX Runtime runs on cores here, TensorRT and torch.compile need packages of their own."""
     with pytest.raises(PlatformError, match=r"^--baselines: found onnxruntime, which is for platform cpu; allowed on"):
         require(["onnxruntime"], "eager", "cuda")
     with pytest.raises(PlatformError, match=r"^baseline tensorrt: needs torch_tensorrt, which is not installed; "):
         require(["tensorrt"], "eager", "cuda")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(PlatformError, match=r"^baseline compile-max-autotune: torch\.compile needs triton for GPUs, "):
+        require(["compile-max-autotune"], "eager", "cuda")
+
+
+def test_the_table_says_what_was_not_captured(run: Callable[..., dict[str, Any]], files: Files) -> None:
+    """A last line names the schedules that were launched operator by operator, with the reason."""
+    found = run(simulated.load_streams, {"merged": _plans(files)["merged"]})
+    assert latency_table(found).splitlines()[-1] == (
+        "launched operator by operator, not as CUDA graphs: sequential on one device, merged (operation not permitted "
+        "when stream is capturing)"
+    )
