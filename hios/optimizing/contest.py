@@ -185,5 +185,5 @@ def wrong_outputs(label: str, off: float, tolerance: float) -> HiosError:
     """The error of a way that computes something else than the model."""
     return HiosError(
         f"{label}: outputs differ from the model's by {off:.3g} of their size; allowed: {tolerance:g} (tolerance), "
-        "absolute plus relative"
+        "absolute plus relative, and what rounding to 16 bits takes"
     )
