@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from hios import artifacts
@@ -28,7 +27,7 @@ from hios.runtime import reference
 from hios.runtime.auto import LEAST_RUNS, choose
 from hios.runtime.baselines import Reference, all_cores, gpu_references, references, require
 from hios.runtime.competitors import BASELINE, Competitor, Entry, competitors, read_entries
-from hios.runtime.cuda.precision import TF32_TOLERANCE
+from hios.runtime.cuda.precision import TF32_TOLERANCE, scaled
 from hios.runtime.cuda.workers import CudaWorkers
 from hios.runtime.outputs import compared
 from hios.runtime.program import ArenaPlan, Buffer
@@ -186,6 +185,11 @@ def _trace_path(traces: str | Path, label: str) -> Path:
     return Path(traces) / f"{label}.json"
 
 
+def _settle(threads: int) -> None:
+    if threads > 1:
+        time.sleep(cpu.SETTLE_S)
+
+
 @dataclass
 class _Session:
     """Workers with everything loaded, and the turns they take."""
@@ -257,22 +261,18 @@ class _Session:
         if isinstance(turn, Reference):
             latency = self.pool.call(turn.worker, reference.run) / 1e6
             turn.difference = max(turn.difference, self._difference(turn.name, timed=True))
-            self._settle(turn.threads)
+            _settle(turn.threads)
             if measured:
                 turn.latencies_ms.append(latency)
             return
         latency, competitor = self.workers.run(turn), self.competitors[turn]
-        self._settle(competitor.cores)
+        _settle(competitor.cores)
         off = self._difference(turn, timed=True)
         if not self.workers.tf32:  # else it was taken in full precision
             competitor.difference = max(competitor.difference, off)
         if measured:
             competitor.latencies_ms.append(latency)
             self.workers.take_rows(turn)
-
-    def _settle(self, threads: int) -> None:
-        if threads > 1:
-            time.sleep(cpu.SETTLE_S)
 
     def _clear_outputs(self) -> None:
         """So that a competitor that writes nothing is not taken for one that is right."""
@@ -292,15 +292,15 @@ class _Session:
         largest, coarse = 0.0, timed and self.workers.tf32
         tolerance = max(self.settings.tolerance, TF32_TOLERANCE) if coarse else self.settings.tolerance
         for number, (buffer, expected) in enumerate(zip(self.plan.outputs, self._expected, strict=True)):
-            scale = _size(expected) if coarse else 1.0
-            off, within = compared(self._tensor(buffer) / scale, expected / scale, tolerance)
+            found = self._tensor(buffer)
+            off, within = scaled(found, expected, tolerance) if coarse else compared(found, expected, tolerance)
             if not within:
                 raise PlatformError(
-                    f"{name}: output {number} differs from the reference by up to {off * scale:.3g}; allowed: "
+                    f"{name}: output {number} differs from the reference by up to {off:.3g}; allowed: "
                     f"{tolerance:g} {'of its largest value, in TF32' if coarse else 'absolute plus relative'}; "
                     f"{self._cause(name)}"
                 )
-            largest = max(largest, off * scale)
+            largest = max(largest, off)
         return largest
 
     def _cause(self, name: str) -> str:
@@ -316,9 +316,3 @@ class _Session:
                 "else a kernel is wrong"
             )
         return "the schedule is wrong, or the engine in running it"
-
-
-def _size(tensor: Tensor) -> float:
-    """Largest finite absolute value; 1 where that is less."""
-    finite = tensor[torch.isfinite(tensor)].abs()
-    return max(1.0, finite.max().item() if finite.numel() else 0.0)

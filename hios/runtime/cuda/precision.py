@@ -12,6 +12,9 @@ import contextlib
 from collections.abc import Iterator
 
 import torch
+from torch import Tensor
+
+from hios.runtime.outputs import compared
 
 #: Allowed difference of timed runs in TF32, as a share of the largest value of an output.
 TF32_TOLERANCE = 2e-2
@@ -39,3 +42,17 @@ def exactly() -> Iterator[None]:
         yield
     finally:
         cudnn.allow_tf32, matmul.allow_tf32 = before
+
+
+def scaled(found: Tensor, expected: Tensor, tolerance: float) -> tuple[float, bool]:
+    """Largest absolute difference of an output, and whether every value is within the tolerance.
+
+    As ``compared``, but the tolerance is a share of the largest finite value of the output, or of 1 where that is less:
+    rounding of the sums behind an output shows in its small values too.
+    """
+    if not expected.is_floating_point():
+        return compared(found, expected, tolerance)
+    finite = expected[torch.isfinite(expected)].abs()
+    size = max(1.0, finite.max().item() if finite.numel() else 0.0)
+    off, within = compared(found / size, expected / size, tolerance)
+    return off * size, within

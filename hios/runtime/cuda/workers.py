@@ -9,6 +9,7 @@ from typing import Any
 from hios.graph import Graph
 from hios.machine import usable_cores
 from hios.platforms.pool import WorkerPool
+from hios.profiling.progress import bar
 from hios.runtime.competitors import Competitor
 from hios.runtime.cuda import device, marks
 from hios.runtime.cuda.program import Row
@@ -51,9 +52,11 @@ class CudaWorkers:
         inputs, outputs = list(self._arena.inputs.values()), self._arena.outputs
         given: dict[str, Any] = {"graph": graph, "weights": weights, "inputs": inputs, "outputs": outputs}
         self.tf32 = self._pool.call(_WORKER, device.load, **given, gpus=self._gpus)
-        for name, competitor in self._competitors.items():
-            competitor.no_graph = self._pool.call(_WORKER, device.prepare, name=name, plans=plans(competitor))
-            competitor.launch = "streams" if competitor.no_graph else "graph"
+        with bar(len(self._competitors), f"{self._graph.name}: capturing CUDA graphs", "competitors") as progress:
+            for name, competitor in self._competitors.items():
+                competitor.no_graph = self._pool.call(_WORKER, device.prepare, name=name, plans=plans(competitor))
+                competitor.launch = "streams" if competitor.no_graph else "graph"
+                progress.update()
 
     def check(self, name: str) -> None:
         """Run once, with outputs in full float32."""
