@@ -2,6 +2,7 @@
 
 cpu      cores as devices, what they are, how many may be asked for
 cuda     the same of GPUs
+parent   processes that end with the one that started them
 pool     worker processes, one a device, pinned to its cores, and calls to them
 worker   the main function of a worker process
 memory   memory of a device, kept between operators

@@ -7,10 +7,8 @@ WORKERS SHARED CORES``, where SHARED is 1 if devices share cores, else 0.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -18,12 +16,11 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from hios.errors import first_line
+from hios.platforms.parent import end_with_parent
 
 if TYPE_CHECKING:
     from hios.platforms.arena import Arena
     from hios.platforms.streams import Streams
-
-_PR_SET_PDEATHSIG = 1
 
 
 class Worker:
@@ -53,10 +50,7 @@ def main(arguments: list[str]) -> None:
     """Serve calls until the controller closes the pipe."""
     number, pipe, descriptor, flags, size, controller, markers, workers, shared = map(int, arguments[:9])
     cores = {int(core) for core in arguments[9].split(",")}
-    # Die with the controller, even if it is killed.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != controller:
-        os._exit(1)  # it died before the line above
+    end_with_parent(controller)
     os.sched_setaffinity(0, cores)
 
     import torch

@@ -7,12 +7,12 @@ that mpirun knows only waits for the one that does the work, and ends a moment a
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import time
 
-_PR_SET_PDEATHSIG = 1
+from hios.platforms.parent import end_with_parent
+
 #: How long the end of a rank that failed is kept from mpirun: longer than rank 0 takes to say why.
 _HOLD_S = 1.0
 
@@ -22,9 +22,7 @@ def guard() -> None:
     parent = os.getpid()
     child = os.fork()
     if child == 0:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)  # it died before the line above
+        end_with_parent(parent)
         return
 
     def forward(number: int, _: object) -> None:

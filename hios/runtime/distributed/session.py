@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import signal
 import time
 import traceback
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from hios.errors import HiosError, PlatformError, ScheduleError, first_line
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.platforms import cpu
+from hios.platforms.parent import end_with_parent
 from hios.platforms.streams import Streams
 from hios.platforms.worker import Worker
 from hios.runtime import reference
@@ -38,6 +40,9 @@ from hios.runtime.distributed.turns import Turns, joined
 from hios.runtime.program import ArenaPlan
 from hios.runtime.results import results
 from hios.schedule import StagedPlan
+
+#: What the command of a launcher has in it.
+_LAUNCHERS = (b"torch", b"mpi", b"srun", b"slurm", b"python")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,12 @@ def distribute(job: Job) -> dict[str, Any] | None:
     Raises:
         PlatformError: the ranks do not meet.
     """
+    # Ranks that meet wait in libraries, where Python hears no signal. A launcher that is ended while it starts them may
+    # leave some behind.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    end_with_parent(number=signal.SIGTERM)
+    if _is_orphan():
+        os._exit(1)
     transport = transports.connect(job.transport, job.platform, job.timeout_s)
     position = Position()
     places = [Place(*place) for place in transport.gather(_place())]
@@ -111,6 +122,12 @@ def distribute(job: Job) -> dict[str, Any] | None:
         control.fail(FAILED, f"{this}: {position.text()}: {type(error).__name__}: {first_line(error)}")
     transport.close()
     return data
+
+
+def _is_orphan() -> bool:
+    """Whether init took this process over, which is no launcher but in containers."""
+    init = Path("/proc/1/cmdline")
+    return os.getppid() == 1 and init.exists() and not any(word in init.read_bytes() for word in _LAUNCHERS)
 
 
 def _place() -> tuple[str, str, tuple[int, ...]]:
