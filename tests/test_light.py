@@ -66,7 +66,18 @@ def problem(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("module", ["hios", "hios.cli", "hios.config", "hios.platforms.cpu", "hios.platforms.worker"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "hios",
+        "hios.cli",
+        "hios.config",
+        "hios.platforms.cpu",
+        "hios.platforms.cuda",
+        "hios.platforms.worker",
+        "hios.runtime.cuda.plan",
+    ],
+)
 def test_imports_are_light(module: str, tmp_path: Path) -> None:
     """Importing what every command needs loads neither torch nor TVM nor plotly."""
     loaded = _loaded(f"import {module}", tmp_path)

@@ -48,12 +48,15 @@ class HostBackend:
     Args:
         seed: of the delays.
         capturing: whether launches can be captured.
+        streams: how many there are on a device; lanes beyond share them.
     """
 
-    def __init__(self, seed: int = 0, *, capturing: bool = True) -> None:
+    def __init__(self, seed: int = 0, *, capturing: bool = True, streams: int = 1000) -> None:
         self._delay = random.Random(seed)
         self._capturing = capturing
-        self._queues: dict[Lane, SimpleQueue[Callable[[], None]]] = {}
+        self._streams = streams
+        self._lanes: dict[Lane, tuple[int, int]] = {}
+        self._queues: dict[tuple[int, int], SimpleQueue[Callable[[], None]]] = {}
         self._recording: list[tuple[Lane, Callable[[], None]]] | None = None
         self._recorded: list[threading.Event] = []
         self.errors: list[Exception] = []
@@ -65,10 +68,13 @@ class HostBackend:
         if self._recording is not None:
             self._recording.append((lane, work))
             return
-        if lane not in self._queues:
-            self._queues[lane] = SimpleQueue()
-            threading.Thread(target=self._serve, args=(self._queues[lane],), daemon=True).start()
-        self._queues[lane].put(work)
+        if lane not in self._lanes:
+            self._lanes[lane] = lane.device, len(self._lanes) % self._streams
+        stream = self._lanes[lane]
+        if stream not in self._queues:
+            self._queues[stream] = SimpleQueue()
+            threading.Thread(target=self._serve, args=(self._queues[stream],), daemon=True).start()
+        self._queues[stream].put(work)
 
     def _serve(self, queue: SimpleQueue[Callable[[], None]]) -> None:
         torch.set_num_threads(1)
@@ -173,10 +179,10 @@ class HostBackend:
 
     def synchronize(self, device: int) -> None:
         """Wait for all streams of a device; what failed on any is raised."""
-        for lane in list(self._queues):
-            if lane.device == device:
+        for stream, queue in list(self._queues.items()):
+            if stream[0] == device:
                 done = threading.Event()
-                self._queues[lane].put(done.set)
+                queue.put(done.set)
                 assert done.wait(_TIMEOUT_S)
         if self.errors:
             raise self.errors[0]

@@ -93,6 +93,17 @@ def test_outputs_equal_eager(name: str, capturing: bool) -> None:
     assert backend.copies > 0
 
 
+@pytest.mark.parametrize("streams", [1, 2])
+def test_lanes_may_share_streams(streams: int) -> None:
+    """A device has fewer streams than a plan asks for: outputs are right, and nothing waits for ever."""
+    found = squeezenet()
+    prepared = executor(found, HostBackend(streams=streams))
+    for number, plan in enumerate(plans(found.graph)):
+        prepared.prepare(str(number), [plan])
+        prepared.run(str(number))
+        check(prepared.outputs(str(number)), found.eager())
+
+
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_every_algorithm_runs(name: str) -> None:
     """Schedules of all algorithms, for costs at random, compute what eager PyTorch does."""
