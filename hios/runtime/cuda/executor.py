@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import OutOfMemoryError, Tensor
 
+from hios.errors import PlatformError
 from hios.runtime.cuda import marks
 from hios.runtime.cuda.network import Network
 from hios.runtime.cuda.program import Backend, Launched, Program, Row
@@ -26,15 +27,17 @@ class Prepared:
     """What runs under a name.
 
     Attributes:
-        programs: one, or independent copies.
+        name: by which it runs.
         number: of the name, for marks.
+        programs: one, or independent copies.
         replays: of its CUDA graphs; empty where it is launched on streams every time.
         why: why it could not be captured; empty where it was.
         outputs: of the network, of the last of its programs; those of graphs stay where they are.
     """
 
-    programs: list[Program]
+    name: str
     number: int
+    programs: list[Program]
     replays: list[Callable[[], None]] = field(default_factory=list)
     why: str = ""
     outputs: list[Any] = field(default_factory=list)
@@ -57,7 +60,7 @@ class Executor:
     def __init__(self, network: Network, backend: Backend, mark: Callable[[int], None]) -> None:
         self._network, self._backend, self._mark = network, backend, mark
         with backend.exactly():
-            self._flow = network.flow()
+            self._flow = network.flow(self._run_alone)
         self._prepared: dict[str, Prepared] = {}
 
     def prepare(self, name: str, plans: Sequence[Plan]) -> Prepared:
@@ -71,7 +74,7 @@ class Executor:
             HiosError: a device is out of memory, or an operator failed.
         """
         programs = [Program(self._network, self._flow, plan, self._mark) for plan in plans]
-        prepared = Prepared(programs, len(self._prepared))
+        prepared = Prepared(name, len(self._prepared), programs)
         self._synchronize(prepared)  # weights and inputs have arrived: streams of programs do not wait for others
         for _ in range(_WARM_UP):
             prepared.outputs = self._launch(prepared).outputs
@@ -138,7 +141,21 @@ class Executor:
     def _synchronize(self, prepared: Prepared) -> None:
         for device in prepared.devices:
             self._mark(marks.waiting(device, prepared.number))
-            self._backend.synchronize(device)
+            try:
+                self._backend.synchronize(device)
+            except Exception as error:  # of a kernel, which tells nobody else
+                where = marks.everything(device, prepared.name)
+                raise PlatformError(f"{where}: {self._backend.why(error)}") from error
+
+    def _run_alone(self, operator: str, function: Callable[..., Any], arguments: list[Tensor]) -> Any:
+        """Run an operator by itself: one that fails or hangs, fails or hangs here, where it can be named."""
+        self._mark(marks.launching(0, self._network.graph.index[operator], None, 0))
+        try:
+            found = function(*arguments)
+            self._backend.synchronize(0)
+        except Exception as error:  # whatever the kernel lacks
+            raise PlatformError(f"{marks.place(0, operator, None, 0)}: {self._backend.why(error)}") from error
+        return found
 
 
 def cause(error: Exception) -> Exception:

@@ -35,13 +35,18 @@ def text(graph: Graph, names: Sequence[str], found: int) -> str:
     operator, stage = found % (1 << _OPERATOR) - 1, (found >> _STAGE_AT) % (1 << _STAGE) - 1
     device, stream = found >> _DEVICE_AT, (found >> _STREAM_AT) % (1 << _STREAM)
     if operator < 0:
-        return f"device {device}, which runs all of {names[stage]}"
+        return everything(device, names[stage])
     return place(device, graph.operators[operator].id, None if stage < 0 else stage, stream)
 
 
 def place(device: int, operators: str, stage: int | None, stream: int) -> str:
     """Where operators run, in words."""
     return f"device {device}, operator {operators}, {f'stream {stream}' if stage is None else f'stage {stage}'}"
+
+
+def everything(device: int, name: str) -> str:
+    """A device that has all launches of a competitor, in words."""
+    return f"device {device}, which runs all of {name}"
 
 
 def _device(device: int) -> int:

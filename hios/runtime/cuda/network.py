@@ -19,6 +19,9 @@ from hios.runtime.cuda.plan import Flow, Value
 #: Functions that make a tensor from nothing, which torch does on the host if not told otherwise.
 _FROM_NOTHING = frozenset({"relax.full", "relax.zeros", "relax.ones", "relax.arange"})
 
+#: Calls the function of an operator, given by its id, with arguments.
+Run = Callable[[str, Callable[..., Any], list[Tensor]], Any]
+
 
 class Network:
     """What the devices of one process run.
@@ -80,15 +83,19 @@ class Network:
         known = convolutions(self.graph)
         return compile_merged(operators, [known[number] for number in numbers], self._weights[place])
 
-    def flow(self) -> Flow:
-        """What operators read and make, and which outputs share memory, found by running all on the first device."""
-        return Flow(self.reads, self.makes, self._outputs(), self._views())
+    def flow(self, run: Run) -> Flow:
+        """What operators read and make, and which outputs share memory.
+
+        Args:
+            run: calls an operator's function, one after another, on the first device.
+        """
+        return Flow(self.reads, self.makes, self._outputs(), self._views(run))
 
     def _outputs(self) -> list[Value]:
         found = [external(reference) for reference in self.graph.outputs]
         return [value for value in found if value is not None]
 
-    def _views(self) -> dict[Value, Collection[Value]]:
+    def _views(self, run: Run) -> dict[Value, Collection[Value]]:
         """For outputs that lie in the memory of an argument, or of another output, those that they share it with."""
         values: dict[Value, Tensor] = dict(self.inputs(0))
         readers = {value: sum(value in reads for reads in self.reads.values()) for value in self._made()}
@@ -99,7 +106,9 @@ class Network:
             blocks: dict[int, list[Value]] = {}
             for value in arguments:
                 blocks.setdefault(_block(values[value]), []).append(value)
-            results = as_list(function(*[values[value] for value in arguments]), len(self.makes[name]))
+            found = run(name, function, [values[value] for value in arguments])
+            results = as_list(found, len(self.makes[name]))
+            del found
             for value, result in zip(self.makes[name], results, strict=True):
                 sharing = blocks.setdefault(_block(result), [])
                 if sharing and result.numel():

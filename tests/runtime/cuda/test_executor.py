@@ -135,7 +135,7 @@ def test_memory_that_is_shared_is_found() -> None:
     """Parts of a value and values in another shape lie in its memory; what operators compute does not."""
     found = shared()
     placed = Placed(found.graph, found.tensors, [torch.device("cpu")])
-    flow = placed.flow()
+    flow = placed.flow(lambda _, function, arguments: function(*arguments))
     types = {operator.id: operator.type for operator in found.graph.operators}
     sharing = {types[value[1]] for value in flow.views}
     assert {"split"} <= sharing
@@ -190,6 +190,44 @@ def test_operators_that_fail_are_named() -> None:
     name = found.graph.operators[order[1]].id
     with pytest.raises(PlatformError, match=rf"^device 1, operator {name}, stage 0: no such kernel$"):
         executor(found, Failing()).prepare("failing", [plan])
+
+
+def test_operators_that_fail_alone_are_named() -> None:
+    """All operators run once by themselves when a network is loaded: one that fails is named, whatever the plans."""
+    found, noted = branches(), list[int]()
+    last = found.graph.operators[found.graph.order[-1]].id
+
+    class Failing(Placed):
+        def function(self, device: int, operators: tuple[str, ...]) -> Any:
+            function, arguments = super().function(device, operators)
+            return (function if operators[0] != last else _fail), arguments
+
+    placed = Failing(found.graph, found.tensors, [torch.device("cpu")])
+    with pytest.raises(PlatformError, match=rf"^device 0, operator {last}, stream 0: no such kernel$"):
+        Executor(placed, HostBackend(), noted.append)
+    assert [marks.text(found.graph, [], mark) for mark in noted] == [
+        f"device 0, operator {found.graph.operators[place].id}, stream 0" for place in found.graph.order
+    ]
+
+
+def _fail(*_: Tensor) -> Tensor:
+    raise RuntimeError("no such kernel\nsecond line")
+
+
+def test_devices_that_fail_are_named() -> None:
+    """What a kernel did wrong shows when its device is waited for."""
+    found = branches()
+
+    class Failing(HostBackend):
+        def synchronize(self, device: int) -> None:
+            super().synchronize(device)
+            if self.captures:
+                raise RuntimeError("an illegal memory access was encountered\nsecond line")
+
+    prepared = executor(found, Failing())
+    prepared.prepare("random", [random_plan(found.graph, 1, seed=0)])
+    with pytest.raises(PlatformError, match=r"^device 0, which runs all of random: an illegal memory access was enc"):
+        prepared.run("random")
 
 
 @pytest.mark.parametrize("when", ["launching", "capturing"])
