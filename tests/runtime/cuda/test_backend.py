@@ -13,7 +13,6 @@ import torch
 from hios.runtime.cuda.backend import CudaBackend, out_of_memory
 from hios.runtime.cuda.plan import Lane
 
-
 _RECORD = inspect.signature(torch.cuda.Event.record)
 
 
