@@ -1,6 +1,9 @@
 """Executing schedules on GPUs, all of them in one process.
 
-plan      a schedule as launches on streams: their order, who waits for whom, when memory may be used again (no torch)
+plan      a schedule as launches on streams, without torch
+steps     what these are made of: streams, values, launches
+order     what finishes before what begins, and who has to wait for whom
+memory    when the memory of values may be used again
 network   a graph with weights on the GPUs that need them, and its operators compiled for these
 program   launches bound to operators, launched on a backend
 backend   streams, events, copies and CUDA graphs of torch

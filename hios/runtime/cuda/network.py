@@ -14,7 +14,7 @@ from hios.kernels.merged import compile_merged
 from hios.kernels.tensors import torch_dtype
 from hios.kernels.unit import external, externals
 from hios.merging import convolutions
-from hios.runtime.cuda.plan import Flow, Value
+from hios.runtime.cuda.steps import Flow, Value
 
 #: Functions that make a tensor from nothing, which torch does on the host if not told otherwise.
 _FROM_NOTHING = frozenset({"relax.full", "relax.zeros", "relax.ones", "relax.arange"})

@@ -3,10 +3,6 @@
 Streams run what is launched on them in order; between streams only events do: a launch waits for what it needs, unless
 that is implied by what its stream has waited for before. A value that another device needs is copied there once, on a
 stream for what comes from the device that made it, right after it was made.
-
-The allocator of torch gives memory that was let go to the next operator on the stream that it was allocated on, at
-once, whatever other streams are doing. So a value is let go right before the first launch of that stream which begins
-after all that read the value, or share its memory, have finished.
 """
 
 from __future__ import annotations
@@ -22,20 +18,12 @@ from typing import TypeVar
 from hios.errors import ScheduleError
 from hios.graph import Graph
 from hios.problem import positions
+from hios.runtime.cuda.memory import let_go
+from hios.runtime.cuda.order import Order
+from hios.runtime.cuda.steps import Flow, Lane, Step, Value
 from hios.schedule import Plan, StagedPlan, StreamPlan
 
-#: ("operator", id, item) or ("input", name, 0).
-Value = tuple[str, str, int]
 _Node = TypeVar("_Node", bound=Hashable)
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """A stream of a device; with ``source``, the one on which values of that device arrive."""
-
-    device: int
-    number: int = 0
-    source: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +60,6 @@ class LaunchPlan:
     outputs: tuple[tuple[int, Value], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """What operators read and make, by id, and which values are outputs of the network.
-
-    Attributes:
-        reads: of every operator what it reads, inputs of the network too, each value once.
-        makes: of every operator its outputs.
-        outputs: of the network.
-        views: for an output that lies in the memory of others, which arguments and outputs of its operator these are.
-    """
-
-    reads: Mapping[str, Sequence[Value]]
-    makes: Mapping[str, Sequence[Value]]
-    outputs: Sequence[Value]
-    views: Mapping[Value, Collection[Value]]
-
-
 def launch_plan(graph: Graph, flow: Flow, plan: Plan) -> LaunchPlan:
     """The launches of a plan.
 
@@ -109,9 +80,9 @@ def launch_plan(graph: Graph, flow: Flow, plan: Plan) -> LaunchPlan:
         draft.launch_stages(plan)
     else:
         draft.launch_streams(plan)
-    order = _Order(draft.steps)
+    order = Order(draft.steps)
     awaited = {other for waits in order.waits for other in waits}
-    lets_go = _let_go(draft, order)
+    lets_go = let_go(draft.steps, order, flow, draft.home, draft.outputs)
     launches = tuple(
         Launch(
             step.lane,
@@ -128,27 +99,13 @@ def launch_plan(graph: Graph, flow: Flow, plan: Plan) -> LaunchPlan:
     return LaunchPlan(launches, tuple(dict.fromkeys(step.lane for step in draft.steps)), draft.outputs)
 
 
-@dataclass(slots=True)
-class _Step:
-    """A launch with all that it needs: earlier launches by place, and values on its device, or on the source's."""
-
-    lane: Lane
-    operators: tuple[str, ...]
-    streams: tuple[int, ...]
-    stage: int | None
-    needs: list[int]
-    reads: tuple[Value, ...]
-    makes: tuple[Value, ...]
-    copied: Value | None = None
-
-
 class _Draft:
     """Launches in order, with everything that each of them needs."""
 
     def __init__(self, graph: Graph, flow: Flow, plan: Plan) -> None:
         self.graph = graph
         self.flow = flow
-        self.steps: list[_Step] = []
+        self.steps: list[Step] = []
         self.home = {graph.operators[place].id: device for device, place in _placed(plan)}
         #: Devices that need a value that another one makes.
         self._destinations: dict[Value, dict[int, None]] = defaultdict(dict)
@@ -235,7 +192,7 @@ class _Draft:
         place = len(self.steps)
         reads = tuple(dict.fromkeys(value for name in names for value in self.flow.reads[name]))
         makes = tuple(value for name in names for value in self.flow.makes[name])
-        self.steps.append(_Step(lane, tuple(names), tuple(streams), stage, needs, reads, makes))
+        self.steps.append(Step(lane, tuple(names), tuple(streams), stage, needs, reads, makes))
         self._made.update(dict.fromkeys(names, place))
         return place
 
@@ -245,99 +202,7 @@ class _Draft:
             for destination in self._destinations.get(value, ()):
                 self._arrivals[destination, value] = len(self.steps)
                 lane = Lane(destination, source=device)
-                self.steps.append(_Step(lane, (value[1],), (0,), None, needs, (value,), (value,), value))
-
-
-class _Order:
-    """What has finished before what, by vector clocks: how many launches of every stream are known to have finished.
-
-    Attributes:
-        place: number of every launch on its stream, from 1.
-        before: clock with which every launch begins.
-        waits: for every launch, the earlier ones that it has to wait for.
-    """
-
-    def __init__(self, steps: Sequence[_Step]) -> None:
-        self.lanes = [step.lane for step in steps]
-        self.place: list[int] = []
-        self.before: list[dict[Lane, int]] = []
-        self.waits: list[tuple[int, ...]] = []
-        after: list[dict[Lane, int]] = []
-        last: dict[Lane, int] = {}
-        for number, step in enumerate(steps):
-            clock = dict(after[last[step.lane]]) if step.lane in last else {}
-            waits = []
-            # The latest first: it may imply the others, which cannot imply it.
-            for other in sorted(set(step.needs), reverse=True):
-                if clock.get(self.lanes[other], 0) < self.place[other]:
-                    waits.append(other)
-                    for lane, count in after[other].items():
-                        clock[lane] = max(clock.get(lane, 0), count)
-            self.before.append(clock)
-            self.place.append(clock.get(step.lane, 0) + 1)
-            after.append({**clock, step.lane: self.place[number]})
-            self.waits.append(tuple(sorted(waits)))
-            last[step.lane] = number
-
-    def begins_after(self, launch: int, others: Iterable[int]) -> bool:
-        """Whether a launch begins after others have finished."""
-        clock = self.before[launch]
-        return all(clock.get(self.lanes[other], 0) >= self.place[other] for other in others)
-
-
-def _let_go(draft: _Draft, order: _Order) -> Mapping[int, list[Value]]:
-    """Values that may go right before every launch."""
-    memory = _Memory(draft)
-    following: dict[Lane, list[int]] = defaultdict(list)
-    for place, step in enumerate(draft.steps):
-        following[step.lane].append(place)
-    kept = {block for device, value in draft.outputs for block in memory.blocks(device, value)}
-    found: dict[int, list[Value]] = defaultdict(list)
-    for block, users in memory.users.items():
-        made = memory.made[block]
-        own = following[draft.steps[made].lane][order.place[made] :]
-        first = None if block in kept else next((place for place in own if order.begins_after(place, users)), None)
-        if first is not None:
-            found[first] += memory.values[block]
-    return found
-
-
-class _Memory:
-    """Blocks of memory, each named by its device and the value that it was allocated for.
-
-    Attributes:
-        made: launch that allocates every block.
-        users: launches that read or write it.
-        values: that lie in it.
-    """
-
-    def __init__(self, draft: _Draft) -> None:
-        self._home = draft.home
-        self._views = dict(draft.flow.views)
-        self.made: dict[tuple[int, Value], int] = {}
-        self.users: dict[tuple[int, Value], list[int]] = defaultdict(list)
-        self.values: dict[tuple[int, Value], list[Value]] = defaultdict(list)
-        for step in draft.steps:
-            if len(step.operators) > 1:  # what one convolution makes is cut into parts
-                self._views.update(dict.fromkeys(step.makes[1:], step.makes[:1]))
-        for place, step in enumerate(draft.steps):
-            device = step.lane.device
-            for value in step.makes:
-                self.made.setdefault((device, value), place)
-                for block in self.blocks(device, value):
-                    self.users[block].append(place)
-                    self.values[block].append(value)
-            for value in step.reads:
-                for block in self.blocks(device if step.copied is None else self._home[value[1]], value):
-                    self.users[block].append(place)
-
-    def blocks(self, device: int, value: Value) -> set[tuple[int, Value]]:
-        """Blocks in which a value may lie on a device; none for inputs, which stay."""
-        if value[0] == "input":
-            return set()
-        if self._home[value[1]] != device or value not in self._views:
-            return {(device, value)}
-        return {block for other in self._views[value] for block in self.blocks(device, other)}
+                self.steps.append(Step(lane, (value[1],), (0,), None, needs, (value,), (value,), value))
 
 
 def _placed(plan: Plan) -> Iterator[tuple[int, int]]:

@@ -10,7 +10,8 @@ from typing import Any, Protocol, TypeVar
 from hios.errors import PlatformError
 from hios.runtime.cuda import marks
 from hios.runtime.cuda.network import Network
-from hios.runtime.cuda.plan import Flow, Lane, Launch, Value, launch_plan
+from hios.runtime.cuda.plan import Launch, launch_plan
+from hios.runtime.cuda.steps import Flow, Lane, Value
 from hios.schedule import Plan
 
 _T = TypeVar("_T")

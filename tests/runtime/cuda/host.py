@@ -20,7 +20,7 @@ from torch import Tensor
 
 from hios.errors import first_line
 from hios.runtime.cuda.network import as_list
-from hios.runtime.cuda.plan import Lane
+from hios.runtime.cuda.steps import Lane
 
 _T = TypeVar("_T")
 #: Longest delay of a launch in seconds.

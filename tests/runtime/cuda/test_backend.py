@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hios.runtime.cuda.backend import CudaBackend, out_of_memory
-from hios.runtime.cuda.plan import Lane
+from hios.runtime.cuda.steps import Lane
 
 _RECORD = inspect.signature(torch.cuda.Event.record)
 
