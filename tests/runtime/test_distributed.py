@@ -162,6 +162,26 @@ def test_values_without_tags(files: Files, graph: Graph, tmp_path: Path, seed: i
     assert artifacts.read(tmp_path / "run.json", "run")["results"][0]["largest_difference"] == 0.0
 
 
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("what", ["seed", "graph"])
+def test_ranks_that_differ(files: Files, graph: Graph, tmp_path: Path, transport: str, what: str) -> None:
+    """Another option or another file on a rank is said in one line before anything runs."""
+    schedule = _written(graph, random_plan(graph, 2, seed=0), tmp_path)
+    command = _command(transport, 2, files, schedule, "--seed", 11)
+    other = tmp_path / "other.json"
+    other.write_text(files.graph.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    words = ("11", "12") if what == "seed" else (str(files.graph), str(other))
+    place = len(command) - 1 - command[::-1].index("-m")
+    code, printed = _run([*command[:place], str(RANKS.with_name("differing_ranks.py")), *words, *command[place + 2 :]])
+    assert code != 0
+    (line,) = _errors(printed)
+    found = "seed, 12 and 11" if what == "seed" else f"{re.escape(str(files.graph))}: its contents"
+    assert re.match(
+        rf"Error: (rank 0 on \S+: )?.*rank 1 on \S+ and rank 0 on \S+ differ in {found}; all ranks need", line
+    )
+    assert not (tmp_path / "run.json").exists()
+
+
 @pytest.fixture
 def alternating(graph: Graph, tmp_path: Path) -> Path:
     """Operators in turn on two ranks."""

@@ -8,7 +8,7 @@ import random
 import signal
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,6 +41,8 @@ from hios.runtime.program import ArenaPlan
 from hios.runtime.results import results
 from hios.schedule import StagedPlan
 
+#: Options that have to be the same on all ranks.
+_AGREED = ("platform", "runs", "warmup", "tolerance", "seed", "timeout_s")
 #: What the command of a launcher has in it.
 _LAUNCHERS = (b"torch", b"mpi", b"srun", b"slurm", b"python")
 
@@ -234,25 +236,27 @@ class _Session:
         barrier(self._transport, Tags(RESERVED, self._transport.tags), 0, self._position, deadline)
 
     def _agree(self, cores: list[int]) -> list[dict[str, Any]]:
-        """See that all ranks read the same files; returns what all ranks run on, on rank 0.
+        """See that all ranks do the same with the same files; returns what all ranks run on, on rank 0.
 
         Raises:
-            PlatformError: a rank has another file.
+            PlatformError: a rank has another file, or was given another option.
         """
-        files = [self._job.graph, self._job.weights, *self._job.schedules]
-        mine = {"digests": [_digest(path) for path in files], "cores": cores, "hardware": self._hardware.describe()}
-        self._control.report(self._step, mine)
+        job = self._job
+        files = [job.graph, job.weights, *job.schedules]
+        given = {name: getattr(job, name) for name in _AGREED}
+        given |= {"program": job.program is not None, "number of schedules": len(job.schedules)}
+        mine = {"digests": [_digest(path) for path in files], "given": given}
+        self._control.report(self._step, {**mine, "cores": cores, "hardware": self._hardware.describe()})
         if self._monitor is None:
             return []
-        deadline = time.monotonic() + self._job.timeout_s
+        deadline = time.monotonic() + job.timeout_s
         found = self._monitor.collect(self._step, range(self._transport.size), self._position, deadline)
         for rank, theirs in found.items():
-            for path, digest, right in zip(files, theirs["digests"], found[0]["digests"], strict=True):
-                if digest != right:
-                    raise PlatformError(
-                        f"{path}: {who(self._places, rank)} has another one than {who(self._places, 0)}; all ranks "
-                        "need the same: copy it there"
-                    )
+            if difference := _difference(mine, theirs, files):
+                raise PlatformError(
+                    f"{who(self._places, rank)} and {who(self._places, 0)} differ in {difference}; all ranks need the "
+                    "same"
+                )
         return [{"cores": theirs["cores"], **theirs["hardware"]} for theirs in found.values()]
 
     def _take_turns(self) -> None:
@@ -325,6 +329,15 @@ class _Session:
             "clocks": "compared" if apart else "shared",
             **({"clock_uncertainty_ms": self._uncertainty_ns / 1e6} if apart else {}),
         }
+
+
+def _difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], files: Sequence[Path]) -> str:
+    """What two ranks were given that is not the same, in words; nothing where all is."""
+    for name, own in ours["given"].items():
+        if theirs["given"][name] != own:
+            return f"{name.removesuffix('_s')}, {theirs['given'][name]} and {own}"
+    digests = zip(files, ours["digests"], theirs["digests"], strict=True)
+    return next((f"{path}: its contents" for path, own, other in digests if own != other), "")
 
 
 def _staged(path: Path, entry: Entry) -> StagedPlan:
