@@ -81,21 +81,27 @@ class CudaBackend:
         """Record what a function launches on streams in one CUDA graph, whatever GPUs they are of.
 
         All streams fork from the first one and join it at the end, as a capture demands. Memory comes from a pool for
-        each GPU that all graphs share: they run one at a time, and no value outlives a run but the outputs, whose
-        memory is kept as long as somebody refers to them.
+        each device, which graphs of it share: they run one at a time, and no value outlives a run but the outputs,
+        whose memory is kept as long as somebody refers to them. Independent copies run at once, on devices of their
+        own, which may share a GPU. Where one graph has several devices of a GPU, the pool is that of the first.
         """
         origin = self._stream(lanes[0])
         others = [self._stream(lane) for lane in lanes[1:]]
-        first, *more = dict.fromkeys(self._gpus[lane.device] for lane in lanes)
-        for gpu in (first, *more):
+        pools: dict[int, torch.cuda.MemPool] = {}
+        for lane in lanes:
+            gpu = self._gpus[lane.device]
+            if gpu not in pools:
+                pools[gpu] = self._pool(lane.device)
+        first, *more = pools
+        for gpu in pools:
             torch.cuda.synchronize(gpu)
         graph = torch.cuda.CUDAGraph()
         with ExitStack() as stack:
-            pool: Any = self._pool(first).id
+            pool: Any = pools[first].id
             stack.enter_context(torch.cuda.stream(origin))  # left even where the capture fails
             stack.enter_context(torch.cuda.graph(graph, pool, origin, capture_error_mode="thread_local"))
             for gpu in more:  # torch has the pool of the first only serve a graph by itself
-                stack.enter_context(torch.cuda.use_mem_pool(self._pool(gpu), gpu))
+                stack.enter_context(torch.cuda.use_mem_pool(pools[gpu], gpu))
             forked = origin.record_event()
             for stream in others:
                 stream.wait_event(forked)
@@ -103,7 +109,7 @@ class CudaBackend:
             for stream in others:
                 origin.wait_event(stream.record_event())
 
-        return _Captured(graph, origin, [self._pool(gpu) for gpu in (first, *more)]), found
+        return _Captured(graph, origin, list(pools.values())), found
 
     def exactly(self) -> AbstractContextManager[None]:
         """Full precision of float32 for what is launched within."""
@@ -130,11 +136,11 @@ class CudaBackend:
             self._leaving[gpu, destination] = torch.cuda.Stream(gpu)
         return self._leaving[gpu, destination]
 
-    def _pool(self, gpu: int) -> torch.cuda.MemPool:
-        if gpu not in self._pools:
-            with torch.cuda.device(gpu):  # a pool keeps its memory on the GPU that is current when it is made
-                self._pools[gpu] = torch.cuda.MemPool()
-        return self._pools[gpu]
+    def _pool(self, device: int) -> torch.cuda.MemPool:
+        if device not in self._pools:
+            with torch.cuda.device(self._gpus[device]):  # a pool keeps its memory on the GPU that is current here
+                self._pools[device] = torch.cuda.MemPool()
+        return self._pools[device]
 
 
 class _Captured:

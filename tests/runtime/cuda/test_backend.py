@@ -158,16 +158,16 @@ def test_captures_fork_and_join_all_streams(cuda: _Torch) -> None:
     replay, found = backend.capture(lanes, lambda: cuda.log.append("launch") or "outputs")
     assert found == "outputs"
     assert cuda.log == [
-        "synchronize 0",
-        "synchronize 1",
         "enter device 0",
         "make pool 1",
         "leave device 0",
-        "enter stream 0.1",
-        "enter capture on 0.1 with pool 1",
         "enter device 1",
         "make pool 2",
         "leave device 1",
+        "synchronize 0",
+        "synchronize 1",
+        "enter stream 0.1",
+        "enter capture on 0.1 with pool 1",
         "enter pool 2 on 1",
         "0.1 is recorded",
         "1.2 waits for 0.1's event",
@@ -195,6 +195,15 @@ def test_graphs_share_pools(cuda: _Torch) -> None:
         backend.capture((Lane(0),), lambda: None)
     assert sum(entry.startswith("make pool") for entry in cuda.log) == 1
     assert sum(entry.startswith("enter capture on 0.1 with pool 1") for entry in cuda.log) == 2
+
+
+def test_copies_that_share_a_gpu_have_pools_of_their_own(cuda: _Torch) -> None:
+    """Independent copies run at once: what one lets go must not serve another."""
+    backend = CudaBackend([0, 0])
+    kept = [backend.capture((Lane(device),), lambda: None) for device in range(2)]
+    entered = [entry for entry in cuda.log if entry.startswith("enter capture")]
+    assert [entry.split()[-1] for entry in entered] == ["1", "2"]
+    assert len(kept) == 2
 
 
 def test_lack_of_memory_is_said_in_one_line() -> None:
