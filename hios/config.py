@@ -285,8 +285,8 @@ def _check_auto(settings: Json, label: str, entry: Json) -> None:
         raise HiosError(f"found the algorithm {AUTO} with another label or with parameters; allowed: {AUTO}: {{}}")
     if len(settings["algorithms"]) == 1:
         raise HiosError(f"found {AUTO} alone; allowed: beside other algorithms, as it is the fastest of them")
-    if (runs := settings["execute"]["runs"]) < 2:
-        raise HiosError(f"execute.runs: found {runs}; allowed with {AUTO}: at least 2, as every other one chooses")
+    if (runs := settings["execute"]["runs"]) < 12:
+        raise HiosError(f"execute.runs: found {runs}; allowed with {AUTO}: at least 12, as every other one chooses")
 
 
 def _check_devices(settings: Json, source: str, cores: int | None) -> None:

@@ -295,7 +295,7 @@ def test_bad_profile_options(folder: Path, tmp_path: Path, options: list[object]
         (["--warmup", -1], "--warmup: found -1; allowed: at least 0"),
         (["--tolerance", 0], "--tolerance: found 0.0; allowed: "),
         (["--tolerance", "nan"], "--tolerance: found nan; allowed: "),
-        (["--auto", "auto.json", "--runs", 1], "--runs: found 1; allowed with --auto: at least 2, as every other"),
+        (["--auto", "auto.json", "--runs", 11], "--runs: found 11; allowed with --auto: at least 12, as every other"),
         (["--baselines", "compile"], "--baselines: found compile; allowed with --program only"),
     ],
 )

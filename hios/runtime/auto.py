@@ -1,4 +1,4 @@
-"""auto: the fastest of what a session ran, chosen by measurement, so that it is never slower than sequential.
+"""auto: the fastest of what a session ran, chosen by measurement; sequential unless another is faster beyond doubt.
 
 The runs that choose are not those that are reported: the fastest of many is partly the luckiest, and its own runs would
 flatter it.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hios.graph import Graph
+from hios.runtime.bootstrap import LEAST_ROUNDS
 from hios.runtime.choosing import best
 from hios.runtime.competitors import BASELINE, Competitor, Entry
 from hios.runtime.results import gained, measured
@@ -18,7 +19,8 @@ from hios.schedule import Schedule
 
 #: Rounds that choose, and rounds that are reported.
 _CHOOSING, _REPORTED = slice(0, None, 2), slice(1, None, 2)
-LEAST_RUNS = 2
+#: With fewer, those that choose have no interval.
+LEAST_RUNS = 2 * LEAST_ROUNDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,12 @@ class Choice:
     def schedule(self, graph: Graph) -> Schedule:
         """The schedule, with a note on how it was chosen; with measured times where there is no file of it."""
         found = self.to_json()
+        chosen = f"the fastest of {self.candidates} in every other run: {self.label}"
+        if self.label == BASELINE:
+            chosen = f"in every other run none of {self.candidates} was faster beyond doubt than {BASELINE}"
         note = (
-            f"the fastest of {self.candidates} in every other run: {self.label}; in the other runs "
-            f"{found['latency_ms']['median']:.4g} ms, {found['speedup']:.2f} times as fast as {BASELINE}"
+            f"{chosen}; in the other runs {found['latency_ms']['median']:.4g} ms, "
+            f"{found['speedup']:.2f} times as fast as {BASELINE}"
         )
         if self.competitor.cores > 1:
             note += f"; it ran on one device of {self.cores} cores, with a thread on each inside every operator"
@@ -79,14 +84,15 @@ class Choice:
 def choose(competitors: Mapping[str, Competitor], entries: Sequence[Entry]) -> Choice:
     """The fastest of all schedules, the sequential one on one device, and that one with all cores.
 
-    Of those that the choosing runs cannot tell from the fastest it is the steadiest (`hios.runtime.choosing`).
+    It is the sequential one on one device unless the interval of the speedup over it lies above 1. Of those that the
+    choosing runs cannot tell from the fastest it is the steadiest (`hios.runtime.choosing`).
 
     Args:
         competitors: of a session, at least ``LEAST_RUNS`` runs each.
         entries: schedule files that took part.
     """
     candidates = {name: competitor for name, competitor in competitors.items() if not competitor.copies}
-    chosen = best({name: competitor.latencies_ms[_CHOOSING] for name, competitor in candidates.items()})
+    chosen = best({name: competitor.latencies_ms[_CHOOSING] for name, competitor in candidates.items()}, BASELINE)
     entry = next((entry for entry in entries if entry.competitor == chosen), None)
     label = chosen if entry is None else entry.label
     return Choice(label, candidates[chosen], entry, len(candidates), competitors[BASELINE].latencies_ms)

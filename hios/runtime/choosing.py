@@ -8,23 +8,42 @@ from collections.abc import Mapping, Sequence
 from hios.profiling.statistics import spread
 from hios.runtime.bootstrap import interval, tells
 
+#: How many times the smallest median a steadier way may have: what noise may cost, also where runs spread so widely
+#: that they tell nothing apart.
+_AS_FAST = 1.03
 
-def best(runs: Mapping[str, Sequence[float]]) -> str:
+
+def best(runs: Mapping[str, Sequence[float]], baseline: str | None = None) -> str:
     """The fastest way, or the steadiest of those that the runs cannot tell from it.
 
-    The fastest has the smallest median. Those whose ratio to it has a 95 % interval that holds 1 are as fast as far as
-    one can tell; of them and itself the one with the smallest 80th percentile is taken. So no more is given up than
-    noise, and a way that is fast in most runs but takes twice as long in every third does not win by the luck of its
-    median: threads inside operators are such on machines of few cores. With too few rounds for intervals it is the
-    fastest.
+    With a baseline only ways take part that are faster than it beyond doubt: the 95 % interval of the speedup over it
+    lies above 1. Without one among them, and with too few rounds for intervals, it is the baseline.
+
+    The fastest has the smallest median. Those whose ratio to it has a 95 % interval that holds 1, and whose median is
+    at most 3 % larger, are as fast as far as one can tell; of them and itself the one with the smallest 80th percentile
+    is taken. So no more is given up than noise, and a way that is fast in most runs but takes twice as long in every
+    third does not win by the luck of its median: threads inside operators are such on machines of few cores. With too
+    few rounds for intervals it is the fastest.
+
+    Every way has a chance of 2.5 % to seem faster than the baseline where it is not; so among many that are just as
+    fast, one is taken more often than that.
 
     Args:
         runs: latency of every round, by name; rounds in the same order for all.
+        baseline: the way that is taken unless another is faster; None if all are equally welcome.
     """
+    if baseline is not None:
+        runs = {name: own for name, own in runs.items() if name == baseline or _is_faster(own, runs[baseline])}
     fastest = min(runs, key=lambda name: statistics.median(runs[name]))
+    most = _AS_FAST * statistics.median(runs[fastest])
     equal = [fastest]
     for name, own in runs.items():
         found = interval(own, runs[fastest])
-        if name != fastest and found is not None and not tells(found):
+        if name != fastest and found is not None and not tells(found) and statistics.median(own) <= most:
             equal.append(name)
     return min(equal, key=lambda name: spread(runs[name])[2])
+
+
+def _is_faster(own: Sequence[float], baseline: Sequence[float]) -> bool:
+    found = interval(baseline, own)
+    return found is not None and found[0] > 1

@@ -151,8 +151,8 @@ def test_auto(models: Path) -> None:
             "algorithms.a: found the algorithm auto with",
         ),
         (
-            {"algorithms": {"auto": {}, "greedy": {}}, "execute": {"runs": 1}},
-            "algorithms.auto: execute.runs: found 1; allowed with auto: at least 2, as every other one chooses",
+            {"algorithms": {"auto": {}, "greedy": {}}, "execute": {"runs": 11}},
+            "algorithms.auto: execute.runs: found 11; allowed with auto: at least 12, as every other one chooses",
         ),
         (
             {"profile": {"stages_of": ["auto"]}},
