@@ -45,7 +45,7 @@ def device_cores(devices: int, *, virtual: bool = False) -> list[list[int]]:
     cores = usable_cores()
     most = len(cores) * (_MOST_OF_A_CORE if virtual else 1)
     if not 1 <= devices <= most:
-        reason = "each is a process" if virtual else "a device is a core unless devices are virtual"
+        reason = "each is a process" if virtual else "a device is a core; --virtual lets devices share cores"
         raise PlatformError(
             f"platform cpu: devices: found {devices}; allowed: 1 to {most}, as this process may run on {len(cores)} "
             f"core(s) and {reason}"

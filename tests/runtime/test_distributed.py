@@ -242,12 +242,19 @@ def test_refusals_are_said_once(files: Files, graph: Graph, tmp_path: Path, tran
     assert line.startswith(f"Error: {schedule}: placements: found 3 streams on device 0; allowed: one stream a device")
 
 
-def test_without_a_launcher(files: Files, alternating: Path) -> None:
-    """Started by hand, the command says how to start it."""
-    command = _command("gloo", 2, files, alternating)
-    code, printed = _run([sys.executable, *command[command.index("-m", 3) :]])
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_without_a_launcher(files: Files, alternating: Path, transport: str) -> None:
+    """Started by hand, the command says how to start it, and leaves no shared memory."""
+    shared = Path("/dev/shm")  # noqa: S108 - where MPI puts it
+    before = set(shared.iterdir())
+    command = _command(transport, 2, files, alternating)
+    start = len(command) - 1 - command[::-1].index("-m")
+    code, printed = _run([sys.executable, *command[start:]])
     assert code == 1
-    assert printed.startswith("Error: transport gloo: RANK is not set; start the ranks with torchrun, such as: ")
+    found = {"gloo": "RANK is not set", "mpi": "found no launcher"}[transport]
+    launcher = {"gloo": "torchrun", "mpi": "mpirun"}[transport]
+    assert printed.startswith(f"Error: transport {transport}: {found}; start the ranks with {launcher}, such as: ")
+    assert not [path for path in set(shared.iterdir()) - before if path.name.startswith("sm_segment")]
 
 
 @dataclass

@@ -134,6 +134,8 @@ class Control:
         if message["is"] == "position":
             self._doing_of_0 = message["at"]
         elif message["is"] == "over":
+            with self._sending:
+                self._line.close()
             self._over.set()
         return self._over.is_set()
 

@@ -17,6 +17,10 @@ from hios.runtime.distributed.transports import Channel
 _GIVEN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
+#: Seconds that ranks have to meet at least, however short runs have to be.
+_LEAST_S = 30.0
+
+
 class GlooRequest:
     """A message of Gloo on its way."""
 
@@ -49,7 +53,8 @@ class Gloo:
                 f"--nproc-per-node 2 -m hios distribute ... --transport {self.name}"
             )
         try:
-            torch_distributed.init_process_group("gloo", timeout=timedelta(seconds=timeout_s))
+            least = timedelta(seconds=max(timeout_s, _LEAST_S))
+            torch_distributed.init_process_group("gloo", timeout=least)
         except (RuntimeError, ValueError) as error:
             raise PlatformError(
                 f"transport {self.name}: the ranks do not meet ({first_line(error)}); see that their hosts reach each "

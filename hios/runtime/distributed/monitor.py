@@ -22,6 +22,8 @@ from hios.runtime.distributed.position import Position
 _KEY_BYTES = 32
 #: Seconds that a line may take to say whose it is.
 _HELLO_S = 2.0
+#: Seconds that all together may take to hear that it is over.
+_FAREWELL_S = 10.0
 #: When a rank is gone, or another one finds it so, a better reason may be on its way still.
 _GRACE_S = 0.4
 _LOOK_S = 0.1
@@ -79,7 +81,24 @@ class Monitor:
             if self._suspicion is not None and time.monotonic() > self._suspicion[0]:
                 self._end(self._suspicion[1] or self._last_words())
         self._server.close()
-        self._tell({"is": "over"})
+        self._dismiss()
+
+    def _dismiss(self) -> None:
+        """Tell all ranks that it is over, this one when the others have heard it.
+
+        They close their lines then. If this process ended before, with messages of theirs unread, the system would take
+        back what was sent to them, and they would take it for dead.
+        """
+        self._tell({"is": "over"}, but=0)
+        others = {rank: line for rank, line in self._lines.items() if rank != 0}
+        deadline = time.monotonic() + _FAREWELL_S
+        while others and (ready := wait(list(others.values()), timeout=max(0.0, deadline - time.monotonic()))):
+            for rank in [rank for rank, line in others.items() if line in ready]:
+                try:
+                    others[rank].recv_bytes()
+                except (EOFError, OSError):
+                    others.pop(rank).close()
+        self._send(0, {"is": "over"})
 
     def _accept(self) -> None:
         line, _ = self._server.accept()

@@ -13,6 +13,12 @@ from torch import Tensor
 from hios.errors import PlatformError, first_line
 from hios.runtime.distributed.transports import Channel
 
+#: What launchers tell every process: Open MPI, MPICH and Intel, PMIx, Slurm, MVAPICH, PALS, Flux, IBM.
+_GIVEN = (
+    *("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_ID", "PMIX_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK", "PALS_RANKID"),
+    *("FLUX_TASK_RANK", "JSM_NAMESPACE_RANK"),
+)
+
 
 class _Request:
     def __init__(self, request: Any, memory: Tensor, broken: type[Exception]) -> None:
@@ -38,6 +44,11 @@ class Mpi:
     ordered = False
 
     def __init__(self) -> None:
+        if not any(name in os.environ for name in _GIVEN):  # Open MPI alone would leave shared memory behind
+            raise PlatformError(
+                "transport mpi: found no launcher; start the ranks with mpirun, such as: mpirun -n 2 python -m hios "
+                "distribute ... --transport mpi"
+            )
         try:
             from mpi4py import MPI
         except (ImportError, RuntimeError) as error:
