@@ -194,7 +194,7 @@ def test_schedule_table_equals_csv(report: Path, page: str) -> None:
         def ms(column: str, row: dict[str, str] = row, places: int = places) -> str:
             return f"{float(row[column]):.{places}f}"
 
-        assert cells[0].removesuffix(" fastest") == row["label"]
+        assert cells[0].removesuffix(" lowest median") == row["label"]
         assert cells[1] == row["devices"]
         assert cells[2] == ms("measured_median_ms")
         assert cells[3] == f"{ms('measured_p20_ms')}–{ms('measured_p80_ms')}"  # noqa: RUF001
@@ -214,8 +214,8 @@ def test_fastest_schedule_is_marked(report: Path, page: str) -> None:
         min((row for row in rows if row["model"] == model), key=lambda row: float(row["measured_median_ms"]))
         for model in ("first", "second")
     ]
-    marked = [cells[0] for cells in PageTables(page).tables["schedules"] if cells[0].endswith(" fastest")]
-    assert marked == [f"{row['label']} fastest" for row in expected]
+    marked = [cells[0] for cells in PageTables(page).tables["schedules"] if cells[0].endswith(" lowest median")]
+    assert marked == [f"{row['label']} lowest median" for row in expected]
 
 
 def test_latency_csv(report: Path) -> None:
@@ -330,7 +330,7 @@ def test_sentences_rest_on_intervals(tmp_path: Path) -> None:
     assert "As fast, as far as these runs can tell: eager PyTorch, 1 thread, eager PyTorch, 2 threads." in text
     assert "Slower than the sequential schedule on one device: greedy <1> (0.95)." in text
     assert "Faster than every schedule" not in text
-    cells = {row[0].removesuffix(" fastest"): row[4] for row in PageTables(text).tables["schedules"]}
+    cells = {row[0].removesuffix(" lowest median"): row[4] for row in PageTables(text).tables["schedules"]}
     assert cells["hios-lp <2>"] == "2.00 (2.00–2.00)"  # noqa: RUF001
     assert cells["sequential <1>"] == "1.00"
     rows = {row["label"]: row for row in read_csv(tmp_path / "latency.csv")}
