@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from hios.errors import HiosError
 from hios.optimizing.module import warn
@@ -84,6 +85,7 @@ class ModelPart(nn.Module):
 
     def __init__(self, part: fx.GraphModule, example_inputs: Sequence[Any], static: Sequence[bool]) -> None:
         super().__init__()
+        _LazyGraphModule.force_recompile(part)  # its first call would do that, which looks like a change of state
         self.part = part
         self._static = list(static)
         self.fixed = [value for value, fixed in zip(example_inputs, static, strict=True) if fixed]

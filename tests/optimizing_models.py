@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -56,3 +57,32 @@ class Broken(nn.Module):
         x = self.first(x)
         torch._dynamo.graph_break()
         return self.second(x)
+
+
+class Acting(nn.Module):
+    """A network that does something else when it runs.
+
+    Args:
+        action: what it does, with the network and its input.
+        outputs: what it returns, of the network, its input and what the network computes; only that if left out.
+    """
+
+    def __init__(
+        self, action: Callable[[Any, Tensor], object] | None = None, outputs: Callable[..., Any] | None = None
+    ) -> None:
+        super().__init__()
+        self.body = Branches()
+        self.register_buffer("position", torch.zeros((), dtype=torch.long))
+        self.register_buffer("kept", torch.ones(6))
+        self.plain = torch.ones(2)
+        self.calls = 0
+        self.seen: list[int] = []
+        self.held: dict[str, list[int]] = {"a": []}
+        self._action, self._outputs = action, outputs
+
+    def forward(self, x: Tensor) -> Any:
+        """Act, then compute."""
+        if self._action is not None:
+            self._action(self, x)
+        y = self.body(x)
+        return y if self._outputs is None else self._outputs(self, x, y)

@@ -3,6 +3,7 @@
 report     what was chosen, and the measured numbers behind it
 cache      costs, schedules and choices on disk
 tracing    a model with any inputs and outputs as a graph with flat ones
+purity     whether a model only computes: only then is it run more often than its user runs it
 watching   whether a model is still the one that was optimised
 contest    candidates taking turns with the example inputs
 module     the module that the user gets

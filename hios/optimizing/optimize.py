@@ -21,6 +21,7 @@ from hios.optimizing.cache import Choices
 from hios.optimizing.contest import Contest, beyond, wrong_outputs
 from hios.optimizing.module import OptimizedModule, Runner, torch_threads, warn
 from hios.optimizing.options import Options
+from hios.optimizing.purity import require_pure
 from hios.optimizing.report import BUSY, Report
 from hios.optimizing.tracing import Traced, trace
 from hios.optimizing.watching import Watch
@@ -106,7 +107,7 @@ def accelerated(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     cores = options.cores()
     name = type(model).__name__
     try:
-        with on_terminals_only():
+        with on_terminals_only(), torch.random.fork_rng(devices=[]):
             return _Optimizer(model, args, kwargs, options, cores).optimized()
     except ModuleNotFoundError as error:
         raise HiosError(
@@ -139,6 +140,7 @@ class _Optimizer:
         Raises:
             HiosError: the model cannot be taken, or something failed.
         """
+        require_pure(self.model, self.args, self.kwargs)  # from here on it is run as often as needed
         latency_ms = self._eager_ms()
         if self.options.algorithm == "auto" and latency_ms < self.options.least_ms:
             reason = (

@@ -1,0 +1,240 @@
+"""Whether a model only computes: it writes into nothing that the user holds, and keeps nothing from call to call.
+
+A model that changes its state or its inputs must run exactly as often as the user calls it. So before it runs for the
+first time, it is run on tensors without values (fake ones), in which all that it would write is seen and nothing is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hios.errors import UnsupportedError, first_line
+
+_TABLES = ("_parameters", "_buffers", "_modules")
+#: Operators that write running statistics in training, which their schemas do not say, and which argument that is.
+_TRAINING = {"aten::native_batch_norm": 5, "aten::cudnn_batch_norm": 5, "aten::miopen_batch_norm": 5}
+
+
+def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Refuse a model that must not be run more often than its user runs it, or whose outputs share memory.
+
+    It runs once, without values; neither it nor its inputs are changed by that.
+
+    Args:
+        model: in the mode it is to run in.
+        args: example inputs.
+        kwargs: example inputs by keyword.
+
+    Raises:
+        UnsupportedError: it cannot run without values; or it writes into an input, a parameter, a buffer or another
+            tensor that it did not make in this call, or sets an attribute; or an output is in memory that another
+            output, an input or a weight is in, as what is written into one must be seen in the other.
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
+    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
+        raise UnsupportedError("found a part in TorchScript; allowed: modules in Python")
+    with _restored(model) as state, torch.inference_mode(False), torch.no_grad():
+        try:
+            held = state.without_values(mode)
+            given = pytree.tree_map_only(Tensor, mode.from_tensor, (tuple(args), dict(kwargs)))
+        except Exception as error:  # torch has no fake tensors for some subclasses and layouts
+            raise UnsupportedError(f"found a tensor that cannot be examined: {first_line(error)}") from error
+        inputs = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, Tensor)]
+        owners = {_memory(tensor): f"its {what}" for what, tensor in held.items()}
+        owners |= {_memory(tensor): "an input" for tensor in inputs}
+        writes, failed, outputs = _Writes(owners), None, None
+        try:
+            with mode, writes:
+                outputs = model(*given[0], **given[1])
+        except Exception as error:  # whatever a user's model raises, or what it is stopped by
+            failed = error
+        changed = [*writes.found, *state.changed()]
+    if failed is not None and not writes.found:
+        raise UnsupportedError(
+            f"cannot run on tensors without values: {first_line(failed)}; allowed: models whose Python code does not "
+            "depend on the values of tensors"
+        ) from failed
+    if changed:
+        raise UnsupportedError(
+            f"it changes {changed[0]} when it runs; allowed: models that only compute; let it work on a copy, "
+            "or take the value as an input and return the new one"
+        )
+    _require_apart(outputs, inputs, owners)
+
+
+def _require_apart(outputs: Any, inputs: Sequence[Tensor], owners: Mapping[int, str]) -> None:
+    """Outputs may be inputs, or stand several times; all others have memory of their own."""
+    seen: dict[int, Tensor] = {}
+    for leaf in pytree.tree_leaves(outputs):
+        if not isinstance(leaf, Tensor) or any(leaf is tensor for tensor in inputs):
+            continue
+        if not isinstance(leaf, FakeTensor):
+            raise UnsupportedError("an output is a tensor that it keeps; allowed: outputs that are computed")
+        memory = _memory(leaf)
+        if memory in owners or seen.setdefault(memory, leaf) is not leaf:
+            raise UnsupportedError(
+                f"an output shares memory with {owners.get(memory, 'another output')}; allowed: outputs with "
+                "memory of their own, as by clone()"
+            )
+
+
+def _memory(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+class _StoppedError(Exception):
+    """An operator is about to write into what is not the model's."""
+
+
+class _Writes(TorchDispatchMode):
+    """Stops ahead of an operator that writes into what belongs to somebody.
+
+    Args:
+        owners: whose memory is whose.
+
+    Attributes:
+        found: into what, in words.
+    """
+
+    def __init__(self, owners: Mapping[int, str]) -> None:
+        super().__init__()
+        self._owners = owners
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        schema = func._schema
+        for place, argument in enumerate(schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                self._note(args[place] if place < len(args) else kwargs.get(argument.name))
+        training = _TRAINING.get(schema.name)
+        if training is not None and args[training]:
+            self._note(args[3:5])
+        return func(*args, **kwargs)
+
+    def _note(self, written: Any) -> None:
+        for leaf in pytree.tree_leaves(written):
+            if not isinstance(leaf, Tensor):
+                continue
+            # What has values was there before this call.
+            owner = self._owners.get(_memory(leaf)) if isinstance(leaf, FakeTensor) else "a tensor that it keeps"
+            if owner is not None:
+                self.found.append(owner)
+                raise _StoppedError
+
+
+class _State:
+    """Attributes, parameters, buffers and submodules of all modules of a model, to be compared and put back."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._modules = dict(model.named_modules())
+        self._dicts = {path: dict(module.__dict__) for path, module in self._modules.items()}
+        self._tables = {
+            (path, name): dict(module.__dict__[name]) for path, module in self._modules.items() for name in _TABLES
+        }
+        #: What lists and the like hold, which are changed in place.
+        self._contents = {
+            (path, name): _copied(value)
+            for path, held in self._dicts.items()
+            for name, value in held.items()
+            if name not in _TABLES and isinstance(value, list | dict | set)
+        }
+        self._during = self._tables
+
+    def without_values(self, mode: FakeTensorMode) -> dict[str, Tensor]:
+        """Put tensors without values in the places of parameters and buffers; gives them by what they are."""
+        found: dict[str, Tensor] = {}
+        during: dict[tuple[str, str], dict[str, Any]] = {}
+        for (path, table), entries in self._tables.items():
+            faked = {
+                name: mode.from_tensor(value) if isinstance(value, Tensor) else value for name, value in entries.items()
+            }
+            during[path, table] = faked
+            kind = "parameter" if table == "_parameters" else "buffer"
+            found |= {f"{kind} {_joined(path, n)}": value for n, value in faked.items() if isinstance(value, Tensor)}
+        self._during = during
+        self._fill(during)
+        return found
+
+    def changed(self) -> list[str]:
+        """What is no longer as it was, in words."""
+        found = []
+        for path, before in self._dicts.items():
+            after = self._modules[path].__dict__
+            names = [name for name in {**before, **after} if before.get(name, self) is not after.get(name, self)]
+            found += [f"its attribute {_joined(path, name)}" for name in names]
+        for (path, table), before in self._during.items():
+            after = self._modules[path].__dict__[table]
+            names = [name for name in {**before, **after} if before.get(name, self) is not after.get(name, self)]
+            found += [f"its {table[1:-1]} {_joined(path, name)}" for name in names]
+        for (path, name), held in self._contents.items():
+            if not _alike(held, self._dicts[path][name]):
+                found.append(f"its attribute {_joined(path, name)}")
+        return found
+
+    def put_back(self) -> None:
+        """Have everything as it was."""
+        for path, module in self._modules.items():
+            if any(module.__dict__.get(n, self) is not v for n, v in self._dicts[path].items()) or len(
+                module.__dict__
+            ) != len(self._dicts[path]):
+                module.__dict__.clear()
+                module.__dict__.update(self._dicts[path])
+        self._fill(self._tables)
+        for (path, name), held in self._contents.items():
+            _refill(self._dicts[path][name], held)
+
+    def _fill(self, tables: Mapping[tuple[str, str], Mapping[str, Any]]) -> None:
+        for (path, table), entries in tables.items():
+            held = self._modules[path].__dict__[table]
+            held.clear()
+            held.update(entries)
+
+
+@contextlib.contextmanager
+def _restored(model: nn.Module) -> Iterator[_State]:
+    """The state of a model, which is put back at the end."""
+    state = _State(model)
+    try:
+        yield state
+    finally:
+        state.put_back()
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _copied(value: Any) -> Any:
+    """A container with copies of the containers in it; everything else is the same."""
+    if isinstance(value, dict):
+        return {key: _copied(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_copied(entry) for entry in value]
+    return set(value) if isinstance(value, set) else value
+
+
+def _alike(before: Any, after: Any) -> bool:
+    """Whether a container holds the very objects that its copy has."""
+    if isinstance(before, dict):
+        return before.keys() == after.keys() and all(_alike(entry, after[key]) for key, entry in before.items())
+    if isinstance(before, list):
+        return len(before) == len(after) and all(map(_alike, before, after))
+    return before == after if isinstance(before, set) else before is after
+
+
+def _refill(container: Any, held: Any) -> None:
+    """Give a container what its copy has."""
+    if _alike(held, container):
+        return
+    container.clear()
+    container.extend(held) if isinstance(container, list) else container.update(held)

@@ -1,0 +1,222 @@
+"""hios.optimize and the backend of torch.compile leave state and inputs as the user's own calls make them."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import hios
+from hios import HiosWarning
+from hios.errors import UnsupportedError
+from hios.optimizing import optimize
+from hios.optimizing.purity import require_pure
+from tests.optimizing_models import Acting
+
+#: Something outside the model that a model may write into.
+_OUTSIDE = torch.zeros(2)
+
+
+def _input(model: Acting, x: Tensor) -> None:
+    x.mul_(2)
+
+
+def _data_of_input(model: Acting, x: Tensor) -> None:
+    x.data.view(-1).add_(1)
+
+
+def _item_of_input(model: Acting, x: Tensor) -> None:
+    x[0] = 3
+
+
+def _inplace_function(model: Acting, x: Tensor) -> None:
+    nn.functional.relu_(x)
+
+
+def _buffer(model: Acting, x: Tensor) -> None:
+    model.position.add_(1)
+
+
+def _new_buffer(model: Acting, x: Tensor) -> None:
+    model.position = model.position + 1
+
+
+def _cache(model: Acting, x: Tensor) -> None:
+    model.kept.index_copy_(0, model.position.reshape(1), x.mean().reshape(1))
+    model.position.add_(1)
+
+
+def _statistics(model: Acting, x: Tensor) -> None:
+    nn.functional.batch_norm(x, model.kept[:3], model.kept[3:], training=True)
+
+
+def _parameter(model: Acting, x: Tensor) -> None:
+    model.body.stem.weight.data.mul_(1.5)
+
+
+def _plain_tensor(model: Acting, x: Tensor) -> None:
+    model.plain.add_(1)
+
+
+def _number(model: Acting, x: Tensor) -> None:
+    model.calls += 1
+
+
+def _list(model: Acting, x: Tensor) -> None:
+    model.seen.append(1)
+
+
+def _nested_list(model: Acting, x: Tensor) -> None:
+    model.held["a"].append(1)
+
+
+def _outside(model: Acting, x: Tensor) -> None:
+    _OUTSIDE.add_(1)
+
+
+_ACTIONS = [
+    _input,
+    _data_of_input,
+    _item_of_input,
+    _inplace_function,
+    _buffer,
+    _new_buffer,
+    _cache,
+    _statistics,
+    _parameter,
+    _plain_tensor,
+    _number,
+    _list,
+    _nested_list,
+    _outside,
+]
+
+
+def _state(model: Acting) -> list[Any]:
+    return [
+        {name: value.clone() for name, value in model.state_dict().items()},
+        [model.plain.clone(), _OUTSIDE.clone()],
+        [model.calls, copy.deepcopy(model.seen), copy.deepcopy(model.held)],
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(optimize, "busy_share", lambda cores: 0.0)
+    torch._dynamo.reset()
+    _OUTSIDE.zero_()
+    yield
+    torch._dynamo.reset()
+
+
+def _example() -> Tensor:
+    return torch.linspace(-1, 1, 3 * 8 * 8).reshape(1, 3, 8, 8)
+
+
+@pytest.mark.parametrize("action", _ACTIONS)
+def test_optimizing_changes_nothing(action: Callable[[Any, Tensor], None]) -> None:
+    """A model that changes something is left as it is with a warning, and neither it nor the example is changed."""
+    model, x = Acting(action).eval(), _example()
+    before = _state(model)
+    with pytest.warns(HiosWarning, match="Acting is left as it is: it changes .* when it runs; allowed"):
+        fast = hios.optimize(model, x, cache=False)
+    torch.testing.assert_close(_state(model), before, rtol=0, atol=0)
+    torch.testing.assert_close(x, _example(), rtol=0, atol=0)
+    assert fast.report.chosen == "the model itself"
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("action", _ACTIONS)
+@pytest.mark.parametrize("way", ["optimize", "compile"])
+def test_state_is_that_of_the_users_calls(way: str, action: Callable[[Any, Tensor], None]) -> None:
+    """After one, two and three calls state, input and output are those that the model itself leaves behind."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HiosWarning)
+        found = []
+        for run in ("eager", way):
+            _OUTSIDE.zero_()
+            torch.manual_seed(0)
+            model = Acting(action).eval()
+            called: Any = {
+                "eager": lambda made: made,
+                "optimize": lambda made: hios.optimize(made, _example(), cache=False),
+                "compile": lambda made: torch.compile(made, backend="hios", options={"cache": False}),
+            }[run](model)
+            after = []
+            for _ in range(3):
+                x = _example()
+                after.append([called(x).clone(), x, *_state(model)])
+            found.append(after)
+    torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        lambda model, x, y: (y, y.view(-1)),
+        lambda model, x, y: (y[:, :2], y[:, 2:]),
+        lambda model, x, y: (y, x.view(-1)),
+        lambda model, x, y: (y, model.body.stem.weight),
+        lambda model, x, y: (y, model.position.reshape(1)),
+        lambda model, x, y: (y, model.plain),
+    ],
+)
+def test_outputs_have_memory_of_their_own(outputs: Callable[..., Any]) -> None:
+    """What is written into one output must be seen in others that are views of it: such models are left as they are."""
+    model = Acting(outputs=outputs).eval()
+    with pytest.raises(UnsupportedError, match=r"an output (shares memory with|is a tensor that it keeps)"):
+        require_pure(model, (_example(),), {})
+
+
+def test_what_is_allowed() -> None:
+    """Tensors of the call may be written into, and outputs may be inputs or the same tensor twice."""
+
+    def written(model: Acting, x: Tensor) -> None:
+        made = x * 2
+        made.view(-1)[0] = 1
+        made.copy_(x).relu_()
+
+    model = Acting(written, lambda model, x, y: (y, y, {"x": x})).eval()
+    require_pure(model, (_example(),), {})
+
+
+def test_random_numbers_go_on_where_they_were() -> None:
+    """What is drawn after optimizing is what would have been drawn without."""
+    model = Acting(lambda model, x: torch.rand(1)).eval()
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    with pytest.warns(HiosWarning, match="draws random numbers"):
+        hios.optimize(model, _example(), cache=False, least_ms=0.0)
+    assert torch.equal(torch.rand(3), expected)
+
+
+@torch.no_grad()
+def test_parts_that_share_memory_are_left_alone() -> None:
+    """After a graph break a write into a view of an output is seen in the output."""
+
+    class Viewed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Conv2d(3, 4, 3)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            """Write into a view, and into one of the input, in another part than made it."""
+            y = self.body(x)
+            view, given = y.view(-1), x.view(-1)
+            torch._dynamo.graph_break()
+            view.add_(1)
+            given.zero_()
+            return y, x
+
+    model = Viewed().eval()
+    options = {"algorithm": "sequential", "devices": 1, "budget_s": 0.1, "cache": False}
+    fast = torch.compile(model, backend="hios", options=options)
+    with pytest.warns(HiosWarning, match="shares memory with"):
+        found = fast(_example())
+    torch.testing.assert_close(found, model(_example()))
