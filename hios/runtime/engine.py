@@ -7,6 +7,7 @@ out. ``python benchmarks/optimize.py --overhead`` prints what that costs.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import tempfile
@@ -81,14 +82,15 @@ class Engine:
         self._workers = {name: list(parts) for name, parts in programs.items()}
         self._inputs = [arena_tensor(arena, buffer) for buffer in plan.inputs.values()]
         self._outputs = [arena_tensor(arena, buffer) for buffer in plan.outputs]
-        self._keeper = _Keeper(cores, arena, timeout_s)
-        self._keeper.pool.describe = partial(markers.text, graph)
-        self._end = weakref.finalize(self, self._keeper.end, self._process)
+        keeper = _Keeper()
+        self._end = weakref.finalize(self, keeper.end, self._process)
         try:
-            _load(self._keeper.pool, graph, weights, plan, timeout_s * device.WAIT_SHARE, len(cores))
+            self._pool = keeper.start(cores, arena, timeout_s)
+            self._pool.describe = partial(markers.text, graph)
+            _load(self._pool, graph, weights, plan, timeout_s * device.WAIT_SHARE, len(cores))
             for name, parts in programs.items():
                 arguments = {worker: {"name": name, "program": part} for worker, part in parts.items()}
-                self._keeper.pool.call_each(device.prepare, arguments)
+                self._pool.call_each(device.prepare, arguments)
         except BaseException:
             self.close()
             raise
@@ -121,7 +123,7 @@ class Engine:
             self._epoch += 1
             arguments = {worker: {"name": name, "epoch": self._epoch} for worker in self._workers[name]}
             try:
-                self._keeper.pool.call_each(run_quietly, arguments)
+                self._pool.call_each(run_quietly, arguments)
             except BaseException:  # an interrupt too: whose answers would come later
                 self.close()
                 raise
@@ -162,31 +164,43 @@ class _Keeper:
     outlives the thread that makes it, where that is one of many of a server.
     """
 
-    def __init__(self, cores: Sequence[Sequence[int]], arena: Arena, timeout_s: float) -> None:
+    def __init__(self) -> None:
         self._over = threading.Event()
         self._started = threading.Event()
-        self._error: BaseException | None = None
+        self._result: WorkerPool | BaseException  # once started
+        #: The pool until it is closed; whoever takes it out closes it.
+        self._open: list[WorkerPool] = []
+
+    def start(self, cores: Sequence[Sequence[int]], arena: Arena, timeout_s: float) -> WorkerPool:
+        """Start the pool. If this is interrupted, ``end`` still ends it."""
         thread = threading.Thread(target=self._keep, args=(cores, arena, timeout_s), name="hios workers", daemon=True)
         thread.start()
         self._started.wait()
-        if self._error is not None:
-            raise self._error
+        if isinstance(self._result, BaseException):
+            raise self._result
+        return self._result
 
     def _keep(self, cores: Sequence[Sequence[int]], arena: Arena, timeout_s: float) -> None:
         try:
             names = [f"worker {number}" for number in range(len(cores))]
-            self.pool = WorkerPool(cores, arena, timeout_s, names)
+            self._result = WorkerPool(cores, arena, timeout_s, names)
+            self._open.append(self._result)
         except BaseException as error:  # raised where the engine is made
-            self._error = error
+            self._result = error
         self._started.set()
-        if self._error is None:
+        if self._open:
             self._over.wait()
+            self._close()
 
     def end(self, process: int) -> None:
-        """Close the pool, in the process that has it."""
+        """Close the pool, in the process that has it; one that is starting is closed once it has started."""
         if os.getpid() == process:
-            self.pool.close()
+            self._close()
             self._over.set()
+
+    def _close(self) -> None:
+        with contextlib.suppress(IndexError):
+            self._open.pop().close()
 
 
 def _load(

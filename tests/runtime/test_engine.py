@@ -197,7 +197,7 @@ def test_an_interrupt_closes_the_engine(monkeypatch: pytest.MonkeyPatch) -> None
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(made._keeper.pool, "call_each", interrupted)
+    monkeypatch.setattr(made._pool, "call_each", interrupted)
     with pytest.raises(KeyboardInterrupt):
         made.run("both", _inputs(0))
     assert made.closed
@@ -207,6 +207,22 @@ def test_an_interrupt_closes_the_engine(monkeypatch: pytest.MonkeyPatch) -> None
 def _process(end: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.runtime.engine_process", end]
     return subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_interrupted_start_leaves_no_workers(workers: int) -> None:
+    """Workers of an engine that is interrupted while it starts are gone, though the program goes on."""
+    with _process("interrupted") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "starts\n"
+        assert eventually(lambda: len(children(process.pid)) >= workers)
+        started = children(process.pid)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+        assert eventually(lambda: not any(map(running, {*started, *children(process.pid)})))
+        assert process.poll() is None
+        process.stdin.write("\n")
 
 
 def test_workers_outlive_the_thread_that_made_them() -> None:
