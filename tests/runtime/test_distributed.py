@@ -28,6 +28,7 @@ from hios.runtime.distributed.places import Place, shared
 from hios.runtime.distributed.position import Position
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from tests.frontends.networks import Files, Model, write_files
+from tests.gpu import needs_two_gpus, requires_gpu
 from tests.platforms.processes import eventually, running
 from tests.runtime.schedules import random_plan, random_streams, schedule_of
 
@@ -160,6 +161,25 @@ def test_values_without_tags(files: Files, graph: Graph, tmp_path: Path, seed: i
     code, printed = _run([*command[:place], str(RANKS.with_name("ordered_ranks.py")), *command[place + 2 :]])
     assert code == 0, printed
     assert artifacts.read(tmp_path / "run.json", "run")["results"][0]["largest_difference"] == 0.0
+
+
+@requires_gpu
+@needs_two_gpus
+@pytest.mark.parametrize("seed", range(3))
+def test_ranks_with_gpus(files: Files, graph: Graph, tmp_path: Path, seed: int) -> None:
+    """Over NCCL, with a GPU a rank, outputs are those of eager PyTorch, and every operator has its time."""
+    plan = random_plan(graph, 2, seed=seed)
+    command = _command("gloo", 2, files, _written(graph, plan, tmp_path), "--program", files.program)
+    command[command.index("--transport") + 1] = "nccl"
+    code, printed = _run([*command, "--platform", "cuda"])
+    assert code == 0, printed
+    run = artifacts.read(tmp_path / "run.json", "run")
+    assert (run["platform"]["name"], run["platform"]["transport"], run["checked_against"]) == ("cuda", "nccl", "eager")
+    (result,) = run["results"]
+    assert 0 <= result["largest_difference"] < 1e-4
+    at = {row["operator"]: row for row in result["measured"]}
+    assert set(at) == set(graph.index)
+    assert all(row["finish_ms"] > row["start_ms"] for row in at.values())
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
