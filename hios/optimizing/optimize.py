@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from hios.costs import Costs
-from hios.errors import HiosError
+from hios.errors import HiosError, UnsupportedError
 from hios.machine import busy_share, usable_cores
 from hios.optimizing.cache import Choices
 from hios.optimizing.contest import Contest, beyond, wrong_outputs
@@ -24,7 +24,7 @@ from hios.optimizing.options import Options
 from hios.optimizing.purity import require_pure
 from hios.optimizing.report import BUSY, Report
 from hios.optimizing.tracing import Traced, trace
-from hios.optimizing.watching import Watch
+from hios.optimizing.watching import Watch, has_hooks
 from hios.optimizing.ways import Way, distinct, itself
 from hios.problem import Problem
 from hios.profiling.profile import profile
@@ -140,6 +140,8 @@ class _Optimizer:
         Raises:
             HiosError: the model cannot be taken, or something failed.
         """
+        if has_hooks(self.model):
+            raise UnsupportedError("found hooks, which only the model itself calls; allowed: modules without")
         require_pure(self.model, self.args, self.kwargs)  # from here on it is run as often as needed
         latency_ms = self._eager_ms()
         if self.options.algorithm == "auto" and latency_ms < self.options.least_ms:

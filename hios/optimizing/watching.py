@@ -3,61 +3,107 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.modules import module as torch_modules
 
-_training = operator.attrgetter("training")
 _version = operator.attrgetter("_version")
+#: Hooks of torch that every module calls.
+_EVERYWHERE = (torch_modules._global_forward_hooks, torch_modules._global_forward_pre_hooks)
+
+
+def has_hooks(model: nn.Module) -> bool:
+    """Whether something is to be called when a module of the model is, or when any module is."""
+    return any(_EVERYWHERE) or any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
 class Watch:
-    """Sees when a model's parameters, buffers or submodules are changed or replaced, or its mode is.
+    """Compares a model with what it was, fast enough for every call: about a tenth of a microsecond for each entry.
 
-    What it sees: changes in place (the version counters that autograd keeps), other memory (``tensor.data = ...``),
-    other objects in their places, and ``train`` and ``eval`` of any submodule. What it cannot see: writes that bypass
-    torch, such as through ``tensor.numpy()`` or ``tensor.data``, changes in place of tensors that were made in
-    inference mode, and attributes that are neither parameter, buffer nor submodule.
+    What it sees: parameters, buffers and submodules that were added, removed, replaced or reordered, changed in place
+    (by the version counters that autograd keeps) or moved to other memory (``tensor.data = ...``); attributes that were
+    set on any module, ``forward``, the class and the mode of train and eval among them; hooks of calls; another
+    ``forward`` of a class.
+
+    What it does not see: what is inside other objects that are attributes, such as lists; writes that bypass torch, as
+    through ``tensor.numpy()`` or ``tensor.data``; changes in place of tensors that were made in inference mode; and
+    whatever the model's code reads that no module holds.
 
     Args:
-        model: in the state that counts.
+        model: in the state that counts, without hooks.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self._modules = list(model.modules())
-        held = [
-            (table, name, value)
-            for module in self._modules
-            for table in (module._parameters, module._buffers, module._modules)
-            for name, value in table.items()
+        self._attributes = [module.__dict__ for module in self._modules]
+        self._hooks = [
+            hooks for module in self._modules for hooks in (module._forward_hooks, module._forward_pre_hooks)
         ]
-        self._tables: list[dict[str, Any]] = [table for table, _, _ in held]
-        self._names = [name for _, name, _ in held]
-        self._values = [value for _, _, value in held]
-        tensors = [value for value in self._values if isinstance(value, Tensor)]
-        self._tensors = tensors
-        self._counted = [tensor for tensor in tensors if not tensor.is_inference()]
-        self._state = self._seen()
+        self._hooks.extend(_EVERYWHERE)
+        self._classes: list[Any] = list(set(map(type, self._modules)))
+        tables = [table for module in self._modules for table in (module._parameters, module._buffers, module._modules)]
+        self._empty: list[dict[str, Any]] = [table for table in tables if not table]
+        self._filled: list[dict[str, Any]] = [table for table in tables if table]
+        self._held = list(chain.from_iterable(map(dict.values, self._filled)))
+        self._plain = [
+            (attributes, name)
+            for attributes in self._attributes
+            for name, value in attributes.items()
+            if isinstance(value, Tensor)
+        ]
+        plain = [attributes[name] for attributes, name in self._plain]
+        self._tensors = [value for value in (*self._held, *plain) if isinstance(value, Tensor)]
+        self._counted = [tensor for tensor in self._tensors if not tensor.is_inference()]
+        self._plain_held = plain
+        # Lists are compared: of what is the very same object Python asks nothing more, so that this takes little.
+        self._training = self._modes()
+        self._set = self._values()
+        self._kinds = self._code()
+        self._names = list(chain.from_iterable(self._filled))
+        self._state = self._contents()
 
-    def _seen(self) -> tuple[list[Any], ...]:
-        return (
-            list(map(_training, self._modules)),
-            list(map(_version, self._counted)),
-            list(map(Tensor.data_ptr, self._tensors)),
-        )
+    def _modes(self) -> list[bool]:
+        return [module.training for module in self._modules]
+
+    def _values(self) -> list[Any]:
+        return list(chain.from_iterable(map(dict.values, self._attributes)))
+
+    def _code(self) -> tuple[list[type], list[Any]]:
+        return list(map(type, self._modules)), [kind.forward for kind in self._classes]
+
+    def _contents(self) -> tuple[list[int], list[int]]:
+        return list(map(_version, self._counted)), list(map(Tensor.data_ptr, self._tensors))
 
     def changed(self) -> str:
         """What changed since the watch began, in words; empty if nothing did."""
-        if not _all_same(map(dict.get, self._tables, self._names), self._values):
+        if self._replaced():
             return "its parameters, buffers or submodules were replaced"
-        training, versions, places = self._seen()
-        if training != self._state[0]:
-            return "it was switched between train and eval mode"
-        if versions != self._state[1] or places != self._state[2]:
+        if self._code() != self._kinds:
+            return "a class of its modules, or the forward of one, was replaced"
+        if any(self._hooks):
+            return "hooks were added"
+        if self._attributes_set():
+            switched = self._modes() != self._training
+            return "it was switched between train and eval mode" if switched else "attributes of it were set"
+        if self._contents() != self._state:
             return "its parameters or buffers were changed"
         return ""
 
+    def _replaced(self) -> bool:
+        return (
+            any(self._empty)
+            or list(chain.from_iterable(self._filled)) != self._names
+            or not all(map(operator.is_, chain.from_iterable(map(dict.values, self._filled)), self._held))
+        )
 
-def _all_same(found: Iterable[Any], values: Iterable[Any]) -> bool:
-    return all(map(operator.is_, found, values))
+    def _attributes_set(self) -> bool:
+        try:
+            if self._values() != self._set:
+                return True
+        except (ValueError, RuntimeError):  # arrays and tensors, which do not compare as one
+            return True
+        return any(
+            attributes[name] is not own for (attributes, name), own in zip(self._plain, self._plain_held, strict=True)
+        )
