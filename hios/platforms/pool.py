@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -25,7 +26,8 @@ class WorkerPool:
     """Processes pinned to cores, sharing an arena.
 
     Workers are started as ``python -m hios.platforms.worker``, not by multiprocessing's spawn, which would run
-    the user's main script again. They die with this process, whatever happens to it.
+    the user's main script again. They import from where this process does, but not from the folder that it happens to
+    be in. They die with this process, whatever happens to it.
 
     Args:
         cores: cores of every worker; a worker uses as many threads inside an operator as it has cores.
@@ -71,12 +73,13 @@ class WorkerPool:
         ]
         command = [
             sys.executable,
+            "-P",
             "-m",
             "hios.platforms.worker",
             *map(str, arguments),
             ",".join(map(str, cores)),
         ]
-        environment = {**os.environ, "OMP_NUM_THREADS": str(len(cores))}
+        environment = {**os.environ, "OMP_NUM_THREADS": str(len(cores)), "PYTHONPATH": os.pathsep.join(_folders())}
         with _interrupts_blocked():
             self._processes.append(
                 subprocess.Popen(  # noqa: S603 - our own module with numbers as arguments
@@ -193,6 +196,14 @@ class WorkerPool:
                 process.wait()
         self._connections.clear()
         self._processes.clear()
+
+
+def _folders() -> list[str]:
+    """Folders that workers import from, that of hios among them."""
+    own = str(Path(__file__).parents[2])
+    # The empty one is wherever this process is; what is no text Python passes over.
+    found = [folder for folder in sys.path if folder and isinstance(folder, str)]
+    return found if own in found else [own, *found]
 
 
 @contextlib.contextmanager

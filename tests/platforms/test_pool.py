@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -31,11 +32,6 @@ def _cores(workers: int) -> list[list[int]]:
     return [[usable[number % len(usable)]] for number in range(workers)]
 
 
-@pytest.fixture(autouse=True)
-def _workers_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-
 class _Pool(WorkerPool):
     """Two workers with an arena of their own."""
 
@@ -52,10 +48,7 @@ class _Pool(WorkerPool):
 @pytest.fixture(scope="module")
 def shared() -> Iterator[_Pool]:
     """A pool for tests that leave it as it is."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT))
-        pool = _Pool()
-    with pool:
+    with _Pool() as pool:
         yield pool
     assert pool.is_gone()
 
@@ -178,6 +171,18 @@ def test_a_wait_in_vain_says_for_what() -> None:
         pool.call(0, tasks.wait_in_vain)
 
 
+def test_workers_import_from_where_the_controller_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Workers find a module on the path of this process, but none of the folder that it is in."""
+    for folder, name, text in (("here", "queue", "raise SystemExit"), ("mine", "own_tasks", "def one(_): return 1")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{name}.py").write_text(text)
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.syspath_prepend("")
+    monkeypatch.syspath_prepend(tmp_path / "mine")
+    with WorkerPool(_cores(1), Arena(4, 0), 60.0) as pool:
+        assert pool.call(0, importlib.import_module("own_tasks").one) == 1
+
+
 def test_a_worker_that_does_not_start_is_named() -> None:
     """A core that is not there ends the pool with a message, not with a hang."""
     missing = os.cpu_count() or 1
@@ -202,7 +207,10 @@ pool.call_each(tasks.hang, {{0: {{}}, 1: {{}}}})
 def test_workers_die_with_a_killed_controller() -> None:
     """Workers, busy or idle, vanish when the controller is killed and cannot clean up."""
     with subprocess.Popen(
-        [sys.executable, "-c", _CONTROLLER.format(cores=_cores(2))], stdout=subprocess.PIPE, cwd=ROOT, text=True
+        [sys.executable, "-c", _CONTROLLER.format(cores=_cores(2))],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
     ) as controller:
         assert controller.stdout is not None
         pids = [int(pid) for pid in controller.stdout.readline().split()]
