@@ -142,6 +142,10 @@ class _Optimizer:
         """
         if has_hooks(self.model):
             raise UnsupportedError("found hooks, which only the model itself calls; allowed: modules without")
+        if torch.is_autocast_enabled("cpu"):
+            raise UnsupportedError(
+                "autocast is on, and would be part of what is optimised; allowed: to optimise outside"
+            )
         require_pure(self.model, self.args, self.kwargs)  # from here on it is run as often as needed
         latency_ms = self._eager_ms()
         if self.options.algorithm == "auto" and latency_ms < self.options.least_ms:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
 from hios.errors import UnsupportedError
@@ -15,6 +18,9 @@ from hios.frontends import program as programs
 from hios.frontends.declarations import Declarations
 from hios.frontends.extract import extract_program
 from hios.graph import Graph
+
+#: Types of values that may stand beside tensors: they say all that they are, and nobody can change one.
+_CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 
 #: What an output is: ("tensor", its number among the graph's outputs), ("input", number of an input tensor) or
 #: ("constant", value).
@@ -42,6 +48,8 @@ class Inputs:
         for place in self._places:
             if wrong := _unusual(leaves[place]):
                 raise UnsupportedError(f"example inputs: found {wrong}; allowed: plain tensors on the CPU")
+        if wrong := _no_constant(self._constants):
+            raise UnsupportedError(f"example inputs: found {wrong}; allowed beside tensors: numbers, texts and None")
 
     def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor] | str:
         """The tensors of a call in order, or in words why these inputs do not fit."""
@@ -95,7 +103,17 @@ def _unusual(tensor: Tensor) -> str:
         return f"a tensor on {tensor.device}"
     if tensor.layout is not torch.strided:
         return f"a tensor of layout {tensor.layout}"
+    if is_functorch_wrapped_tensor(tensor):
+        return "a tensor within a transform of torch.func"
+    if forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None:
+        return "a tensor with a tangent"
     return ""
+
+
+def _no_constant(values: Sequence[Any]) -> str:
+    """What one of these is that can be other at the next call, as numbers that depend on tensors; empty if none is."""
+    wrong = (value for value in values if type(value) not in _CONSTANTS and not isinstance(value, Enum))
+    return next((f"a value of type {type(value).__name__}" for value in wrong), "")
 
 
 def _same(found: Any, constant: Any) -> bool:
@@ -114,6 +132,8 @@ class Outputs:
         leaves, self._spec = pytree.tree_flatten(outputs)
         self.tensors: list[Tensor] = []
         self._parts: list[_Output] = [self._part(leaf, inputs) for leaf in leaves]
+        #: What no graph gives and no constant is, in words; empty if there is none.
+        self.wrong = _no_constant([value for kind, value in self._parts if kind == "constant"])
 
     def _part(self, leaf: Any, inputs: Sequence[Tensor]) -> _Output:
         if not isinstance(leaf, Tensor):
@@ -203,6 +223,10 @@ def trace(
     tensors = inputs.required(args, kwargs)
     seen: list[Outputs] = []
     program = programs.export(_Flat(model, inputs, seen), tuple(tensors), model)
+    if wrong := seen[0].wrong:
+        raise UnsupportedError(
+            f"outputs: found {wrong}; allowed beside tensors: numbers, texts and None that are the same in every call"
+        )
     if not seen[0].count:
         raise UnsupportedError(f"{type(model).__name__}: found no output that is computed; required: at least one")
     declared = Declarations.of(model)

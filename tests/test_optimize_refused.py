@@ -1,0 +1,103 @@
+"""hios.optimize: models, inputs and states of torch in which the model itself runs."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+import hios
+from hios import HiosWarning
+from hios.errors import UnsupportedError
+from hios.optimizing import optimize
+from hios.optimizing.tracing import Inputs, Outputs
+from tests.optimizing_models import Acting
+
+
+@pytest.fixture(autouse=True)
+def _quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is timed here, so it does not matter what else the cores do."""
+    monkeypatch.setattr(optimize, "busy_share", lambda cores: 0.0)
+
+
+class _Kind(enum.Enum):
+    ONE = 1
+
+
+def _image() -> Tensor:
+    return torch.linspace(-1, 1, 3 * 8 * 8).reshape(1, 3, 8, 8)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    "value", [lambda y: y.sum().item(), lambda y: int(y.argmax()), lambda y: {"n": float(y.max())}]
+)
+def test_numbers_that_depend_on_tensors_are_computed_anew(value: Any) -> None:
+    """A model that returns a number read from a tensor is left as it is, and returns Python's own numbers."""
+    model = Acting(outputs=lambda model, x, y: (y, value(y))).eval()
+    with pytest.warns(HiosWarning, match="outputs: found a value of type Sym|cannot run on tensors without values"):
+        fast = hios.optimize(model, _image(), cache=False, least_ms=0.0)
+    for x in (_image(), _image() * 2):
+        assert fast(x)[1] == value(model(x)[0])
+
+
+def test_constants_beside_outputs() -> None:
+    """Numbers, texts, None and members of enumerations may stand beside tensors, other objects may not."""
+    y = torch.ones(2)
+    outputs = Outputs({"y": y, "more": [1, 2.0, "three", None, True, torch.float32, _Kind.ONE]}, [])
+    assert outputs.wrong == ""
+    assert outputs.rebuilt([y], [])["more"] == [1, 2.0, "three", None, True, torch.float32, _Kind.ONE]
+    assert "ndarray" in Outputs((y, np.ones(2)), []).wrong
+
+
+def test_inputs_that_can_change_are_refused() -> None:
+    """An array among the example inputs cannot be compared with what it was, so it is refused in one line."""
+    assert Inputs((torch.ones(2), 1, "two", _Kind.ONE), {}).tensors((torch.ones(2), 1, "two", _Kind.ONE), {}) != ""
+    with pytest.raises(UnsupportedError, match="found a value of type ndarray; allowed beside tensors"):
+        Inputs((torch.ones(2),), {"more": np.arange(3)})
+
+
+def test_an_array_in_the_place_of_a_constant_does_not_fit() -> None:
+    """Where the example has a number, an array is another input and no error."""
+    assert "found array" in str(Inputs((torch.ones(2), 1), {}).tensors((torch.ones(2), np.arange(3)), {}))
+
+
+def _seen(inputs: Inputs, found: list[Any]) -> Any:
+    return lambda x: (found.append(inputs.tensors((x,), {})), x * 2)[1]
+
+
+def test_transforms_run_the_model_itself() -> None:
+    """What torch.func wraps, and what carries a tangent, is for the model itself."""
+    x, found = torch.ones(2), []
+    inputs = Inputs((x,), {})
+    torch.vmap(_seen(inputs, found))(torch.ones(3, 2))
+    torch.func.jvp(_seen(inputs, found), (x,), (x,))
+    torch.func.grad(lambda value: _seen(inputs, found)(value).sum())(x)
+    assert ["transform of torch.func" in str(why) for why in found] == [True] * 3
+    with forward_ad.dual_level():
+        assert "with a tangent" in str(inputs.tensors((forward_ad.make_dual(x, x),), {}))
+        assert isinstance(inputs.tensors((x,), {}), list)
+
+
+def test_autocast_is_not_optimised() -> None:
+    """Under autocast a model is left as it is, and computes outside as it does by itself."""
+    model = Acting().eval()
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.warns(HiosWarning, match="autocast is on"):
+        fast = hios.optimize(model, _image(), cache=False, least_ms=0.0)
+    assert fast(_image()).dtype is torch.float32
+
+
+def test_examples_must_have_tensors() -> None:
+    """Inputs without a tensor leave the model as it is."""
+
+    class Constant(nn.Module):
+        def forward(self, n: int) -> Tensor:
+            return torch.full((2,), n)
+
+    with pytest.warns(HiosWarning, match="found no tensor"):
+        hios.optimize(Constant(), 3, cache=False, least_ms=0.0)
