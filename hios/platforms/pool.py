@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -13,9 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from hios.errors import HiosError, PlatformError
+from hios.platforms import messages
 from hios.platforms.arena import Arena
 
 #: Seconds that a worker may take to import torch and report.
@@ -53,7 +55,8 @@ class WorkerPool:
         try:
             for number, own in enumerate(cores):
                 self._start(number, list(own))
-            self._gather(dict.fromkeys(range(len(cores)), "starting"), _START_TIMEOUT_S)
+            deadline = time.monotonic() + _START_TIMEOUT_S
+            self._gather(dict.fromkeys(range(len(cores)), "starting"), deadline, _START_TIMEOUT_S)
         except BaseException:
             self._abort()
             raise
@@ -124,36 +127,50 @@ class WorkerPool:
             PlatformError: a worker died, hung beyond the time-out, or ran out of memory; all are ended.
             HiosError: what the function raised.
         """
-        name = f"{function.__module__}:{function.__qualname__}"
+        name, limit_s = f"{function.__module__}:{function.__qualname__}", timeout_s or self._timeout_s
+        deadline = time.monotonic() + limit_s
         for worker, keywords in arguments.items():
             self._markers.write(worker, 0)
             try:
-                self._connections[worker].send((name, dict(keywords)))
+                sent = self._send(worker, (name, dict(keywords)), deadline)
             except OSError:
                 self._fail(worker, function.__name__)
-        return self._gather(dict.fromkeys(arguments, function.__name__), timeout_s or self._timeout_s)
+            if not sent:
+                self._hang(worker, function.__name__, limit_s)
+        return self._gather(dict.fromkeys(arguments, function.__name__), deadline, limit_s)
 
-    def _gather(self, pending: dict[int, str], timeout_s: float) -> dict[int, Any]:
+    def _send(self, worker: int, message: Any, deadline: float) -> bool:
+        """Send a message; returns whether the worker took it in time. One that is stopped takes what its pipe holds."""
+        connection = self._connections[worker]
+        pipe = select.poll()
+        pipe.register(connection, select.POLLOUT)
+        for part in messages.parts(message):
+            if not pipe.poll(1000 * _left_s(deadline)):
+                return False
+            connection.send_bytes(part)
+        return True
+
+    def _gather(self, pending: dict[int, str], deadline: float, limit_s: float) -> dict[int, Any]:
         order = list(pending)
+        inboxes = {worker: messages.Inbox() for worker in order}
         results: dict[int, Any] = {}
-        deadline = time.monotonic() + timeout_s
         failure: HiosError | None = None
         while pending:
             by_connection = {self._connections[worker]: worker for worker in pending}
-            ready = wait(list(by_connection), timeout=max(0.0, deadline - time.monotonic()))
+            ready = wait(list(by_connection), timeout=_left_s(deadline))
             if not ready:
                 worker, what = next(iter(pending.items()))
-                said = "" if failure is None else f"{failure}; "  # of one that waited for this one in vain, perhaps
-                hung = f"{self._names[worker]} did not answer within {timeout_s:g} s ({what}){self._where(worker)}"
-                self._abort()
-                raise PlatformError(f"{said}{hung}; the run was ended")
+                self._hang(worker, what, limit_s, failure)
             for connection in ready:
                 worker = by_connection[connection]  # type: ignore[index]
-                what = pending.pop(worker)
                 try:
-                    succeeded, value = self._connections[worker].recv()
+                    whole = inboxes[worker].add(self._connections[worker].recv_bytes())
                 except (EOFError, OSError):
-                    self._fail(worker, what)
+                    self._fail(worker, pending[worker])
+                if not whole:
+                    continue
+                del pending[worker]
+                succeeded, value = inboxes[worker].message()
                 if succeeded:
                     results[worker] = value
                 elif failure is None:
@@ -170,7 +187,14 @@ class WorkerPool:
         found = self.describe(self._markers.read(worker))
         return f", last at {found}" if found else ""
 
-    def _fail(self, worker: int, what: str) -> None:
+    def _hang(self, worker: int, what: str, limit_s: float, failure: HiosError | None = None) -> NoReturn:
+        """End all; ``failure`` is that of a worker that waited for this one in vain, perhaps."""
+        said = "" if failure is None else f"{failure}; "
+        hung = f"{self._names[worker]} did not answer within {limit_s:g} s ({what}){self._where(worker)}"
+        self._abort()
+        raise PlatformError(f"{said}{hung}; the run was ended")
+
+    def _fail(self, worker: int, what: str) -> NoReturn:
         where = self._where(worker)
         code = self._processes[worker].wait(timeout=5)
         self._abort()
@@ -196,6 +220,10 @@ class WorkerPool:
                 process.wait()
         self._connections.clear()
         self._processes.clear()
+
+
+def _left_s(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())
 
 
 def _folders() -> list[str]:

@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from hios.errors import first_line
+from hios.platforms import messages
 from hios.platforms.parent import end_with_parent
 
 if TYPE_CHECKING:
@@ -64,10 +65,10 @@ def main(arguments: list[str]) -> None:
     connection = Connection(pipe)
     # An end of the pipe: the controller is gone.
     with torch.inference_mode(), contextlib.suppress(EOFError, OSError):
-        connection.send((True, None))
+        messages.send(connection, (True, None))
         while True:
-            name, keywords = connection.recv()
-            connection.send(_answer(worker, name, keywords))
+            name, keywords = messages.receive(connection)
+            messages.send(connection, _answer(worker, name, keywords))
     os._exit(0)  # stream threads wait for work for ever
 
 

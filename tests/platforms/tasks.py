@@ -54,6 +54,11 @@ def remember(worker: Worker, name: str, value: Any) -> Any:
     return before
 
 
+def echo(worker: Worker, value: Any) -> Any:
+    """Return the argument."""
+    return value
+
+
 def fail(worker: Worker, message: str) -> None:
     """Raise an error in worker 0; the others wait for it in vain."""
     if worker.number == 0:

@@ -16,7 +16,7 @@ import torch
 
 from hios.errors import HiosError, PlatformError
 from hios.machine import usable_cores
-from hios.platforms import cpu, worker
+from hios.platforms import cpu, messages, worker
 from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
 from hios.platforms.streams import Streams
@@ -48,7 +48,8 @@ class _Pool(WorkerPool):
 @pytest.fixture(scope="module")
 def shared() -> Iterator[_Pool]:
     """A pool for tests that leave it as it is."""
-    with _Pool() as pool:
+    pool = _Pool()
+    with pool:
         yield pool
     assert pool.is_gone()
 
@@ -160,6 +161,31 @@ def test_a_hang_ends(pool: _Pool) -> None:
     """A worker that never answers is named after the time-out, and all are ended."""
     with pytest.raises(PlatformError, match=r"^device 0 did not answer within 2 s \(hang\); the run was ended$"):
         pool.call_each(tasks.hang, {0: {}, 1: {}})
+
+
+def test_a_worker_that_takes_no_message_is_named(pool: _Pool) -> None:
+    """A worker that is stopped ends a call with more than its pipe holds after the time-out."""
+    os.kill(pool.pids[1], signal.SIGSTOP)
+    with pytest.raises(PlatformError, match=r"^device 1 did not answer within 2 s \(remember\); the run was ended$"):
+        pool.call(1, tasks.remember, name="x", value=bytes(1 << 22))
+
+
+@pytest.mark.parametrize(
+    "size", [0, 1, messages.PART - 1, messages.PART, messages.PART + 1, 3 * messages.PART, 1 << 22]
+)
+def test_messages_of_all_sizes_arrive(shared: _Pool, size: int) -> None:
+    """Arguments and results come as they were, also where they fill parts exactly or are far larger than a pipe."""
+    values = {0: bytes(size), 1: os.urandom(size)}
+    found = shared.call_each(tasks.echo, {worker: {"value": value} for worker, value in values.items()})
+    assert found == values
+
+
+def test_parts_make_up_the_message() -> None:
+    """Only the last part is shorter than the others, also where the message ends with a whole one."""
+    for size in range(2 * messages.PART - 40, 2 * messages.PART + 2):
+        parts, inbox = list(messages.parts(bytes(size))), messages.Inbox()
+        assert [inbox.add(part) for part in parts] == [False] * (len(parts) - 1) + [True]
+        assert inbox.message() == bytes(size)
 
 
 def test_a_wait_in_vain_says_for_what() -> None:
