@@ -6,6 +6,7 @@ import copy
 import json
 import math
 import os
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -169,6 +170,44 @@ def test_parameters_are_those_of_the_model(fresh: OptimizedModule) -> None:
         _ = fast.nothing
     with pytest.raises(HiosError, match="cannot be copied or pickled"):
         copy.deepcopy(fast)
+
+
+def test_attributes_are_set_on_the_model(fresh: OptimizedModule) -> None:
+    """What is set or deleted on the module is set or deleted on the model, and counts."""
+    fresh.note = "kept"
+    assert fresh.original.note == "kept"
+    del fresh.note
+    assert not hasattr(fresh.original, "note")
+    fresh.right = nn.Conv2d(8, 8, 3, padding=1)
+    assert fresh.original.right is fresh.right
+    _runs_itself(fresh, lambda: _require_equal(fresh, fresh.original, _image(1)), "submodules were replaced")
+    fresh.compile(backend="eager")
+    _require_equal(fresh, fresh.original, _image(1))
+    fresh.forward = lambda x: x * 2
+    assert torch.equal(fresh(_image(1)), _image(1) * 2)
+
+
+def test_optimised_modules_may_be_nested() -> None:
+    """Modules that run with other numbers of threads may be within each other, also across threads."""
+    report, found = Report("Linear", "the model itself", "so"), []
+
+    class Waiting(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            """Have another thread run the inner one, and run it too."""
+            other = threading.Thread(target=lambda: found.append(inner(x)), daemon=True)
+            other.start()
+            other.join(30)
+            found.append(torch.get_num_threads())
+            return inner(x)
+
+    before = torch.get_num_threads()
+    inner = OptimizedModule(nn.Linear(4, 4), report, threads=before + 1)
+    outer = OptimizedModule(Waiting(), report, threads=before + 2)
+    x = torch.ones(2, 4)
+    expected = outer(x)
+    assert torch.equal(found[0], expected)
+    assert found[1:] == [before + 2]
+    assert torch.get_num_threads() == before
 
 
 def test_a_closed_module_runs_the_model_itself(fresh: OptimizedModule) -> None:
@@ -472,14 +511,3 @@ def test_torch_compile_goes_around(fast: OptimizedModule) -> None:
     with torch.no_grad():
         found = torch.compile(fast, backend="eager")(_image(1))
     assert torch.equal(found, fast(_image(1)))
-
-
-def test_examples_must_be_plain_tensors(cache: Path) -> None:
-    """Inputs without a tensor, or with one that is not on the CPU, leave the model as it is."""
-
-    class Constant(nn.Module):
-        def forward(self, n: int) -> Tensor:
-            return torch.full((2,), n)
-
-    with pytest.warns(HiosWarning, match="found no tensor"):
-        hios.optimize(Constant(), 3, cache=cache, least_ms=0.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from hios.optimizing.watching import Watch
 
 #: Frames of these folders are not the user's.
 _NOT_THE_USER = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
-_setting_threads = threading.Lock()
 
 
 def warn(message: str) -> None:
@@ -34,17 +32,21 @@ def warn(message: str) -> None:
 
 @contextlib.contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Torch with this many threads inside an operator; callers take turns where the number changes."""
-    if torch.get_num_threads() == count:
+    """Torch with this many threads inside an operator, for what the calling thread does.
+
+    Torch keeps the number for each thread, so callers neither wait for nor disturb each other, and calls may be nested.
+    A thread that uses torch for the very first time meanwhile takes this number over and keeps it, though: have threads
+    that are to use more run something of torch before.
+    """
+    before = torch.get_num_threads()
+    if before == count:
         yield
         return
-    with _setting_threads:
-        before = torch.get_num_threads()
-        torch.set_num_threads(count)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,12 @@ class Runner:
 class OptimizedModule(nn.Module):
     """A model, run the way that was chosen for it.
 
-    It takes and gives what the model does. Parameters, buffers, submodules and ``state_dict`` are the model's own, and
-    so are other attributes. It is for inference: outputs carry no gradient. The model itself runs, with one
-    ``HiosWarning`` for each cause, where inputs are not of the example's structure, shapes and dtypes or require a
-    gradient, under autocast, when parameters, buffers, submodules or the mode were changed since
-    (`hios.optimizing.watching` says what is seen of that), in a forked process, and when a worker failed.
+    It takes and gives what the model does. Parameters, buffers, submodules and ``state_dict`` are the model's own; other
+    attributes are read from the model and set on it, but for those that this class or every module has. It is for
+    inference: outputs carry no gradient. The model itself runs, with one ``HiosWarning`` for each cause, where inputs
+    are not of the example's structure, shapes and dtypes, require a gradient or are transformed by torch.func, under
+    autocast, when the model was changed since (`hios.optimizing.watching` says what is seen of that), in a forked
+    process, and when a worker failed.
 
     Args:
         model: the model.
@@ -90,11 +93,11 @@ class OptimizedModule(nn.Module):
         # The model's own tables, not copies: so all that torch asks of modules is answered as by the model.
         for table in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
             self.__dict__[table] = model.__dict__[table]
-        self.__dict__["_model"] = model
         self.training = model.training
         self.runner = runner
         self.threads = threads
         self._warned: set[str] = set()
+        self.__dict__["_model"] = model  # from here on other attributes are the model's
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -164,6 +167,23 @@ class OptimizedModule(nn.Module):
             if "_model" not in self.__dict__:
                 raise
             return getattr(self.__dict__["_model"], name)
+
+    def _is_own(self, name: str) -> bool:
+        """Whether an attribute is the module's and not the model's; another forward is for the model."""
+        own = name in self.__dict__ or "_model" not in self.__dict__
+        return own or (name != "forward" and hasattr(type(self), name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._is_own(name):
+            super().__setattr__(name, value)
+        else:
+            setattr(self.__dict__["_model"], name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if self._is_own(name):
+            super().__delattr__(name)
+        else:
+            delattr(self.__dict__["_model"], name)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise HiosError(
