@@ -43,8 +43,9 @@ class Cores(Bench):
         super().__init__(pool, len(self._cores), cache_bytes(self._cores[0][0]) or None)
 
     def ends(self, devices: int) -> dict[str, Any]:
-        """The cores of the devices."""
-        return {"cores": [list(own) for own in self._cores[:devices]]}
+        """The cores of the devices, and whether any are virtual: then all wait for each other in another way."""
+        shared = {"virtual": True} if self._virtual else {}
+        return {"cores": [list(own) for own in self._cores[:devices]], **shared}
 
     def load(self, operators: Mapping[str, int]) -> None:
         """Have copies of operators ready in every worker."""

@@ -39,6 +39,15 @@ def test_a_shared_core_shows_in_the_mean(graph_file: Path, virtual: bool, factor
         assert bench.corun(0, 2, ["a"], 3.0) == factor
 
 
+def test_virtual_devices_have_keys_of_their_own(graph_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What two devices measure is not taken for what they would measure with a virtual one beside them."""
+    monkeypatch.setattr(cores, "WorkerPool", lambda *_: None)
+    described = [{"cores": [[0], [1]]}, {"cores": [[0], [1], [0]], "virtual": True}]
+    real, virtual = (cores.Cores(Graph.read(graph_file), "", platform).ends(2) for platform in described)
+    assert real == {"cores": [[0], [1]]}
+    assert virtual == {**real, "virtual": True}
+
+
 def test_devices_beyond_the_cores_have_to_be_asked_for(graph_file: Path, tmp_path: Path) -> None:
     """Without virtual, more devices than cores are refused."""
     with pytest.raises(PlatformError, match="platform cpu: devices: found 10000; allowed: 1 to "):
