@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 from collections.abc import Mapping, Sequence
@@ -22,8 +23,9 @@ _ALPHAS = tuple(step / 20 for step in range(21))
 _PRIOR = 0.05
 _LEAST_UTILIZATION = 0.01
 _ITERATIONS = 8
-#: Share of the error of the plain sum that the fitted model must stay below on stages that it has not seen.
-_BETTER = 0.9
+#: Share of the error of the plain sum that the fitted model must stay below on stages that it has not seen, and the
+#: chance with which it may be closer in as many of them if it is no better.
+_BETTER, _LUCK = 0.9, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,9 @@ class Contention:
 def fit(measured: Mapping[Stage, float], time_ms: Mapping[str, float], seed: int = 0) -> Contention:
     """Fit the model to measured stages by least squares of relative errors.
 
-    It is taken only if it predicts stages that it was not fitted to better than the plain sum does: an algorithm
-    looks for the stages that a model makes too short, so noise must not become a gain.
+    It is taken only if it predicts stages that it was not fitted to better than the plain sum does, in so many of them
+    that it is no luck (sign test): an algorithm looks for the stages that a model makes too short, so noise must not
+    become a gain.
 
     Args:
         measured: t(S) in milliseconds by stage, operators by what they are measured by.
@@ -70,19 +73,30 @@ def fit(measured: Mapping[Stage, float], time_ms: Mapping[str, float], seed: int
         _errors(model, unseen, measured, time_ms)
         for model in (plain, _fitted({stage: measured[stage] for stage in seen}, time_ms))
     ]
-    (plain_error, _), (fitted_error, _) = errors
-    better = fitted_error < _BETTER * plain_error
+    better = _is_better(*errors)
     model = _fitted(measured, time_ms) if better else plain
-    median, p90 = errors[better]
+    median, p90 = _summary(errors[better])
     return Contention(model.alpha, model.utilization, median, p90, len(unseen))
 
 
 def _errors(
     model: Contention, stages: Sequence[Stage], measured: Mapping[Stage, float], time_ms: Mapping[str, float]
-) -> tuple[float, float]:
-    """Median and 90th percentile of the relative errors of stages."""
-    errors = [abs(model.time_ms(stage, time_ms) / measured[stage] - 1) for stage in stages]
+) -> list[float]:
+    """The relative error of every stage."""
+    return [abs(model.time_ms(stage, time_ms) / measured[stage] - 1) for stage in stages]
+
+
+def _summary(errors: Sequence[float]) -> tuple[float, float]:
+    """Median and 90th percentile."""
     return statistics.median(errors), statistics.quantiles(errors, n=10, method="inclusive")[-1]
+
+
+def _is_better(plain: Sequence[float], fitted: Sequence[float]) -> bool:
+    """Whether errors of the same stages are smaller by enough, and in more of them than luck explains."""
+    closer = sum(theirs < ours for ours, theirs in zip(plain, fitted, strict=True))
+    differ = sum(theirs != ours for ours, theirs in zip(plain, fitted, strict=True))
+    luck = sum(math.comb(differ, number) for number in range(closer, differ + 1)) / 2**differ
+    return luck <= _LUCK and statistics.median(fitted) < _BETTER * statistics.median(plain)
 
 
 def _fitted(measured: Mapping[Stage, float], time_ms: Mapping[str, float]) -> Contention:

@@ -43,6 +43,31 @@ def test_noise_is_no_gain() -> None:
     assert found.median_error == pytest.approx(0.0135, abs=0.008)
 
 
+@pytest.mark.parametrize("count", [20, 30, 60])
+@pytest.mark.parametrize("noise", [0.01, 0.03])
+def test_noise_is_hardly_ever_a_gain(count: int, noise: float) -> None:
+    """Of many graphs whose stages take the sum of their operators but for noise, few are fitted anything."""
+    draw, cases = random.Random(0), 60
+    fitted = sum(_fitted_alpha(draw, count, noise, Contention()) < 1 for _ in range(cases))
+    assert fitted <= 0.05 * cases
+
+
+def test_gains_are_seen_through_noise() -> None:
+    """Of many graphs whose stages gain a quarter at most, noise hides the gain of few."""
+    draw, cases = random.Random(0), 40
+    planted = Contention(0.5, dict.fromkeys(TIMES, 0.5))
+    fitted = sum(_fitted_alpha(draw, 60, 0.02, planted) < 1 for _ in range(cases))
+    assert fitted >= 0.9 * cases
+
+
+def _fitted_alpha(draw: random.Random, count: int, noise: float, planted: Contention) -> float:
+    """What is fitted to some stages of operators of random length that follow a model but for noise."""
+    times = {name: draw.uniform(0.2, 3.0) for name in TIMES}
+    stages = draw.sample(STAGES, count)
+    measured = {stage: planted.time_ms(stage, times) * draw.lognormvariate(0, noise) for stage in stages}
+    return contention.fit(measured, times).alpha
+
+
 def test_few_stages_tell_nothing() -> None:
     """With too few stages nothing is fitted and no error is claimed."""
     assert contention.fit(dict.fromkeys(STAGES[:19], 1.0), TIMES) == Contention()
