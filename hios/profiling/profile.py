@@ -23,7 +23,7 @@ from hios.profiling.gpus import Gpus
 from hios.profiling.questions import Questions
 from hios.profiling.session import Session
 from hios.profiling.settings import gpu_settings, settings
-from hios.profiling.statistics import PRECISION, interval, is_precise, spread
+from hios.profiling.statistics import FEWEST, PRECISION, interval, is_precise, spread
 from hios.schedulers import find
 
 #: How often algorithms are asked again after new stages were measured; each answer may bring new questions.
@@ -179,12 +179,14 @@ def _ratio_entry(found: Measured, alone: dict[str, float], operators: Iterable[s
     """t(S) as the operators' own times by the ratio of the stage to its operators one after another; so for merges.
 
     The two were taken right after each other, t(v) at another time: their plain comparison would take drift
-    for a gain. A ratio that its spread does not tell from 1 counts as 1.
+    for a gain. A ratio that the interval of its median does not tell from 1 counts as 1, and so does one below 1 with
+    too few samples for an interval: their range lies below it by chance too often.
     """
     total = sum(alone[operator] for operator in operators)
-    _, p20, p80 = spread(found.samples)
+    low, high = interval(found.samples)
+    told = low > 1.0 or (high < 1.0 and len(found.samples) >= FEWEST)
     entry = _entry(found, total)
-    return {**entry, "time_ms": total} if p20 <= 1.0 <= p80 else entry
+    return entry if told else {**entry, "time_ms": total}
 
 
 def _utilization(fitted: Contention, operator: str) -> dict[str, float]:

@@ -12,7 +12,7 @@ PRECISION = 0.02
 #: Probability with which the interval may miss the median.
 _MISS = 0.05
 #: The fewest samples whose range misses it no more often.
-_FEWEST = 6
+FEWEST = 6
 
 
 def spread(samples: Sequence[float]) -> tuple[float, float, float]:
@@ -48,12 +48,12 @@ def _left_out(count: int) -> int:
 
 def is_precise(samples: Sequence[float]) -> bool:
     """Whether the interval of the median is narrow enough; never with fewer than six samples."""
-    return len(samples) >= _FEWEST and _width(samples) <= PRECISION
+    return len(samples) >= FEWEST and _width(samples) <= PRECISION
 
 
 def expected_repeats(samples: Sequence[float]) -> float:
     """How many samples it will take until they are precise: the interval shrinks with the root of their number."""
-    return max(_FEWEST, len(samples) * (_width(samples) / PRECISION) ** 2)
+    return max(FEWEST, len(samples) * (_width(samples) / PRECISION) ** 2)
 
 
 def _width(samples: Sequence[float]) -> float:

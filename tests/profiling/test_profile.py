@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import pytest
 
 from hios import Costs, Edge, Graph, HiosError, Operator, Problem, artifacts, schedule, violations
 from hios.profiling import session
-from hios.profiling.profile import profile
+from hios.profiling.cache import Measured
+from hios.profiling.profile import _ratio_entry, profile
 from hios.profiling.signature import signatures
+from hios.profiling.statistics import interval, spread
 from tests.profiling.conftest import DEVICES, REPEATS
 
 
@@ -42,12 +45,38 @@ def test_every_operator_and_edge_has_a_cost(costs: dict[str, Any], graph: Graph)
 def test_times_are_positive_with_their_spread(costs: dict[str, Any]) -> None:
     """Every time is a median between its percentiles and bounds; everything was repeated as often as asked at least."""
     for entry in _entries(costs):
-        assert 0 < entry["p20_ms"] <= entry["time_ms"] <= entry["p80_ms"] < math.inf
+        assert 0 < entry["p20_ms"] <= entry["p80_ms"] < math.inf
+        assert entry["time_ms"] > 0
     for entry in [*costs["operators"].values(), *costs["transfers"]]:
         low, high = entry["interval_ms"]
-        assert low <= entry["time_ms"] <= high
+        assert max(low, entry["p20_ms"]) <= entry["time_ms"] <= min(high, entry["p80_ms"])
     for entry in [*costs["operators"].values(), *costs["stages"]]:
         assert REPEATS <= entry["repeats"] <= 5 * REPEATS
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 6, 10, 25, 50])
+def test_noise_of_a_stage_is_no_gain(count: int) -> None:
+    """Of many stages that take the sum of their operators but for noise, few are shorter than it."""
+    draw, cases = random.Random(0), 1000
+    samples = [[draw.lognormvariate(0, 0.03) for _ in range(count)] for _ in range(cases)]
+    assert sum(_stage_ms(own) < 3.0 for own in samples) <= 0.035 * cases
+
+
+def test_what_the_interval_tells_counts() -> None:
+    """A ratio counts where all of the interval of its median is on one side of 1; five samples tell of losses only."""
+    spread_out = [0.89 + 0.006 * number for number in range(25)]
+    assert spread(spread_out)[2] > 1 > interval(spread_out)[1]
+    assert _stage_ms(spread_out) == pytest.approx(3 * 0.962)
+    assert _stage_ms([0.9] * 6) == pytest.approx(3 * 0.9)
+    assert _stage_ms([0.9] * 5) == 3.0
+    assert _stage_ms([1.1] * 2) == pytest.approx(3 * 1.1)
+    assert _stage_ms([0.9] * 3 + [1.1] * 3) == 3.0
+
+
+def _stage_ms(ratios: list[float]) -> float:
+    """Time of a stage of two operators of 1 and 2 ms with these ratios to them."""
+    found: float = _ratio_entry(Measured(ratios, ""), {"a": 1.0, "b": 2.0}, ["a", "b"])["time_ms"]
+    return found
 
 
 def test_equal_operators_have_equal_times(costs: dict[str, Any], graph: Graph) -> None:
@@ -161,7 +190,8 @@ def test_merges_of_ios_are_measured(
     signature = signatures(graph)
     times: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for entry in found["merges"]:
-        assert 0 < entry["p20_ms"] <= entry["time_ms"] <= entry["p80_ms"] < math.inf
+        assert 0 < entry["p20_ms"] <= entry["p80_ms"] < math.inf
+        assert entry["time_ms"] > 0
         assert 2 <= entry["repeats"] <= 10
         times[tuple(sorted(map(signature.__getitem__, entry["operators"])))].add(json.dumps(entry["time_ms"]))
     assert {len(alike) for alike in times.values()} == {1}
