@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import tempfile
 import threading
@@ -16,13 +17,13 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
+from hios import artifacts
 from hios.errors import PlatformError
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
@@ -206,14 +207,20 @@ class _Keeper:
 def _load(
     pool: WorkerPool, graph: Graph, weights: Mapping[str, Tensor], plan: ArenaPlan, wait_s: float, workers: int
 ) -> None:
-    """Have all workers read graph and weights from files that are gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="hios-") as folder:
-        files = Path(folder) / "graph.json", Path(folder) / "weights.safetensors"
-        graph.write(files[0])
-        save_file(dict(weights), files[1])
-        given: dict[str, Any] = {"graph": str(files[0]), "weights": str(files[1])}
+    """Have all workers read graph and weights from files without names: they are gone afterwards, whatever happens."""
+    with tempfile.TemporaryFile("w", encoding="utf-8") as known, tempfile.TemporaryFile() as values:
+        json.dump({"format_version": artifacts.FORMAT_VERSION, **graph.to_json()}, known)
+        values.write(save(dict(weights)))  # ``save_file`` makes a file with a name first
+        known.flush()
+        values.flush()
+        given: dict[str, Any] = {"graph": _path(known), "weights": _path(values)}
         arguments = {**given, "inputs": plan.inputs, "timeout_s": wait_s}
         pool.call_each(device.load, dict.fromkeys(range(workers), arguments))
+
+
+def _path(file: IO[Any]) -> str:
+    """Where this process and its workers find an open file."""
+    return f"/proc/{os.getpid()}/fd/{file.fileno()}"
 
 
 def _copy(value: Tensor, target: Tensor) -> Tensor:
