@@ -22,6 +22,8 @@ from hios.platforms.arena import Arena
 
 #: Seconds that a worker may take to import torch and report.
 _START_TIMEOUT_S = 120.0
+#: Seconds that a worker whose connection is gone may take to end.
+_DYING_S = 5.0
 
 
 class WorkerPool:
@@ -195,12 +197,15 @@ class WorkerPool:
         raise PlatformError(f"{said}{hung}; the run was ended")
 
     def _fail(self, worker: int, what: str) -> NoReturn:
-        where = self._where(worker)
-        code = self._processes[worker].wait(timeout=5)
-        self._abort()
-        how = f"by signal {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"
+        """End all, and say how a worker died, or that it answers no more."""
+        where, code = self._where(worker), None
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = self._processes[worker].wait(timeout=_DYING_S)
+        finally:
+            self._abort()
         hint = "; the machine may be out of memory" if code == -signal.SIGKILL else ""
-        raise PlatformError(f"{self._names[worker]} died {how} ({what}){where}{hint}; the run was ended")
+        raise PlatformError(f"{self._names[worker]} {_how(code)} ({what}){where}{hint}; the run was ended")
 
     def _abort(self) -> None:
         self._arena.write(0, 1)
@@ -220,6 +225,18 @@ class WorkerPool:
                 process.wait()
         self._connections.clear()
         self._processes.clear()
+
+
+def _how(code: int | None) -> str:
+    """How a process ended; None if it closed its pipe and goes on."""
+    if code is None:
+        return "closed its connection"
+    if code >= 0:
+        return f"died with exit status {code}"
+    try:
+        return f"died by signal {signal.Signals(-code).name}"
+    except ValueError:  # Python has no names for real-time signals
+        return f"died by signal {-code}"
 
 
 def _left_s(deadline: float) -> float:

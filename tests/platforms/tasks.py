@@ -81,6 +81,8 @@ def die(worker: Worker, how: str) -> None:
     if worker.number == 0:
         if how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        elif how == "real-time signal":
+            os.kill(os.getpid(), 40)
         else:
             os._exit(3)
     worker.arena.wait(5, 1, 600.0, "a flag that nobody raises")
@@ -90,6 +92,13 @@ def hang(worker: Worker) -> None:
     """Never answer in worker 0."""
     while worker.number == 0:
         time.sleep(60)
+
+
+def hang_up(worker: Worker) -> None:
+    """Close all connections in worker 0, and go on."""
+    if worker.number == 0:
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        hang(worker)
 
 
 def wait_in_vain(worker: Worker) -> None:

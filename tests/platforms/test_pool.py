@@ -17,6 +17,7 @@ import torch
 from hios.errors import HiosError, PlatformError
 from hios.machine import usable_cores
 from hios.platforms import cpu, messages, worker
+from hios.platforms import pool as pool_module
 from hios.platforms.arena import Arena
 from hios.platforms.pool import WorkerPool
 from hios.platforms.streams import Streams
@@ -140,6 +141,7 @@ def test_answers_are_one_line(function: str, answer: tuple[bool, object]) -> Non
     ("how", "expected"),
     [
         ("kill", r"died by signal SIGKILL \(die\); the machine may be out of memory"),
+        ("real-time signal", r"died by signal 40 \(die\)"),
         ("exit", r"died with exit status 3 \(die\)"),
     ],
 )
@@ -147,6 +149,13 @@ def test_a_dead_worker_is_named(pool: _Pool, how: str, expected: str) -> None:
     """A worker that dies is named with how it died, and the other one is ended."""
     with pytest.raises(PlatformError, match=f"^device 0 {expected}; the run was ended$"):
         pool.call_each(tasks.die, {0: {"how": how}, 1: {"how": how}})
+
+
+def test_a_worker_that_only_closes_its_connection_is_ended(pool: _Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that can answer no more but goes on is named, and all are ended."""
+    monkeypatch.setattr(pool_module, "_DYING_S", 0.2)
+    with pytest.raises(PlatformError, match=r"^device 0 closed its connection \(hang_up\); the run was ended$"):
+        pool.call_each(tasks.hang_up, {0: {}, 1: {}})
 
 
 def test_a_worker_that_died_between_calls_is_named(pool: _Pool) -> None:
