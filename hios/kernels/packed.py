@@ -50,23 +50,26 @@ def packed_convolution(
         activation: Relax name of the activation that follows.
 
     Returns:
-        A function whose result is in channels-last order.
+        A function whose result is in channels-last order. It lets the filters as they were go at its first run.
     """
     stride, dilation = tuple(attributes["strides"]), tuple(attributes["dilation"])
     groups = attributes["groups"]
     padding, explicit = split_padding(attributes["padding"])
     fused = "none" if activation is None else _FUSED[activation]
     pack, run = torch.ops.mkldnn._reorder_convolution_weight, torch.ops.mkldnn._convolution_pointwise.default
-    filters: Tensor | None = None
+    # One variable for both, so that threads see them change at once.
+    kept = weight, False
 
     def convolution(x: Tensor) -> Tensor:
-        nonlocal filters
+        nonlocal kept
         if explicit is not None:
             x = F.pad(x, explicit)
-        if filters is None:
+        filters, packed = kept
+        if not packed:
             # At the first run, because the layout depends on the image: one that does not fit costs tenfold.
-            ordered = weight.contiguous(memory_format=torch.channels_last)
+            ordered = filters.contiguous(memory_format=torch.channels_last)
             filters = pack(ordered, padding, stride, dilation, groups, list(x.shape))
+            kept = filters, True
         result: Tensor = run(x, filters, bias, padding, stride, dilation, groups, fused, [], "")
         return result
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import pytest
@@ -97,3 +98,15 @@ def test_other_dtypes_are_not_packed() -> None:
     weights = {"filters": torch.randn(4, 4, 3, 3, dtype=torch.float64)}
     found = compile_operator(_operator(case), weights, packed=True).run(torch.randn(1, 4, 9, 9, dtype=torch.float64))
     assert found.dtype is torch.float64
+
+
+def test_filters_are_kept_once() -> None:
+    """After the first run nothing holds the filters in the order in which they came."""
+    attributes = {"strides": [1, 1], "dilation": [1, 1], "padding": [1, 1, 1, 1], "groups": 1}
+    filters = torch.randn(2, 4, 3, 3)
+    kernel, came = packed_convolution(attributes, filters, None), weakref.ref(filters)
+    del filters
+    assert came() is not None
+    first = kernel(torch.ones(1, 4, 5, 5))
+    assert came() is None
+    assert torch.equal(kernel(torch.ones(1, 4, 5, 5)), first)
