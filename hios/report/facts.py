@@ -10,7 +10,7 @@ from hios.models import RUNTIMES
 from hios.report.hardware import hardware, virtual_text
 from hios.report.results import ModelResults
 from hios.report.tables import reference_rows
-from hios.runtime.bootstrap import Interval, interval, tells
+from hios.runtime.bootstrap import Interval, speedup_interval, tells
 
 #: Share of the cores' time spent on other work from which a measurement no longer had the machine to itself.
 BUSY_SHARE = 0.1
@@ -224,7 +224,7 @@ def _references_against(model: ModelResults, result: Json) -> list[tuple[str, In
 
 
 def _interval(slower: Json, faster: Json) -> Interval | None:
-    return interval(slower["latency_ms"]["runs"], faster["latency_ms"]["runs"])
+    return speedup_interval(slower["latency_ms"]["runs"], faster["latency_ms"]["runs"])
 
 
 def _in_words(found: Sequence[float] | None, decimals: int) -> str:

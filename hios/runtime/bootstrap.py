@@ -17,7 +17,7 @@ _BELOW = _RESAMPLES // 40
 Interval = tuple[float, float]
 
 
-def interval(slower: Sequence[float], faster: Sequence[float]) -> Interval | None:
+def speedup_interval(slower: Sequence[float], faster: Sequence[float]) -> Interval | None:
     """95 % interval of the ratio of two medians, the first over the second (Efron's percentile bootstrap).
 
     Rounds are drawn with replacement, and both competitors keep the runs of the same rounds: what disturbs a round

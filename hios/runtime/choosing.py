@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from hios.profiling.statistics import spread
-from hios.runtime.bootstrap import interval, tells
+from hios.runtime.bootstrap import speedup_interval, tells
 
 #: How many times the smallest median a steadier way may have: what noise may cost, also where runs spread so widely
 #: that they tell nothing apart.
@@ -38,12 +38,12 @@ def best(runs: Mapping[str, Sequence[float]], baseline: str | None = None) -> st
     most = _AS_FAST * statistics.median(runs[fastest])
     equal = [fastest]
     for name, own in runs.items():
-        found = interval(own, runs[fastest])
+        found = speedup_interval(own, runs[fastest])
         if name != fastest and found is not None and not tells(found) and statistics.median(own) <= most:
             equal.append(name)
     return min(equal, key=lambda name: spread(runs[name])[2])
 
 
 def _is_faster(own: Sequence[float], baseline: Sequence[float]) -> bool:
-    found = interval(baseline, own)
+    found = speedup_interval(baseline, own)
     return found is not None and found[0] > 1

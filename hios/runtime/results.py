@@ -8,7 +8,7 @@ from typing import Any
 
 from hios.profiling.statistics import spread
 from hios.runtime.baselines import Reference
-from hios.runtime.bootstrap import interval
+from hios.runtime.bootstrap import speedup_interval
 from hios.runtime.competitors import BASELINE, Competitor, Entry
 
 
@@ -73,7 +73,7 @@ def measured(samples: Sequence[float]) -> dict[str, Any]:
 
 def gained(baseline: Sequence[float], runs: Sequence[float]) -> dict[str, Any]:
     """Speedup over the baseline, with its interval where there are rounds enough."""
-    ends = interval(baseline, runs)
+    ends = speedup_interval(baseline, runs)
     return {
         "speedup": spread(baseline)[0] / spread(runs)[0],
         **({} if ends is None else {"speedup_interval": list(ends)}),

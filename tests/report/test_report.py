@@ -20,7 +20,7 @@ from hios.errors import ArtifactError
 from hios.report import write_report
 from hios.report.colours import type_styles
 from hios.report.results import read_results
-from hios.runtime.bootstrap import interval
+from hios.runtime.bootstrap import speedup_interval
 from tests.report.browser import loads_nothing, needs_chromium, opened
 
 COMPETITORS = (("sequential", 1), ("greedy", 1), ("hios-lp-inter", 2), ("hios-lp", 2))
@@ -302,7 +302,7 @@ def with_runs(model: Path, runs_of: dict[str, list[float]]) -> None:
         entry["latency_ms"].update(median=statistics.median(runs), p20=min(runs), p80=max(runs), runs=runs)
         if "predicted" in entry or "threads" in entry:
             entry["speedup"] = statistics.median(baseline) / statistics.median(runs)
-            entry["speedup_interval"] = list(interval(baseline, runs) or ())
+            entry["speedup_interval"] = list(speedup_interval(baseline, runs) or ())
     artifacts.write(model / "run.json", "run", run)
 
 

@@ -7,14 +7,14 @@ import statistics
 
 import pytest
 
-from hios.runtime.bootstrap import LEAST_ROUNDS, interval, tells
+from hios.runtime.bootstrap import LEAST_ROUNDS, speedup_interval, tells
 
 
 def test_known_ratio() -> None:
     """Where every round has the same ratio, the interval is that ratio, however much rounds differ."""
     fast = [1.0, 5.0, 2.0, 9.0, 3.0, 4.0, 1.5]
-    assert interval([3 * run for run in fast], fast) == pytest.approx((3, 3))
-    assert interval(fast, fast) == (1, 1)
+    assert speedup_interval([3 * run for run in fast], fast) == pytest.approx((3, 3))
+    assert speedup_interval(fast, fast) == (1, 1)
 
 
 def test_pairs_are_rounds() -> None:
@@ -22,11 +22,11 @@ def test_pairs_are_rounds() -> None:
     draw = random.Random(1)
     fast = [draw.lognormvariate(0, 0.5) for _ in range(36)]
     slow = [1.2 * run * draw.lognormvariate(0, 0.01) for run in fast]
-    paired = interval(slow, fast)
+    paired = speedup_interval(slow, fast)
     assert paired is not None
     assert 1.15 < paired[0] < paired[1] < 1.25
     assert tells(paired)
-    shuffled = interval(draw.sample(slow, len(slow)), fast)
+    shuffled = speedup_interval(draw.sample(slow, len(slow)), fast)
     assert shuffled is not None
     assert not tells(shuffled)
 
@@ -36,7 +36,7 @@ def test_coverage() -> None:
     draw = random.Random(2)
     held = 0
     for _ in range(100):
-        found = interval(*([draw.gauss(10, 1) for _ in range(21)] for _ in range(2)))
+        found = speedup_interval(*([draw.gauss(10, 1) for _ in range(21)] for _ in range(2)))
         held += not tells(found)
     assert 88 <= held <= 100
 
@@ -45,10 +45,10 @@ def test_same_runs_same_interval() -> None:
     """The draws do not depend on what was asked before, and the interval holds the ratio of the medians."""
     draw = random.Random(3)
     slow, fast = ([draw.gauss(mean, 1) for _ in range(12)] for mean in (20, 10))
-    found = interval(slow, fast)
+    found = speedup_interval(slow, fast)
     random.seed(9)
-    interval(fast, slow)
-    assert interval(slow, fast) == found
+    speedup_interval(fast, slow)
+    assert speedup_interval(slow, fast) == found
     assert found is not None
     assert found[0] < statistics.median(slow) / statistics.median(fast) < found[1]
 
@@ -56,7 +56,7 @@ def test_same_runs_same_interval() -> None:
 def test_too_few_rounds() -> None:
     """Fewer than six rounds, or rounds of one competitor only, say nothing, and tell nothing apart."""
     assert LEAST_ROUNDS == 6
-    assert interval([2.0] * 6, [1.0] * 6) == (2, 2)
-    assert interval([2.0] * 5, [1.0] * 5) is None
-    assert interval([2.0] * 7, [1.0] * 6) is None
+    assert speedup_interval([2.0] * 6, [1.0] * 6) == (2, 2)
+    assert speedup_interval([2.0] * 5, [1.0] * 5) is None
+    assert speedup_interval([2.0] * 7, [1.0] * 6) is None
     assert not tells(None)
