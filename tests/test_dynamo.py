@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from hios import HiosError, HiosWarning, dynamo
-from hios.optimizing import optimize
+from hios.optimizing import choosing, optimize
 from hios.optimizing.module import OptimizedModule
 from tests.optimizing_models import Broken, Unsupported
 from tests.platforms.processes import children, eventually
@@ -41,7 +41,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[OptimizedModule]]:
         return found[-1]
 
     monkeypatch.setattr(dynamo, "accelerated", noted)
-    monkeypatch.setattr(optimize, "busy_share", lambda cores: 0.0)
+    monkeypatch.setattr(choosing, "busy_share", lambda cores: 0.0)
     torch._dynamo.reset()
     yield found
     for module in found:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import copy
-import json
-import math
 import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +15,11 @@ import torch
 from torch import Tensor, nn
 
 import hios
-from hios import Graph, HiosError, HiosWarning, Operator
-from hios.optimizing import contest, optimize
-from hios.optimizing.cache import Choices
+from hios import HiosError, HiosWarning
+from hios.optimizing import choosing, optimize
 from hios.optimizing.module import OptimizedModule
 from hios.optimizing.options import Options
 from hios.optimizing.report import Report
-from hios.optimizing.ways import Way, itself
 from tests.optimizing_models import Pair, Structured, Unsupported
 from tests.platforms.processes import children
 from tests.runtime.small import Branches
@@ -42,7 +37,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _quiet_machine() -> Iterator[None]:
     """Nothing is timed here, so it does not matter what else the cores do."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(optimize, "busy_share", lambda cores: 0.0)
+        patch.setattr(choosing, "busy_share", lambda cores: 0.0)
         yield
 
 
@@ -295,159 +290,6 @@ def test_auto_chooses_among_what_it_measured(tmp_path: Path) -> None:
     _require_equal(fast, model, _image(1))
     fast.close()
     assert set(children()) <= before
-
-
-class _Times:
-    """A clock of the contest by which every way takes the time that is given for it, and its calls none."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, milliseconds: Callable[[str], float]) -> None:
-        monkeypatch.setattr(contest.Contest, "_timed", lambda _, way: milliseconds(way.label))
-
-
-@pytest.mark.parametrize(
-    ("fastest", "speedup"), [("heft, 2 devices", 2.0), ("sequential, 1 core", 2.0), ("the model itself, 1 thread", 2.0)]
-)
-def test_auto_takes_the_fastest(fastest: str, speedup: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever way is the fastest is what the module runs, and its outputs are right."""
-    if fastest.startswith("heft") and DEVICES < 2:
-        pytest.skip("needs two cores")
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        _Times(monkeypatch, lambda label: 1.0 if label == fastest else speedup)
-        monkeypatch.setattr(optimize, "distinct", lambda ways, graph: ways)
-        model = Branches()
-        fast = hios.optimize(model, _image(0), devices=DEVICES, cache=tmp_path, least_ms=0.0, budget_s=0.1)
-        assert fast.report.chosen == fastest
-        assert f"{speedup:.2f} times as fast as the model itself, 2 threads" in fast.report.reason
-        _require_equal(fast, model, _image(1))
-        assert torch.get_num_threads() == 2
-        fast.close()
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_the_steadiest_of_equals_is_taken() -> None:
-    """Of ways that the rounds cannot tell from the fastest, the one with the smallest 80th percentile is taken."""
-    steady, unsteady = Way("steady", threads=2), Way("unsteady", threads=3)
-    found = contest.Contest([itself(1), unsteady, steady], lambda _: [], [], 1e-4, 1.0)
-    pattern = [8.0, 16.0, 8.0, 16.0, 8.0, 8.0, 16.0, 8.0]
-    found.latencies = {
-        itself(1).label: [12.0] * 32,
-        "unsteady": [value for value in pattern * 2 for _ in range(2)],
-        "steady": [8.4, 8.5] * 16,
-    }
-    way, candidates, reason = found.chosen()
-    assert way is steady
-    assert reason == "1.41 times as fast as the model itself, 1 thread"
-    assert [candidate.label for candidate in candidates] == [itself(1).label, "unsteady", "steady"]
-
-
-@pytest.mark.parametrize(
-    ("found", "expected", "tolerance", "off"),
-    [
-        ([3e6, 1e-3], [3e6, 2.0], 1e-4, None),  # rounded by the size of its neighbour
-        ([0.0, 1e-6], [1e-6, 1e-6], 1e-4, 1.0),  # wrong, however small
-        ([0.0], [1e-3], 2.0, None),
-        ([math.nan], [1.0], 1e-4, math.inf),
-        ([math.inf, 1.0], [math.inf, 1.0], 1e-4, None),
-        ([0.0, 0.0], [0.0, 0.0], 1e-4, None),
-        ([1e-3], [0.0], 1e-4, 1e-3),
-    ],
-)
-def test_outputs_of_any_size(found: list[float], expected: list[float], tolerance: float, off: float | None) -> None:
-    """Outputs count in units of their largest magnitude, so that large ones may be rounded and small ones are seen."""
-    got = contest.beyond([torch.tensor(found)], [torch.tensor(expected)], tolerance)
-    assert got == (off if off is None else pytest.approx(off))
-
-
-def test_outputs_of_any_precision() -> None:
-    """Rounding to 16 bits is allowed, more is not; whole numbers must be the same, however large."""
-    values = torch.linspace(-3, 3, 1000, dtype=torch.float64)
-    for dtype in (torch.float16, torch.bfloat16):
-        half = values.to(dtype)
-        assert contest.beyond([half], [(values * 1.001).to(dtype)], 1e-4) is None
-        assert contest.beyond([half], [half * 1.5], 1e-4) == pytest.approx(1 / 3, rel=0.05)
-    assert contest.beyond([torch.tensor([1000000])], [torch.tensor([1000001])], 1e-2) == 1.0
-    assert contest.beyond([torch.tensor([True])], [torch.tensor([True])], 1e-4) is None
-
-
-def test_auto_keeps_the_model_in_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A way whose advantage is within what the measurement can tell is not taken."""
-    alternating = iter([1.0, 1.0, 1.0, *[0.9, 1.1] * 100])
-    _Times(monkeypatch, lambda label: next(alternating) if label == "sequential, 1 core" else 1.0)
-    fast = hios.optimize(Branches(), _image(0), devices=1, cache=tmp_path, least_ms=0.0, budget_s=0.1)
-    assert fast.report.chosen.startswith("the model itself")
-    assert "not faster by more than the measurement can tell" in fast.report.reason
-
-
-def test_wrong_outputs_take_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A way whose outputs differ from the model's is left out however fast it is, and refused where asked for."""
-    _Times(monkeypatch, lambda label: 2.0 if label.startswith("the model") else 1.0)
-    keywords: dict[str, Any] = {"devices": 1, "cache": tmp_path, "least_ms": 0.0, "budget_s": 0.1, "tolerance": 1e-12}
-    fast = hios.optimize(Branches(), _image(0), **keywords)
-    assert fast.report.chosen.startswith("the model itself")
-    assert "outputs differ by" in fast.report.reason
-    with pytest.warns(HiosWarning, match=r"sequential, 1 device: outputs differ .*allowed: 1e-12"):
-        hios.optimize(Branches(), _image(0), algorithm="sequential", **keywords)
-
-
-def test_a_second_call_measures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same network again, with other weights, is neither profiled nor measured; another image size is."""
-    calls: list[str] = []
-    profile, measure = optimize.profile, contest.Contest.measure
-    monkeypatch.setattr(optimize, "profile", lambda *a, **k: calls.append("profile") or profile(*a, **k))
-    monkeypatch.setattr(contest.Contest, "measure", lambda self: calls.append("measure") or measure(self))
-    first = _scheduled(Branches(), _image(0), tmp_path)
-    assert calls == ["profile", "measure"]
-    assert not first.report.cached
-    model = Branches()
-    second = _scheduled(model, _image(5), tmp_path)
-    assert calls == ["profile", "measure"]
-    assert second.report.cached
-    assert second.report.candidates == first.report.candidates
-    assert "kept from an earlier call" in repr(second.report)
-    _require_equal(second, model, _image(1))
-    _scheduled(Branches(), _image(0, batch=2), tmp_path).close()
-    assert calls == ["profile", "measure"] * 2
-    first.close()
-    second.close()
-
-
-@pytest.mark.parametrize(
-    ("part", "value"),
-    [
-        ("way", {}),
-        ("way", {"label": "the model itself", "threads": 0, "schedule": None, "wide": False}),
-        ("way", {"label": "heft", "threads": 0, "schedule": {"placements": []}, "wide": False}),
-        ("report", []),
-        ("report", {"chosen": 1, "reason": "", "measured_at": "", "busy_share": 0, "candidates": []}),
-        ("report", {"chosen": "", "reason": "", "measured_at": "", "busy_share": 0, "candidates": [{"label": "a"}]}),
-    ],
-)
-def test_damaged_choices_count_as_absent(part: str, value: Any, tmp_path: Path) -> None:
-    """A choice on disk that is cut off, or not what was written, is not used."""
-    graph = Graph("one", (Operator("a", "task"),), ())
-    choices, report = Choices(tmp_path, {"graph": graph.name}), Report("Model", "the model itself, 1 thread", "because")
-    assert choices.get("Model", graph) is None
-    choices.put(report, itself(1))
-    assert choices.get("Model", graph) == (replace(report, cached=True), itself(1))
-    assert Choices(tmp_path, {"graph": "another"}).get("Model", graph) is None
-    (file,) = tmp_path.glob("*.json")
-    whole = file.read_text()
-    file.write_text(whole[:-10])
-    assert choices.get("Model", graph) is None
-    file.write_text(json.dumps({**json.loads(whole), part: value}))
-    assert choices.get("Model", graph) is None
-
-
-def test_busy_cores_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was measured beside other work comes with a warning, and the report says so."""
-    monkeypatch.setattr(optimize, "busy_share", lambda cores: 0.5)
-    with pytest.warns(HiosWarning, match="keeps the cores 50% busy"):
-        fast = hios.optimize(Branches(), _image(0), devices=1, cache=tmp_path, least_ms=0.0, budget_s=0.1)
-    fast.close()
-    assert "other work kept the cores 50% busy" in repr(fast.report)
 
 
 def test_nothing_is_kept_if_so_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 import hios
 from hios import HiosWarning
 from hios.errors import UnsupportedError
-from hios.optimizing import optimize
+from hios.optimizing import choosing
 from hios.optimizing.tracing import Inputs, Outputs
 from tests.optimizing_models import Acting
 
@@ -22,7 +22,7 @@ from tests.optimizing_models import Acting
 @pytest.fixture(autouse=True)
 def _quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is timed here, so it does not matter what else the cores do."""
-    monkeypatch.setattr(optimize, "busy_share", lambda cores: 0.0)
+    monkeypatch.setattr(choosing, "busy_share", lambda cores: 0.0)
 
 
 class _Kind(enum.Enum):

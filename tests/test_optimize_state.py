@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import hios
 from hios import HiosWarning
 from hios.errors import UnsupportedError
-from hios.optimizing import optimize
+from hios.optimizing import choosing
 from hios.optimizing.purity import require_pure
 from tests.optimizing_models import Acting
 
@@ -107,7 +107,7 @@ def _state(model: Acting) -> list[Any]:
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(optimize, "busy_share", lambda cores: 0.0)
+    monkeypatch.setattr(choosing, "busy_share", lambda cores: 0.0)
     torch._dynamo.reset()
     _OUTSIDE.zero_()
     yield
@@ -145,7 +145,7 @@ def test_state_is_that_of_the_users_calls(way: str, action: Callable[[Any, Tenso
             called: Any = {
                 "eager": lambda made: made,
                 "optimize": lambda made: hios.optimize(made, _example(), cache=False),
-                "compile": lambda made: torch.compile(made, backend="hios", options={"cache": False}),
+                "compile": lambda made: torch.compile(made, backend="hios", options={"cache": False, "least_ms": 1e6}),
             }[run](model)
             after = []
             for _ in range(3):

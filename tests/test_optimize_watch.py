@@ -14,7 +14,7 @@ from torch.nn.utils import parametrizations
 
 import hios
 from hios import HiosWarning
-from hios.optimizing import optimize
+from hios.optimizing import choosing
 from hios.optimizing.watching import Watch, has_hooks
 from tests.runtime.small import Branches
 
@@ -216,7 +216,7 @@ def test_hooks_of_all_modules_are_seen() -> None:
 
 def test_models_with_hooks_run_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model with a hook is left as it is, with a warning; its hook runs once in every call and at no other time."""
-    monkeypatch.setattr(optimize, "busy_share", lambda cores: 0.0)
+    monkeypatch.setattr(choosing, "busy_share", lambda cores: 0.0)
     model, seen = Branches().eval(), []
     model.left.register_forward_hook(lambda module, inputs, output: seen.append(1))
     with pytest.warns(HiosWarning, match="Branches is left as it is: found hooks"):

@@ -23,10 +23,13 @@ from hios.runtime.outputs import compared
 
 #: Runs of every way before any is measured.
 _WARMUP = 3
-#: Rounds are even, and at most this many: one half chooses, the other reports.
-_MOST_ROUNDS = 40
-#: Half of them has an interval of 95 %.
-_FEWEST_ROUNDS = 12
+#: Rounds come in threes, at most this many: a third chooses, a third says whether that is faster than the model, and
+#: a third is reported.
+_MOST_ROUNDS = 42
+#: A third of them has an interval of 95 %.
+_FEWEST_ROUNDS = 18
+#: Pairs of calls that show whether a choice of earlier still holds.
+_PAIRS = 7
 #: Bytes of a number from which on the tolerance that is given is what counts.
 _FULL_BYTES = 4
 #: A way that takes this much longer than the fastest while warming up takes no further part.
@@ -76,7 +79,7 @@ class Contest:
         ]
         self.latencies = {way.label: [] for way in racing}
         took_s = sum(latency for way, latency in first if way.label in self.latencies) / 1e3
-        rounds = 2 * (min(max(int(self.budget_s / took_s), _FEWEST_ROUNDS), _MOST_ROUNDS) // 2)
+        rounds = 3 * (min(max(int(self.budget_s / took_s), _FEWEST_ROUNDS), _MOST_ROUNDS) // 3)
         shuffle = random.Random(0).shuffle
         with bar(rounds, f"{len(racing)} ways to run the model take turns", "rounds") as progress:
             for _ in range(rounds):
@@ -101,10 +104,11 @@ class Contest:
         return took / 1e6
 
     def chosen(self) -> tuple[Way, tuple[Candidate, ...], str]:
-        """The fastest way by one half of the rounds; the other half says how fast it is.
+        """The fastest way by one third of the rounds; the others say whether it outruns the model, and by how much.
 
-        Of those that the rounds cannot tell from the fastest it is the steadiest (`hios.runtime.choosing`).
-        The model as it runs today stays unless the interval of the speedup over it lies above 1.
+        Of those that the rounds cannot tell from the fastest it is the steadiest (`hios.runtime.choosing`). The model
+        as it runs today stays unless the interval of the speedup over it lies above 1 in rounds that had no part in
+        choosing. What is reported are rounds that had no part in either.
 
         Returns:
             The way, what was measured of all that took part, and why this one, in words.
@@ -113,7 +117,7 @@ class Contest:
             HiosError: the forced way computes something else than the model.
         """
         today, left_out = self.ways[0], self._left_out()
-        reported = {label: times[1::2] for label, times in self.latencies.items()}
+        reported = {label: times[2::3] for label, times in self.latencies.items()}
         found = {label: _candidate(label, times, reported[today.label]) for label, times in reported.items()}
         candidates = tuple(found[way.label] for way in self.ways if way.label in found)
         if self.forced in self.wrong:
@@ -121,11 +125,11 @@ class Contest:
         if self.forced:
             return next(way for way in self.ways if way.label == self.forced), candidates, "as asked for" + left_out
         racing = [way for way in self.ways if way.label in self.latencies]
-        label = best({way.label: self.latencies[way.label][::2] for way in racing})
+        label = best({way.label: self.latencies[way.label][::3] for way in racing})
         taken = next(way for way in racing if way.label == label)
         if taken is today:
             return today, candidates, "nothing was faster by more than the measurement can tell" + left_out
-        if found[label].low <= 1:
+        if _candidate(label, self.latencies[label][1::3], self.latencies[today.label][1::3]).low <= 1:
             reason = f"{label} was not faster by more than the measurement can tell"
             return today, candidates, reason + left_out
         speedup = found[label].speedup
@@ -144,6 +148,27 @@ class Contest:
 def _candidate(label: str, times: Sequence[float], base: Sequence[float]) -> Candidate:
     ratios = [reference / own for reference, own in zip(base, times, strict=True)]
     return Candidate(label, *spread(times), len(times), spread(ratios)[0], *interval(ratios))
+
+
+def outruns(own: Callable[[], object], today: Callable[[], object], settle: bool) -> bool:
+    """Whether a choice of earlier is still faster than the model as it runs today, by the median of a few pairs.
+
+    Args:
+        own: calls what was chosen.
+        today: calls the model.
+        settle: whether threads inside operators spin on for a while after a call.
+    """
+    ratios = []
+    for number in range(_WARMUP + _PAIRS):
+        took = {}
+        for call in (own, today) if number % 2 else (today, own):
+            began = time.perf_counter_ns()
+            call()
+            took[call] = time.perf_counter_ns() - began
+            if settle:
+                time.sleep(cpu.SETTLE_S)
+        ratios.append(took[today] / took[own])
+    return spread(ratios[_WARMUP:])[0] > 1
 
 
 def beyond(found: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> float | None:

@@ -71,12 +71,12 @@ class Runner:
 class OptimizedModule(nn.Module):
     """A model, run the way that was chosen for it.
 
-    It takes and gives what the model does. Parameters, buffers, submodules and ``state_dict`` are the model's own; other
-    attributes are read from the model and set on it, but for those that this class or every module has. It is for
-    inference: outputs carry no gradient. The model itself runs, with one ``HiosWarning`` for each cause, where inputs
-    are not of the example's structure, shapes and dtypes, require a gradient or are transformed by torch.func, under
-    autocast, when the model was changed since (`hios.optimizing.watching` says what is seen of that), in a forked
-    process, and when a worker failed.
+    It takes and gives what the model does. Parameters, buffers, submodules and ``state_dict`` are the model's own;
+    other attributes are read from the model and set on it, but for those that this class or every module has. It is
+    for inference: outputs carry no gradient. The model itself runs, with one ``HiosWarning`` for each cause, where
+    inputs are not of the example's structure, shapes and dtypes, require a gradient or are transformed by torch.func,
+    under autocast, when the model was changed since (`hios.optimizing.watching` says what is seen of that), in a
+    forked process, and when a worker failed.
 
     Args:
         model: the model.

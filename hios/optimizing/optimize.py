@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 import functools
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from hios.costs import Costs
 from hios.errors import HiosError, UnsupportedError
-from hios.machine import busy_share, usable_cores
-from hios.optimizing.cache import Choices
-from hios.optimizing.contest import Contest, beyond, wrong_outputs
-from hios.optimizing.module import OptimizedModule, Runner, torch_threads, warn
+from hios.optimizing.choosing import Choosing
+from hios.optimizing.contest import beyond, outruns, wrong_outputs
+from hios.optimizing.module import OptimizedModule, Runner, warn
 from hios.optimizing.options import Options
 from hios.optimizing.purity import require_pure
-from hios.optimizing.report import BUSY, Report
-from hios.optimizing.tracing import Traced, trace
+from hios.optimizing.report import Report
+from hios.optimizing.tracing import trace
 from hios.optimizing.watching import Watch, has_hooks
-from hios.optimizing.ways import Way, distinct, itself
-from hios.problem import Problem
-from hios.profiling.profile import profile
+from hios.optimizing.ways import Way
 from hios.profiling.progress import on_terminals_only
-from hios.profiling.settings import settings as profile_settings
 from hios.runtime.engine import Engine
-from hios.schedulers import find, schedule
-from hios.sources import code_hash
 
-#: Schedulers whose schedules take part in ``auto`` where there are several devices: good ones that take milliseconds.
-_CANDIDATES = ("hios-lp", "heft")
-#: The fewest measurements of every operator; those whose interval is wide get more as far as the budget lasts.
-_REPEATS = 3
 #: Runs of the model that show how long it takes, before anything else.
 _TIMED = 3
 
@@ -130,9 +117,6 @@ class _Optimizer:
 
     def __post_init__(self) -> None:
         self.name = type(self.model).__name__
-        self.threads = torch.get_num_threads()
-        #: Cores of one device that has them all: those of the devices, or as many as torch uses.
-        self.everything = usable_cores()[: max(len(self.cores), self.threads)]
 
     def optimized(self) -> OptimizedModule:
         """The module.
@@ -155,13 +139,13 @@ class _Optimizer:
             )
             return OptimizedModule(self.model, Report(self.name, "the model itself", reason))
         traced = trace(self.model, self.args, self.kwargs, self.name, self.options.units)
-        folder = self.options.folder()
-        choices = Choices(None if folder is None else folder / "choices", self._key(traced))
-        found = choices.get(self.name, traced.graph)
-        if found is None:
-            found = self._measured(traced, folder)
-            choices.put(*found)
-        return self._module(traced, *found)
+        choosing = Choosing(self.model, self.args, self.kwargs, self.options, self.cores, traced)
+        if (kept := choosing.kept()) is not None:
+            fast = self._module(choosing, *kept)
+            if self.options.algorithm != "auto" or self._holds(fast, kept[1]):
+                return fast
+            fast.close()
+        return self._module(choosing, *choosing.measured())
 
     def _eager_ms(self) -> float:
         """The shortest of a few runs of the model."""
@@ -173,105 +157,27 @@ class _Optimizer:
                 took.append((time.perf_counter() - began) * 1e3)
         return min(took)
 
-    def _key(self, traced: Traced) -> dict[str, Any]:
-        """All that a choice rests on."""
-        algorithms = _CANDIDATES if self.options.algorithm == "auto" else (self.options.algorithm,)
-        modules = [find(algorithm).run.__module__ for algorithm in algorithms]
-        return {
-            "graph": traced.graph.fingerprint,
-            "settings": profile_settings(self.cores),
-            "cores": [self.cores, self.everything],
-            "threads": self.threads,
-            "algorithms": [self.options.algorithm, *algorithms],
-            "parameters": dict(self.options.parameters),
-            "tolerance": self.options.tolerance,
-            "code": code_hash(["hios.profiling.profile", "hios.optimizing.contest", *modules]),
-        }
+    def _holds(self, fast: OptimizedModule, way: Way) -> bool:
+        """Whether a choice of earlier is still faster than the model by itself."""
+        if fast.runner is None and not fast.threads:
+            return True
 
-    def _measured(self, traced: Traced, folder: Path | None) -> tuple[Report, Way]:
-        """Profile, schedule, and have the ways take turns."""
-        threads = sorted({self.threads, 1, len(self.everything)} - {self.threads})
-        scheduled = self._scheduled(traced, self._costs(traced, folder))
-        if self.options.algorithm != "auto":
-            threads = []
-        ways = distinct([itself(self.threads), *map(itself, threads), *scheduled], traced.graph)
-        forced = "" if self.options.algorithm == "auto" else scheduled[0].label
-        if (busy := busy_share(self.everything)) > BUSY and not forced:
-            warn(
-                f"{self.name} is optimised while other work keeps the cores {busy:.0%} busy: what is chosen may not be "
-                "the fastest; do it again with another cache folder when they are idle"
-            )
-        with self._engine_of(traced, ways) as call:
-            contest = Contest(ways, call, self._itself(traced), self.options.tolerance, self.options.budget_s, forced)
-            contest.measure()
-        way, candidates, reason = contest.chosen()
-        return Report(self.name, way.label, reason, candidates, contest.measured_at, busy), way
+        def run(module: nn.Module) -> Callable[[], Any]:
+            return torch.no_grad()(lambda: module(*self.args, **self.kwargs))
 
-    def _costs(self, traced: Traced, folder: Path | None) -> Costs:
-        with tempfile.TemporaryDirectory(prefix="hios-") as name:
-            graph, costs = Path(name) / "graph.json", Path(name) / "costs.json"
-            traced.graph.write(graph)
-            return Costs.from_json(
-                profile(
-                    graph,
-                    costs,
-                    devices=len(self.cores),
-                    repeats=_REPEATS,
-                    stages_of=(),
-                    budget_s=self.options.budget_s,
-                    cache=folder and folder / "measurements",
-                )
-            )
+        return outruns(run(fast), run(self.model), way.busy_cores or torch.get_num_threads() > 1)
 
-    def _scheduled(self, traced: Traced, costs: Costs) -> list[Way]:
-        """Ways by schedules: those of the algorithm asked for, or of all that take part."""
-        problem, devices = Problem(traced.graph, costs), len(self.cores)
-        if self.options.algorithm != "auto":
-            return [self._by(problem, self.options.algorithm)]
-        found = [self._by(problem, name) for name in _CANDIDATES] if devices > 1 else []
-        alone = schedule(problem, "sequential", 1)
-        found.append(Way("sequential, 1 core", schedule=alone))
-        if len(self.everything) > 1:
-            found.append(Way(f"sequential, {len(self.everything)} cores", schedule=alone, wide=True))
-        return found
-
-    def _by(self, problem: Problem, algorithm: str) -> Way:
-        devices = len(self.cores) if find(algorithm).several_devices else 1
-        found = schedule(problem, algorithm, devices, self.options.parameters)
-        return Way(f"{algorithm}, {devices} device{'s' if devices > 1 else ''}", schedule=found)
-
-    def _tensors(self, traced: Traced) -> list[Tensor]:
-        return traced.inputs.required(self.args, self.kwargs)
-
-    def _itself(self, traced: Traced) -> list[Tensor]:
-        with torch.no_grad():
-            return traced.outputs.flat(self.model(*self.args, **self.kwargs))
-
-    @contextmanager
-    def _engine_of(self, traced: Traced, ways: Sequence[Way]) -> Iterator[Any]:
-        """A function that runs the model by any of the ways, while workers for all of them are there."""
-        tasks = {way.label: task for way in ways if (task := way.task(traced.graph, len(self.cores)))}
-        wide = [self.everything] if any(way.wide for way in ways) else []
-        tensors = self._tensors(traced)
-        with Engine(traced.graph, traced.weights, tasks, [*self.cores, *wide], self.options.timeout_s) as engine:
-
-            def call(way: Way) -> list[Tensor]:
-                if way.label in tasks:
-                    return engine.run(way.label, tensors)
-                with torch_threads(way.threads):
-                    return self._itself(traced)
-
-            yield call
-
-    def _module(self, traced: Traced, report: Report, way: Way) -> OptimizedModule:
-        alone = way.alone(traced.graph, self.cores, self.everything)
+    def _module(self, choosing: Choosing, report: Report, way: Way) -> OptimizedModule:
+        traced = choosing.traced
+        alone = way.alone(traced.graph, self.cores, choosing.everything)
         if alone is None:
-            return OptimizedModule(self.model, report, threads=0 if way.threads == self.threads else way.threads)
+            threads = 0 if way.threads == choosing.threads else way.threads
+            return OptimizedModule(self.model, report, threads=threads)
         watch, (task, cores) = Watch(self.model), alone
         engine = Engine(traced.graph, traced.weights, {way.label: task}, cores, self.options.timeout_s)
         try:
-            outputs = engine.run(way.label, self._tensors(traced))
-            off = beyond(outputs, self._itself(traced), self.options.tolerance)
+            outputs = engine.run(way.label, choosing.tensors())
+            off = beyond(outputs, choosing.itself(), self.options.tolerance)
             if off is not None:
                 raise wrong_outputs(way.label, off, self.options.tolerance)
         except BaseException:

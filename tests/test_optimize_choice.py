@@ -1,0 +1,280 @@
+"""hios.optimize: which way it takes, what it keeps of that, and when what was kept counts."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import hios
+from hios import Graph, HiosWarning, Operator
+from hios.optimizing import choosing, contest, optimize
+from hios.optimizing.cache import Choices
+from hios.optimizing.facts import eager_facts
+from hios.optimizing.module import OptimizedModule
+from hios.optimizing.report import Report
+from hios.optimizing.ways import Way, itself
+from tests.runtime.small import Branches
+
+DEVICES = min(2, len(os.sched_getaffinity(0)))
+
+
+@pytest.fixture(autouse=True)
+def _quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is timed here, so it does not matter what else the cores do."""
+    monkeypatch.setattr(choosing, "busy_share", lambda cores: 0.0)
+
+
+def _image(seed: int, batch: int = 1) -> Tensor:
+    return torch.randn(batch, 3, 16, 16, generator=torch.Generator().manual_seed(seed))
+
+
+def _scheduled(model: nn.Module, inputs: Any, cache: Path) -> OptimizedModule:
+    """A model that the engine runs, whatever is faster."""
+    return hios.optimize(model, inputs, algorithm="hios-lp", devices=DEVICES, budget_s=0.1, cache=cache, timeout_s=60.0)
+
+
+def _require_equal(fast: nn.Module, model: nn.Module, x: Tensor) -> None:
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+class _Times:
+    """A clock of the contest by which every way takes the time that is given for it, and its calls none."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, milliseconds: Callable[[str], float]) -> None:
+        monkeypatch.setattr(contest.Contest, "_timed", lambda _, way: milliseconds(way.label))
+
+
+@pytest.mark.parametrize(
+    ("fastest", "speedup"), [("heft, 2 devices", 2.0), ("sequential, 1 core", 2.0), ("the model itself, 1 thread", 2.0)]
+)
+def test_auto_takes_the_fastest(fastest: str, speedup: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever way is the fastest is what the module runs, and its outputs are right."""
+    if fastest.startswith("heft") and DEVICES < 2:
+        pytest.skip("needs two cores")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        _Times(monkeypatch, lambda label: 1.0 if label == fastest else speedup)
+        monkeypatch.setattr(choosing, "distinct", lambda ways, graph: ways)
+        model = Branches()
+        fast = hios.optimize(model, _image(0), devices=DEVICES, cache=tmp_path, least_ms=0.0, budget_s=0.1)
+        assert fast.report.chosen == fastest
+        assert f"{speedup:.2f} times as fast as the model itself, 2 threads" in fast.report.reason
+        _require_equal(fast, model, _image(1))
+        assert torch.get_num_threads() == 2
+        fast.close()
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_steadiest_of_equals_is_taken() -> None:
+    """Of ways that the rounds cannot tell from the fastest, the one with the smallest 80th percentile is taken."""
+    steady, unsteady = Way("steady", threads=2), Way("unsteady", threads=3)
+    found = contest.Contest([itself(1), unsteady, steady], lambda _: [], [], 1e-4, 1.0)
+    pattern = [8.0, 16.0, 8.0, 16.0, 8.0, 8.0, 16.0, 8.0]
+    found.latencies = {
+        itself(1).label: [12.0] * 48,
+        "unsteady": [value for value in pattern * 2 for _ in range(3)],
+        "steady": [value for value in [8.1, 8.2] * 8 for _ in range(3)],
+    }
+    way, candidates, reason = found.chosen()
+    assert way is steady
+    assert reason == "1.47 times as fast as the model itself, 1 thread"
+    assert [candidate.label for candidate in candidates] == [itself(1).label, "unsteady", "steady"]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "tolerance", "off"),
+    [
+        ([3e6, 1e-3], [3e6, 2.0], 1e-4, None),  # rounded by the size of its neighbour
+        ([0.0, 1e-6], [1e-6, 1e-6], 1e-4, 1.0),  # wrong, however small
+        ([0.0], [1e-3], 2.0, None),
+        ([math.nan], [1.0], 1e-4, math.inf),
+        ([math.inf, 1.0], [math.inf, 1.0], 1e-4, None),
+        ([0.0, 0.0], [0.0, 0.0], 1e-4, None),
+        ([1e-3], [0.0], 1e-4, 1e-3),
+    ],
+)
+def test_outputs_of_any_size(found: list[float], expected: list[float], tolerance: float, off: float | None) -> None:
+    """Outputs count in units of their largest magnitude, so that large ones may be rounded and small ones are seen."""
+    got = contest.beyond([torch.tensor(found)], [torch.tensor(expected)], tolerance)
+    assert got == (off if off is None else pytest.approx(off))
+
+
+def test_outputs_of_any_precision() -> None:
+    """Rounding to 16 bits is allowed, more is not; whole numbers must be the same, however large."""
+    values = torch.linspace(-3, 3, 1000, dtype=torch.float64)
+    for dtype in (torch.float16, torch.bfloat16):
+        half = values.to(dtype)
+        assert contest.beyond([half], [(values * 1.001).to(dtype)], 1e-4) is None
+        assert contest.beyond([half], [half * 1.5], 1e-4) == pytest.approx(1 / 3, rel=0.05)
+    assert contest.beyond([torch.tensor([1000000])], [torch.tensor([1000001])], 1e-2) == 1.0
+    assert contest.beyond([torch.tensor([True])], [torch.tensor([True])], 1e-4) is None
+
+
+def test_auto_keeps_the_model_in_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A way whose advantage is within what the measurement can tell is not taken."""
+    alternating = iter([1.0, 1.0, 1.0, *[0.9, 1.1] * 100])
+    _Times(monkeypatch, lambda label: next(alternating) if label == "sequential, 1 core" else 1.0)
+    fast = hios.optimize(Branches(), _image(0), devices=1, cache=tmp_path, least_ms=0.0, budget_s=0.1)
+    assert fast.report.chosen.startswith("the model itself")
+    assert "faster by more than the measurement can tell" in fast.report.reason
+
+
+def test_wrong_outputs_take_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A way whose outputs differ from the model's is left out however fast it is, and refused where asked for."""
+    _Times(monkeypatch, lambda label: 2.0 if label.startswith("the model") else 1.0)
+    keywords: dict[str, Any] = {"devices": 1, "cache": tmp_path, "least_ms": 0.0, "budget_s": 0.1, "tolerance": 1e-12}
+    fast = hios.optimize(Branches(), _image(0), **keywords)
+    assert fast.report.chosen.startswith("the model itself")
+    assert "outputs differ by" in fast.report.reason
+    with pytest.warns(HiosWarning, match=r"sequential, 1 device: outputs differ .*allowed: 1e-12"):
+        hios.optimize(Branches(), _image(0), algorithm="sequential", **keywords)
+
+
+def test_a_second_call_measures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same network again, with other weights, is neither profiled nor measured; another image size is."""
+    calls: list[str] = []
+    profile, measure = choosing.profile, contest.Contest.measure
+    monkeypatch.setattr(choosing, "profile", lambda *a, **k: calls.append("profile") or profile(*a, **k))
+    monkeypatch.setattr(contest.Contest, "measure", lambda self: calls.append("measure") or measure(self))
+    first = _scheduled(Branches(), _image(0), tmp_path)
+    assert calls == ["profile", "measure"]
+    assert not first.report.cached
+    model = Branches()
+    second = _scheduled(model, _image(5), tmp_path)
+    assert calls == ["profile", "measure"]
+    assert second.report.cached
+    assert second.report.candidates == first.report.candidates
+    assert "kept from an earlier call" in repr(second.report)
+    _require_equal(second, model, _image(1))
+    _scheduled(Branches(), _image(0, batch=2), tmp_path).close()
+    assert calls == ["profile", "measure"] * 2
+    first.close()
+    second.close()
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("way", {}),
+        ("way", {"label": "the model itself", "threads": 0, "schedule": None, "wide": False}),
+        ("way", {"label": "heft", "threads": 0, "schedule": {"placements": []}, "wide": False}),
+        ("report", []),
+        ("report", {"chosen": 1, "reason": "", "measured_at": "", "busy_share": 0, "candidates": []}),
+        ("report", {"chosen": "", "reason": "", "measured_at": "", "busy_share": 0, "candidates": [{"label": "a"}]}),
+    ],
+)
+def test_damaged_choices_count_as_absent(part: str, value: Any, tmp_path: Path) -> None:
+    """A choice on disk that is cut off, or not what was written, is not used."""
+    graph = Graph("one", (Operator("a", "task"),), ())
+    choices, report = Choices(tmp_path, {"graph": graph.name}), Report("Model", "the model itself, 1 thread", "because")
+    assert choices.get("Model", graph) is None
+    choices.put(report, itself(1))
+    assert choices.get("Model", graph) == (replace(report, cached=True), itself(1))
+    assert Choices(tmp_path, {"graph": "another"}).get("Model", graph) is None
+    (file,) = tmp_path.glob("*.json")
+    whole = file.read_text()
+    file.write_text(whole[:-10])
+    assert choices.get("Model", graph) is None
+    file.write_text(json.dumps({**json.loads(whole), part: value}))
+    assert choices.get("Model", graph) is None
+
+
+def test_busy_cores_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was measured beside other work comes with a warning, the report says so, and the choice is not kept."""
+    monkeypatch.setattr(choosing, "busy_share", lambda cores: 0.5)
+    with pytest.warns(HiosWarning, match="keeps the cores 50% busy"):
+        fast = hios.optimize(Branches(), _image(0), devices=1, cache=tmp_path, least_ms=0.0, budget_s=0.1)
+    fast.close()
+    assert "other work kept the cores 50% busy" in repr(fast.report)
+    assert list((tmp_path / "choices").glob("*.json")) == []
+
+
+def test_luck_in_choosing_does_not_count() -> None:
+    """A way that seemed faster while rounds chose, and is not in those that check it, is not taken."""
+    lucky = Way("lucky", threads=2)
+    found = contest.Contest([itself(1), lucky], lambda _: [], [], 1e-4, 1.0)
+    found.latencies = {itself(1).label: [10.0] * 36, "lucky": [5.0, 10.0, 10.0] * 12}
+    way, _, reason = found.chosen()
+    assert way == itself(1)
+    assert reason == "lucky was not faster by more than the measurement can tell"
+
+
+def test_reported_rounds_chose_nothing() -> None:
+    """The numbers that are reported are those of rounds that neither chose nor checked."""
+    taken = Way("taken", threads=2)
+    found = contest.Contest([itself(1), taken], lambda _: [], [], 1e-4, 1.0)
+    found.latencies = {itself(1).label: [10.0] * 36, "taken": [5.0, 5.0, 8.0] * 12}
+    way, candidates, _ = found.chosen()
+    assert way is taken
+    assert (candidates[1].median_ms, candidates[1].speedup, candidates[1].runs) == (8.0, 1.25, 12)
+
+
+def test_the_model_is_part_of_a_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other weights share a choice; other code, memory formats and settings of torch do not."""
+
+    def facts(model: nn.Module, x: Tensor = _image(0)) -> dict[str, Any]:  # noqa: B008
+        return eager_facts(model, [x])
+
+    class Other(Branches):
+        def forward(self, x: Tensor) -> Tensor:
+            """The same graph by other code."""
+            return super().forward(x)
+
+    first = facts(Branches())
+    assert json.loads(json.dumps(first)) == facts(Branches())
+    others = [
+        facts(Other()),
+        facts(Branches().to(memory_format=torch.channels_last)),
+        facts(Branches(), _image(0).to(memory_format=torch.channels_last)),
+    ]
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
+    others.append(facts(Branches()))
+    monkeypatch.setenv("OMP_PROC_BIND", "close")
+    others.append(facts(Branches()))
+    assert first not in others
+
+
+def test_a_choice_that_no_longer_holds_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was kept is used while it is faster than the model; once it is not, all is measured again."""
+    raced: list[bool] = []
+    _Times(monkeypatch, lambda label: 1.0 if label == "sequential, 1 core" else 2.0)
+    monkeypatch.setattr(optimize, "outruns", lambda own, today, settle: raced.pop())
+    keywords: dict[str, Any] = {"devices": 1, "cache": tmp_path, "least_ms": 0.0, "budget_s": 0.1}
+    reports = []
+    for holds in ([], [True], [False]):
+        raced[:] = holds
+        fast = hios.optimize(Branches(), _image(0), **keywords)
+        fast.close()
+        assert raced == []
+        assert fast.report.chosen == "sequential, 1 core"
+        reports.append(fast.report)
+    assert [report.cached for report in reports] == [False, True, False]
+
+
+@pytest.mark.parametrize(("own", "today", "holds"), [(1, 2, True), (2, 1, False), (1, 1, False)])
+def test_a_few_pairs_show_whether_a_choice_holds(
+    own: int, today: int, holds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds if calls of what was chosen take less time than those of the model."""
+    clock = [0]
+    monkeypatch.setattr(contest.time, "perf_counter_ns", lambda: clock[0])
+
+    def taking(nanoseconds: int) -> Callable[[], None]:
+        def call() -> None:
+            clock[0] += nanoseconds
+
+        return call
+
+    assert contest.outruns(taking(own), taking(today), settle=False) is holds
