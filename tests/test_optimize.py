@@ -350,6 +350,7 @@ def test_other_models_are_refused(model: Any) -> None:
 
 def test_torch_compile_goes_around(fast: OptimizedModule) -> None:
     """torch.compile leaves what is optimised already to its workers."""
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", HiosWarning)
         found = torch.compile(fast, backend="eager")(_image(1))
     assert torch.equal(found, fast(_image(1)))

@@ -86,6 +86,8 @@ class OptimizedModule(nn.Module):
     """
 
     report: Report
+    #: torch.compile sets it on what it is given: not a change of the model.
+    _is_torch_compile: bool = False
 
     def __init__(self, model: nn.Module, report: Report, runner: Runner | None = None, threads: int = 0) -> None:
         super().__init__()
