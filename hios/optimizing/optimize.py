@@ -55,7 +55,10 @@ def optimize(
     schedule and choice are kept on disk for the next time.
 
     What torch.export, Relax or the kernel table cannot take runs as it is, with one ``HiosWarning`` that names the
-    reason.
+    reason; so do models with hooks, models that change their state or their inputs, models whose outputs share memory,
+    and all under autocast. What changes something is found by a run without values (`hios.optimizing.purity`), so that
+    it runs exactly as often as its user runs it. What a model changes outside its modules, such as global Python values,
+    is not seen.
 
     Args:
         model: takes and gives tensors, in any nesting of tuples, lists and dictionaries, and other values that stay as
