@@ -15,6 +15,7 @@ from hios.machine import usable_cores
 from hios.models import CUDA_RUNTIMES
 from hios.platforms import cuda
 from hios.runtime import session
+from hios.runtime.auto import LEAST_RUNS
 from hios.runtime.baselines import Reference, gpu_references, require
 from hios.runtime.competitors import BASELINE
 from hios.runtime.cuda import device
@@ -28,7 +29,7 @@ from tests.runtime.cuda.simulated import DEVICES
 from tests.runtime.schedules import merged_plan, random_plan, random_streams, schedule_of
 from tests.runtime.small import Branches
 
-RUNS = 3
+RUNS = LEAST_RUNS
 
 
 @pytest.fixture(scope="module")
