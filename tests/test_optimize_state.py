@@ -174,14 +174,17 @@ def test_outputs_have_memory_of_their_own(outputs: Callable[..., Any]) -> None:
 
 
 def test_what_is_allowed() -> None:
-    """Tensors of the call may be written into, and outputs may be inputs or the same tensor twice."""
+    """Tensors of the call may be written into, attributes set to what they are; outputs may be inputs."""
 
     def written(model: Acting, x: Tensor) -> None:
+        model.calls = int("0")
+        model.scale = float("0.5")
         made = x * 2
         made.view(-1)[0] = 1
         made.copy_(x).relu_()
 
     model = Acting(written, lambda model, x, y: (y, y, {"x": x})).eval()
+    model.scale = 0.5
     require_pure(model, (_example(),), {})
 
 

@@ -57,7 +57,7 @@ def optimize(
     What torch.export, Relax or the kernel table cannot take runs as it is, with one ``HiosWarning`` that names the
     reason; so do models with hooks, models that change their state or their inputs, models whose outputs share memory,
     and all under autocast. What changes something is found by a run without values (`hios.optimizing.purity`), so that
-    it runs exactly as often as its user runs it. What a model changes outside its modules, such as global Python values,
+    it runs exactly as often as its user runs it; what a model changes outside its modules, such as values of Python's,
     is not seen.
 
     Args:

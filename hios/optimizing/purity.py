@@ -20,6 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from hios.errors import UnsupportedError, first_line
 
 _TABLES = ("_parameters", "_buffers", "_modules")
+#: Types of attributes that may be set to what they were.
+_VALUES = (int, float, str, torch.Size)
 #: Operators that write running statistics in training, which their schemas do not say, and which argument that is.
 _TRAINING = {"aten::native_batch_norm": 5, "aten::cudnn_batch_norm": 5, "aten::miopen_batch_norm": 5}
 
@@ -170,7 +172,7 @@ class _State:
         found = []
         for path, before in self._dicts.items():
             after = self._modules[path].__dict__
-            names = [name for name in {**before, **after} if before.get(name, self) is not after.get(name, self)]
+            names = [name for name in {**before, **after} if not _same(before.get(name, self), after.get(name, self))]
             found += [f"its attribute {_joined(path, name)}" for name in names]
         for (path, table), before in self._during.items():
             after = self._modules[path].__dict__[table]
@@ -208,6 +210,11 @@ def _restored(model: nn.Module) -> Iterator[_State]:
         yield state
     finally:
         state.put_back()
+
+
+def _same(before: Any, after: Any) -> bool:
+    """Whether an attribute is as it was, also where the same number or text was set again."""
+    return before is after or (type(before) is type(after) and type(after) in _VALUES and bool(before == after))
 
 
 def _joined(path: str, name: str) -> str:
