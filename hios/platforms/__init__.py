@@ -5,6 +5,7 @@ cuda     the same of GPUs
 parent   processes that end with the one that started them
 pool     worker processes, one a device, pinned to its cores, and calls to them
 worker   the main function of a worker process
+messages what goes between it and its pool, in parts
 memory   memory of a device, kept between operators
 arena    memory that the workers share: flags to signal with and buffers to hand tensors over in
 streams  threads of a device that run groups or streams beside each other
