@@ -211,6 +211,22 @@ def test_luck_in_choosing_does_not_count() -> None:
     assert reason == "lucky was not faster by more than the measurement can tell"
 
 
+@pytest.mark.parametrize(("alone_ms", "label"), [(5.1, "the model itself, 1 thread"), (7.0, "workers")])
+def test_workers_outrun_the_model_with_any_threads(alone_ms: float, label: str) -> None:
+    """Where the model with another number of threads is as fast as workers, it runs so, without them."""
+    problem = hios.Problem(hios.Graph("one", (hios.Operator("a", "relu"),), ()), hios.Costs({"a": 1.0}, {}))
+    workers, alone = Way("workers", schedule=hios.schedule(problem, "sequential")), itself(1)
+    found = contest.Contest([itself(2), alone, workers], lambda _: [], [], 1e-4, 1.0)
+    found.latencies = {
+        itself(2).label: [90.0] * 36,
+        alone.label: [alone_ms, alone_ms * 0.97, alone_ms] * 12,
+        "workers": [5.0] * 36,
+    }
+    way, _, reason = found.chosen()
+    assert way.label == label
+    assert reason.endswith("times as fast as the model itself, 2 threads")
+
+
 def test_reported_rounds_chose_nothing() -> None:
     """The numbers that are reported are those of rounds that neither chose nor checked."""
     taken = Way("taken", threads=2)
