@@ -1,8 +1,11 @@
 """Executing a schedule over processes that a launcher starts, on one node or several: every device is a rank.
 
-transports  what moves tensors: messages with tags, sent and received without blocking
+transports  what moves tensors: messages, sent and received without blocking
 gloo        that in torch.distributed, under torchrun
+nccl        the same, with values between GPUs in NCCL
 mpi         that in MPI, under mpirun or srun
+hardware    what a rank computes on: a core, or a GPU
+agreement   what all ranks have to be given alike
 mail        values of a program as messages; a rank's memory
 meeting     barrier, and how far the clocks of other hosts are off
 places      who runs where: hosts, and the core of every rank

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import signal
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +27,7 @@ from hios.runtime import reference
 from hios.runtime.baselines import Reference, references
 from hios.runtime.competitors import BASELINE, Entry, competitors, read_entries
 from hios.runtime.distributed import transports
+from hios.runtime.distributed.agreement import Given
 from hios.runtime.distributed.control import FAILED, LATE, LOST, Control, who
 from hios.runtime.distributed.hardware import hardware
 from hios.runtime.distributed.mail import RESERVED, Tags
@@ -243,16 +243,17 @@ class _Session:
         """
         job = self._job
         files = [job.graph, job.weights, *job.schedules]
-        given = {name: getattr(job, name) for name in _AGREED}
-        given |= {"program": job.program is not None, "number of schedules": len(job.schedules)}
-        mine = {"digests": [_digest(path) for path in files], "given": given}
-        self._control.report(self._step, {**mine, "cores": cores, "hardware": self._hardware.describe()})
+        options = {name: getattr(job, name) for name in _AGREED}
+        options |= {"program": job.program is not None, "number of schedules": len(job.schedules)}
+        mine = Given.of(options, files)
+        everything = {"given": asdict(mine), "cores": cores, "hardware": self._hardware.describe()}
+        self._control.report(self._step, everything)
         if self._monitor is None:
             return []
         deadline = time.monotonic() + job.timeout_s
         found = self._monitor.collect(self._step, range(self._transport.size), self._position, deadline)
         for rank, theirs in found.items():
-            if difference := _difference(mine, theirs, files):
+            if difference := mine.difference(Given(**theirs["given"])):
                 raise PlatformError(
                     f"{who(self._places, rank)} and {who(self._places, 0)} differ in {difference}; all ranks need the "
                     "same"
@@ -331,15 +332,6 @@ class _Session:
         }
 
 
-def _difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], files: Sequence[Path]) -> str:
-    """What two ranks were given that is not the same, in words; nothing where all is."""
-    for name, own in ours["given"].items():
-        if theirs["given"][name] != own:
-            return f"{name.removesuffix('_s')}, {theirs['given'][name]} and {own}"
-    digests = zip(files, ours["digests"], theirs["digests"], strict=True)
-    return next((f"{path}: its contents" for path, own, other in digests if own != other), "")
-
-
 def _staged(path: Path, entry: Entry) -> StagedPlan:
     """The plan by stages; one of a stream a device is the same as one operator a stage.
 
@@ -358,8 +350,3 @@ def _staged(path: Path, entry: Entry) -> StagedPlan:
     return StagedPlan(
         tuple(tuple(((operator,),) for stream in streams for operator in stream) for streams in plan.devices)
     )
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
