@@ -54,13 +54,20 @@ def run(folder: Path, output: Path) -> None:
     folders = sorted(path.parent for path in folder.glob("*/graph.json"))
     if not folders:
         sys.exit(f"{folder}: found no NETWORK/graph.json; required: what `gpu.py prepare` wrote")
-    rows = [row for own in folders for row in _executed(own)]
+    rows: list[dict[str, Any]] = []
+    for own in folders:
+        rows += _executed(own)
+        _write(output, rows)  # what follows may fail
     rows += [{**_machine(rows), **row} for row in overheads()]
+    _write(output, rows)
+    show(output)
+
+
+def _write(output: Path, rows: Sequence[dict[str, Any]]) -> None:
     with output.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    show(output)
 
 
 def _executed(folder: Path) -> Iterator[dict[str, Any]]:

@@ -108,6 +108,9 @@ def run(worker: Worker, exact: bool = False) -> int:
     """
     module, inputs, gpu = worker.state["module"], worker.state["inputs"], worker.state["gpu"]
     with torch.inference_mode(), exactly() if exact else contextlib.nullcontext():
+        if gpu is not None:  # which this process has for itself only from its first launch on
+            module(*inputs)
+            torch.cuda.synchronize(gpu)
         began = time.perf_counter_ns()
         found = module(*inputs)
         if gpu is not None:
@@ -161,7 +164,8 @@ def _compiled(
     """A module in torch.compile, and the seconds that it took, without what caches hold."""
     from torch._inductor import config
 
-    config.compile_threads = 1  # in this process, so that no other outlives it
+    if not inputs or not inputs[0].is_cuda:
+        config.compile_threads = 1  # in this process, so that no other outlives it; of a GPU that would take too long
     torch.compiler.config.force_disable_caches = True
     if kind == "tensorrt":
         importlib.import_module("torch_tensorrt")  # so that torch.compile knows it

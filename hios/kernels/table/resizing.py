@@ -49,14 +49,14 @@ def _nearest(size: tuple[int, ...], coordinates: str, rounding: str) -> Kernel:
     def nearest(x: Tensor) -> Tensor:
         if all(own % given == 0 for own, given in zip(size, x.shape[2:], strict=True)):
             return F.interpolate(x, size)  # for whole factors all ways of rounding say the same
-        rows, columns = (_places(given, own) for given, own in zip(x.shape[2:], size, strict=True))
-        return x.index_select(2, rows.to(x.device)).index_select(3, columns.to(x.device))
+        rows, columns = (_places(given, own, x.device) for given, own in zip(x.shape[2:], size, strict=True))
+        return x.index_select(2, rows).index_select(3, columns)
 
     return nearest
 
 
 @functools.cache
-def _places(given: int, own: int) -> Tensor:
+def _places(given: int, own: int, device: torch.device) -> Tensor:
     """Of an axis of ``given`` pixels, the ones that make ``own``: centres onto centres, halves to the even pixel."""
     centres = (torch.arange(own, dtype=torch.float32) + 0.5) * (given / own) - 0.5
-    return torch.round(centres).long().clamp(0, given - 1)
+    return torch.round(centres).long().clamp(0, given - 1).to(device)

@@ -48,7 +48,9 @@ class CudaBackend:
         arriving = self._stream(lane)
         with ExitStack() as stack:
             if value.device != arriving.device:
-                stack.enter_context(torch.cuda.stream(self._leaving_stream(value.device.index, lane.device)))
+                leaving = self._leaving_stream(value.device.index, lane.device)
+                leaving.wait_stream(arriving)  # where GPUs cannot reach each other, it packs the value first
+                stack.enter_context(torch.cuda.stream(leaving))
             stack.enter_context(torch.cuda.stream(arriving))
             return torch.empty_like(value, device=arriving.device).copy_(value, non_blocking=True)
 

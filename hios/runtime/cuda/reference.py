@@ -37,4 +37,6 @@ def in_graph(module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[.
         graph.replay()
         return found
 
+    # A graph keeps none of the tensors that it reads: weights would go with the module.
+    replay.kept = module, inputs  # type: ignore[attr-defined]
     return replay

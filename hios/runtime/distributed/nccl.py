@@ -6,6 +6,8 @@ pair of ranks has a communicator of its own, on which values travel in the order
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from itertools import permutations
 from typing import Any
 
@@ -48,7 +50,11 @@ class Pairs:
         self._rank = rank
         self._request = _StreamRequest if backend == "nccl" else GlooRequest
         pairs = list(permutations(range(size), 2))
-        self._groups = {pair: torch_distributed.new_group(list(pair), backend=backend) for pair in pairs}
+        # NCCL ends a process whose message takes longer, and says less than hios does.
+        timeout = timedelta(seconds=2 * max(deadline - time.monotonic(), 1.0))
+        self._groups = {
+            pair: torch_distributed.new_group(list(pair), timeout=timeout, backend=backend) for pair in pairs
+        }
         place = torch.device("cuda", torch.cuda.current_device()) if backend == "nccl" else torch.device("cpu")
         try:
             self._connect(place, deadline)

@@ -19,6 +19,7 @@ from hios.runtime.cuda.backend import CudaBackend
 from hios.runtime.cuda.executor import Executor
 from hios.runtime.cuda.network import Network as Placed
 from hios.runtime.cuda.precision import exactly
+from hios.runtime.cuda.steps import Lane
 from hios.runtime.session import Settings, execute
 from hios.schedule import Plan, StagedPlan
 from tests.frontends.networks import Files, Network, write_files
@@ -147,11 +148,23 @@ def test_out_of_memory(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @requires_gpu
+def test_a_failed_capture_spoils_no_later_one() -> None:
+    """What waits for the GPU cannot be captured; the next capture from the same pool can."""
+    backend, value = CudaBackend([0]), torch.ones(1, device="cuda")
+    with pytest.raises(RuntimeError):
+        backend.capture((Lane(0),), lambda: backend.run(Lane(0), lambda x: x.item(), [value], 1))
+    replay, (found,) = backend.capture((Lane(0),), lambda: backend.run(Lane(0), lambda x: x + 1, [value], 1))
+    replay()
+    backend.synchronize(0)
+    assert found.item() == 2
+
+
+@requires_gpu
 def test_sequential_schedules_need_no_more_memory_than_eager() -> None:
     """The values of the sequential schedule take at most twice what they take in eager PyTorch."""
     found = squeezenet()
     module = copy.deepcopy(found.module).cuda()
-    with torch.inference_mode():
+    with torch.inference_mode(), exactly():  # workspaces of libraries depend on the precision
         inputs = [value.cuda() for value in found.inputs]
         eager = _needed(lambda: module(*inputs))
         executor = _executor(found, CudaBackend([0]), [0])
