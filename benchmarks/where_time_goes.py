@@ -49,12 +49,12 @@ def _schedule(result: Mapping[str, Any], problem: hios.Problem, folder: Path) ->
     home = {row["operator"]: row["device"] for row in result["measured"]}
     for device in range(devices):
         rows = [row for row in result["measured"] if row["device"] == device]
-        busy = sum(row["finish_ms"] - row["start_ms"] for row in rows)
+        pauses = _pauses(rows)
+        busy = max(row["finish_ms"] for row in rows) - sum(pauses)
         expected = sum(problem.time[problem.graph.index[row["operator"]]] for row in rows)
-        waits = _waits(rows)
         yield (
             f"    device {device}: {len(rows)} operators, {busy:.1f} ms busy (their t(v) {expected:.1f} ms), "
-            f"{latency - busy:.1f} ms not: the longest pauses {', '.join(f'{wait:.2f}' for wait in waits[:3])} ms"
+            f"{latency - busy:.1f} ms not: the longest pauses {', '.join(f'{pause:.2f}' for pause in pauses[:3])} ms"
         )
     crossing = [edge for edge in problem.graph.edges if home[edge.source] != home[edge.target]]
     values = {edge.source: edge.bytes or 0 for edge in crossing}
@@ -70,11 +70,11 @@ def _longest_path(problem: hios.Problem) -> float:
     return max(finish)
 
 
-def _waits(rows: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Pauses between the operators of a device, the one before the first too, longest first."""
+def _pauses(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Times in which nothing ran on a device before its last operator had finished, longest first."""
     end, found = 0.0, []
     for row in sorted(rows, key=lambda row: row["start_ms"]):
-        found.append(row["start_ms"] - end)
+        found.append(max(0.0, row["start_ms"] - end))
         end = max(end, row["finish_ms"])
     return sorted(found, reverse=True)
 

@@ -107,7 +107,16 @@ def test_lines_can_be_read_in_an_editor(page: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "file", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/algorithms.md", "docs/certified.md"]
+    "file",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "docs/algorithms.md",
+        "docs/certified.md",
+        "docs/speed.md",
+        "docs/gpus.md",
+    ],
 )
 def test_links_lead_somewhere(file: str) -> None:
     """Every link to a file of the project names one that is there."""
