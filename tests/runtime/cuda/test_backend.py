@@ -27,6 +27,9 @@ class _Stream:
     def wait_event(self, event: str) -> None:
         self.log.append(f"{self.name} waits for {event}")
 
+    def wait_stream(self, other: _Stream) -> None:
+        self.log.append(f"{self.name} waits for all of {other.name}")
+
     def record_event(self) -> str:
         self.log.append(f"{self.name} is recorded")
         return f"{self.name}'s event"
@@ -129,7 +132,7 @@ def test_copies_between_gpus_have_two_streams(cuda: _Torch) -> None:
     copied = backend.copy(Lane(1, source=0), value)
     assert (copied.device.type, copied.shape, copied.stride()) == ("meta", value.shape, value.stride())
     entered = [entry for entry in cuda.log if not entry.startswith("leave")]
-    assert entered == ["enter stream None.2", "enter stream 1.1"]
+    assert entered == ["None.2 waits for all of 1.1", "enter stream None.2", "enter stream 1.1"]
 
 
 def test_copies_on_one_gpu_have_one_stream(cuda: _Torch) -> None:
