@@ -320,6 +320,10 @@ def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
         ({"units": "layer"}, "units: found 'layer'"),
         ({"devices": 0}, "devices: found 0"),
         ({"tolerance": 0.0}, "tolerance: found 0.0; allowed: more than 0"),
+        ({"budget_s": "a"}, "budget_s: found 'a'; allowed: more than 0"),
+        ({"least_ms": -1}, "least_ms: found -1; allowed: at least 0"),
+        ({"devices": "two"}, "devices: found 'two'; allowed: a whole number, or None"),
+        ({"devices": True}, "devices: found True; allowed: a whole number, or None"),
         ({"cache": True}, "cache: found True"),
     ],
 )

@@ -46,9 +46,13 @@ class Options:
             raise HiosError(f"optimize: units: found {self.units!r}; allowed: {', '.join(UNITS)}, or None")
         if self.cache is True:
             raise HiosError("optimize: cache: found True; allowed: a folder, None for the user's own, False for none")
+        if isinstance(self.devices, bool) or not isinstance(self.devices, int | None):
+            raise HiosError(f"optimize: devices: found {self.devices!r}; allowed: a whole number, or None")
         for name in ("tolerance", "budget_s", "timeout_s"):
-            if not getattr(self, name) > 0:
-                raise HiosError(f"optimize: {name}: found {getattr(self, name)!r}; allowed: more than 0")
+            if not (_is_number(value := getattr(self, name)) and value > 0):
+                raise HiosError(f"optimize: {name}: found {value!r}; allowed: more than 0")
+        if not (_is_number(self.least_ms) and self.least_ms >= 0):
+            raise HiosError(f"optimize: least_ms: found {self.least_ms!r}; allowed: at least 0")
         if self.algorithm != "auto":
             find(self.algorithm).resolved(self.parameters)
         elif self.parameters:
@@ -70,3 +74,7 @@ class Options:
             warn(f"what hios.optimize measures is not kept: {error}")
             return None
         return folder
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
