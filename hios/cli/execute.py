@@ -49,8 +49,8 @@ from hios.models import RUNTIMES
     "--auto",
     type=PATH,
     help="schedule.json to write of what is fastest: a schedule, or the sequential one with all cores; the sequential "
-    "one on one device unless another is faster beyond doubt. Every other run chooses, of those not to be told from the "
-    "fastest the steadiest; run.json states its latency in the others. Needs 12 runs.",
+    "one on one device unless another is faster beyond doubt. Every other run chooses, of those not to be told from "
+    "the fastest the steadiest; run.json states its latency in the others. Needs 12 runs.",
 )
 @measuring_options
 @trust_option
