@@ -23,8 +23,8 @@ from hios.errors import HiosError, HiosWarning
 from hios.evaluate import evaluate
 from hios.graph import Edge, Graph, Operator
 from hios.problem import Problem
-from hios.schedule import Placement, Schedule
-from hios.schedulers import ALGORITHMS, schedule
+from hios.schedule import Placement, Schedule, Solution, StagedPlan, StreamPlan
+from hios.schedulers import ALGORITHMS, Parameter, register, schedule
 
 if TYPE_CHECKING:
     from hios.optimizing.optimize import optimize
@@ -39,13 +39,18 @@ __all__ = [
     "HiosError",
     "HiosWarning",
     "Operator",
+    "Parameter",
     "Placement",
     "Problem",
     "Schedule",
+    "Solution",
+    "StagedPlan",
+    "StreamPlan",
     "__version__",
     "evaluate",
     "lower_bound_ms",
     "optimize",
+    "register",
     "schedule",
     "violations",
 ]
