@@ -57,7 +57,7 @@ def read_results(directories: Sequence[Path]) -> list[ModelResults]:
     """
     if not directories:
         raise ArtifactError("report: no results folder is given; required: at least one")
-    read = [(Path(directory), _read(Path(directory))) for directory in directories]
+    read = [(Path(directory), read_model(Path(directory))) for directory in directories]
     count = Counter(model.name for _, model in read)
     return [
         model
@@ -67,7 +67,12 @@ def read_results(directories: Sequence[Path]) -> list[ModelResults]:
     ]
 
 
-def _read(directory: Path) -> ModelResults:
+def read_model(directory: Path) -> ModelResults:
+    """Read the results folder of one network.
+
+    Raises:
+        ArtifactError: a file is missing, damaged or does not fit the others.
+    """
     run = artifacts.read(directory / "run.json", "run")
     graph = Graph.read(directory / "graph.json")
     costs = artifacts.read(directory / "costs.json", "costs")
