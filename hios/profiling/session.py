@@ -133,7 +133,7 @@ class Session:
     def _with_neighbours(self, needed: Sequence[str]) -> list[str]:
         """Operators, and before each as many as fill the caches: they find there what a whole round would leave."""
         order, size = self._measured, self.bench.around_bytes
-        bytes_of = {operator.id: operator.details.get("bytes", 0) for operator in self.graph.operators}
+        bytes_of = {operator.id: operator.bytes or 0 for operator in self.graph.operators}
         if size is None:
             return list(order)
         chosen = set(needed)

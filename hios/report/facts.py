@@ -54,10 +54,10 @@ def _date(run: Json) -> str:
 def input_text(model: ModelResults) -> str:
     """What the network takes; batch and image size for images."""
     inputs = model.graph.inputs
-    if len(inputs) == 1 and len(inputs[0]["shape"]) == _IMAGE_DIMENSIONS:
-        batch, channels, height, width = inputs[0]["shape"]
-        return f"batch {batch}, {height} x {width} pixels, {channels} channels, {inputs[0]['dtype']}"
-    return ", ".join(f"{entry['dtype']} {entry['shape']}" for entry in inputs) or _UNKNOWN
+    if len(inputs) == 1 and len(inputs[0].shape) == _IMAGE_DIMENSIONS:
+        batch, channels, height, width = inputs[0].shape
+        return f"batch {batch}, {height} x {width} pixels, {channels} channels, {inputs[0].dtype}"
+    return ", ".join(f"{entry.dtype} {list(entry.shape)}" for entry in inputs) or _UNKNOWN
 
 
 def _check(run: Json) -> str:

@@ -140,8 +140,8 @@ def operator_rows(model: ModelResults) -> list[Row]:
             "time_ms": costs[operator.id]["time_ms"],
             "p20_ms": costs[operator.id].get("p20_ms"),
             "p80_ms": costs[operator.id].get("p80_ms"),
-            "flops": operator.details.get("flops"),
-            "bytes": operator.details.get("bytes"),
+            "flops": operator.flops,
+            "bytes": operator.bytes,
         }
         for operator in model.graph.operators
     ]

@@ -17,6 +17,7 @@ from hios.profiling.cache import Measured
 from hios.profiling.profile import _ratio_entry, profile
 from hios.profiling.signature import signatures
 from hios.profiling.statistics import interval, spread
+from tests.operators import operator_from, tensor_from, value_from
 from tests.profiling.conftest import DEVICES, REPEATS
 
 
@@ -231,8 +232,9 @@ def test_graph_without_edges(tmp_path: Path) -> None:
         "shapes": {"inputs": [[4]], "outputs": [[4]]},
         "dtype": "float32",
     }
-    inputs = ({"name": "x", "shape": [4], "dtype": "float32"},)
-    Graph("one", (Operator("a", "relu", details),), (), inputs, ({"operator": "a"},)).write(tmp_path / "graph.json")
+    inputs = (tensor_from({"name": "x", "shape": [4], "dtype": "float32"}),)
+    graph = Graph("one", (operator_from("a", "relu", details),), (), inputs, (value_from({"operator": "a"}),))
+    graph.write(tmp_path / "graph.json")
     profile(tmp_path / "graph.json", tmp_path / "costs.json", devices=DEVICES, repeats=2, stages_of=["hios-lp"])
     found = artifacts.read(tmp_path / "costs.json", "costs")
     assert 2 <= found["operators"]["a"]["repeats"] <= 10
