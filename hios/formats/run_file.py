@@ -37,6 +37,8 @@ Launch = Annotated[
     ),
 ]
 NoGraph = Annotated[str, doc("Why it could not be captured in a CUDA graph.")]
+#: What outputs are compared with.
+Checked = Literal["eager", "onnxruntime", "sequential"]
 #: What runs a reference.
 ReferenceKind = Literal[
     "engine",
@@ -230,7 +232,7 @@ class Run(Record, frozen=True):
     measured_at: OrAbsent[Annotated[Timestamp, doc("When the session began: date and time by ISO 8601, UTC.")]] = None
     checked_against: OrAbsent[
         Annotated[
-            Literal["eager", "onnxruntime", "sequential"],
+            Checked,
             doc(
                 "What outputs were compared with: eager PyTorch, ONNX Runtime, or the sequential schedule of the "
                 "engine where no program was given."

@@ -89,7 +89,7 @@ def write_squeezenet(folder: Path, image_size: int = 64) -> Files:
 def run_graph(graph: Graph, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
     """Run the operators of a graph in topological order, each compiled, and return its outputs."""
     values: dict[tuple[str, str, int], Tensor] = {
-        ("input", entry["name"], 0): value for entry, value in zip(graph.inputs, inputs, strict=True)
+        ("input", entry.name, 0): value for entry, value in zip(graph.inputs, inputs, strict=True)
     }
     for number in graph.order:
         compiled = compile_operator(graph.operators[number], tensors)
