@@ -133,4 +133,4 @@ def test_annotations_are_as_torch_writes_them(tmp_path: Path) -> None:
     trace = json.loads((tmp_path / "trace.json").read_text())
     (own,) = [event for event in trace["traceEvents"] if event.get("cat") == "user_annotation"]
     trace["traceEvents"] += [_launch(1, own["ts"] + own["dur"] / 2), _kernel(1, 8, 0, [32])]
-    assert {name: entry["threads"] for name, entry in resources_of(trace).items()} == {"blocks.0/conv": 32}
+    assert {name: entry.threads for name, entry in resources_of(trace).items()} == {"blocks.0/conv": 32}
