@@ -8,18 +8,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pandas as pd
 
 from hios import artifacts
-from hios.artifacts import Json
 from hios.costs import Costs
 from hios.errors import ArtifactError
+from hios.formats.costs_file import CostsFile, MergeCost, OperatorCost, StageCost, TransferCost
 from hios.graph import Graph
 from hios.problem import Problem
 from hios.report.hardware import is_virtual
 from hios.report.results import ModelResults, read_model
 from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, operator_rows
-from hios.schedule import Schedule
+from hios.schedule import Placement, Schedule
 
 #: The data types of columns; the others are text.
 _TYPES: Mapping[str, str] = {
@@ -81,7 +82,7 @@ class _Folder:
     name: str
     directory: Path
     graph: Graph
-    costs: Json
+    costs: CostsFile
     run: ModelResults | None
     schedules: Mapping[str, Schedule]
 
@@ -138,7 +139,7 @@ def _read(directory: Path) -> _Folder:
     schedules = {path.stem: Schedule.read(path) for path in sorted((directory / "schedules").glob("*.json"))}
     for schedule in schedules.values():
         schedule.plan(graph)  # refuses schedules of another graph
-    costs = artifacts.read(directory / "costs.json", "costs")
+    costs = artifacts.load(directory / "costs.json", CostsFile)
     return _Folder(graph.name or directory.resolve().name, directory, graph, costs, None, schedules)
 
 
@@ -148,7 +149,8 @@ def _frame(columns: Iterable[str], rows: Iterable[Row]) -> pd.DataFrame:
 
 
 def _latencies(name: str, model: _Folder) -> Iterator[Row]:
-    virtual = is_virtual((model.costs if model.run is None else model.run.run).get("platform", {}))
+    platform = model.costs.platform if model.run is None else model.run.run.platform
+    virtual = platform is not None and is_virtual(platform)
     for row in [] if model.run is None else latency_rows(model.run):
         yield row | {"model": name, "virtual": virtual}
     for label, schedule in model.schedules.items():
@@ -168,48 +170,55 @@ def _latencies(name: str, model: _Folder) -> Iterator[Row]:
 
 def _operators(name: str, model: _Folder) -> Iterator[Row]:
     for row in operator_rows(name, model.graph, model.costs):
-        yield row | {"utilization": model.costs["operators"][row["operator"]].get("utilization", 1.0)}
+        yield row | {"utilization": model.costs.operators[row["operator"]].utilization or 1.0}
 
 
 def _placements(name: str, model: _Folder) -> Iterator[Row]:
     for label, schedule in model.schedules.items():
-        for placement in schedule.to_json()["placements"]:
-            yield {"model": name, "label": label, "times": "predicted", **placement}
-    for result in [] if model.run is None else model.run.run["results"]:
-        for times in ("predicted", "measured"):
-            for placement in result[times]:
-                yield {"model": name, "label": result["label"], "times": times, **placement}
+        yield from _rows(name, label, "predicted", schedule.placements)
+    for result in () if model.run is None else model.run.run.results:
+        yield from _rows(name, result.label, "predicted", result.predicted)
+        yield from _rows(name, result.label, "measured", result.measured)
+
+
+def _rows(name: str, label: str, times: str, placements: Iterable[Placement]) -> Iterator[Row]:
+    for placement in placements:
+        yield {"model": name, "label": label, "times": times, **msgspec.structs.asdict(placement)}
 
 
 def _costs(name: str, model: _Folder) -> Iterator[Row]:
-    for operator, entry in model.costs["operators"].items():
+    for operator, entry in model.costs.operators.items():
         yield {"model": name, "kind": "operator", "operator": operator, **_times(entry)}
-    for source, target, entry in _transfers(model):
-        yield {"model": name, "kind": "transfer", "source": source, "target": target, **_times(entry)}
-    for entry in model.costs.get("stages", ()):
-        groups = tuple(tuple(group) for group in entry["groups"])
-        yield {"model": name, "kind": "stage", "groups": groups, **_times(entry)}
-    for entry in model.costs.get("merges", ()):
-        groups = tuple((operator,) for operator in entry["operators"])
-        yield {"model": name, "kind": "merge", "groups": groups, **_times(entry)}
+    for transfer in _transfers(model):
+        ends = {"source": transfer.source, "target": transfer.target}
+        yield {"model": name, "kind": "transfer", **ends, **_times(transfer)}
+    for stage in model.costs.stages or ():
+        yield {"model": name, "kind": "stage", "groups": stage.groups, **_times(stage)}
+    for merge in model.costs.merges or ():
+        groups = tuple((operator,) for operator in merge.operators)
+        yield {"model": name, "kind": "merge", "groups": groups, **_times(merge)}
 
 
-def _transfers(model: _Folder) -> Iterator[tuple[str, str, Json]]:
-    """Ends and times of transfers, also where costs.json has a link model instead of them."""
-    measured = model.costs["transfers"]
-    if isinstance(measured, list):
-        yield from ((entry["source"], entry["target"], entry) for entry in measured)
-        return
-    problem = Problem(model.graph, Costs.from_json(model.costs, str(model.directory / "costs.json")))
-    for target, predecessors in enumerate(problem.predecessors):
-        for source, time_ms in predecessors:
-            yield problem.ids[source], problem.ids[target], {"time_ms": time_ms}
+def _transfers(model: _Folder) -> Iterable[TransferCost]:
+    """The transfers, also where costs.json has a link model instead of them."""
+    measured = model.costs.transfers
+    if isinstance(measured, tuple):
+        return measured
+    problem = Problem(model.graph, Costs.of(model.costs, str(model.directory / "costs.json")))
+    return [
+        TransferCost(source=problem.ids[source], target=problem.ids[target], time_ms=time_ms)
+        for target, predecessors in enumerate(problem.predecessors)
+        for source, time_ms in predecessors
+    ]
 
 
-def _times(entry: Json) -> Row:
-    low, high = entry.get("interval_ms", (None, None))
+def _times(entry: OperatorCost | TransferCost | StageCost | MergeCost) -> Row:
+    low, high = entry.interval_ms or (None, None)
     return {
-        **{key: entry.get(key) for key in ("time_ms", "p20_ms", "p80_ms", "repeats")},
+        "time_ms": entry.time_ms,
+        "p20_ms": entry.p20_ms,
+        "p80_ms": entry.p80_ms,
+        "repeats": entry.repeats,
         "low_ms": low,
         "high_ms": high,
     }
