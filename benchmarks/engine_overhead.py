@@ -14,9 +14,8 @@ import tempfile
 from pathlib import Path
 
 from hios import Costs, Problem, schedule
-from hios.frontends.export import export
-from hios.frontends.extract import extract
-from hios.runtime.session import Settings, execute
+from hios.cli.files import execute, export, extract
+from hios.runtime.session import Settings
 
 
 def main(model: str = "inception_v3", runs: str = "36") -> None:

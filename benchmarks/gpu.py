@@ -39,8 +39,7 @@ CHAIN, REPLAYS = 1000, 50
 
 def prepare(folder: Path, networks: Sequence[str]) -> None:
     """Export and extract networks."""
-    from hios.frontends.export import export
-    from hios.frontends.extract import extract
+    from hios.cli.files import export, extract
 
     for name in networks:
         own = folder / name
@@ -73,8 +72,8 @@ def _write(output: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 def _executed(folder: Path) -> Iterator[dict[str, Any]]:
     """Rows of one network."""
-    from hios.profiling.profile import profile
-    from hios.runtime.session import Settings, execute
+    from hios.cli.files import execute, profile
+    from hios.runtime.session import Settings
 
     graph, costs = folder / "graph.json", folder / "costs.json"
     names = [name for name in ALGORITHMS if name not in TOO_LARGE.get(folder.name, ())]

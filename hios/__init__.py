@@ -11,20 +11,22 @@ The package is layered; a module imports only from layers above its own:
     platforms                            what devices are, how they measure and execute: a folder a platform
     profiling runtime                    what measuring, and executing, on any platform have in common
     optimizing dynamo                    a model of torch in, the fastest way to run it out
-    report cli                           what people see
+    report api cli                       what people see; the stages on objects, and as commands on files
 
-``import hios`` is light: neither torch, TVM nor pandas is loaded; ``hios.optimize`` and ``hios.load_results`` load what
-they need when they are first used.
+``import hios`` is light: neither torch, TVM nor pandas is loaded; functions load what they need when they are called.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from hios.api import execute, export, extract, profile, report
 from hios.bound import lower_bound_ms
 from hios.check import violations
 from hios.costs import Costs
 from hios.errors import HiosError, HiosWarning
 from hios.evaluate import evaluate
+from hios.formats.costs_file import CostsFile
+from hios.formats.run_file import Run
 from hios.graph import Edge, Graph, Operator
 from hios.problem import Problem
 from hios.schedule import Placement, Schedule, Solution, StagedPlan, StreamPlan
@@ -39,6 +41,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ALGORITHMS",
     "Costs",
+    "CostsFile",
     "Edge",
     "Graph",
     "HiosError",
@@ -48,16 +51,22 @@ __all__ = [
     "Placement",
     "Problem",
     "Results",
+    "Run",
     "Schedule",
     "Solution",
     "StagedPlan",
     "StreamPlan",
     "__version__",
     "evaluate",
+    "execute",
+    "export",
+    "extract",
     "load_results",
     "lower_bound_ms",
     "optimize",
+    "profile",
     "register",
+    "report",
     "schedule",
     "violations",
 ]

@@ -157,6 +157,10 @@ class Graph:
         contents: dict[str, Any] = msgspec.to_builtins(self.to_file())
         return contents
 
+    def to_bytes(self) -> bytes:
+        """The text of a graph.json."""
+        return json.dumps({"format_version": artifacts.FORMAT_VERSION, **self.to_json()}).encode()
+
     def write(self, path: str | Path) -> None:
         """Write graph.json."""
         artifacts.write(path, "graph", self.to_file())

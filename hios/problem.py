@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hios.costs import Costs
 from hios.errors import ArtifactError
+from hios.formats.costs_file import CostsFile
 from hios.graph import Graph
 from hios.merging import MERGEABLE, convolutions, merged_kernel
 
@@ -48,7 +49,8 @@ class Problem:
             of operators that cannot be merged.
     """
 
-    def __init__(self, graph: Graph, costs: Costs) -> None:
+    def __init__(self, graph: Graph, costs: Costs | CostsFile) -> None:
+        costs = Costs.of(costs) if isinstance(costs, CostsFile) else costs
         self.graph = graph
         self.devices = 0
         self._corun_factor = costs.corun_factor

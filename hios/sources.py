@@ -12,15 +12,15 @@ from pathlib import Path
 
 from hios.schedulers import ALGORITHMS, find
 
-#: Where the code of each stage begins: the module that its command calls.
+#: Where the code of each stage begins: the modules that its command calls.
 STAGES = {
-    "export": "hios.frontends.export",
-    "extract": "hios.frontends.extract",
-    "profile": "hios.profiling.profile",
-    "schedule": "hios.schedulers",
-    "execute": "hios.runtime.session",
-    "report": "hios.report",
-    "provenance": "hios.platforms.cpu.platform",
+    "export": ("hios.frontends.export",),
+    "extract": ("hios.frontends.extract",),
+    "profile": ("hios.profiling.profile",),
+    "schedule": ("hios.schedulers",),
+    "execute": ("hios.runtime.session", "hios.runtime.trace"),
+    "report": ("hios.report",),
+    "provenance": ("hios.platforms.cpu.platform",),
 }
 #: Imports every algorithm, so that all are registered.
 _REGISTRY = "hios.schedulers"
@@ -46,7 +46,7 @@ def source_hash(stage: str, algorithms: Iterable[str] = (), package: Path = _PAC
     Raises:
         HiosError: unknown algorithm.
     """
-    return code_hash([STAGES[stage], *(find(name).run.__module__ for name in algorithms)], package)
+    return code_hash([*STAGES[stage], *(find(name).run.__module__ for name in algorithms)], package)
 
 
 def code_hash(modules: Iterable[str], package: Path = _PACKAGE) -> str:

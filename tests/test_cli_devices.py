@@ -9,10 +9,8 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from hios.cli import main
+from hios.cli import files, main
 from hios.models import PLATFORMS, RUNTIMES
-from hios.profiling import profile as profiling
-from hios.runtime import session
 from tests.runtime.small import branches
 
 EXECUTE = ("execute", "graph.json", "weights.safetensors", "schedule.json", "--devices", "3", "--output", "run.json")
@@ -36,8 +34,8 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         found.update(keywords)
         raise StoppedError
 
-    monkeypatch.setattr(session, "execute", execute)
-    monkeypatch.setattr(profiling, "profile", profile)
+    monkeypatch.setattr(files, "execute", execute)
+    monkeypatch.setattr(files, "profile", profile)
     return found
 
 

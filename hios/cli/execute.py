@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from hios.cli import files
 from hios.cli.options import (
     PATH,
     check_measuring,
@@ -76,11 +77,10 @@ def command(
     if devices is None:
         devices = max(Schedule.read(path).devices for path in schedules)
     from hios.runtime.session import Settings
-    from hios.runtime.session import execute as run
     from hios.runtime.table import latency_table
 
     began = time.monotonic()
-    found = run(
+    run = files.execute(
         graph,
         weights,
         schedules,
@@ -91,10 +91,10 @@ def command(
         traces=traces,
         chosen=auto,
     )
-    off = max(result.largest_difference for result in found.results)
-    reference = RUNTIMES.get(found.checked_against or "", "the sequential schedule")
-    click.echo(latency_table(found))
+    off = max(result.largest_difference for result in run.results)
+    reference = RUNTIMES.get(run.checked_against or "", "the sequential schedule")
+    click.echo(latency_table(run))
     click.echo(
-        f"{output}: medians of {found.runs} runs on {devices} device(s) in {time.monotonic() - began:.0f} s; "
-        f"outputs differ from {reference} by {off:.2g} at most, allowed {found.tolerance:g}"
+        f"{output}: medians of {run.runs} runs on {devices} device(s) in {time.monotonic() - began:.0f} s; "
+        f"outputs differ from {reference} by {off:.2g} at most, allowed {run.tolerance:g}"
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from hios.cli import files
 from hios.cli.options import check_seed, output_option, refuse_overwriting, trust_option
 from hios.errors import HiosError
 
@@ -53,6 +54,4 @@ def command(
     check_seed(seed)
     refuse_overwriting([Path(model)], [output])
     options = parsed_options(more, given)
-    from hios.frontends.export import export as run
-
-    click.echo(f"{output}: {run(model, output, options, seed=seed, trusted=trust)}")
+    click.echo(f"{output}: {files.export(model, output, options, seed=seed, trusted=trust)}")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from hios.cli import files
 from hios.cli.options import PATH, output_option, refuse_overwriting, trust_option
 from hios.graph import UNITS
 
@@ -26,9 +27,7 @@ from hios.graph import UNITS
 def command(program: Path, output: Path, weights: Path, name: str | None, units: str | None, trust: bool) -> None:
     """Extract the optimised graph of PROGRAM (.pt2 or .onnx) through TVM Relax."""
     refuse_overwriting([program], [output, weights])
-    from hios.frontends.extract import extract as run
-
-    graph = run(program, output, weights, name or program.resolve().parent.name, units=units, trusted=trust)
+    graph = files.extract(program, output, weights, name or program.resolve().parent.name, units=units, trusted=trust)
     click.echo(
         f"{output}: {len(graph.operators)} operators, {len(graph.edges)} edges, {len(graph.blocks)} blocks, units "
         f"{graph.units}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from hios.cli import files
 from hios.cli.options import PATH, devices_option, output_option, platform_option, refuse_overwriting, virtual_option
 from hios.errors import HiosError
 
@@ -66,11 +67,10 @@ def command(
         raise HiosError(f"--no-cache: found beside --cache {cache}; allowed: one of them")
     refuse_overwriting([graph], [output])
     from hios.profiling.cache import default_folder
-    from hios.profiling.profile import profile as run
     from hios.report.profiled import profile_in_words
 
     folder = None if no_cache else cache or default_folder()
-    found = run(
+    costs = files.profile(
         graph,
         output,
         devices=devices,
@@ -81,4 +81,4 @@ def command(
         platform=platform,
         virtual=virtual,
     )
-    click.echo(f"{output}: {profile_in_words(found)}")
+    click.echo(f"{output}: {profile_in_words(costs)}")

@@ -1,55 +1,71 @@
-"""From what MODEL names to program.pt2 or program.onnx."""
+"""From a module, or what MODEL names, to a program of torch.export."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from hios.artifacts import require_writable
 from hios.errors import HiosError, UnsupportedError
 from hios.frontends import program as programs
-from hios.frontends.building import build_function
+from hios.frontends.building import build_function, built
 from hios.frontends.declarations import Declarations
+from hios.frontends.program import Program
 from hios.frontends.registered import build_model
 from hios.models import Model, model
 
 
-def export(text: str, output: str | Path, options: dict[str, Any], *, seed: int = 0, trusted: bool = False) -> str:
-    """Export a model and write it; returns a line that says what was written.
+def export(text: str, options: Mapping[str, Any], *, seed: int = 0, trusted: bool = False) -> Program:
+    """Export a model of torch.
 
     Args:
-        text: a network of models/, ``package.module:function``, or a file .pt2 or .onnx.
-        output: the file to write, .pt2, or .onnx for a model in ONNX.
-        options: keyword arguments of the function that builds the network; of an ONNX file batch_size.
+        text: a network of models/, ``package.module:function``, or a file .pt2.
+        options: keyword arguments of the function that builds the network.
         seed: of the random weights of a network of models/; torch.manual_seed before a function of the user's.
         trusted: whether the user trusts who made a .pt2 file, which then may run code.
 
     Raises:
-        HiosError: unknown model or option, a model that cannot be exported, or an output that cannot be written.
+        HiosError: unknown model or option, a model in ONNX, or one that cannot be exported.
     """
     found = model(text)
-    if Path(output).suffix.lower() != found.exported:
-        raise HiosError(f"{output}: found the ending {Path(output).suffix or 'none'}; allowed: {found.exported}")
-    _check(found, options, trusted)
-    require_writable(output)
+    check(found, options, trusted)
     if found.kind == "onnx":
-        from hios.frontends import onnx
-
-        return f"{text}, {onnx.export(text, output, options.get('batch_size'))}"
+        raise HiosError(f"{text}: found a model in ONNX, which is finished; allowed: to extract its graph")
     if found.kind == "pt2":
-        program, declared = programs.load(text, trusted=trusted), programs.declarations(text)
-        _require_fixed(text, program)
-    else:
-        build = build_function(found, options, seed) if found.kind == "function" else build_model(text, options, seed)
-        program, declared = programs.export(*build), _declared(text, build[0])
-    programs.save(program, output, declared)
-    return f"{text}, {_described(program)}"
+        program = replace(Program.read(text, trusted=trusted), name=Path(text).stem)
+        require_fixed(text, program.exported)
+        return program
+    given = dict(options)
+    build = build_function(found, given, seed) if found.kind == "function" else build_model(text, given, seed)
+    name = found.function if found.kind == "function" else text
+    return Program(programs.export(*build), _declared(text, build[0]), name)
 
 
-def _check(found: Model, options: dict[str, Any], trusted: bool) -> None:
+def export_module(module: nn.Module, inputs: tuple[Tensor, ...]) -> Program:
+    """Export a module in inference mode.
+
+    Args:
+        module: put into eval mode.
+        inputs: example inputs.
+
+    Raises:
+        HiosError: the module does not run on the inputs or cannot be exported.
+    """
+    name = type(module).__name__
+    built(lambda: (module, inputs), name, name, {}, seed=0)
+    return Program(programs.export(module, inputs), _declared(name, module), name)
+
+
+def check(found: Model, options: Mapping[str, Any], trusted: bool) -> None:
+    """Refuse options that make no sense for a kind of model.
+
+    Raises:
+        HiosError: one line with the model and the option.
+    """
     allowed = {"batch_size"} if found.kind == "onnx" else set()
     if found.is_file and (extra := sorted(set(options) - allowed)):
         more = "; allowed: batch_size, where the file leaves it open" if allowed else ""
@@ -67,13 +83,19 @@ def _declared(text: str, module: nn.Module) -> Declarations:
         raise HiosError(f"model {text}: {error}") from error
 
 
-def _require_fixed(text: str, program: ExportedProgram) -> None:
+def require_fixed(text: str, program: ExportedProgram) -> None:
+    """Refuse a program with dimensions that are not fixed.
+
+    Raises:
+        UnsupportedError: it has some; the message names them.
+    """
     if program.range_constraints:
         names = ", ".join(sorted(map(str, program.range_constraints)))
         raise UnsupportedError(f"{text}: has dimensions that are not fixed, {names}; export it without dynamic_shapes")
 
 
-def _described(program: ExportedProgram) -> str:
+def described(program: ExportedProgram) -> str:
+    """Inputs and number of weights, for people."""
     weights = sum(tensor.numel() for tensor in program.state_dict.values())
     inputs = ", ".join(map(programs.type_text, programs.tensor_types(program)[0]))
     return f"input {inputs}, {weights:,} weights"

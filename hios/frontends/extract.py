@@ -1,4 +1,4 @@
-"""From program.pt2 to graph.json and weights.safetensors."""
+"""From a program to its optimised graph and weights."""
 
 from __future__ import annotations
 
@@ -11,20 +11,17 @@ from typing import Any
 
 import msgspec
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from hios.artifacts import replacing, require_writable
 from hios.blocks import declared_blocks, found_blocks
-from hios.errors import HiosError
-from hios.frontends import program as programs
 from hios.frontends.calls import Call, Input, Lowered, Weight, described, is_constant
 from hios.frontends.declarations import Declarations
 from hios.frontends.folding import Folder
 from hios.frontends.interface import flat_module
 from hios.frontends.lowering import lower
 from hios.frontends.patterns import DEFAULT_UNITS
+from hios.frontends.program import Program
 from hios.frontends.units import Unit, group
 from hios.frontends.verification import require_equal
 from hios.graph import Call as GraphCall
@@ -35,20 +32,12 @@ from hios.kernels.tensors import nbytes
 
 
 def extract(
-    program: str | Path,
-    output: str | Path,
-    weights: str | Path,
-    name: str,
-    *,
-    units: str | None = None,
-    trusted: bool = False,
-) -> Graph:
-    """Extract the optimised graph of a program and write it.
+    program: str | Path | Program, name: str, *, units: str | None = None, trusted: bool = False
+) -> tuple[Graph, dict[str, Tensor]]:
+    """The optimised graph of a program with its weights by name.
 
     Args:
-        program: program.pt2 or program.onnx.
-        output: graph.json to write.
-        weights: safetensors file to write.
+        program: a program, or program.pt2 or program.onnx.
         name: name of the graph.
         units: scheduling units, a key of ``patterns.UNITS``; those that the model declares if None.
         trusted: whether the user trusts a program that can run code when it is loaded.
@@ -56,19 +45,11 @@ def extract(
     Raises:
         HiosError: the program cannot be read, imported or run by the kernel table.
     """
-    if Path(output).resolve() == Path(weights).resolve():
-        raise HiosError(f"{output}: named for the graph and for the weights; they are two files")
-    for path in (output, weights):
-        require_writable(path)
-    if Path(program).suffix.lower() == ".onnx":
-        graph, tensors = _extract_onnx(program, name, units)
-    else:
-        declared = programs.declarations(program)
-        graph, tensors = extract_program(programs.load(program, trusted=trusted), name, declared, units=units)
-    with replacing(weights) as temporary:
-        save_file(tensors, temporary)
-        graph.write(output)  # inside: without a graph there are no weights either
-    return graph
+    if not isinstance(program, Program):
+        if Path(program).suffix.lower() == ".onnx":
+            return _extract_onnx(program, name, units)
+        program = Program.read(program, trusted=trusted)
+    return extract_program(program.exported, name, program.declared, units=units)
 
 
 def extract_program(

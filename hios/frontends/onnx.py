@@ -18,7 +18,6 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 from onnx.external_data_helper import load_external_data_for_model, uses_external_data
 from torch import Tensor
 
-from hios.artifacts import replacing
 from hios.errors import ArtifactError, HiosError, UnsupportedError, first_line
 from hios.frontends.program import TensorType, type_text
 
@@ -39,20 +38,8 @@ _DTYPES: dict[int, torch.dtype] = {
 }
 
 
-def export(path: str | Path, output: str | Path, batch_size: int | None = None) -> str:
-    """Check an ONNX file and write it as one file; returns its inputs and number of weights, for people.
-
-    Args:
-        path: the file.
-        output: program.onnx to write.
-        batch_size: of a first dimension that the file leaves open.
-
-    Raises:
-        HiosError: a file that cannot be read, or a model that hios cannot take.
-    """
-    model = load(path, batch_size)
-    with replacing(output) as temporary:
-        temporary.write_bytes(model.SerializeToString(deterministic=True))
+def described(model: ModelProto) -> str:
+    """Inputs and number of weights, for people."""
     types = [tensor_type(value) for value in inputs_of(model.graph)]
     weights = sum(math.prod(tensor.dims) for tensor in model.graph.initializer)
     return f"input {', '.join(map(type_text, types))}, {weights:,} weights"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import operator
 import warnings
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +30,36 @@ _DECLARATIONS = "hios.json"
 
 #: Shape and dtype of a tensor.
 TensorType = tuple[tuple[int, ...], torch.dtype]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A network as torch.export has it, and what its model declares.
+
+    Attributes:
+        exported: the program.
+        declared: scheduling units, blocks and limits of inputs.
+        name: of the network; empty where it has none.
+    """
+
+    exported: ExportedProgram
+    declared: Declarations = field(default_factory=Declarations)
+    name: str = ""
+
+    @classmethod
+    def read(cls, path: str | Path, *, trusted: bool = False) -> Program:
+        """Read program.pt2; errors are those of `load` and `declarations`."""
+        return cls(load(path, trusted=trusted), declarations(path))
+
+    def write(self, path: str | Path) -> None:
+        """Write program.pt2; the file appears whole, by rename."""
+        save(self.exported, path, self.declared)
+
+    def to_bytes(self) -> bytes:
+        """The contents of a program.pt2."""
+        stream = io.BytesIO()
+        _write(self.exported, stream, self.declared)
+        return stream.getvalue()
 
 
 def export(module: nn.Module, inputs: tuple[Tensor, ...], model: nn.Module | None = None) -> ExportedProgram:
@@ -69,15 +102,20 @@ def save(program: ExportedProgram, path: str | Path, declared: Declarations | No
 
     The example inputs, which it would embed, are left out; what they show of whole numbers stays.
     """
-    declared = declared or Declarations()
-    if program.example_inputs is not None:
-        values, named = program.example_inputs
-        declared = declared.for_inputs([*values, *named.values()])
-        program.example_inputs = None
-    extra = {_DECLARATIONS: declared.json()}
     # Given a path, torch names the folder inside the archive after it; given a stream, equal programs give equal files.
     with replacing(path) as temporary, temporary.open("wb") as stream:
-        torch.export.save(program, stream, extra_files=extra)
+        _write(program, stream, declared or Declarations())
+
+
+def _write(program: ExportedProgram, stream: IO[bytes], declared: Declarations) -> None:
+    if (examples := program.example_inputs) is not None:
+        values, named = examples
+        declared = declared.for_inputs([*values, *named.values()])
+    program.example_inputs = None
+    try:
+        torch.export.save(program, stream, extra_files={_DECLARATIONS: declared.json()})
+    finally:
+        program.example_inputs = examples
 
 
 def load(path: str | Path, *, trusted: bool = False) -> ExportedProgram:

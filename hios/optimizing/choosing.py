@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -122,20 +120,15 @@ class Choosing:
         return Report(self.name, way.label, reason, candidates, contest.measured_at, busy), way
 
     def _costs(self) -> Costs:
-        with tempfile.TemporaryDirectory(prefix="hios-") as name:
-            graph, costs = Path(name) / "graph.json", Path(name) / "costs.json"
-            self.traced.graph.write(graph)
-            return Costs.of(
-                profile(
-                    graph,
-                    costs,
-                    devices=len(self.cores),
-                    repeats=_REPEATS,
-                    stages_of=(),
-                    budget_s=self.options.budget_s,
-                    cache=self._folder and self._folder / "measurements",
-                )
-            )
+        measured = profile(
+            self.traced.graph,
+            devices=len(self.cores),
+            repeats=_REPEATS,
+            stages_of=(),
+            budget_s=self.options.budget_s,
+            cache=self._folder and self._folder / "measurements",
+        )
+        return Costs.of(measured)
 
     def _scheduled(self, costs: Costs) -> list[Way]:
         """Ways by schedules: those of the algorithm asked for, or of all that take part."""

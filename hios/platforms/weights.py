@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -24,6 +25,21 @@ def load_weights(path: str | Path, graph: Graph) -> dict[str, Tensor]:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror or 'no such file'}") from error
     except SafetensorError as error:
         raise ArtifactError(f"{path}: damaged or not a safetensors file ({error}); extract it again") from error
+    require_weights(tensors, graph, str(path))
+    return tensors
+
+
+def require_weights(tensors: Mapping[str, Tensor], graph: Graph, source: str) -> None:
+    """See that tensors are the weights of a graph.
+
+    Args:
+        tensors: by name.
+        graph: the graph.
+        source: their file, for messages.
+
+    Raises:
+        ArtifactError: one is missing or of another shape or dtype.
+    """
     for entry in graph.weights:
         name, required = entry.name, f"{entry.dtype} of shape {list(entry.shape)}"
         tensor = tensors.get(name)
@@ -32,7 +48,6 @@ def load_weights(path: str | Path, graph: Graph) -> dict[str, Tensor]:
         )
         if found != required:
             raise ArtifactError(
-                f"{path}: {name}: found {found}; required: {required}, as graph {graph.name} states; "
+                f"{source}: {name}: found {found}; required: {required}, as graph {graph.name} states; "
                 "graph and weights must come from one extraction"
             )
-    return tensors

@@ -1,4 +1,4 @@
-"""Measuring a graph on a platform: t(v), t(S), merged operators and t(u,v), to costs.json."""
+"""Measuring a graph on a platform: t(v), t(S), merged operators and t(u,v)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from hios import artifacts, platforms
+from hios import platforms
 from hios.costs import Costs
 from hios.errors import HiosWarning
 from hios.formats.base import Platform
@@ -41,6 +41,7 @@ from hios.profiling.measurements import Session
 from hios.profiling.requests import Questions
 from hios.schedulers import find
 from hios.statistics import FEWEST, PRECISION, interval, is_precise, spread
+from hios.workers.memory_file import memory_file
 
 #: How often algorithms are asked again after new stages were measured; each answer may bring new questions.
 _STAGE_PASSES = 3
@@ -57,8 +58,7 @@ DEFAULT_BUDGET_S = 120.0
 
 
 def profile(
-    graph: str | Path,
-    output: str | Path,
+    graph: Graph,
     *,
     devices: int,
     repeats: int,
@@ -68,7 +68,7 @@ def profile(
     platform: str = "cpu",
     virtual: bool = False,
 ) -> CostsFile:
-    """Measure a graph on the devices of a platform and write costs.json; returns what it holds.
+    """Measure a graph on the devices of a platform; returns what costs.json holds.
 
     Operators with equal signature are measured once. t(S) and the times of merged operators are measured for the stages
     and merges that the named algorithms ask for on 1 to ``devices`` devices, given the times found so far. Everything
@@ -77,8 +77,7 @@ def profile(
     fitted to those that were measured.
 
     Args:
-        graph: graph.json, with calls and shapes.
-        output: costs.json to write.
+        graph: with calls and shapes.
         devices: number of devices; they take turns in measuring.
         repeats: least number of measurements of all that is measured.
         stages_of: algorithms whose stages and merges are measured; others use models.
@@ -91,21 +90,19 @@ def profile(
     Raises:
         HiosError: bad graph, unknown algorithm, too many devices, a cache that cannot be written, or a worker failed.
     """
-    known = Graph.read(graph)
-    require_executable(known)
-    artifacts.require_writable(output)
+    require_executable(graph)
     algorithms = [find(name).name for name in stages_of]
     described = platforms.find(platform).describe(devices, virtual=virtual)
     quiet = described["busy_share"] <= _BUSY
     under = gpu_settings(described) if platform == "cuda" else settings(described["cores"])
     kept = Cache(None if cache is None else Path(cache), under, keep=quiet)
     began = time.monotonic()
-    with _BENCHES[platform](known, str(graph), described) as bench:
-        session = Session(known, bench, repeats, kept)
+    with memory_file(graph.to_bytes()) as path, _BENCHES[platform](graph, path, described) as bench:
+        session = Session(graph, bench, repeats, kept)
         session.measure_operators(began + _OPERATORS * budget_s)
         transfers.measure_transfers(session, began + _TRANSFERS * budget_s)
         transfers.measure_corun(session, began + _CORUN * budget_s)
-        asked = Questions(known, session.stand_in)
+        asked = Questions(graph, session.stand_in)
         for _ in range(_STAGE_PASSES):
             before = len(asked.stages) + len(asked.merges)
             asked.ask(algorithms, devices, Costs.of(_costs(session, asked)))
@@ -118,16 +115,14 @@ def profile(
         for remark in bench.remarks():
             warnings.warn(remark, HiosWarning, stacklevel=2)
     summary = _summary(session, asked, repeats, budget_s, time.monotonic() - began)
-    costs = msgspec.structs.replace(
+    return msgspec.structs.replace(
         _costs(session, asked),
-        graph=known.name,
-        graph_fingerprint=known.fingerprint,
+        graph=graph.name,
+        graph_fingerprint=graph.fingerprint,
         platform=msgspec.convert(described, Platform),
         versions=cpu.versions(),
         profile=msgspec.structs.replace(summary, kept=None if cache is None else quiet),
     )
-    artifacts.write(output, "costs", costs)
-    return costs
 
 
 def _costs(session: Session, asked: Questions) -> CostsFile:

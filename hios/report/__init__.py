@@ -32,16 +32,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hios import artifacts
 from hios.errors import ArtifactError
 from hios.graph import Graph
 from hios.report.results import ModelResults, read_results
-from hios.report.tables import LATENCY_COLUMNS, OPERATOR_COLUMNS, Row, csv_text, latency_rows, operator_rows
+from hios.report.tables import LATENCY_COLUMNS, OPERATOR_COLUMNS, csv_text, latency_rows, operator_rows, table
 from hios.schedule import Schedule
 
-__all__ = ["write_picture", "write_report", "write_schedule"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Report", "report_of", "write_picture", "write_report", "write_schedule"]
 
 
 def write_report(directories: Sequence[Path], output: Path, tables: Path) -> None:
@@ -62,22 +67,53 @@ def write_report(directories: Sequence[Path], output: Path, tables: Path) -> Non
         artifacts.require_writable(path)
     if Path(output).resolve() in (latency.resolve(), operators.resolve()):
         raise ArtifactError(f"{output}: named for the page, and it is the place of a table; name another")
+    # All of it first: bad input must not leave a new page beside old tables.
+    made = report_of(read_results(directories))
+    made.write(output)
+    _write(latency, csv_text(made.latencies))
+    _write(operators, csv_text(made.operators))
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report of one or several networks.
+
+    Attributes:
+        html: the page, self-contained: it loads nothing from elsewhere. Notebooks show it in a frame.
+        latencies: latency.csv as a data frame, a row per model and schedule, and the references.
+        operators: operators.csv as a data frame, a row per operator.
+    """
+
+    html: str
+    latencies: pd.DataFrame
+    operators: pd.DataFrame
+
+    def write(self, path: str | Path) -> None:
+        """Write the page; the file appears whole, by rename.
+
+        Raises:
+            ArtifactError: it cannot be written.
+        """
+        _write(path, self.html)
+
+
+def report_of(models: Sequence[ModelResults]) -> Report:
+    """The report of networks that were executed, in this order."""
     from hios.report.page import render
 
-    models = read_results(directories)
-    # All texts first: bad input must not leave a new page beside old tables.
-    texts = [
-        (output, render(models)),
-        (latency, csv_text(LATENCY_COLUMNS, [row for model in models for row in latency_rows(model)])),
-        (operators, csv_text(OPERATOR_COLUMNS, _operators(models))),
-    ]
-    for path, text in texts:
-        with artifacts.replacing(path) as temporary:
-            temporary.write_text(text, encoding="utf-8", newline="")
+    return Report(
+        render(models),
+        table(LATENCY_COLUMNS, [row for model in models for row in latency_rows(model)]),
+        table(
+            OPERATOR_COLUMNS,
+            [row for model in models for row in operator_rows(model.name, model.graph, model.costs)],
+        ),
+    )
 
 
-def _operators(models: Sequence[ModelResults]) -> list[Row]:
-    return [row for model in models for row in operator_rows(model.name, model.graph, model.costs)]
+def _write(path: str | Path, text: str) -> None:
+    with artifacts.replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="")
 
 
 def write_schedule(schedule: Schedule, output: Path, types: Mapping[str, str]) -> None:

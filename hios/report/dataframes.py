@@ -19,7 +19,7 @@ from hios.graph import Graph
 from hios.problem import Problem
 from hios.report.hardware import is_virtual
 from hios.report.results import ModelResults, read_model
-from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, operator_rows
+from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, operator_rows, table
 from hios.schedule import Placement, Schedule
 
 #: The data types of columns; the others are text.
@@ -144,7 +144,7 @@ def _read(directory: Path) -> _Folder:
 
 
 def _frame(columns: Iterable[str], rows: Iterable[Row]) -> pd.DataFrame:
-    frame = pd.DataFrame(list(rows), columns=list(columns), dtype="object")
+    frame = table(list(columns), rows)
     return frame.astype({column: _TYPES.get(column, "string") for column in frame.columns})
 
 

@@ -79,10 +79,28 @@ def read_model(directory: Path) -> ModelResults:
     run = artifacts.load(directory / "run.json", Run)
     graph = Graph.read(directory / "graph.json")
     costs = artifacts.load(directory / "costs.json", CostsFile)
+    return model_results(graph, costs, run, str(directory / "costs.json"), str(directory / "run.json"))
+
+
+def model_results(
+    graph: Graph, costs: CostsFile, run: Run, costs_source: str = "costs", run_source: str = "run"
+) -> ModelResults:
+    """The results of one network.
+
+    Args:
+        graph: the graph.
+        costs: of its operators.
+        run: of its schedules.
+        costs_source: file of the costs, for messages.
+        run_source: file of the run, for messages.
+
+    Raises:
+        ArtifactError: they are not of the same graph.
+    """
     for operator in graph.index:
         if operator not in costs.operators:
             raise ArtifactError(
-                f"{directory / 'costs.json'}: operators: no entry for operator {shown(operator, quoted=False)} of "
+                f"{costs_source}: operators: no entry for operator {shown(operator, quoted=False)} of "
                 f"{graph.source}; the two files must be of the same graph"
             )
     for position, result in enumerate(run.results):
@@ -90,7 +108,7 @@ def read_model(directory: Path) -> ModelResults:
             for row, placement in enumerate(placements):
                 if placement.operator not in graph.index:
                     raise ArtifactError(
-                        f"{directory / 'run.json'}: results[{position}].{kind}[{row}].operator: found "
+                        f"{run_source}: results[{position}].{kind}[{row}].operator: found "
                         f"{shown(placement.operator, quoted=False)}, which is not an operator of {graph.source}"
                     )
     return ModelResults(run.graph, run, graph, costs)

@@ -1,19 +1,22 @@
 """The tables of the report: rows that the page shows rounded and the CSV files hold in full.
 
-Light where no table is made: pandas is imported by `csv_text` alone.
+Light where no table is made: pandas is imported by `table` alone.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hios.formats.costs_file import CostsFile
 from hios.formats.run_file import Chosen, Latency, ReferenceResult, ScheduleResult
 from hios.graph import Graph
 from hios.report.hardware import is_virtual
 from hios.report.results import ModelResults
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: A table row by column; None where a column does not apply or was not measured.
 Row = dict[str, Any]
@@ -156,12 +159,15 @@ def operator_rows(name: str, graph: Graph, contents: CostsFile) -> list[Row]:
     ]
 
 
-def csv_text(columns: Sequence[str], rows: Iterable[Row]) -> str:
-    """A CSV table with a header line; an absent value is an empty field."""
+def table(columns: Sequence[str], rows: Iterable[Row]) -> pd.DataFrame:
+    """Rows as a data frame of objects, in which columns of whole numbers with gaps stay whole numbers."""
     import pandas as pd
 
-    # As objects: columns of whole numbers with gaps stay whole numbers.
-    frame = pd.DataFrame(list(rows), columns=list(columns), dtype="object")
+    return pd.DataFrame(list(rows), columns=list(columns), dtype="object")
+
+
+def csv_text(frame: pd.DataFrame) -> str:
+    """A CSV table with a header line; an absent value is an empty field."""
     return str(frame.to_csv(index=False, lineterminator="\n"))
 
 

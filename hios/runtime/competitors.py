@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ BASELINE = "sequential on one device"
 
 @dataclass
 class Entry:
-    """A schedule file that takes part; ``competitor`` names what runs for it."""
+    """A schedule that takes part; ``competitor`` names what runs for it."""
 
     label: str
     schedule: Schedule
@@ -30,51 +30,56 @@ class Entry:
     competitor: str = ""
 
     @classmethod
-    def read(cls, path: str | Path, graph: Graph, devices: int) -> Entry:
-        """Read a schedule and check that it can run.
+    def of(cls, label: str, schedule: Schedule, graph: Graph, devices: int) -> Entry:
+        """Check that a schedule can run.
 
         Raises:
             ScheduleError: it is for another graph, for more devices, has too many streams, or deadlocks.
         """
-        schedule = Schedule.read(path)
         if schedule.devices > devices:
             raise ScheduleError(
-                f"{path}: devices: found {schedule.devices}; allowed: at most {devices}, the devices of this run"
+                f"{schedule.source}: devices: found {schedule.devices}; allowed: at most {devices}, the devices of "
+                "this run"
             )
         plan = schedule.plan(graph)
         if isinstance(plan, StreamPlan):
-            _check_streams(path, plan)
+            _check_streams(schedule.source, plan)
         free = Costs(dict.fromkeys(graph.index, 0.0), {(edge.source, edge.target): 0.0 for edge in graph.edges})
         try:
             evaluate(Problem(graph, free), plan)  # whether it can run does not depend on times
         except ScheduleError as error:
-            raise ScheduleError(f"{path}: {error}") from None
-        return cls(Path(path).stem, schedule, plan)
+            raise ScheduleError(f"{schedule.source}: {error}") from None
+        return cls(label, schedule, plan)
 
 
-def _check_streams(path: str | Path, plan: StreamPlan) -> None:
+def _check_streams(source: str, plan: StreamPlan) -> None:
     for device, streams in enumerate(plan.devices):
         if len(streams) > MOST_STREAMS:
             raise ScheduleError(
-                f"{path}: placements: found {len(streams)} streams on device {device}; allowed: at most "
+                f"{source}: placements: found {len(streams)} streams on device {device}; allowed: at most "
                 f"{MOST_STREAMS}, as each is a thread; schedule for fewer"
             )
 
 
-def read_entries(paths: Sequence[str | Path], graph: Graph, devices: int) -> list[Entry]:
-    """All schedules of a session, told apart by the names of their files.
+def read_schedules(paths: Iterable[str | Path]) -> list[tuple[str, Schedule]]:
+    """Schedules under the names of their files."""
+    return [(Path(path).stem, Schedule.read(path)) for path in paths]
+
+
+def entries_of(schedules: Iterable[tuple[str, Schedule]], graph: Graph, devices: int) -> list[Entry]:
+    """All schedules of a session, told apart by their labels.
 
     Raises:
-        ScheduleError: one cannot run, or two have the same name.
+        ScheduleError: one cannot run, or two have the same label.
     """
     entries: list[Entry] = []
     taken = {BASELINE, *(name(count) for count in range(2, devices + 1) for name in (copies_name, cores_name))}
-    for path in paths:
-        entry = Entry.read(path, graph, devices)
-        if entry.label in taken:
+    for label, schedule in schedules:
+        entry = Entry.of(label, schedule, graph, devices)
+        if label in taken:
             raise ScheduleError(
-                f"{path}: a schedule named {entry.label} takes part already; "
-                "schedules are told apart by their file names"
+                f"{schedule.source}: a schedule named {label} takes part already; schedules are told apart by their "
+                "labels, or the names of their files"
             )
         taken.add(entry.label)
         entries.append(entry)
@@ -93,7 +98,7 @@ def competitors(
     Args:
         graph: with calls and shapes.
         arena: where values lie.
-        entries: schedule files that take part; each is told which competitor runs for it.
+        entries: schedules that take part; each is told which competitor runs for it.
         devices: of the session.
         cores: of all devices together; one each if None.
     """

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
+from safetensors.torch import save
 from torch import Tensor
 
-from hios import artifacts
 from hios.errors import PlatformError
 from hios.formats.run_file import Checked, Run, RunPlatform
 from hios.frontends.examples import example_inputs
+from hios.frontends.program import Program
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.kernels.tensors import torch_dtype
@@ -30,14 +32,16 @@ from hios.platforms.cuda.executing import CudaWorkers
 from hios.platforms.cuda.precision import TF32_TOLERANCE, scaled
 from hios.platforms.device_program import ArenaPlan, Buffer
 from hios.platforms.outputs import compared
+from hios.platforms.weights import require_weights
 from hios.progress import bar
 from hios.runtime import reference
 from hios.runtime.auto import LEAST_RUNS, choose
 from hios.runtime.baselines import Reference, gpu_references, references, require
-from hios.runtime.competitors import BASELINE, Entry, competitors, read_entries
+from hios.runtime.competitors import BASELINE, Entry, competitors, entries_of
 from hios.runtime.results import results
-from hios.runtime.trace import write_trace
+from hios.schedule import Schedule
 from hios.workers.arena import Arena
+from hios.workers.memory_file import memory_file
 from hios.workers.pool import WorkerPool
 
 #: Longest time in which a runtime compiles a model.
@@ -72,19 +76,29 @@ class Settings:
     virtual: bool = False
 
 
+class Execution(NamedTuple):
+    """What a session found.
+
+    Attributes:
+        run: what run.json holds.
+        chosen: the schedule of the fastest of all; None where it was not asked for.
+    """
+
+    run: Run
+    chosen: Schedule | None
+
+
 def execute(
-    graph: str | Path,
-    weights: str | Path,
-    schedules: Sequence[str | Path],
-    output: str | Path,
+    graph: Graph,
+    weights: str | Path | Mapping[str, Tensor],
+    schedules: Iterable[tuple[str, Schedule]],
     settings: Settings,
     *,
-    program: str | Path | None = None,
+    program: str | Path | Program | None = None,
     trusted: bool = False,
-    traces: str | Path | None = None,
-    chosen: str | Path | None = None,
-) -> Run:
-    """Run schedules on devices and write run.json, and a trace for each; returns what run.json holds.
+    auto: bool = False,
+) -> Execution:
+    """Run schedules on devices, and measure them.
 
     Competitors take turns in random order, so that drift of the machine hits all alike: every schedule, the
     sequential schedule on one device, on cores also with those of all devices, independent copies of it on several
@@ -92,49 +106,44 @@ def execute(
     and with as many as there are devices, on GPUs on the first one.
 
     Args:
-        graph: graph.json.
-        weights: weights.safetensors.
-        schedules: schedule.json files; their stems name them in the report.
-        output: run.json to write.
+        graph: with calls and shapes.
+        weights: by name, or weights.safetensors.
+        schedules: each with the label that names it in the report.
         settings: how to measure.
-        program: program.pt2 or program.onnx, the reference for outputs; the engine's sequential schedule where absent.
-        trusted: whether the user trusts a program that can run code when it is loaded.
-        traces: folder for Chrome traces.
-        chosen: schedule.json to write of the fastest of all, which run.json then names.
+        program: a program, or program.pt2 or program.onnx: the reference for outputs; the engine's sequential schedule
+            where absent.
+        trusted: whether the user trusts a program file that can run code when it is loaded.
+        auto: whether the fastest of all is chosen, which the run then names.
 
     Raises:
-        HiosError: bad files, a schedule that does not fit, a wrong output, or a worker that died or hung.
+        HiosError: files or objects that do not fit each other, a wrong output, or a worker that died or hung.
     """
-    known = Graph.read(graph)
-    require_executable(known)
-    entries = read_entries(schedules, known, settings.devices)
-    runtime = None if program is None else reference.runtime(program)
+    require_executable(graph)
+    entries = entries_of(schedules, graph, settings.devices)
+    runtime = None if program is None else _runtime(program)
     require(settings.baselines, runtime, settings.platform)
-    if chosen is not None:
+    if auto:
         _require_runs(settings)
-        artifacts.require_writable(chosen)
-    artifacts.require_writable(output)
-    if traces is not None:
-        for entry in entries:
-            artifacts.require_writable(_trace_path(traces, entry.label))
     platform = find(settings.platform).describe(settings.devices, virtual=settings.virtual)
     began = datetime.now(UTC)
-    arena_plan = ArenaPlan(known, settings.devices)
-    taking_part, taking_turns, workers = _parties(known, arena_plan, entries, platform, runtime, settings)
+    arena_plan = ArenaPlan(graph, settings.devices)
+    taking_part, taking_turns, workers = _parties(graph, arena_plan, entries, platform, runtime, settings)
     arena = Arena(arena_plan.flags, arena_plan.size, shares_cores="cores" in platform and "virtual" in platform)
     names = workers.names + [entry.name for entry in taking_turns]
     cores = workers.cores + [entry.cores for entry in taking_turns]
-    with WorkerPool(cores, arena, settings.timeout_s, names) as pool:
+    with contextlib.ExitStack() as files:
+        paths = _paths(files, graph, weights, program)
+        pool = files.enter_context(WorkerPool(cores, arena, settings.timeout_s, names))
         workers.join(pool)
-        session = _Session(known, pool, workers, arena, arena_plan, taking_part, taking_turns, settings)
-        session.load(str(graph), str(weights), None if program is None else str(program), trusted)
+        session = _Session(graph, pool, workers, arena, arena_plan, taking_part, taking_turns, settings)
+        session.load(*paths, trusted or isinstance(program, Program))
         session.measure()
         workers.finish()
     if settings.platform == "cuda":
         platform["tf32"] = workers.tf32
-    choice = None if chosen is None else choose(taking_part, entries)
+    choice = choose(taking_part, entries) if auto else None
     run = Run(
-        graph=known.name,
+        graph=graph.name,
         platform=msgspec.convert(platform, RunPlatform),
         versions=cpu.versions(),
         measured_at=f"{began:%Y-%m-%dT%H:%M:%SZ}",
@@ -146,15 +155,32 @@ def execute(
         chosen=None if choice is None else choice.result(),
         **results(taking_part, taking_turns, entries)._asdict(),
     )
-    if chosen is not None and choice is not None:
-        choice.schedule(known).write(chosen)
-    if traces is not None:
-        where = ", virtual devices: times say little" if platform.get("virtual") else ""
-        for entry in entries:
-            title, rows = f"{known.name} {entry.label}{where}", taking_part[entry.competitor].typical()
-            write_trace(_trace_path(traces, entry.label), title, known, rows)
-    artifacts.write(output, "run", run)
-    return run
+    return Execution(run, None if choice is None else choice.schedule(graph))
+
+
+def _runtime(program: str | Path | Program) -> str:
+    """What runs a program, by its name in run.json."""
+    return "eager" if isinstance(program, Program) else reference.runtime(program)
+
+
+def _paths(
+    files: contextlib.ExitStack,
+    graph: Graph,
+    weights: str | Path | Mapping[str, Tensor],
+    program: str | Path | Program | None,
+) -> tuple[str, str, str | None]:
+    """Where workers read graph, weights and program: the files that there are, else files in memory.
+
+    Raises:
+        ArtifactError: the weights are not those of the graph.
+    """
+    if isinstance(weights, Mapping):
+        require_weights(weights, graph, "weights")
+        weights = files.enter_context(memory_file(save(dict(weights))))
+    if isinstance(program, Program):
+        program = files.enter_context(memory_file(program.to_bytes()))
+    known = files.enter_context(memory_file(graph.to_bytes()))
+    return known, str(weights), None if program is None else str(program)
 
 
 def _parties(
@@ -184,10 +210,6 @@ def _require_runs(settings: Settings) -> None:
         raise PlatformError(
             f"--runs: found {settings.runs}; allowed with --auto: at least {LEAST_RUNS}, as every other run chooses"
         )
-
-
-def _trace_path(traces: str | Path, label: str) -> Path:
-    return Path(traces) / f"{label}.json"
 
 
 def _settle(threads: int) -> None:

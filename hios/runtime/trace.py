@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from hios.artifacts import replacing
@@ -10,7 +11,7 @@ from hios.graph import Graph
 from hios.schedule import Placement
 
 
-def write_trace(path: str | Path, title: str, graph: Graph, placements: list[Placement]) -> None:
+def write_trace(path: str | Path, title: str, graph: Graph, placements: Sequence[Placement]) -> None:
     """Write one process a device, one thread a stream, one slice an operator.
 
     Args:

@@ -13,8 +13,9 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from hios import Graph
+from hios.cli.files import extract
 from hios.frontends.declarations import Declarations
-from hios.frontends.extract import extract, extract_program
+from hios.frontends.extract import extract_program
 from hios.frontends.program import export, save
 from hios.frontends.registered import build_model
 from hios.graph import Value

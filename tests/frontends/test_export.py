@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from hios.cli.files import export
 from hios.errors import ArtifactError, HiosError, UnsupportedError
 from hios.frontends import program as programs
 from hios.frontends.declarations import Declarations
-from hios.frontends.export import export
 
 _MODULE = """
 import torch

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from hios.cli.files import extract
 from hios.errors import HiosError, UnsupportedError
-from hios.frontends.extract import extract
 from hios.frontends.program import export, save
 from hios.frontends.verification import require_equal
 from hios.graph import Value

@@ -12,10 +12,9 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from hios import Graph, HiosError
+from hios.cli.files import export, extract
 from hios.errors import ArtifactError
 from hios.frontends import program as programs
-from hios.frontends.export import export
-from hios.frontends.extract import extract
 from hios.frontends.registered import build_model, initialise
 from hios.graph import Shapes, TensorSpec
 from hios.models import names

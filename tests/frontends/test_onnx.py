@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from tvm import relax
 
 from hios import Graph
+from hios.cli.files import export, extract
 from hios.errors import ArtifactError, HiosError, UnsupportedError
 from hios.frontends import onnx, onnx_lowering
 from hios.frontends import program as programs
-from hios.frontends.export import export
-from hios.frontends.extract import extract, extract_program
+from hios.frontends.extract import extract_program
 from hios.frontends.registered import build_model
 from hios.frontends.verification import flat, run_graph
 

@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from hios.cli.files import extract
 from hios.errors import ArtifactError, UnsupportedError
 from hios.frontends import program as programs
 from hios.frontends.examples import inputs_like
-from hios.frontends.extract import extract
 from hios.frontends.interface import flat_module
 from tests.frontends.networks import Model, extracted, run_graph
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hios.profiling.profile import profile
+from hios.cli.files import profile
 from tests.frontends.networks import write_squeezenet
 
 #: Devices to profile on: two, or one on a machine with a single core.

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from hios import Graph, artifacts
+from hios.cli.files import profile
 from hios.formats.costs_file import CostsFile
 from hios.profiling import measurements as session
 from hios.profiling.cache import Cache
-from hios.profiling.profile import profile
 from hios.profiling.sampling import Effort
 from hios.report.profiled import profile_in_words
 from tests.profiling.conftest import DEVICES
@@ -124,7 +124,7 @@ def test_a_missing_entry_is_measured_alone(graph_file: Path, cache: Path, tmp_pa
 
 def test_busy_machines_keep_nothing(graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where other work took the cores right before, nothing is added to the cache, and costs.json says so."""
-    monkeypatch.setattr(sys.modules[profile.__module__], "_BUSY", -1.0)
+    monkeypatch.setattr("hios.profiling.profile._BUSY", -1.0)
     found = _profile(graph_file, tmp_path / "costs.json", tmp_path / "kept", repeats=1, stages_of=[])
     assert found["profile"]["kept"] is False
     assert not (tmp_path / "kept").exists()

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from hios import Costs, Edge, Graph, HiosError, Operator, Problem, artifacts, schedule, violations
+from hios.cli.files import profile
 from hios.kernels.signature import signatures
 from hios.profiling import measurements as session
 from hios.profiling.cache import Measured
-from hios.profiling.profile import _ratio_timing, profile
+from hios.profiling.profile import _ratio_timing
 from hios.statistics import interval, spread
 from tests.operators import operator_from, tensor_from, value_from
 from tests.profiling.conftest import DEVICES, REPEATS

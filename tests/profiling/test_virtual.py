@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from hios import Graph, artifacts
+from hios.cli.files import profile
 from hios.errors import PlatformError
 from hios.machine import usable_cores
 from hios.platforms.bench import whose_turn
 from hios.platforms.cpu import measuring as cores
-from hios.profiling.profile import profile
 
 
 def test_more_devices_than_cores(graph_file: Path, tmp_path: Path) -> None:

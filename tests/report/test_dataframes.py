@@ -18,7 +18,7 @@ import hios
 from hios import Graph, HiosError, Problem, artifacts
 from hios.report import write_report
 from hios.report.results import read_model
-from hios.report.tables import LATENCY_COLUMNS, OPERATOR_COLUMNS, csv_text, latency_rows, operator_rows
+from hios.report.tables import LATENCY_COLUMNS, OPERATOR_COLUMNS, csv_text, latency_rows, operator_rows, table
 from tests.report.test_report import COMPETITORS, make_results
 
 ROOT = Path(hios.__file__).resolve().parents[1]
@@ -183,8 +183,8 @@ def test_csv_files_keep_their_format(folder: Path) -> None:
     """Pandas writes the tables as the csv module did: order, numbers in full, whole numbers with gaps, quotes."""
     model = read_model(folder / "first")
     latencies, operators = latency_rows(model), operator_rows(model.name, model.graph, model.costs)
-    assert csv_text(LATENCY_COLUMNS, latencies) == _written_by_csv(LATENCY_COLUMNS, latencies)
-    assert csv_text(OPERATOR_COLUMNS, operators) == _written_by_csv(OPERATOR_COLUMNS, operators)
+    assert csv_text(table(LATENCY_COLUMNS, latencies)) == _written_by_csv(LATENCY_COLUMNS, latencies)
+    assert csv_text(table(OPERATOR_COLUMNS, operators)) == _written_by_csv(OPERATOR_COLUMNS, operators)
     values = [
         1,
         1.0,
@@ -202,8 +202,8 @@ def test_csv_files_keep_their_format(folder: Path) -> None:
         "ü",
     ]
     rows = [{"first": value, "second": number} for number, value in enumerate(values)] + [{"second": None}]
-    assert csv_text(("first", "second"), rows) == _written_by_csv(("first", "second"), rows)
-    assert csv_text(("first",), []) == "first\n"
+    assert csv_text(table(("first", "second"), rows)) == _written_by_csv(("first", "second"), rows)
+    assert csv_text(table(("first",), [])) == "first\n"
 
 
 def test_a_missing_pandas_is_one_line(folder: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from hios import Graph, artifacts
-from hios.runtime.session import Settings, execute
+from hios.cli.files import execute
+from hios.runtime.session import Settings
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from tests.frontends.networks import Files, write_squeezenet
 from tests.runtime.schedules import merged_plan, random_plan, random_streams, schedule_of

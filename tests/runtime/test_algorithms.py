@@ -6,7 +6,8 @@ import random
 from pathlib import Path
 
 from hios import ALGORITHMS, Costs, Graph, Problem, Schedule, artifacts, schedule
-from hios.runtime.session import Settings, execute
+from hios.cli.files import execute
+from hios.runtime.session import Settings
 from tests.frontends.networks import Files
 from tests.problems import briefly
 from tests.runtime.conftest import DEVICES

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from hios import Graph, HiosError, Schedule, artifacts
+from hios.cli.files import execute
 from hios.platforms.competitor import Competitor
 from hios.platforms.device_program import ArenaPlan
 from hios.runtime.auto import LEAST_RUNS, choose
 from hios.runtime.competitors import BASELINE, Entry, competitors
-from hios.runtime.session import Settings, execute
+from hios.runtime.session import Settings
 from hios.schedule import Placement, StagedPlan
 from hios.schedulers import find
 from tests.frontends.networks import Files

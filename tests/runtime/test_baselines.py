@@ -12,10 +12,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from hios import Graph, artifacts
+from hios.cli.files import execute
 from hios.errors import PlatformError
 from hios.models import CUDA_RUNTIMES, RUNTIMES
 from hios.runtime.baselines import references, require
-from hios.runtime.session import Settings, execute
+from hios.runtime.session import Settings
 from tests.frontends.networks import Model, write_files
 from tests.runtime.conftest import DEVICES
 from tests.runtime.schedules import random_plan, schedule_of

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from hios import Graph, HiosError
+from hios.cli.files import execute
 from hios.errors import PlatformError
 from hios.platforms.cpu import markers
 from hios.platforms.cpu import running as device
 from hios.platforms.cpu.platform import device_cores
 from hios.platforms.device_program import ArenaPlan
-from hios.runtime.session import Settings, execute
+from hios.runtime.session import Settings
 from hios.schedule import StagedPlan
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool

@@ -15,12 +15,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from hios import Graph, artifacts
+from hios.cli.files import execute
 from hios.errors import PlatformError
 from hios.platforms.cpu.executing import CpuWorkers
 from hios.platforms.device_program import ArenaPlan
 from hios.runtime.baselines import Reference
 from hios.runtime.competitors import BASELINE
-from hios.runtime.session import Settings, _Session, execute
+from hios.runtime.session import Settings, _Session
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from hios.workers.arena import Arena
 from tests.frontends.networks import Model, write_files

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
-import tempfile
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import IO, Any
+from typing import Any
 
 import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from hios import artifacts
 from hios.errors import PlatformError
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
@@ -32,6 +29,7 @@ from hios.platforms.cpu.values import arena_tensor
 from hios.platforms.device_program import ArenaPlan, DeviceProgram
 from hios.schedule import Plan
 from hios.workers.arena import Arena
+from hios.workers.memory_file import memory_file
 from hios.workers.pool import WorkerPool
 from hios.workers.worker import Worker
 
@@ -207,20 +205,11 @@ class _Keeper:
 def _load(
     pool: WorkerPool, graph: Graph, weights: Mapping[str, Tensor], plan: ArenaPlan, wait_s: float, workers: int
 ) -> None:
-    """Have all workers read graph and weights from files without names: they are gone afterwards, whatever happens."""
-    with tempfile.TemporaryFile("w", encoding="utf-8") as known, tempfile.TemporaryFile() as values:
-        json.dump({"format_version": artifacts.FORMAT_VERSION, **graph.to_json()}, known)
-        values.write(save(dict(weights)))  # ``save_file`` makes a file with a name first
-        known.flush()
-        values.flush()
-        given: dict[str, Any] = {"graph": _path(known), "weights": _path(values)}
+    """Have all workers read graph and weights from memory: they are gone afterwards, whatever happens."""
+    with memory_file(graph.to_bytes()) as known, memory_file(save(dict(weights))) as values:
+        given: dict[str, Any] = {"graph": known, "weights": values}
         arguments = {**given, "inputs": plan.inputs, "timeout_s": wait_s}
         pool.call_each(running.load, dict.fromkeys(range(workers), arguments))
-
-
-def _path(file: IO[Any]) -> str:
-    """Where this process and its workers find an open file."""
-    return f"/proc/{os.getpid()}/fd/{file.fileno()}"
 
 
 def _copy(value: Tensor, target: Tensor) -> Tensor:

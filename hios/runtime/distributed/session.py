@@ -25,7 +25,7 @@ from hios.platforms.cpu import platform as cpu
 from hios.platforms.device_program import ArenaPlan
 from hios.runtime import reference
 from hios.runtime.baselines import Reference, references
-from hios.runtime.competitors import BASELINE, Entry, competitors, read_entries
+from hios.runtime.competitors import BASELINE, Entry, competitors, entries_of, read_schedules
 from hios.runtime.distributed import transports
 from hios.runtime.distributed.agreement import Given
 from hios.runtime.distributed.clock_sync import barrier
@@ -203,7 +203,7 @@ class _Session:
         self._position.enter("loading")
         self._graph = Graph.read(job.graph)
         require_executable(self._graph)
-        self._entries = read_entries(job.schedules, self._graph, transport.size)
+        self._entries = entries_of(read_schedules(job.schedules), self._graph, transport.size)
         for path, entry in zip(job.schedules, self._entries, strict=True):
             entry.plan = _staged(path, entry)
         plan = ArenaPlan(self._graph, transport.size)

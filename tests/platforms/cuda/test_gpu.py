@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from hios import ALGORITHMS, Costs, Graph, Problem, artifacts, schedule
+from hios.cli.files import execute
 from hios.errors import HiosError
 from hios.platforms.cuda import reference
 from hios.platforms.cuda import running as device
@@ -21,7 +22,7 @@ from hios.platforms.cuda.executor import Executor
 from hios.platforms.cuda.network import Network as Placed
 from hios.platforms.cuda.precision import exactly
 from hios.platforms.cuda.steps import Lane
-from hios.runtime.session import Settings, execute
+from hios.runtime.session import Settings
 from hios.schedule import Plan, StagedPlan
 from tests.frontends.networks import Files, Network, write_files
 from tests.gpu import needs_two_gpus, requires_gpu

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hios import Graph, Problem, artifacts, schedule, violations
-from hios.profiling.profile import profile
+from hios.cli.files import profile
 from tests.gpu import GPUS, needs_two_gpus, requires_gpu
 
 pytestmark = pytest.mark.filterwarnings("error::hios.errors.HiosWarning")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from hios import Graph, HiosWarning, artifacts
+from hios.cli.files import profile
 from hios.platforms.cuda import measuring as gpus
 from hios.platforms.cuda import platform
 from hios.platforms.cuda import timed_graphs as graphs
 from hios.platforms.cuda import timing as cuda
-from hios.profiling.profile import profile
 from tests.platforms.cuda.simulated_timing import InProcess, Machine, merged, subject
 
 _RESOURCES = {"shared_memory_bytes": 64, "registers": 5120, "threads": 128, "blocks": 12, "occupancy": 0.25}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hios import Graph, Schedule, artifacts
+from hios.cli.files import execute
 from hios.errors import PlatformError
 from hios.machine import usable_cores
 from hios.models import CUDA_RUNTIMES
@@ -19,7 +20,7 @@ from hios.runtime import session
 from hios.runtime.auto import LEAST_RUNS
 from hios.runtime.baselines import Reference, gpu_references, require
 from hios.runtime.competitors import BASELINE
-from hios.runtime.session import Settings, execute
+from hios.runtime.session import Settings
 from hios.runtime.table import latency_table
 from hios.schedule import Plan, StagedPlan
 from tests.frontends.networks import Files, write_files

@@ -1,0 +1,321 @@
+"""The stages of the pipeline as functions: objects in, objects out. No file is written.
+
+A stage loads what it needs when it is called, so that this module is light.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hios.errors import HiosError
+from hios.formats.costs_file import CostsFile
+from hios.formats.run_file import Run
+from hios.graph import Graph
+from hios.report import Report, report_of
+from hios.report.results import model_results
+from hios.schedule import Schedule
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.export import ExportedProgram
+
+    from hios.frontends.program import Program
+
+
+def export(
+    model: str | nn.Module,
+    inputs: Sequence[Tensor] | None = None,
+    *,
+    options: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    trusted: bool = False,
+) -> Program:
+    """Export a model with torch.export.
+
+    Parameters
+    ----------
+    model
+        A module; or as text the name of a network of ``models/``, ``"package.module:function"``, or a ``.pt2`` file.
+    inputs
+        Example inputs of a module; without them for the others, which have their own.
+    options
+        Keyword arguments of the function that builds a network, such as ``{"image_size": 224}``.
+    seed
+        Of the random weights of a network of ``models/``.
+    trusted
+        Whether you trust who made a ``.pt2`` file, which then may run code when it is loaded.
+
+    Returns:
+    -------
+    Program
+        ``exported`` is the ``torch.export.ExportedProgram``; ``write(path)`` makes a ``program.pt2`` of it.
+
+    Raises:
+    ------
+    HiosError
+        An unknown model or option, or a model that cannot be exported.
+
+    Examples:
+    --------
+    >>> import torch, hios
+    >>> program = hios.export(torch.nn.ReLU(), (torch.ones(3),))
+    >>> type(program.exported).__name__
+    'ExportedProgram'
+    """
+    from hios.frontends.export import export as run
+    from hios.frontends.export import export_module
+
+    if isinstance(model, str):
+        if inputs is not None:
+            raise HiosError(f"export: inputs: found beside the model {model}; allowed: with a module alone")
+        return run(model, options or {}, seed=seed, trusted=trusted)
+    if inputs is None or options:
+        raise HiosError("export: found a module without inputs, or with options; required: a module and example inputs")
+    return export_module(model, tuple(inputs))
+
+
+def extract(
+    program: Program | ExportedProgram | str | Path,
+    *,
+    name: str = "",
+    units: str | None = None,
+    trusted: bool = False,
+) -> tuple[Graph, dict[str, Tensor]]:
+    """Extract the optimised operator graph of a program through TVM Relax.
+
+    Parameters
+    ----------
+    program
+        What `export` returned, a program of torch.export, or a file ``.pt2`` or ``.onnx``.
+    name
+        Of the graph; that of the program, or of the file, if empty.
+    units
+        What is one operator: ``conv-relu``, ``relu-sepconv`` or ``operator``; as the model declares if None.
+    trusted
+        Whether you trust who made a ``.pt2`` file, which then may run code when it is loaded.
+
+    Returns:
+    -------
+    graph : Graph
+        Operators with their calls, and edges with their bytes.
+    weights : dict
+        Tensors by name.
+
+    Raises:
+    ------
+    HiosError
+        The program cannot be read, imported or run by the kernel table.
+
+    Notes:
+    -----
+    The graph is run once beside the program; one that computes something else is refused.
+
+    Examples:
+    --------
+    >>> import torch, hios
+    >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU())
+    >>> graph, weights = hios.extract(hios.export(model, (torch.ones(1, 3, 8, 8),)), name="small")
+    >>> [operator.type for operator in graph.operators], sorted(weights)
+    (['conv2d-relu'], ['0.bias', '0.weight'])
+    """
+    from hios.frontends.extract import extract as run
+    from hios.frontends.program import Program
+
+    if isinstance(program, str | Path):
+        return run(program, name or Path(program).stem, units=units, trusted=trusted)
+    if not isinstance(program, Program):
+        from hios.frontends.export import require_fixed
+        from hios.frontends.interface import plain
+
+        require_fixed("program", program)
+        program = Program(plain(program, "program"))
+    return run(program, name or program.name or "network", units=units)
+
+
+def profile(
+    graph: Graph,
+    *,
+    devices: int = 1,
+    platform: str = "cpu",
+    stages_of: Sequence[str] = ("greedy", "hios-lp"),
+    repeats: int = 20,
+    budget_s: float = 120.0,
+    cache: bool | str | Path = True,
+    virtual: bool = False,
+) -> CostsFile:
+    """Measure what the operators, stages and transfers of a graph cost.
+
+    Parameters
+    ----------
+    graph
+        With calls and shapes, as `extract` returns it.
+    devices
+        Number of devices.
+    platform
+        Where to measure: devices are cores (``cpu``) or GPUs (``cuda``).
+    stages_of
+        Algorithms whose stages are measured; for other stages the contention model speaks.
+    repeats
+        Least number of measurements of every operator and stage.
+    budget_s
+        Seconds for repeating until medians are certain within 2 %, and for stages.
+    cache
+        Whether measurements of other calls and networks are used and kept, or the folder for them.
+    virtual
+        Whether devices may share cores or GPUs where there are fewer; times say little then.
+
+    Returns:
+    -------
+    CostsFile
+        What costs.json holds: times in milliseconds with their percentiles. ``Problem(graph, costs)`` takes it.
+
+    Raises:
+    ------
+    HiosError
+        The graph cannot run, an algorithm is unknown, there are too few devices, or a worker failed.
+
+    Examples:
+    --------
+    >>> import hios
+    >>> graph, weights = hios.extract(hios.export("squeezenet", options={"image_size": 64}))  # doctest: +SKIP
+    >>> costs = hios.profile(graph, devices=2)  # doctest: +SKIP
+    >>> hios.schedule(hios.Problem(graph, costs), "hios-lp", devices=2).latency_ms  # doctest: +SKIP
+    """
+    from hios.profiling.cache import default_folder
+    from hios.profiling.profile import profile as run
+
+    folder = default_folder() if cache is True else cache or None
+    return run(
+        graph,
+        devices=devices,
+        repeats=repeats,
+        stages_of=stages_of,
+        budget_s=budget_s,
+        cache=folder,
+        platform=platform,
+        virtual=virtual,
+    )
+
+
+def execute(
+    graph: Graph,
+    weights: Mapping[str, Tensor] | str | Path,
+    schedules: Schedule | Iterable[Schedule] | Mapping[str, Schedule],
+    *,
+    program: Program | ExportedProgram | str | Path | None = None,
+    trusted: bool = False,
+    auto: bool = False,
+    devices: int | None = None,
+    **settings: Any,
+) -> Run:
+    """Run schedules on real devices, interleaved in one session, and time them.
+
+    Parameters
+    ----------
+    graph, weights
+        What `extract` returned; weights may also be a ``weights.safetensors``.
+    schedules
+        One, several, or several by label. Without labels they are called ``ALGORITHM-DEVICES``.
+    program
+        The reference for outputs and times, as `extract` takes it; the sequential schedule where absent.
+    trusted
+        Whether you trust who made a ``.pt2`` file, which then may run code when it is loaded.
+    auto
+        Whether the fastest of all is chosen by every other run, and measured in the others (``run.chosen``).
+    devices
+        Of the session; the most that a schedule uses if None.
+    **settings
+        ``runs`` (36) measured and ``warmup`` (3) other runs of each, ``tolerance`` (1e-4) of outputs, ``seed`` (0),
+        ``timeout_s`` (120) of a run, ``baselines`` (``("eager",)``), ``platform`` (``"cpu"``), ``virtual`` (False);
+        see `hios.runtime.session.Settings`.
+
+    Returns:
+    -------
+    Run
+        What run.json holds: ``results`` has an entry for each schedule, with latencies in milliseconds.
+
+    Raises:
+    ------
+    HiosError
+        Objects that do not fit each other, a schedule that cannot run, a wrong output, or a worker that failed.
+
+    Examples:
+    --------
+    >>> import hios
+    >>> program = hios.export("squeezenet", options={"image_size": 64})  # doctest: +SKIP
+    >>> graph, weights = hios.extract(program)  # doctest: +SKIP
+    >>> problem = hios.Problem(graph, hios.profile(graph, devices=2))  # doctest: +SKIP
+    >>> schedules = [hios.schedule(problem, name, devices=2) for name in ("heft", "hios-lp")]  # doctest: +SKIP
+    >>> run = hios.execute(graph, weights, schedules, program=program)  # doctest: +SKIP
+    >>> {result.label: result.speedup for result in run.results}  # doctest: +SKIP
+    """
+    from hios.frontends.program import Program
+    from hios.runtime.session import Settings
+    from hios.runtime.session import execute as run
+
+    labelled = _labelled(schedules)
+    if program is not None and not isinstance(program, str | Path | Program):
+        program = Program(program)
+    used = max(schedule.devices for _, schedule in labelled)
+    return run(
+        graph,
+        weights,
+        labelled,
+        Settings(devices=devices or used, **settings),
+        program=program,
+        trusted=trusted,
+        auto=auto,
+    ).run
+
+
+def _labelled(schedules: Schedule | Iterable[Schedule] | Mapping[str, Schedule]) -> list[tuple[str, Schedule]]:
+    if isinstance(schedules, Mapping):
+        labelled = list(schedules.items())
+    else:
+        given = [schedules] if isinstance(schedules, Schedule) else list(schedules)
+        labelled = [(f"{schedule.algorithm}-{schedule.devices}", schedule) for schedule in given]
+    if not labelled:
+        raise HiosError("execute: schedules: found none; required: at least one")
+    label, times = Counter(label for label, _ in labelled).most_common(1)[0]
+    if times > 1:
+        raise HiosError(f"execute: schedules: found {times} named {label}; allowed: one, or give them labels in a dict")
+    return labelled
+
+
+def report(*networks: tuple[Graph, CostsFile, Run]) -> Report:
+    """Make the report of one or several networks that were executed.
+
+    Parameters
+    ----------
+    *networks
+        Graph, costs and run of each.
+
+    Returns:
+    -------
+    Report
+        ``html`` is the page, which ``write(path)`` writes; ``latencies`` and ``operators`` are its tables.
+
+    Raises:
+    ------
+    HiosError
+        None is given, or graph, costs and run are not of the same network.
+
+    Examples:
+    --------
+    >>> import hios
+    >>> hios.report((graph, costs, run)).write("report.html")  # doctest: +SKIP
+    """
+    if not networks:
+        raise HiosError("report: found no network; required: at least one, as (graph, costs, run)")
+    models = [model_results(graph, costs, run) for graph, costs, run in networks]
+    count = Counter(model.name for model in models)
+    return report_of(
+        [
+            model if count[model.name] == 1 else replace(model, name=f"{model.name} ({number})")
+            for number, model in enumerate(models, start=1)
+        ]
+    )

@@ -1,0 +1,155 @@
+"""The stages on files: read them, call the stage, write what it gives. Each function loads what its stage needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hios.artifacts import replacing, require_writable, write
+from hios.errors import HiosError
+from hios.graph import Graph
+
+if TYPE_CHECKING:
+    from hios.formats.costs_file import CostsFile
+    from hios.formats.run_file import Run
+    from hios.runtime.session import Settings
+
+
+def export(text: str, output: str | Path, options: Mapping[str, Any], *, seed: int = 0, trusted: bool = False) -> str:
+    """Export a model and write it; returns a line that says what was written.
+
+    Args:
+        text: a network of models/, ``package.module:function``, or a file .pt2 or .onnx.
+        output: the file to write, .pt2, or .onnx for a model in ONNX.
+        options: keyword arguments of the function that builds the network; of an ONNX file batch_size.
+        seed: of the random weights of a network of models/; torch.manual_seed before a function of the user's.
+        trusted: whether the user trusts who made a .pt2 file, which then may run code.
+
+    Raises:
+        HiosError: unknown model or option, a model that cannot be exported, or an output that cannot be written.
+    """
+    from hios.frontends.export import check, described
+    from hios.frontends.export import export as run
+    from hios.models import model
+
+    found = model(text)
+    if Path(output).suffix.lower() != found.exported:
+        raise HiosError(f"{output}: found the ending {Path(output).suffix or 'none'}; allowed: {found.exported}")
+    check(found, options, trusted)
+    require_writable(output)
+    if found.kind == "onnx":
+        from hios.frontends import onnx
+
+        network = onnx.load(text, options.get("batch_size"))
+        with replacing(output) as temporary:
+            temporary.write_bytes(network.SerializeToString(deterministic=True))
+        return f"{text}, {onnx.described(network)}"
+    program = run(text, options, seed=seed, trusted=trusted)
+    program.write(output)
+    return f"{text}, {described(program.exported)}"
+
+
+def extract(
+    program: str | Path,
+    output: str | Path,
+    weights: str | Path,
+    name: str,
+    *,
+    units: str | None = None,
+    trusted: bool = False,
+) -> Graph:
+    """Extract the optimised graph of a program and write it.
+
+    Args:
+        program: program.pt2 or program.onnx.
+        output: graph.json to write.
+        weights: safetensors file to write.
+        name: name of the graph.
+        units: scheduling units; those that the model declares if None.
+        trusted: whether the user trusts a program that can run code when it is loaded.
+
+    Raises:
+        HiosError: the program cannot be read, imported or run by the kernel table.
+    """
+    from safetensors.torch import save_file
+
+    from hios.frontends.extract import extract as run
+
+    if Path(output).resolve() == Path(weights).resolve():
+        raise HiosError(f"{output}: named for the graph and for the weights; they are two files")
+    for path in (output, weights):
+        require_writable(path)
+    graph, tensors = run(program, name, units=units, trusted=trusted)
+    with replacing(weights) as temporary:
+        save_file(tensors, temporary)
+        graph.write(output)  # inside: without a graph there are no weights either
+    return graph
+
+
+def profile(graph: str | Path, output: str | Path, **settings: Any) -> CostsFile:
+    """Measure a graph and write costs.json; returns what it holds.
+
+    Args:
+        graph: graph.json, with calls and shapes.
+        output: costs.json to write.
+        **settings: keyword arguments of `hios.profiling.profile.profile`.
+
+    Raises:
+        HiosError: bad graph, unknown algorithm, too many devices, a cache that cannot be written, or a worker failed.
+    """
+    from hios.profiling.profile import profile as run
+
+    known = Graph.read(graph)
+    require_writable(output)
+    costs = run(known, **settings)
+    write(output, "costs", costs)
+    return costs
+
+
+def execute(
+    graph: str | Path,
+    weights: str | Path,
+    schedules: Sequence[str | Path],
+    output: str | Path,
+    settings: Settings,
+    *,
+    program: str | Path | None = None,
+    trusted: bool = False,
+    traces: str | Path | None = None,
+    chosen: str | Path | None = None,
+) -> Run:
+    """Run schedules on devices and write run.json, and a trace for each; returns what run.json holds.
+
+    Args:
+        graph: graph.json.
+        weights: weights.safetensors.
+        schedules: schedule.json files; their stems name them in the report.
+        output: run.json to write.
+        settings: how to measure.
+        program: program.pt2 or program.onnx, the reference for outputs; the engine's sequential schedule where absent.
+        trusted: whether the user trusts a program that can run code when it is loaded.
+        traces: folder for Chrome traces.
+        chosen: schedule.json to write of the fastest of all, which run.json then names.
+
+    Raises:
+        HiosError: bad files, a schedule that does not fit, a wrong output, or a worker that died or hung.
+    """
+    from hios.runtime import session
+    from hios.runtime.competitors import read_schedules
+    from hios.runtime.trace import write_trace
+
+    known, labelled = Graph.read(graph), read_schedules(schedules)
+    traced = {} if traces is None else {label: Path(traces) / f"{label}.json" for label, _ in labelled}
+    for path in [output, *([] if chosen is None else [chosen]), *traced.values()]:
+        require_writable(path)
+    run, choice = session.execute(
+        known, weights, labelled, settings, program=program, trusted=trusted, auto=chosen is not None
+    )
+    if chosen is not None and choice is not None:
+        choice.write(chosen)
+    where = ", virtual devices: times say little" if run.platform.virtual else ""
+    for result in run.results if traced else ():
+        write_trace(traced[result.label], f"{known.name} {result.label}{where}", known, result.measured)
+    write(output, "run", run)
+    return run
