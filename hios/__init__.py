@@ -4,7 +4,7 @@ The package is layered; a module imports only from layers above its own:
 
     errors artifacts machine             what every layer uses
     graph blocks merging costs problem schedule
-    evaluate bound check                 the problem and its solution (no torch, no TVM)
+    evaluate bound check bound_check     the problem and its solution (no torch, no TVM)
     schedulers models config sources     one algorithm a file, one registry; what MODEL may be; config.yaml; code hashes
     kernels frontends                    Relax operator -> torch call; torch.export -> Relax -> graph
     platforms profiling runtime          devices, measuring, executing
