@@ -92,6 +92,7 @@ def _result(
         "devices": schedule.devices,
         "predicted_ms": schedule.latency_ms,
         "lower_bound_ms": schedule.lower_bound_ms,
+        **({"cuts": schedule.cuts} if schedule.cuts else {}),
         "scheduling_time_s": schedule.scheduling_time_s,
         **_launch(competitor),
         "latency_ms": latency,
