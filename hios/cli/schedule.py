@@ -16,7 +16,9 @@ def _algorithm_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
     """An option for every parameter of every algorithm, by its paper's name."""
     for _, users in sorted(parameters().items(), reverse=True):
         parameter = users[0][1]  # parameters of one name have one type
-        command = click.option(option(parameter), type=type(parameter.default), help=parameter_help(users))(command)
+        flag = isinstance(parameter.default, bool)
+        kind, text = type(parameter.default), parameter_help(users)
+        command = click.option(option(parameter), type=kind, is_flag=flag, default=None, help=text)(command)
     return command
 
 
@@ -45,7 +47,7 @@ def command(graph: Path, costs: Path, algorithm: str, devices: int, output: Path
     """Compute where and when each operator of GRAPH runs, given COSTS."""
     from hios.artifacts import require_writable
     from hios.problem import Problem
-    from hios.report.summary import gap_in_words
+    from hios.report.summary import cuts_in_words, gap_in_words
     from hios.schedulers import find
     from hios.schedulers import schedule as run
 
@@ -61,4 +63,5 @@ def command(graph: Path, costs: Path, algorithm: str, devices: int, output: Path
     click.echo(
         f"{output}: predicted latency {found.latency_ms:.4g} ms on {devices} device(s), lower bound {bound:.4g} ms"
         f"{' for staged schedules' if kind else ''}, {gap_in_words(found.latency_ms, bound, kind)}"
+        + (f"; cuts: {cuts_in_words(found.cuts)}" if found.cuts else "")
     )

@@ -21,17 +21,22 @@ class Parameter:
     """A parameter of an algorithm by the name that its paper uses; ``default`` also gives its type."""
 
     name: str
-    default: int | float | str
+    default: bool | int | float | str
     help: str
     minimum: float | None = None
     choices: tuple[str, ...] = ()
+
+    @property
+    def default_text(self) -> str:
+        """The default as it is written in config.yaml."""
+        return str(self.default).lower() if isinstance(self.default, bool) else str(self.default)
 
     @property
     def allowed(self) -> str:
         """The values that are allowed, in words."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
-        kind = {int: "a whole number", float: "a number", str: "text"}[type(self.default)]
+        kind = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[type(self.default)]
         return kind if self.minimum is None else f"{kind} of at least {self.minimum:g}"
 
     def checked(self, algorithm: str, value: Any) -> Any:
@@ -42,7 +47,7 @@ class Parameter:
         """
         kind = type(self.default)
         number = kind is float and isinstance(value, int) and not isinstance(value, bool)
-        fits = number or (isinstance(value, kind) and not isinstance(value, bool))
+        fits = number or (isinstance(value, kind) and isinstance(value, bool) == (kind is bool))
         if (
             not fits
             or (kind is float and not math.isfinite(value))
