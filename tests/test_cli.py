@@ -196,8 +196,8 @@ def test_algorithms_lists_the_registry() -> None:
         told = _done("algorithms", name).output
         assert told.startswith(f"{name}: ")
         for parameter in algorithm.parameters:
-            assert f"{option(parameter)} {parameter.default}" in listed
-            assert f"{option(parameter)}, {parameter.name}: {parameter.default}\n" in told
+            assert f"{option(parameter)} {parameter.default_text}" in listed
+            assert f"{option(parameter)}, {parameter.name}: {parameter.default_text}\n" in told
     assert _error("algorithms", "magic").startswith("unknown algorithm magic; allowed: ")
 
 
