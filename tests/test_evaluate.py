@@ -337,7 +337,9 @@ def test_verdicts_on_staged_bounds() -> None:
     """A bound for staged schedules is refuted by those only; one by one on one device is a staged schedule too."""
     stated = dataclasses.replace(ON_TWO, lower_bound_ms=3.0, staged_lower_bound_ms=3.5)
     quick = dataclasses.replace(ON_TWO, latency_ms=3.4)
-    streams = dataclasses.replace(quick, placements=tuple(dataclasses.replace(r, stage=None) for r in quick.placements))
+    streams = dataclasses.replace(
+        quick, placements=tuple(msgspec.structs.replace(r, stage=None) for r in quick.placements)
+    )
     for other, verdict in ((quick, "wrong"), (streams, "unconfirmed")):
         assert [found.verdict for found in judge_bounds(THREE, stated, [other])] == ["recomputed", verdict]
     slow = dataclasses.replace(ON_TWO, latency_ms=9.0, lower_bound_ms=7.0, staged_lower_bound_ms=8.0)
