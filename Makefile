@@ -47,4 +47,4 @@ data: setup
 	@python benchmarks/published_data.py
 
 clean:
-	rm -rf .venv results results-* .snakemake .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+	rm -rf .venv .venv-oldest results results-* .snakemake .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*

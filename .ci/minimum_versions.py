@@ -1,8 +1,8 @@
-"""Print the oldest supported version of every dependency as constraints of pip: the lower bounds of pyproject.toml.
+"""Print the oldest supported versions, the lower bounds of pyproject.toml, as constraints for pip.
 
-    python .ci/minimum_versions.py > constraints-oldest.txt
+    python .ci/minimum_versions.py > oldest.txt
 
-Development tools are left out: they have no part in what users install.
+Development tools are left out: users do not install them.
 """
 
 from __future__ import annotations
@@ -13,20 +13,14 @@ import tomllib
 from pathlib import Path
 
 
-def minimum_versions(project: dict[str, object]) -> dict[str, str]:
-    """The lower bound of each requirement outside ``dev``, by name.
+def minimum_versions(requirements: list[str]) -> dict[str, str]:
+    """The lower bound of each requirement, by name.
 
     Raises:
-        ValueError: a requirement has no lower bound, or another one than elsewhere.
+        ValueError: a requirement has no lower bound, or one that differs from another of the same name.
     """
-    extras = project["optional-dependencies"]
-    requirements = [*project["dependencies"]]
-    for extra, names in extras.items():
-        requirements += [] if extra == "dev" else names
     oldest: dict[str, str] = {}
     for requirement in requirements:
-        if requirement.startswith(f"{project['name']}["):
-            continue
         match = re.match(r"([\w.-]+)[>=]=([\w.]+)", requirement)
         if not match:
             raise ValueError(f"pyproject.toml: {requirement!r} has no lower bound")
@@ -39,7 +33,9 @@ def minimum_versions(project: dict[str, object]) -> dict[str, str]:
 def main() -> None:
     """Print a line for each dependency."""
     file = Path(__file__).resolve().parents[1] / "pyproject.toml"
-    for name, version in minimum_versions(tomllib.loads(file.read_text())["project"]).items():
+    project = tomllib.loads(file.read_text())["project"]
+    extras = {name: needs for name, needs in project["optional-dependencies"].items() if name not in ("all", "dev")}
+    for name, version in minimum_versions(sum(extras.values(), project["dependencies"])).items():
         sys.stdout.write(f"{name}=={version}\n")
 
 
