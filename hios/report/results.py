@@ -60,7 +60,7 @@ def read_results(directories: Sequence[Path]) -> list[ModelResults]:
     """
     if not directories:
         raise ArtifactError("report: no results folder is given; required: at least one")
-    read = [(Path(directory), _read(Path(directory))) for directory in directories]
+    read = [(Path(directory), read_model(Path(directory))) for directory in directories]
     count = Counter(model.name for _, model in read)
     return [
         model
@@ -70,7 +70,12 @@ def read_results(directories: Sequence[Path]) -> list[ModelResults]:
     ]
 
 
-def _read(directory: Path) -> ModelResults:
+def read_model(directory: Path) -> ModelResults:
+    """Read the results folder of one network.
+
+    Raises:
+        ArtifactError: a file is missing, damaged or does not fit the others.
+    """
     run = artifacts.load(directory / "run.json", Run)
     graph = Graph.read(directory / "graph.json")
     costs = artifacts.load(directory / "costs.json", CostsFile)

@@ -1,14 +1,17 @@
-"""The tables of the report: rows that the page shows rounded and the CSV files hold in full."""
+"""The tables of the report: rows that the page shows rounded and the CSV files hold in full.
+
+Light where no table is made: pandas is imported by `csv_text` alone.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from hios.formats.costs_file import CostsFile
 from hios.formats.run_file import Chosen, Latency, ReferenceResult, ScheduleResult
+from hios.graph import Graph
 from hios.report.hardware import is_virtual
 from hios.report.results import ModelResults
 
@@ -129,12 +132,18 @@ def _ceiling_rows(model: ModelResults) -> list[Row]:
     ]
 
 
-def operator_rows(model: ModelResults) -> list[Row]:
-    """One row an operator, in the order of the graph."""
-    costs = model.costs.operators
+def operator_rows(name: str, graph: Graph, contents: CostsFile) -> list[Row]:
+    """One row an operator, in the order of the graph.
+
+    Args:
+        name: of the network.
+        graph: its graph.
+        contents: its costs.json.
+    """
+    costs = contents.operators
     return [
         {
-            "model": model.name,
+            "model": name,
             "operator": operator.id,
             "type": operator.type,
             "time_ms": costs[operator.id].time_ms,
@@ -143,17 +152,17 @@ def operator_rows(model: ModelResults) -> list[Row]:
             "flops": operator.flops,
             "bytes": operator.bytes,
         }
-        for operator in model.graph.operators
+        for operator in graph.operators
     ]
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Row]) -> str:
     """A CSV table with a header line; an absent value is an empty field."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    import pandas as pd
+
+    # As objects: columns of whole numbers with gaps stay whole numbers.
+    frame = pd.DataFrame(list(rows), columns=list(columns), dtype="object")
+    return str(frame.to_csv(index=False, lineterminator="\n"))
 
 
 def _measured(model: ModelResults, kind: str, label: str, latency: Latency) -> Row:

@@ -15,7 +15,7 @@ from benchmarks.networks import googlenet, inception_v3, nasnet_large, randwire,
 from hios import Costs, Graph, HiosError, Operator, Problem, artifacts, schedule
 from hios.costs import Resources
 from hios.schedulers.opara import Demands, allocate_streams, demands, launch_order
-from tests.data import data_folder
+from tests.external_data import data_folder
 from tests.operators import operator_from
 from tests.problems import problem, problems
 
