@@ -265,7 +265,7 @@ def execute(
         graph,
         weights,
         labelled,
-        Settings(devices=devices or used, **settings),
+        Settings(devices=used if devices is None else devices, **settings),
         program=program,
         trusted=trusted,
         auto=auto,

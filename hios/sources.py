@@ -14,7 +14,7 @@ from hios.schedulers import ALGORITHMS, find
 
 #: Where the code of each stage begins: the modules that its command calls.
 STAGES = {
-    "export": ("hios.frontends.export",),
+    "export": ("hios.frontends.export", "hios.frontends.onnx"),
     "extract": ("hios.frontends.extract",),
     "profile": ("hios.profiling.profile",),
     "schedule": ("hios.schedulers",),

@@ -1,0 +1,205 @@
+"""The stages as functions on objects."""
+
+from __future__ import annotations
+
+import dataclasses
+import doctest
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import hios
+from hios import CostsFile, Graph, HiosError, Run, Schedule
+from hios.frontends.program import Program
+from tests.runtime.small import Branches
+
+ROOT = Path(hios.__file__).resolve().parents[1]
+#: Two devices, or one on a machine with a single core.
+DEVICES = min(2, len(os.sched_getaffinity(0)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Stages:
+    """What each stage returned for one network."""
+
+    program: Program
+    graph: Graph
+    weights: dict[str, Tensor]
+    costs: CostsFile
+    schedules: list[Schedule]
+    run: Run
+
+
+def _image() -> Tensor:
+    return torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture(scope="module")
+def stages(tmp_path_factory: pytest.TempPathFactory) -> Stages:
+    """All stages after one another, from a folder that stays empty and with temporary files in another."""
+    folder, before = tmp_path_factory.mktemp("stages"), Path.cwd()
+    temporary = tmp_path_factory.mktemp("temporary")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(temporary))
+        patch.setattr("tempfile.tempdir", str(temporary))
+        os.chdir(folder)
+        try:
+            found = _stages()
+        finally:
+            os.chdir(before)
+    assert list(folder.rglob("*")) == []
+    assert list(temporary.rglob("*.json")) == []
+    return found
+
+
+def _stages() -> Stages:
+    program = hios.export(Branches(), (_image(),))
+    graph, weights = hios.extract(program, name="branches")
+    costs = hios.profile(graph, devices=DEVICES, repeats=3, stages_of=["greedy"], budget_s=0, cache=False)
+    problem = hios.Problem(graph, costs)
+    schedules = [hios.schedule(problem, "sequential"), hios.schedule(problem, "hios-lp", DEVICES)]
+    run = hios.execute(graph, weights, schedules, program=program, runs=12, warmup=1, auto=True)
+    return Stages(program, graph, weights, costs, schedules, run)
+
+
+def test_objects_are_those_of_the_files(stages: Stages, tmp_path: Path) -> None:
+    """What the functions return is what the commands write and read."""
+    stages.program.write(tmp_path / "program.pt2")
+    graph, weights = hios.extract(tmp_path / "program.pt2", name="branches")
+    assert graph == stages.graph
+    assert {name: tensor.tolist() for name, tensor in weights.items()} == {
+        name: tensor.tolist() for name, tensor in stages.weights.items()
+    }
+    hios.artifacts.write(tmp_path / "costs.json", "costs", stages.costs)
+    assert hios.Costs.read(tmp_path / "costs.json").time_ms == hios.Costs.of(stages.costs).time_ms
+    hios.artifacts.write(tmp_path / "run.json", "run", stages.run)
+    assert hios.artifacts.load(tmp_path / "run.json", Run) == stages.run
+
+
+def test_run(stages: Stages) -> None:
+    """Every schedule ran as often as asked, with the outputs of the program, and under the label of its kind."""
+    run = stages.run
+    assert [result.label for result in run.results] == ["sequential-1", f"hios-lp-{DEVICES}"]
+    assert {len(result.latency_ms.runs) for result in run.results} == {12}
+    assert run.checked_against == "eager"
+    assert run.chosen is not None
+    assert all(result.largest_difference <= run.tolerance for result in run.results)
+    assert [result.predicted for result in run.results] == [schedule.placements for schedule in stages.schedules]
+
+
+def test_report(stages: Stages, tmp_path: Path) -> None:
+    """The page and the tables of a run, as the command makes them from files."""
+    report = hios.report((stages.graph, stages.costs, stages.run))
+    assert report.latencies["label"].tolist()[:2] == ["sequential-1", f"hios-lp-{DEVICES}"]
+    assert report.operators["operator"].tolist() == [operator.id for operator in stages.graph.operators]
+    report.write(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == report.html
+    folder = tmp_path / "network"
+    stages.graph.write(folder / "graph.json")
+    hios.artifacts.write(folder / "costs.json", "costs", stages.costs)
+    hios.artifacts.write(folder / "run.json", "run", stages.run)
+    from hios.report import write_report
+
+    write_report([folder], tmp_path / "other.html", tmp_path)
+    assert (tmp_path / "other.html").read_text(encoding="utf-8") == report.html
+    assert (tmp_path / "latency.csv").read_text() == report.latencies.to_csv(index=False)
+    twice = hios.report(*[(stages.graph, stages.costs, stages.run)] * 2)
+    assert set(twice.latencies["model"]) == {"branches (1)", "branches (2)"}
+
+
+def test_programs_of_torch(stages: Stages) -> None:
+    """A program of torch.export is taken as it is, for the graph and as the reference."""
+    exported = torch.export.export(Branches().eval(), (_image(),))
+    graph, weights = hios.extract(exported, name="branches")
+    assert graph.fingerprint == stages.graph.fingerprint
+    run = hios.execute(graph, weights, {"mine": stages.schedules[0]}, program=exported, runs=1, warmup=0)
+    assert [result.label for result in run.results] == ["mine"]
+    assert run.checked_against == "eager"
+
+
+def test_networks_by_name() -> None:
+    """A network of models/ is built with its options and gives its name to the graph."""
+    graph, _ = hios.extract(hios.export("squeezenet", options={"image_size": 32}))
+    assert (graph.name, graph.inputs[0].shape) == ("squeezenet", (1, 3, 32, 32))
+
+
+class _Dynamic(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1
+
+
+def _dynamic() -> Any:
+    sizes = {"x": {0: torch.export.Dim("batch", min=2, max=9)}}
+    return torch.export.export(_Dynamic(), (torch.ones(3, 2),), dynamic_shapes=sizes)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: hios.export(Branches()), "export: found a module without inputs, or with options"),
+        (lambda s: hios.export("squeezenet", (_image(),)), "export: inputs: found beside the model squeezenet"),
+        (lambda s: hios.export("nothing"), "unknown model nothing; allowed: "),
+        (lambda s: hios.export(Branches(), (torch.ones(1),)), "model Branches: cannot be run with its defaults: "),
+        (lambda s: hios.export("net.onnx"), "net.onnx: found a model in ONNX, which is finished"),
+        (lambda s: hios.extract(_dynamic()), "program: has dimensions that are not fixed, "),
+        (lambda s: hios.profile(s.graph, platform="tpu"), "unknown platform tpu; allowed: cpu, "),
+        (lambda s: hios.profile(s.graph, stages_of=["magic"]), "unknown algorithm magic; allowed: "),
+        (lambda s: hios.execute(s.graph, s.weights, []), "execute: schedules: found none; required: at least one"),
+        (
+            lambda s: hios.execute(s.graph, s.weights, s.schedules[:1] * 2),
+            "execute: schedules: found 2 named sequential-1; allowed: one, or give them labels in a dict",
+        ),
+        (
+            lambda s: hios.execute(s.graph, {}, s.schedules[0]),
+            "weights: .*: found none; required: float32 of shape .*, as graph branches states",
+        ),
+        (lambda s: hios.execute(s.graph, s.weights, s.schedules[1], devices=0), "devices: found"),
+        (lambda s: hios.report(), "report: found no network; required: at least one"),
+        (
+            lambda s: hios.report((Graph("other", (hios.Operator("z", "conv"),), ()), s.costs, s.run)),
+            "costs: operators: no entry for operator z of graph; ",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_one_line(stages: Stages, call: Any, message: str) -> None:
+    """Wrong arguments are named with what is allowed."""
+    with pytest.raises(HiosError, match=message) as caught:
+        call(stages)
+    assert "\n" not in str(caught.value)
+
+
+def test_import_binds_functions() -> None:
+    """The names of the stages are functions, whatever modules of hios are imported first."""
+    code = (
+        "import hios.report.page, hios.schedule, hios.profiling.profile, hios\n"
+        "print([callable(getattr(hios, name)) for name in "
+        "('export', 'extract', 'profile', 'schedule', 'execute', 'report')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == f"{[True] * 6}\n"
+
+
+@pytest.mark.parametrize("name", ["export", "extract", "profile", "execute", "report", "load_results", "register"])
+def test_docstrings(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every function of the stages has an example; those that take no time are run."""
+    function = getattr(hios, name)
+    for algorithm in list(hios.ALGORITHMS):  # what the example registers is gone afterwards
+        monkeypatch.setitem(hios.ALGORITHMS, algorithm, hios.ALGORITHMS[algorithm])
+    before = dict(hios.ALGORITHMS)
+    try:
+        examples = doctest.DocTestFinder(recurse=False).find(function, name, globs={})
+        assert sum(len(test.examples) for test in examples) >= 2
+        results = [doctest.DocTestRunner(verbose=False).run(test) for test in examples]
+    finally:
+        hios.ALGORITHMS.clear()
+        hios.ALGORITHMS.update(before)
+    assert sum(result.failed for result in results) == 0
+    documented = inspect.getdoc(function) or ""
+    assert all(parameter in documented for parameter in inspect.signature(function).parameters)
