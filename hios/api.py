@@ -187,18 +187,20 @@ def profile(
     """
     from hios.profiling.cache import default_folder
     from hios.profiling.profile import profile as run
+    from hios.progress import on_terminals_only
 
     folder = default_folder() if cache is True else cache or None
-    return run(
-        graph,
-        devices=devices,
-        repeats=repeats,
-        stages_of=stages_of,
-        budget_s=budget_s,
-        cache=folder,
-        platform=platform,
-        virtual=virtual,
-    )
+    with on_terminals_only():
+        return run(
+            graph,
+            devices=devices,
+            repeats=repeats,
+            stages_of=stages_of,
+            budget_s=budget_s,
+            cache=folder,
+            platform=platform,
+            virtual=virtual,
+        )
 
 
 def execute(
@@ -254,6 +256,7 @@ def execute(
     >>> {result.label: result.speedup for result in run.results}  # doctest: +SKIP
     """
     from hios.frontends.program import Program
+    from hios.progress import on_terminals_only
     from hios.runtime.session import Settings
     from hios.runtime.session import execute as run
 
@@ -261,15 +264,9 @@ def execute(
     if program is not None and not isinstance(program, str | Path | Program):
         program = Program(program)
     used = max(schedule.devices for _, schedule in labelled)
-    return run(
-        graph,
-        weights,
-        labelled,
-        Settings(devices=used if devices is None else devices, **settings),
-        program=program,
-        trusted=trusted,
-        auto=auto,
-    ).run
+    asked = Settings(devices=used if devices is None else devices, **settings)
+    with on_terminals_only():
+        return run(graph, weights, labelled, asked, program=program, trusted=trusted, auto=auto).run
 
 
 def _labelled(schedules: Schedule | Iterable[Schedule] | Mapping[str, Schedule]) -> list[tuple[str, Schedule]]:

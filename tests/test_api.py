@@ -8,6 +8,7 @@ import inspect
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +204,31 @@ def test_docstrings(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(result.failed for result in results) == 0
     documented = inspect.getdoc(function) or ""
     assert all(parameter in documented for parameter in inspect.signature(function).parameters)
+
+
+def _snippet(document: str, heading: str) -> str:
+    """The first Python block below a heading."""
+    text = (ROOT / document).read_text(encoding="utf-8").partition(f"\n{heading}\n")[2]
+    return text.partition("```python\n")[2].partition("```")[0]
+
+
+def test_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The section "Use it from Python" runs as it stands; here with little measuring."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(hios, "profile", partial(hios.profile, repeats=2, budget_s=0, cache=False, virtual=True))
+    monkeypatch.setattr(hios, "execute", partial(hios.execute, runs=1, warmup=0, virtual=True))
+    exec(compile(_snippet("README.md", "## Use it from Python"), "README.md", "exec"), {})  # noqa: S102
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["heft-2", "hios-lp-2"]
+    assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_contributing() -> None:
+    """The algorithm of "In a package of your own" schedules."""
+    code = _snippet("CONTRIBUTING.md", "### In a package of your own")
+    rest = (
+        "graph = hios.Graph('pair', (hios.Operator('a', 'conv'), hios.Operator('b', 'conv')), (hios.Edge('a', 'b'),))\n"
+        "costs = hios.Costs({'a': 1.0, 'b': 2.0}, {('a', 'b'): 0.5})\n"
+        "print(hios.schedule(hios.Problem(graph, costs), 'mine').latency_ms)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code + rest], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "3.0\n"

@@ -135,15 +135,15 @@ def execute(
     Raises:
         HiosError: bad files, a schedule that does not fit, a wrong output, or a worker that died or hung.
     """
-    from hios.runtime import session
     from hios.runtime.competitors import read_schedules
+    from hios.runtime.session import execute as run_session
     from hios.runtime.trace import write_trace
 
     known, labelled = Graph.read(graph), read_schedules(schedules)
     traced = {} if traces is None else {label: Path(traces) / f"{label}.json" for label, _ in labelled}
     for path in [output, *([] if chosen is None else [chosen]), *traced.values()]:
         require_writable(path)
-    run, choice = session.execute(
+    run, choice = run_session(
         known, weights, labelled, settings, program=program, trusted=trusted, auto=chosen is not None
     )
     if chosen is not None and choice is not None:
