@@ -20,7 +20,7 @@ import yaml
 from hios import artifacts
 from hios.artifacts import Json
 from hios.errors import ArtifactError, HiosError
-from hios.models import CPU_RUNTIMES, CUDA_RUNTIMES, RUNTIMES, Model, files, model
+from hios.models import CPU_RUNTIMES, CUDA_RUNTIMES, PREDICTING, RUNTIMES, Model, files, model
 from hios.schedulers import find
 from hios.schedulers.registry import AUTO
 
@@ -51,6 +51,7 @@ def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | 
     settings: Json = _filled(given, artifacts.schema("config"))
     _resolve_models(settings, source, models or artifacts.resource_directory("models"))
     _resolve_algorithms(settings, source)
+    _check_platform(settings, source)
     _check_devices(settings, source, cores)
     _check_baselines(settings, source)
     _check_results(settings, source)
@@ -94,6 +95,8 @@ def extract_options(entry: Json) -> str:
 
 def profile_options(settings: Json) -> str:
     """Settings of ``hios profile``."""
+    if predicts(settings):
+        return options({key: settings[key] for key in ("gpu", "link") if key in settings})
     given = {key: value for key, value in settings["profile"].items() if key != "cache"}
     cache: bool | str = settings["profile"]["cache"]
     kept = {"cache": cache} if isinstance(cache, str) else {"no_cache": not cache}
@@ -289,6 +292,34 @@ def _check_auto(settings: Json, label: str, entry: Json) -> None:
         raise HiosError(f"execute.runs: found {runs}; allowed with {AUTO}: at least 12, as every other one chooses")
 
 
+def predicts(settings: Json) -> bool:
+    """Whether costs are predicted and nothing is executed."""
+    return bool(settings["platform"] == PREDICTING)
+
+
+def _check_platform(settings: Json, source: str) -> None:
+    """Refuse what platforms that measure cannot use, and what one that predicts cannot; GPUs are looked up later."""
+    if not predicts(settings):
+        for key in ("gpu", "link"):
+            if key in settings:
+                raise HiosError(
+                    f"{source}: {key}: found with platform {settings['platform']}; allowed: with platform {PREDICTING}"
+                )
+        return
+    if "gpu" not in settings:
+        raise HiosError(
+            f"{source}: gpu: missing; required with platform {PREDICTING}: the name of a GPU, such as a40, or a .yaml "
+            "file"
+        )
+    if settings["virtual"]:
+        raise HiosError(f"{source}: virtual: found true; allowed with platform {PREDICTING}: false")
+    if chooses(settings):
+        raise HiosError(
+            f"{source}: algorithms: found {AUTO}, which chooses by measurements; allowed with platform {PREDICTING}: "
+            "without it"
+        )
+
+
 def _check_devices(settings: Json, source: str, cores: int | None) -> None:
     devices: list[int] = settings["devices"]
     if settings["platform"] == "cpu" and not settings["virtual"] and cores is not None and max(devices) > cores:
@@ -307,6 +338,8 @@ def _check_devices(settings: Json, source: str, cores: int | None) -> None:
 def _check_baselines(settings: Json, source: str) -> None:
     """Refuse what runs a model on another platform only."""
     platform = settings["platform"]
+    if predicts(settings):
+        return
     elsewhere = CPU_RUNTIMES if platform == "cuda" else CUDA_RUNTIMES
     for name in settings["execute"]["baselines"]:
         if name in elsewhere:

@@ -41,6 +41,7 @@ class Problem:
         convolutions: by number, what merging an operator needs to know; None where it cannot be merged.
         measured_merges: measured times of merged operators, milliseconds.
         asked_merges: merges whose time was asked for and not measured.
+        predicted_for: the GPUs that costs are predicted for, in words; empty where they were measured.
         devices: number of devices whose co-run factor the times hold; 0 where it is left to ``on``.
 
     Raises:
@@ -51,6 +52,7 @@ class Problem:
     def __init__(self, graph: Graph, costs: Costs) -> None:
         self.graph = graph
         self.devices = 0
+        self.predicted_for = costs.predicted_for
         self._corun_factor = costs.corun_factor
         _refuse_other_graph(graph, costs)
         self.ids = [operator.id for operator in graph.operators]

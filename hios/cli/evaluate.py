@@ -37,4 +37,5 @@ def command(graph: Path, costs: Path, schedule: Path) -> None:
         if math.isclose(latency, found.latency_ms, rel_tol=1e-6)
         else f" ({schedule} states {found.latency_ms:.6g} ms)"
     )
-    click.echo(f"{latency:.6g} ms{stated}")
+    predicted = problem.predicted_for
+    click.echo(f"{latency:.6g} ms{stated}{f'; {predicted}' if predicted else ''}")

@@ -10,19 +10,39 @@ from typing import Any
 import click
 
 from hios.errors import HiosError
-from hios.models import PLATFORMS
+from hios.models import PLATFORMS, PREDICTING
 
 PATH = click.Path(path_type=Path)
 
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 devices_option = click.option("--devices", type=int, default=1, show_default=True, help="Number of devices.")
+
+
+def _refuse_predicting(context: click.Context, parameter: click.Parameter, platform: str) -> str:
+    if platform == PREDICTING:
+        raise HiosError(
+            f"--platform: found {PREDICTING}, whose GPUs are not here: it predicts costs and runs nothing; "
+            f"allowed: {', '.join(PLATFORMS)}"
+        )
+    return platform
+
+
 platform_option = click.option(
     "--platform",
-    type=click.Choice(PLATFORMS),
+    type=click.Choice((*PLATFORMS, PREDICTING)),
     default="cpu",
     show_default=True,
-    help="Where to measure and run: devices are cores (cpu) or GPUs (cuda).",
+    callback=_refuse_predicting,
+    metavar=f"[{'|'.join(PLATFORMS)}]",
+    help="Where to run: devices are cores (cpu) or GPUs (cuda).",
+)
+profile_platform_option = click.option(
+    "--platform",
+    type=click.Choice((*PLATFORMS, PREDICTING)),
+    default="cpu",
+    show_default=True,
+    help="Where to measure: devices are cores (cpu) or GPUs (cuda). model predicts for GPUs that are not here.",
 )
 virtual_option = click.option(
     "--virtual",

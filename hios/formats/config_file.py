@@ -148,9 +148,24 @@ class ConfigFile(Record, frozen=True):
         doc("Scheduling algorithms by label; at least one."),
     ]
     platform: Annotated[
-        Literal["cpu", "cuda"],
-        doc("Where costs are measured and schedules run: devices are cores or GPUs."),
+        Literal["cpu", "cuda", "model"],
+        doc(
+            "Where costs are measured and schedules run: devices are cores or GPUs. model predicts costs for GPUs that "
+            "are not here, and runs nothing."
+        ),
     ] = "cpu"
+    gpu: OrAbsent[
+        Annotated[Text, doc("GPU to predict for: a name that comes with hios, or a .yaml file; with platform model.")]
+    ] = None
+    link: OrAbsent[
+        Annotated[
+            Text,
+            doc(
+                "What lies between two GPUs: a word of the GPU's description, or a .yaml file; the first that it lists "
+                "if left out; with platform model."
+            ),
+        ]
+    ] = None
     virtual: Annotated[
         bool,
         doc("Whether devices share cores or GPUs where there are fewer of them; times say little then."),

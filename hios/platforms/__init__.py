@@ -2,6 +2,7 @@
 
 cpu             devices are cores
 cuda            devices are GPUs
+model           GPUs that are not here: predicts costs, and runs nothing
 bench           what a platform measures
 workloads       what is timed: operators with random weights and inputs
 device_program  a schedule as what each device does

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from hios import artifacts
-from hios.artifacts import Json
 from hios.config import refuse_repeated_keys
-from hios.errors import ArtifactError, PlatformError
+from hios.errors import ArtifactError, HiosError, PlatformError
+from hios.formats.description_files import GpuFile, LinkFile, Number, ShareNumber, WholeNumber
+
+_File = TypeVar("_File", GpuFile, LinkFile)
 
 _FOLDER = Path(__file__).resolve().parent
 #: Endings that tell a file from the name of a description that comes with hios.
@@ -26,13 +28,15 @@ class Link:
     """What lies between two GPUs.
 
     Attributes:
-        label: name of its description, or the path of the file.
+        path: file of the description.
+        label: word of the GPU's description, or the path of the file.
         name: in words.
         bandwidth_gbs: gigabytes a second in one direction, as the vendor states it.
         share: of that which copies reach.
         latency_us: microseconds of a copy of nothing.
     """
 
+    path: Path
     label: str
     name: str
     bandwidth_gbs: float
@@ -49,7 +53,8 @@ class Gpu:
     """A GPU as its vendor describes it.
 
     Attributes:
-        label: name of its description, or the path of the file.
+        path: file of the description.
+        label: name of the description, or the path of the file.
         name: in words.
         compute_capability: such as ``8.6``.
         sms: streaming multiprocessors.
@@ -65,6 +70,7 @@ class Gpu:
         links: what can lie between two of them: name of a link's description, or its file, by the word for ``--link``.
     """
 
+    path: Path
     label: str
     name: str
     compute_capability: str
@@ -85,14 +91,18 @@ class Gpu:
         """10^12 operations a second in FP32; a multiply-add counts two."""
         return 2 * self.sms * self.fp32_lanes * self.clock_mhz / 1e6
 
+    @property
+    def has_tf32(self) -> bool:
+        """Whether convolutions of float32 run in TF32: where tensor cores are faster in it than FP32 cores."""
+        return self.tf32_tflops > _FASTER * self.fp32_tflops
+
     def tensor_lanes(self, dtype: str, *, convolution: bool) -> float:
         """Multiply-adds of an SM's tensor cores in a cycle; 0 where they do not take the type.
 
         Convolutions of float32 may run in TF32, products of matrices may not: torch's defaults. Where tensor cores are
         no faster in TF32 than the FP32 cores, libraries stay with these.
         """
-        is_faster = self.tf32_tflops > _FASTER * self.fp32_tflops
-        rates = {"float32": self.tf32_tflops if convolution and is_faster else 0.0}
+        rates = {"float32": self.tf32_tflops if convolution and self.has_tf32 else 0.0}
         rates |= dict.fromkeys(("float16", "bfloat16"), self.fp16_tflops)
         return rates.get(dtype, 0.0) * 1e6 / (2 * self.sms * self.clock_mhz)
 
@@ -112,23 +122,25 @@ def gpu(text: str) -> Gpu:
     if not text.endswith(_ENDINGS) and text not in gpu_names():
         raise PlatformError(f"gpu: found {text}; allowed: {', '.join(gpu_names())}, or the path of a .yaml file")
     path = Path(text) if text.endswith(_ENDINGS) else _FOLDER / "gpus" / f"{text}.yaml"
-    data = _read(path, "gpu")
-    folder = path.parent
-    links = {word: str(folder / entry) if entry.endswith(_ENDINGS) else entry for word, entry in data["links"].items()}
+    file = _read(path, GpuFile)
+    links = {
+        word: str(path.parent / entry) if entry.endswith(_ENDINGS) else entry for word, entry in file.links.items()
+    }
     return Gpu(
+        path=path,
         label=text,
-        name=data["name"],
-        compute_capability=data["compute_capability"],
-        sms=data["sms"],
-        clock_mhz=data["clock_mhz"],
-        fp32_lanes=data["fp32_lanes_per_sm"],
-        memory_bandwidth_gbs=data["memory_bandwidth_gbs"],
-        threads_per_sm=data["threads_per_sm"],
-        blocks_per_sm=data["blocks_per_sm"],
-        registers_per_sm=data["registers_per_sm"],
-        shared_bytes_per_sm=1024 * data["shared_memory_per_sm_kb"],
-        tf32_tflops=data.get("tf32_tflops", 0.0),
-        fp16_tflops=data.get("fp16_tflops", 0.0),
+        name=file.name,
+        compute_capability=file.compute_capability,
+        sms=file.sms.value,
+        clock_mhz=file.clock_mhz.value,
+        fp32_lanes=file.fp32_lanes_per_sm.value,
+        memory_bandwidth_gbs=file.memory_bandwidth_gbs.value,
+        threads_per_sm=file.threads_per_sm.value,
+        blocks_per_sm=file.blocks_per_sm.value,
+        registers_per_sm=file.registers_per_sm.value,
+        shared_bytes_per_sm=1024 * file.shared_memory_per_sm_kb.value,
+        tf32_tflops=0.0 if file.tf32_tflops is None else file.tf32_tflops.value,
+        fp16_tflops=0.0 if file.fp16_tflops is None else file.fp16_tflops.value,
         links=links,
     )
 
@@ -153,22 +165,37 @@ def link(text: str | None, between: Gpu) -> Link:
         raise PlatformError(
             f"{between.label}: links.{word}: found {entry}; allowed: {known}, or the path of a .yaml file"
         )
-    data = _read(path, "link")
-    return Link(word, data["name"], data["bandwidth_gbs"], data["share"], data["latency_us"])
+    file = _read(path, LinkFile)
+    return Link(path, word, file.name, file.bandwidth_gbs.value, file.share.value, file.latency_us.value)
 
 
-def _read(path: Path, kind: str) -> Json:
-    """A description, with its numbers in the place of numbers with sources."""
+def configured(settings: Mapping[str, Any], source: str) -> list[Path]:
+    """The files of the descriptions that a configuration names, which its costs depend on.
+
+    Args:
+        settings: of a run (``hios.config.resolve``), with platform model.
+        source: the configuration's file, for messages.
+
+    Raises:
+        HiosError: an unknown GPU or link, or a file that breaks its format.
+    """
+    try:
+        described = gpu(settings["gpu"])
+        between = link(settings.get("link"), described)
+    except HiosError as error:
+        raise HiosError(f"{source}: {error}") from error
+    return [described.path, between.path]
+
+
+def _read(path: Path, cls: type[_File]) -> _File:
+    """A description whose sources are all listed."""
     refuse_repeated_keys(path)
-    data: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    artifacts.validate(data, kind, str(path))
-    for field, entry in data.items():
-        if isinstance(entry, dict) and "value" in entry and entry["source"] not in data["sources"]:
+    file = artifacts.parsed(yaml.safe_load(path.read_text(encoding="utf-8")), cls, str(path))
+    for field in file.__struct_fields__:
+        number = getattr(file, field)
+        if isinstance(number, Number | WholeNumber | ShareNumber) and number.source not in file.sources:
             raise ArtifactError(
-                f"{path}: {field}.source: found {entry['source']}; allowed: {', '.join(data['sources'])}, "
+                f"{path}: {field}.source: found {number.source}; allowed: {', '.join(file.sources)}, "
                 "the names under sources"
             )
-    return {
-        field: entry["value"] if isinstance(entry, dict) and "value" in entry else entry
-        for field, entry in data.items()
-    }
+    return file

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hios.errors import UnsupportedError
-from hios.graph import Graph, Operator
+from hios.graph import Call, Graph, Operator, Value
 
 Shape = tuple[int, ...]
-Call = Mapping[str, Any]
 
 #: Bytes of an element, by its torch name.
 ELEMENT_BYTES = {
@@ -115,60 +114,50 @@ class _Reader:
     def __init__(self, graph: Graph) -> None:
         self._source = graph.source
         self._named = {
-            **{("weight", entry["name"]): tuple(entry["shape"]) for entry in graph.weights},
-            **{("input", entry["name"]): tuple(entry["shape"]) for entry in graph.inputs},
+            **{("weight", entry.name): entry.shape for entry in graph.weights},
+            **{("input", entry.name): entry.shape for entry in graph.inputs},
         }
         self._outputs = {
-            operator.id: [tuple(shape) for shape in operator.details["shapes"]["outputs"]]
-            for operator in graph.operators
-            if "shapes" in operator.details
+            operator.id: operator.shapes.outputs for operator in graph.operators if operator.shapes is not None
         }
 
     def kernels(self, operator: Operator) -> tuple[Kernel, ...]:
-        details = operator.details
-        if "calls" in details and "shapes" in details:
+        """The kernels of an operator."""
+        if operator.calls and operator.shapes is not None:
             return tuple(self._of_calls(operator))
-        if "flops" in details and "bytes" in details:
-            size = ELEMENT_BYTES.get(details.get("dtype", "float32"), 4)
-            return (Streaming(max(1, details["bytes"] // (2 * size)), int(details["flops"]), details["bytes"]),)
+        if operator.flops is not None and operator.bytes is not None:
+            size = ELEMENT_BYTES.get(operator.dtype or "float32", 4)
+            return (Streaming(max(1, operator.bytes // (2 * size)), int(operator.flops), operator.bytes),)
         raise UnsupportedError(
             f"{self._source}: operator {operator.id}: states neither calls with shapes, nor flops and bytes; "
             "required for predictions: one of both, as `hios extract` writes them"
         )
 
     def _of_calls(self, operator: Operator) -> list[Kernel]:
-        dtype = operator.details.get("dtype", "float32")
-        calls = operator.details["calls"]
-        made: list[list[Shape]] = []
+        dtype = operator.dtype or "float32"
+        outputs = self._outputs[operator.id]
+        made: list[Sequence[Shape]] = []
         found: list[Kernel] = []
-        fused: set[int] = set()
-        for position, call in enumerate(calls):
-            arguments = [self._shape(argument, made) for argument in call["arguments"]]
-            last = position == len(calls) - 1
-            shapes = self._outputs[operator.id] if last else [_output(call, arguments, self._outputs[operator.id][0])]
-            made.append(shapes)
-            if call["function"] in VIEWS:
-                fused.add(position)  # what is behind a view may join what is before it
-            elif found and call["function"] in _ELEMENTWISE and _follows(call):
+        for position, call in enumerate(operator.calls):
+            arguments = [self._shape(argument, made) for argument in call.arguments]
+            last = position == len(operator.calls) - 1
+            made.append(outputs if last else [_output(call, arguments, outputs[0])])
+            if call.function in VIEWS:
+                continue
+            if found and call.function in _ELEMENTWISE and any(value.call is not None for value in call.arguments):
                 found[-1] = _joined(found[-1], call, arguments, dtype)
             else:
-                found.append(_kernel(call, arguments, shapes, dtype))
+                found.append(_kernel(call, arguments, made[-1], dtype))
         return found
 
-    def _shape(self, argument: Mapping[str, Any], made: Sequence[Sequence[Shape]]) -> Shape:
-        if "call" in argument:
-            return made[argument["call"]][argument.get("item", 0)]
-        if "operator" in argument:
-            return self._outputs[argument["operator"]][argument.get("item", 0)]
-        for kind in ("weight", "input"):
-            if kind in argument:
-                return self._named[kind, argument[kind]]
-        return ()
-
-
-def _follows(call: Call) -> bool:
-    """Whether a call reads what an earlier call of its operator made."""
-    return any("call" in argument for argument in call["arguments"])
+    def _shape(self, argument: Value, made: Sequence[Sequence[Shape]]) -> Shape:
+        if argument.call is not None:
+            return made[argument.call][argument.item or 0]
+        if argument.operator is not None:
+            return self._outputs[argument.operator][argument.item or 0]
+        if argument.weight is not None:
+            return self._named["weight", argument.weight]
+        return () if argument.input is None else self._named["input", argument.input]
 
 
 def _joined(kernel: Kernel, call: Call, arguments: Sequence[Shape], dtype: str) -> Kernel:
@@ -176,8 +165,8 @@ def _joined(kernel: Kernel, call: Call, arguments: Sequence[Shape], dtype: str) 
     size = ELEMENT_BYTES.get(dtype, 4)
     more = size * sum(
         math.prod(shape)
-        for shape, argument in zip(arguments, call["arguments"], strict=True)
-        if "call" not in argument and "constant" not in argument
+        for shape, argument in zip(arguments, call.arguments, strict=True)
+        if argument.call is None and argument.constant is None
     )
     if isinstance(kernel, Contraction):
         return Contraction(
@@ -188,7 +177,7 @@ def _joined(kernel: Kernel, call: Call, arguments: Sequence[Shape], dtype: str) 
 
 def _output(call: Call, arguments: Sequence[Shape], otherwise: Shape) -> Shape:
     """Shape that a call within an operator makes; graph.json states that of the last one only."""
-    function, attributes = call["function"], call.get("attributes", {})
+    function, attributes = call.function, call.attributes
     if function.startswith("relax.nn.conv") and not function.endswith("transpose"):
         return _convolved(attributes, arguments)
     if function == "relax.matmul":
@@ -224,12 +213,12 @@ def _kernel(call: Call, arguments: Sequence[Shape], outputs: Sequence[Shape], dt
     size = ELEMENT_BYTES.get(dtype, 4)
     made = sum(map(math.prod, outputs))
     moved = size * (sum(map(math.prod, arguments)) + made)
-    function = call["function"]
+    function = call.function
     contracted = _CONTRACTIONS.get(function.removeprefix("relax."))
     if contracted is not None:
-        return contracted(call.get("attributes", {}), arguments, outputs[0], moved, dtype)
+        return contracted(call.attributes, arguments, outputs[0], moved, dtype)
     read = max((math.prod(shape) for shape in arguments), default=0)
-    window = math.prod(call.get("attributes", {}).get("pool_size", (1,)))
+    window = math.prod(call.attributes.get("pool_size", (1,)))
     if function.rpartition(".")[2] in ("take", "index_tensor", "gather_elements", "gather_nd"):
         return Streaming(made, 0, 2 * size * made)  # of a table it reads the rows that it looks up
     passes = _PASSES.get(function, 1)

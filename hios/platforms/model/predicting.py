@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from hios.artifacts import Json
 from hios.costs import DEFAULT_ALPHA
 from hios.errors import PlatformError, UnsupportedError
+from hios.formats.base import Platform
+from hios.formats.costs_file import BlockResources, ContentionModel, CostsFile, OperatorCost, TransferCost
 from hios.graph import Graph
 from hios.platforms.model.descriptions import Gpu, Link
 from hios.platforms.model.efficiency import DEFAULT, Efficiency
@@ -18,10 +18,8 @@ from hios.platforms.model.roofline import Prediction, predict
 _MOST_DEVICES = 1024
 
 
-def predicted_costs(
-    graph: Graph, gpu: Gpu, link: Link, devices: int, efficiency: Efficiency = DEFAULT
-) -> dict[str, Any]:
-    """The contents of costs.json for GPUs that are not here.
+def predicted_costs(graph: Graph, gpu: Gpu, link: Link, devices: int, efficiency: Efficiency = DEFAULT) -> CostsFile:
+    """What costs.json holds for GPUs that are not here.
 
     An operator takes the times of its kernels and a pause after each; its utilization is the mean of theirs, weighted
     by time. Operators that only give another view of a value take no time. Of stages nothing is predicted: scheduling
@@ -40,50 +38,50 @@ def predicted_costs(
     """
     if not 1 <= devices <= _MOST_DEVICES:
         raise PlatformError(f"platform model: devices: found {devices}; allowed: 1 to {_MOST_DEVICES}")
-    return {
-        "graph": graph.name,
-        "graph_fingerprint": graph.fingerprint,
-        "platform": describe(gpu, link, devices),
-        "operators": {
+    return CostsFile(
+        graph=graph.name,
+        graph_fingerprint=graph.fingerprint,
+        platform=describe(gpu, link, devices),
+        operators={
             operator: _operator([predict(kernel, gpu, efficiency) for kernel in found], efficiency)
             for operator, found in kernels(graph).items()
         },
-        "transfers": _transfers(graph, link),
-        "contention": {"kind": "blend", "alpha": DEFAULT_ALPHA},
-    }
+        transfers=_transfers(graph, link),
+        contention=ContentionModel(kind="blend", alpha=DEFAULT_ALPHA),
+    )
 
 
-def describe(gpu: Gpu, link: Link, devices: int) -> Json:
+def describe(gpu: Gpu, link: Link, devices: int) -> Platform:
     """The platform as artifacts state it."""
-    return {
-        "name": "model",
-        "predicted": True,
-        "devices": devices,
-        "gpu": gpu.label,
-        "link": link.label,
-        "gpus": [gpu.name] * devices,
-        "compute_capability": [gpu.compute_capability] * devices,
-        "tf32": gpu.tf32_tflops > 0,
-    }
+    return Platform(
+        name="model",
+        predicted=True,
+        devices=devices,
+        gpu=gpu.label,
+        link=link.label,
+        gpus=(gpu.name,) * devices,
+        compute_capability=(gpu.compute_capability,) * devices,
+        tf32=gpu.has_tf32,
+    )
 
 
-def _operator(predictions: Sequence[Prediction], efficiency: Efficiency) -> dict[str, Any]:
-    total_us = sum(prediction.us for prediction in predictions)
+def _operator(predictions: Sequence[Prediction], efficiency: Efficiency) -> OperatorCost:
     if not predictions:
-        return {"time_ms": 0.0}
+        return OperatorCost(time_ms=0.0)
+    total_us = sum(prediction.us for prediction in predictions)
     resources = max((prediction.resources for prediction in predictions), key=lambda asked: asked.share)
-    return {
-        "time_ms": (total_us + efficiency.launch_us * len(predictions)) / 1e3,
-        "utilization": sum(prediction.us * prediction.utilization for prediction in predictions) / total_us,
-        "resources": {
-            "shared_memory_bytes": resources.shared_memory_bytes,
-            "registers": resources.registers,
-            "threads": resources.threads,
-        },
-    }
+    return OperatorCost(
+        time_ms=(total_us + efficiency.launch_us * len(predictions)) / 1e3,
+        utilization=sum(prediction.us * prediction.utilization for prediction in predictions) / total_us,
+        resources=BlockResources(
+            shared_memory_bytes=resources.shared_memory_bytes,
+            registers=resources.registers,
+            threads=resources.threads,
+        ),
+    )
 
 
-def _transfers(graph: Graph, link: Link) -> list[dict[str, Any]]:
+def _transfers(graph: Graph, link: Link) -> tuple[TransferCost, ...]:
     sizes: dict[tuple[str, str], int] = {}
     for edge in graph.edges:
         if edge.bytes is None:
@@ -92,6 +90,7 @@ def _transfers(graph: Graph, link: Link) -> list[dict[str, Any]]:
                 "bytes of every edge, as `hios extract` writes them"
             )
         sizes[edge.source, edge.target] = max(sizes.get((edge.source, edge.target), 0), edge.bytes)
-    return [
-        {"source": source, "target": target, "time_ms": link.time_ms(size)} for (source, target), size in sizes.items()
-    ]
+    return tuple(
+        TransferCost(source=source, target=target, time_ms=link.time_ms(size))
+        for (source, target), size in sizes.items()
+    )
