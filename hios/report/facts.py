@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from hios.formats.run_file import Baseline, Ceiling, ReferenceResult, Run, ScheduleResult
+from hios.graph import Graph
 from hios.models import RUNTIMES
 from hios.report.hardware import hardware, virtual_text
 from hios.report.results import ModelResults
@@ -39,7 +40,7 @@ def _described(model: ModelResults) -> dict[str, str]:
     versions = run.versions
     return {
         "Measured": _date(run),
-        "Input": input_text(model),
+        "Input": input_text(model.graph),
         **hardware(run.platform),
         "Runs of every competitor": f"{run.runs} measured, after {run.warmup} to warm up",
         "Seed": str(run.seed),
@@ -54,9 +55,9 @@ def _date(run: Run) -> str:
     return f"{datetime.fromisoformat(run.measured_at):%Y-%m-%d %H:%M} UTC"
 
 
-def input_text(model: ModelResults) -> str:
+def input_text(graph: Graph) -> str:
     """What the network takes; batch and image size for images."""
-    inputs = model.graph.inputs
+    inputs = graph.inputs
     if len(inputs) == 1 and len(inputs[0].shape) == _IMAGE_DIMENSIONS:
         batch, channels, height, width = inputs[0].shape
         return f"batch {batch}, {height} x {width} pixels, {channels} channels, {inputs[0].dtype}"

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from hios.costs import predicted_for
 from hios.formats.costs_file import CostsFile
 from hios.formats.run_file import Chosen, Latency, ReferenceResult, ScheduleResult
 from hios.graph import Graph
@@ -21,7 +22,7 @@ Row = dict[str, Any]
 #: Columns of latency.csv. ``kind`` is schedule, auto, baseline, reference or ceiling; columns without a unit
 #: are ratios as run.json defines them, ``speedup_low`` and ``speedup_high`` the ends of the interval of the speedup,
 #: ``largest_difference`` is in the units of the network's output; ``virtual`` is True where devices shared cores or
-#: GPUs, so that times say little.
+#: GPUs, so that times say little; ``predicted_only`` is True where nothing was measured (platform model).
 LATENCY_COLUMNS = (
     "model",
     "kind",
@@ -45,10 +46,11 @@ LATENCY_COLUMNS = (
     "scheduling_time_s",
     "largest_difference",
     "virtual",
+    "predicted_only",
 )
 
 #: Columns of operators.csv; p20 and p80 over the repeats, flops with a multiply-add as two.
-OPERATOR_COLUMNS = ("model", "operator", "type", "time_ms", "p20_ms", "p80_ms", "flops", "bytes")
+OPERATOR_COLUMNS = ("model", "operator", "type", "time_ms", "p20_ms", "p80_ms", "flops", "bytes", "predicted_only")
 
 
 def latency_rows(model: ModelResults) -> list[Row]:
@@ -141,6 +143,7 @@ def operator_rows(name: str, graph: Graph, contents: CostsFile) -> list[Row]:
         contents: its costs.json.
     """
     costs = contents.operators
+    predicted = True if predicted_for(contents.platform) is not None else None
     return [
         {
             "model": name,
@@ -151,6 +154,7 @@ def operator_rows(name: str, graph: Graph, contents: CostsFile) -> list[Row]:
             "p80_ms": costs[operator.id].p80_ms,
             "flops": operator.flops,
             "bytes": operator.bytes,
+            "predicted_only": predicted,
         }
         for operator in graph.operators
     ]
