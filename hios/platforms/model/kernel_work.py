@@ -24,6 +24,9 @@ ELEMENT_BYTES = {
     **dict.fromkeys(("int8", "uint8", "bool"), 1),
 }
 
+#: Element types of convolutions and products of matrices whose rates descriptions state.
+CONTRACTED = ("float32", "float16", "bfloat16")
+
 #: Calls that launch nothing: torch gives another view of the same memory.
 VIEWS = frozenset(
     f"relax.{name}"
@@ -124,7 +127,9 @@ class _Reader:
     def kernels(self, operator: Operator) -> tuple[Kernel, ...]:
         """The kernels of an operator."""
         if operator.calls and operator.shapes is not None:
-            return tuple(self._of_calls(operator))
+            found = tuple(self._of_calls(operator))
+            self._require_known_types(operator, found)
+            return found
         if operator.flops is not None and operator.bytes is not None:
             size = ELEMENT_BYTES.get(operator.dtype or "float32", 4)
             return (Streaming(max(1, operator.bytes // (2 * size)), int(operator.flops), operator.bytes),)
@@ -132,6 +137,14 @@ class _Reader:
             f"{self._source}: operator {operator.id}: states neither calls with shapes, nor flops and bytes; "
             "required for predictions: one of both, as `hios extract` writes them"
         )
+
+    def _require_known_types(self, operator: Operator, found: Sequence[Kernel]) -> None:
+        for kernel in found:
+            if isinstance(kernel, Contraction) and kernel.dtype not in CONTRACTED:
+                raise UnsupportedError(
+                    f"{self._source}: operator {operator.id}: dtype: found {kernel.dtype}; allowed for predictions of "
+                    f"convolutions and products of matrices: {', '.join(CONTRACTED)}"
+                )
 
     def _of_calls(self, operator: Operator) -> list[Kernel]:
         dtype = operator.dtype or "float32"
