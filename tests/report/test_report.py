@@ -226,7 +226,7 @@ def test_latency_csv(report: Path) -> None:
     assert header == (
         "model,kind,label,algorithm,parameters,devices,threads,runs,measured_median_ms,measured_p20_ms,"
         "measured_p80_ms,speedup,speedup_low,speedup_high,share_of_ceiling,throughput_ratio,predicted_ms,prediction_error,"
-        "predicted_lower_bound_ms,scheduling_time_s,largest_difference,virtual"
+        "predicted_lower_bound_ms,scheduling_time_s,largest_difference,virtual,predicted_only"
     )
     run = artifacts.read(report / "first" / "run.json", "run")
     first = [row for row in rows if row["model"] == "first"]
@@ -244,7 +244,7 @@ def test_latency_csv(report: Path) -> None:
     )
     assert eager["predicted_ms"] == ""
     assert float(first[-1]["throughput_ratio"]) == 1.9
-    assert {row["virtual"] for row in rows} == {""}
+    assert {row["virtual"] for row in rows} == {row["predicted_only"] for row in rows} == {""}
 
 
 def test_operators_csv(report: Path) -> None:
@@ -425,6 +425,18 @@ def test_page_says_how_far_outputs_were_off(tmp_path: Path) -> None:
     facts = facts_of((tmp_path / "report.html").read_text(encoding="utf-8"))
     expected = "eager PyTorch; largest difference 3.2e-05, allowed 0.0001 absolute plus relative"
     assert facts["Outputs compared with"] == expected
+
+
+def test_schedules_searched_in_pieces_are_named(tmp_path: Path, page: str) -> None:
+    """A schedule whose search was cut says so with the number of cuts; without cuts nothing is said."""
+    assert "Searched in pieces" not in page
+    model = make_results(tmp_path / "m", "net")
+    run = json.loads((model / "run.json").read_text(encoding="utf-8"))
+    run["results"][1]["cuts"] = 3
+    (model / "run.json").write_text(json.dumps(run), encoding="utf-8")
+    write_report([model], tmp_path / "report.html", tmp_path)
+    text = html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert f"Searched in pieces, number of cuts in brackets: {run['results'][1]['label']} (3)." in text
 
 
 def test_columns_are_explained_before_the_first_table_of_schedules(page: str) -> None:
