@@ -34,7 +34,7 @@ _CLASSES = {
     "costs": ("costs_file", "CostsFile"),
     "schedule": ("schedule_file", "ScheduleFile"),
     "run": ("run_file", "Run"),
-    "config": ("config_file", "ConfigFile"),
+    "config": ("config_file", "Config"),
 }
 #: Text of JSON without a match holds no number beyond floating point: it needs three digits of exponent, or very many.
 _PERHAPS_NOT_FINITE = re.compile(r"NaN|Infinity|[eE]\+?[0-9]{3}|[0-9]{200}")
@@ -89,7 +89,7 @@ def load(path: str | Path, cls: type[_Record]) -> _Record:
     Raises:
         ArtifactError: missing, unreadable, damaged, of another version, or against its format.
     """
-    return parsed(read_json(path), cls, str(path))
+    return _converted(read_json(path), cls, str(path))
 
 
 def read(path: str | Path, kind: str) -> Json:
@@ -103,7 +103,7 @@ def read(path: str | Path, kind: str) -> Json:
         ArtifactError: missing, unreadable, damaged, of another version, or against its format.
     """
     data = read_json(path)
-    parsed(data, record_class(kind), str(path))
+    _converted(data, record_class(kind), str(path))
     return data  # type: ignore[no-any-return]
 
 
@@ -224,7 +224,6 @@ def validate(data: Any, kind: str, source: str) -> None:
     Raises:
         ArtifactError: one line with file, field, what was found and what is allowed.
     """
-    _require_finite(data, source)
     parsed(data, record_class(kind), source)
 
 
@@ -239,6 +238,12 @@ def parsed(data: Any, cls: type[_Record], source: str) -> _Record:
     Raises:
         ArtifactError: one line with file, field, what was found and what is allowed.
     """
+    _require_finite(data, source)
+    return _converted(data, cls, source)
+
+
+def _converted(data: Any, cls: type[_Record], source: str) -> _Record:
+    """As `parsed`, of data whose numbers are known to be finite."""
     _require_version(data, source)
     try:
         return msgspec.convert(data, cls)
