@@ -74,6 +74,12 @@ def record_class(kind: str) -> type[Record]:
     return found
 
 
+def plain(record: Record) -> Json:
+    """An object as JSON has it."""
+    contents: Json = msgspec.to_builtins(record)
+    return contents
+
+
 def kind_of(cls: type[Record]) -> str:
     """The artifact kind of a class."""
     return next(kind for kind, (_, name) in _CLASSES.items() if name == cls.__name__)
@@ -159,8 +165,7 @@ def _object(report: Callable[[str], None], pairs: list[tuple[str, Any]]) -> Json
 def write(path: str | Path, kind: str, data: Mapping[str, Any] | Record) -> None:
     """Validate an artifact and write it as JSON; the file appears whole, by rename."""
     path = Path(path)
-    plain = msgspec.to_builtins(data) if isinstance(data, Record) else data
-    document = {"format_version": FORMAT_VERSION, **plain}
+    document = {"format_version": FORMAT_VERSION, **(plain(data) if isinstance(data, Record) else data)}
     validate(document, kind, str(path))
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")

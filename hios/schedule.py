@@ -128,10 +128,9 @@ class Schedule:
             cuts=self.cuts,
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> artifacts.Json:
         """The contents of schedule.json."""
-        contents: dict[str, Any] = msgspec.to_builtins(self.to_file())
-        return contents
+        return artifacts.plain(self.to_file())
 
     def write(self, path: str | Path) -> None:
         """Write schedule.json."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from msgspec import Meta, field
@@ -29,6 +30,8 @@ ModelLabel = Annotated[
     ),
 ]
 Scalar = bool | int | float | str
+#: Keyword arguments of a function that builds a network.
+ModelOptions = Mapping[str, Scalar]
 Runtime = Literal[
     "eager", "compile", "onnxruntime", "cudagraph", "compile-reduce-overhead", "compile-max-autotune", "tensorrt"
 ]

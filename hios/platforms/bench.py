@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
 
 from hios.formats.costs_file import BlockResources
 from hios.workers.pool import WorkerPool
@@ -50,7 +49,7 @@ class Bench(ABC):
         self.pool.__exit__(kind, error, traceback)
 
     @abstractmethod
-    def ends(self, devices: int) -> dict[str, Any]:
+    def ends(self, devices: int) -> Mapping[str, object]:
         """Which hardware the first devices are, as part of the cache's keys: what lies between them depends on it."""
 
     @abstractmethod

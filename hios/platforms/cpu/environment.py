@@ -55,7 +55,7 @@ _GPU_CODE = ("hios.platforms.cuda.timing", "hios.workers.worker")
 _CODE = ("hios.platforms.cpu.timing", "hios.platforms.cpu.transfer_timing", "hios.workers.worker")
 
 
-def settings(cores: list[list[int]]) -> dict[str, Any]:
+def settings(cores: list[list[int]]) -> dict[str, object]:
     """Processor, clocks and software that measurements on devices that are cores depend on.
 
     Which core a device is pinned to is left out: cores that differ differ in their caches or clocks.
@@ -81,7 +81,7 @@ def settings(cores: list[list[int]]) -> dict[str, Any]:
     }
 
 
-def gpu_settings(description: Mapping[str, Any]) -> dict[str, Any]:
+def gpu_settings(description: Mapping[str, Any]) -> dict[str, object]:
     """GPUs, clocks and software that measurements on devices depend on.
 
     Args:
@@ -123,7 +123,7 @@ def _nvidia_smi() -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def _precision() -> dict[str, Any]:
+def _precision() -> dict[str, object]:
     """How precisely, and with which algorithms, torch has CUDA's libraries compute, where workers do not set that."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     return {

@@ -41,7 +41,7 @@ class Cores(Bench):
         pool = WorkerPool(self._cores, arena, TIMEOUT_S)
         super().__init__(pool, len(self._cores), cache_bytes(self._cores[0][0]) or None)
 
-    def ends(self, devices: int) -> dict[str, Any]:
+    def ends(self, devices: int) -> Mapping[str, object]:
         """The cores of the devices, and whether any are virtual: then all wait for each other in another way."""
         shared = {"virtual": True} if self._virtual else {}
         return {"cores": [list(own) for own in self._cores[:devices]], **shared}

@@ -42,7 +42,7 @@ class Gpus(Bench):
             pool.close()
             raise
 
-    def ends(self, devices: int) -> dict[str, Any]:
+    def ends(self, devices: int) -> Mapping[str, object]:
         """The GPUs of the devices, each of which has a number in all the world."""
         return {"gpus": self._uuids[:devices]}
 
