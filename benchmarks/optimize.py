@@ -27,9 +27,9 @@ from hios.frontends.registered import build_model
 from hios.machine import busy_share, usable_cores
 from hios.optimizing.module import torch_threads
 from hios.optimizing.tracing import trace
-from hios.profiling.statistics import interval, spread
-from hios.runtime.engine import Engine, Task
+from hios.platforms.cpu.engine import Engine, Task
 from hios.schedule import StagedPlan
+from hios.statistics import interval, spread
 
 MODELS = ("inception_v3", "squeezenet", "nasnet_mobile", "randwire")
 ROUNDS, WARMUP = 36, 3

@@ -27,9 +27,9 @@ from torch import Tensor
 
 from hios.kernels.packed import packed_convolution
 from hios.machine import busy_share, usable_cores
-from hios.platforms.arena import Arena
-from hios.platforms.pool import WorkerPool
-from hios.profiling.handovers import hand_over
+from hios.platforms.cpu.transfer_timing import hand_over
+from hios.workers.arena import Arena
+from hios.workers.pool import WorkerPool
 
 ROUNDS = 15
 #: Channels and pixels a side of the convolutions' image (3 x 3 filters), from milliseconds to microseconds; the ReLU

@@ -2,12 +2,14 @@
 
 The package is layered; a module imports only from layers above its own:
 
-    errors artifacts machine             what every layer uses
+    errors artifacts machine statistics progress    what every layer uses
     graph blocks merging costs problem schedule
     evaluate bound check                 the problem and its solution (no torch, no TVM)
     schedulers models config sources     one algorithm a file, one registry; what MODEL may be; config.yaml; code hashes
     kernels frontends                    Relax operator -> torch call; torch.export -> Relax -> graph
-    platforms profiling runtime          devices, measuring, executing
+    workers                              processes, shared memory, calls
+    platforms                            what devices are, how they measure and execute: a folder a platform
+    profiling runtime                    what measuring, and executing, on any platform have in common
     optimizing dynamo                    a model of torch in, the fastest way to run it out
     report cli                           what people see
 

@@ -18,7 +18,7 @@ STAGES = {
     "schedule": "hios.schedulers",
     "execute": "hios.runtime.session",
     "report": "hios.report",
-    "provenance": "hios.platforms.cpu",
+    "provenance": "hios.platforms.cpu.platform",
 }
 #: Imports every algorithm, so that all are registered.
 _REGISTRY = "hios.schedulers"

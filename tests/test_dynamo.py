@@ -18,8 +18,8 @@ from hios import HiosError, HiosWarning, dynamo
 from hios.optimizing import choosing, optimize
 from hios.optimizing.module import OptimizedModule
 from tests.optimizing_models import Broken, Unsupported
-from tests.platforms.processes import children, eventually
 from tests.runtime.small import Branches
+from tests.workers.processes import children, eventually
 
 DEVICES = min(2, len(os.sched_getaffinity(0)))
 

@@ -72,10 +72,10 @@ def problem(tmp_path: Path) -> Path:
         "hios",
         "hios.cli",
         "hios.config",
-        "hios.platforms.cpu",
-        "hios.platforms.cuda",
-        "hios.platforms.worker",
-        "hios.runtime.cuda.plan",
+        "hios.platforms.cpu.platform",
+        "hios.platforms.cuda.platform",
+        "hios.workers.worker",
+        "hios.platforms.cuda.plan",
     ],
 )
 def test_imports_are_light(module: str, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_looking_is_light(arguments: list[str], problem: Path) -> None:
 
 def test_what_is_heavy_would_be_found(tmp_path: Path) -> None:
     """The measure measures: a module that needs torch is seen to load it."""
-    assert {"torch", "safetensors"} <= _loaded("import hios.runtime.weights", tmp_path)
+    assert {"torch", "safetensors"} <= _loaded("import hios.platforms.weights", tmp_path)
 
 
 def _places() -> dict[str, int]:
@@ -167,7 +167,7 @@ def test_imports_are_found() -> None:
     """The measure measures: imports at the top, in functions and for type checkers are all seen."""
     assert {"graph", "costs"} <= _imported(_MODULES["problem"]) <= set(_PLACE)
     assert "runtime.session" in _imported(_MODULES["cli.execute"])  # inside a function
-    assert "platforms.arena" in _imported(_MODULES["platforms.worker"])  # for type checkers
+    assert "workers.arena" in _imported(_MODULES["workers.worker"])  # for type checkers
 
 
 def test_algorithms_do_not_import_each_other_through_the_registry() -> None:

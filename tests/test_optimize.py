@@ -21,8 +21,8 @@ from hios.optimizing.module import OptimizedModule
 from hios.optimizing.options import Options
 from hios.optimizing.report import Report
 from tests.optimizing_models import Pair, Structured, Unsupported
-from tests.platforms.processes import children
 from tests.runtime.small import Branches
+from tests.workers.processes import children
 
 DEVICES = min(2, len(os.sched_getaffinity(0)))
 

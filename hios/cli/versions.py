@@ -15,7 +15,7 @@ from hios.cli.options import output_option
 def command(output: Path) -> None:
     """Write the versions of the software that results depend on, as JSON."""
     from hios.artifacts import replacing
-    from hios.platforms.cpu import versions as found
+    from hios.platforms.cpu.platform import versions as found
 
     with replacing(output) as temporary:
         temporary.write_text(json.dumps(found(), indent=1) + "\n", encoding="utf-8")

@@ -1,8 +1,8 @@
 """Choices on disk: which way to run a network was the fastest here, with its numbers and its schedule.
 
 A choice is known by all that it rests on: graph, devices, algorithm, and what the measurements of a profile depend on
-(`hios.profiling.settings`). Weights are no part of it and are never kept. Files appear by rename, so several processes
-can share a folder; one that is damaged means that the choice is made anew.
+(`hios.platforms.cpu.environment`). Weights are no part of it and are never kept. Files appear by rename, so several
+processes can share a folder; one that is damaged means that the choice is made anew.
 """
 
 from __future__ import annotations

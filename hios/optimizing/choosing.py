@@ -22,10 +22,10 @@ from hios.optimizing.options import Options
 from hios.optimizing.report import BUSY, Report
 from hios.optimizing.tracing import Traced
 from hios.optimizing.ways import Way, distinct, itself
+from hios.platforms.cpu.engine import Engine
+from hios.platforms.cpu.environment import settings as profile_settings
 from hios.problem import Problem
 from hios.profiling.profile import profile
-from hios.profiling.settings import settings as profile_settings
-from hios.runtime.engine import Engine
 from hios.schedulers import find, schedule
 from hios.sources import code_hash
 

@@ -14,12 +14,12 @@ from hios.errors import HiosError
 from hios.frontends.differences import TOLERANCE
 from hios.optimizing.report import Candidate
 from hios.optimizing.ways import Way
-from hios.platforms import cpu
+from hios.platforms.cpu import platform as cpu
+from hios.platforms.outputs import compared
 from hios.profiling.cache import now
-from hios.profiling.progress import bar
-from hios.profiling.statistics import interval, spread
+from hios.progress import bar
 from hios.runtime.choosing import best
-from hios.runtime.outputs import compared
+from hios.statistics import interval, spread
 
 #: Runs of every way before any is measured.
 _WARMUP = 3

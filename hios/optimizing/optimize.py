@@ -22,8 +22,8 @@ from hios.optimizing.report import Report
 from hios.optimizing.tracing import trace
 from hios.optimizing.watching import Watch, has_hooks
 from hios.optimizing.ways import Way
-from hios.profiling.progress import on_terminals_only
-from hios.runtime.engine import Engine
+from hios.platforms.cpu.engine import Engine
+from hios.progress import on_terminals_only
 
 #: Runs of the model that show how long it takes, before anything else.
 _TIMED = 3

@@ -12,7 +12,7 @@ from hios.errors import ArtifactError, HiosError, PlatformError
 from hios.graph import UNITS
 from hios.machine import usable_cores
 from hios.optimizing.module import warn
-from hios.platforms import cpu
+from hios.platforms.cpu import platform as cpu
 from hios.profiling.cache import default_folder
 from hios.schedulers import find
 

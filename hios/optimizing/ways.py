@@ -9,7 +9,7 @@ from typing import Any
 from hios import artifacts
 from hios.errors import ArtifactError, HiosError
 from hios.graph import Graph
-from hios.runtime.engine import Task
+from hios.platforms.cpu.engine import Task
 from hios.schedule import Schedule, StagedPlan
 
 

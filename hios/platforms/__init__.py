@@ -1,14 +1,13 @@
-"""Devices: what there is, and the worker processes that stand for them.
+"""Where costs are measured and schedules run: a folder a platform, and what all of them share.
 
-cpu      cores as devices, what they are, how many may be asked for
-cuda     the same of GPUs
-parent   processes that end with the one that started them
-pool     worker processes, one a device, pinned to its cores, and calls to them
-worker   the main function of a worker process
-messages what goes between it and its pool, in parts
-memory   memory of a device, kept between operators
-arena    memory that the workers share: flags to signal with and buffers to hand tensors over in
-streams  threads of a device that run groups or streams beside each other
+cpu             devices are cores
+cuda            devices are GPUs
+bench           what a platform measures
+workloads       what is timed: operators with random weights and inputs
+device_program  a schedule as what each device does
+competitor      what runs in a session, with what was measured of it
+weights         weights.safetensors, checked against the graph
+outputs         whether what was computed is what the reference computes
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ def find(name: str) -> ModuleType:
     Raises:
         PlatformError: there is no platform of that name.
     """
-    from hios.platforms import cpu, cuda
+    from hios.platforms.cpu import platform as cpu
+    from hios.platforms.cuda import platform as cuda
 
     if name not in PLATFORMS:
         raise PlatformError(f"unknown platform {name}; allowed: {', '.join(PLATFORMS)}")

@@ -1,7 +1,7 @@
 """Measurements kept for later: of other runs, and of other networks that have the same operators.
 
 An entry is known by what was measured (the signatures of its operators) and by all it was measured under (processor,
-clocks, software, code: ``hios.profiling.settings``), never by names. Each is a file of its own that appears by
+clocks, software, code: ``hios.platforms.cpu.environment``), never by names. Each is a file of its own that appears by
 rename, so that several processes can share a folder; one that is damaged or of another key counts as absent.
 """
 

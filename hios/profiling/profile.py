@@ -14,17 +14,17 @@ from hios.costs import Costs
 from hios.errors import HiosWarning
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
-from hios.platforms import cpu
-from hios.profiling import between, contention, links
+from hios.platforms.cpu import platform as cpu
+from hios.platforms.cpu.environment import gpu_settings, settings
+from hios.platforms.cpu.measuring import Cores
+from hios.platforms.cuda.measuring import Gpus
+from hios.profiling import contention, links, transfers
 from hios.profiling.cache import Cache, Measured
 from hios.profiling.contention import Contention
-from hios.profiling.cores import Cores
-from hios.profiling.gpus import Gpus
-from hios.profiling.questions import Questions
-from hios.profiling.session import Session
-from hios.profiling.settings import gpu_settings, settings
-from hios.profiling.statistics import FEWEST, PRECISION, interval, is_precise, spread
+from hios.profiling.measurements import Session
+from hios.profiling.requests import Questions
 from hios.schedulers import find
+from hios.statistics import FEWEST, PRECISION, interval, is_precise, spread
 
 #: How often algorithms are asked again after new stages were measured; each answer may bring new questions.
 _STAGE_PASSES = 3
@@ -87,8 +87,8 @@ def profile(
     with _BENCHES[platform](known, str(graph), described) as bench:
         session = Session(known, bench, repeats, kept)
         session.measure_operators(began + _OPERATORS * budget_s)
-        between.measure_transfers(session, began + _TRANSFERS * budget_s)
-        between.measure_corun(session, began + _CORUN * budget_s)
+        transfers.measure_transfers(session, began + _TRANSFERS * budget_s)
+        transfers.measure_corun(session, began + _CORUN * budget_s)
         asked = Questions(known, session.stand_in)
         for _ in range(_STAGE_PASSES):
             before = len(asked.stages) + len(asked.merges)

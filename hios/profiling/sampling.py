@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from hios.profiling.progress import Meter
-from hios.profiling.statistics import expected_repeats, is_precise
+from hios.progress import Meter
+from hios.statistics import expected_repeats, is_precise
 
 #: Rounds of one call to a worker.
 CHUNK = 5

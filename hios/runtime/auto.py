@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hios.graph import Graph
+from hios.platforms.competitor import Competitor
 from hios.runtime.bootstrap import LEAST_ROUNDS
 from hios.runtime.choosing import best
-from hios.runtime.competitors import BASELINE, Competitor, Entry
+from hios.runtime.competitors import BASELINE, Entry
 from hios.runtime.results import gained, measured
 from hios.schedule import Schedule
 

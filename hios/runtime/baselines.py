@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from hios.errors import PlatformError
 from hios.machine import usable_cores
 from hios.models import CPU_RUNTIMES, CUDA_RUNTIMES, PLATFORMS, RUNTIMES
+from hios.platforms.cpu.platform import all_cores
 
 #: Packages of the extra ``onnx`` by which ONNX Runtime runs a program of torch.export.
 _ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
@@ -88,11 +89,6 @@ def gpu_references(runtime: str, baselines: Collection[str]) -> list[Reference]:
         return [Reference(f"{RUNTIMES[runtime]}, {len(cores)} threads", 1, cores, runtime)]
     kinds = [kind for kind in RUNTIMES if kind == runtime or kind in baselines]
     return [Reference(RUNTIMES[kind], 1 + number, cores, kind, gpu=0) for number, kind in enumerate(kinds)]
-
-
-def all_cores(cores: Sequence[Sequence[int]]) -> list[int]:
-    """The cores of all devices together; virtual devices share some."""
-    return list(dict.fromkeys(core for own in cores for core in own))
 
 
 def require(baselines: Collection[str], runtime: str | None, platform: str = "cpu") -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from hios.profiling.statistics import spread
 from hios.runtime.bootstrap import speedup_interval, tells
+from hios.statistics import spread
 
 #: How many times the smallest median a steadier way may have: what noise may cost, also where runs spread so widely
 #: that they tell nothing apart.

@@ -25,10 +25,10 @@ from hios.frontends import program as programs
 from hios.frontends.interface import flat_module
 from hios.frontends.verification import flat
 from hios.kernels.tensors import torch_dtype
-from hios.platforms.worker import Worker
-from hios.runtime.cuda.precision import exactly
-from hios.runtime.program import Buffer
-from hios.runtime.values import deliver
+from hios.platforms.cpu.values import deliver
+from hios.platforms.cuda.precision import exactly
+from hios.platforms.device_program import Buffer
+from hios.workers.worker import Worker
 
 
 def runtime(program: str | Path) -> str:
@@ -71,7 +71,7 @@ def load(
     else:
         loaded = programs.load(program, trusted=trusted)
         if gpu is not None:
-            from hios.runtime.cuda.reference import in_graph, place
+            from hios.platforms.cuda.reference import in_graph, place
 
             loaded = place(loaded, gpu)
         module, types = flat_module(loaded), programs.tensor_types(loaded)

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hios.profiling.statistics import spread
+from hios.platforms.competitor import Competitor
 from hios.runtime.baselines import Reference
 from hios.runtime.bootstrap import speedup_interval
-from hios.runtime.competitors import BASELINE, Competitor, Entry
+from hios.runtime.competitors import BASELINE, Entry
+from hios.statistics import spread
 
 
 def results(

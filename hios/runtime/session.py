@@ -19,21 +19,24 @@ from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.kernels.tensors import torch_dtype
 from hios.models import RUNTIMES
-from hios.platforms import cpu, find
-from hios.platforms.arena import Arena
-from hios.platforms.pool import WorkerPool
-from hios.profiling.progress import bar
+from hios.platforms import find
+from hios.platforms.competitor import Competitor
+from hios.platforms.cpu import platform as cpu
+from hios.platforms.cpu.executing import CpuWorkers, Workers
+from hios.platforms.cpu.platform import all_cores
+from hios.platforms.cuda.executing import CudaWorkers
+from hios.platforms.cuda.precision import TF32_TOLERANCE, scaled
+from hios.platforms.device_program import ArenaPlan, Buffer
+from hios.platforms.outputs import compared
+from hios.progress import bar
 from hios.runtime import reference
 from hios.runtime.auto import LEAST_RUNS, choose
-from hios.runtime.baselines import Reference, all_cores, gpu_references, references, require
-from hios.runtime.competitors import BASELINE, Competitor, Entry, competitors, read_entries
-from hios.runtime.cuda.precision import TF32_TOLERANCE, scaled
-from hios.runtime.cuda.workers import CudaWorkers
-from hios.runtime.outputs import compared
-from hios.runtime.program import ArenaPlan, Buffer
+from hios.runtime.baselines import Reference, gpu_references, references, require
+from hios.runtime.competitors import BASELINE, Entry, competitors, read_entries
 from hios.runtime.results import results
 from hios.runtime.trace import write_trace
-from hios.runtime.workers import CpuWorkers, Workers
+from hios.workers.arena import Arena
+from hios.workers.pool import WorkerPool
 
 #: Longest time in which a runtime compiles a model.
 _COMPILE_TIMEOUT_S = 1800.0

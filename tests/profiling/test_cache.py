@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hios import HiosError
+from hios.platforms.cpu.environment import cache_bytes, settings
 from hios.profiling.cache import Cache, Measured, default_folder
-from hios.profiling.settings import cache_bytes, settings
 
 MEASURED = Measured([1.0, 1.5, 1.25], "2025-01-02T03:04:05Z")
 SETTINGS = {"processor": "one", "code": "abc"}

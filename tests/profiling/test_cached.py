@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hios import Graph, artifacts
-from hios.profiling import session
+from hios.profiling import measurements as session
 from hios.profiling.cache import Cache
 from hios.profiling.profile import profile
 from hios.profiling.sampling import Effort

@@ -7,9 +7,9 @@ from itertools import combinations
 
 import pytest
 
+from hios.platforms.bench import Stage
 from hios.profiling import contention, links
 from hios.profiling.contention import Contention
-from hios.profiling.kinds import Stage
 
 TIMES = {name: 1.0 + number for number, name in enumerate("abcdefgh")}
 STAGES: list[Stage] = [

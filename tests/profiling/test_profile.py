@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from hios import Costs, Edge, Graph, HiosError, Operator, Problem, artifacts, schedule, violations
-from hios.profiling import session
+from hios.kernels.signature import signatures
+from hios.profiling import measurements as session
 from hios.profiling.cache import Measured
 from hios.profiling.profile import _ratio_entry, profile
-from hios.profiling.signature import signatures
-from hios.profiling.statistics import interval, spread
+from hios.statistics import interval, spread
 from tests.profiling.conftest import DEVICES, REPEATS
 
 

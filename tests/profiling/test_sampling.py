@@ -9,8 +9,8 @@ from itertools import cycle
 
 import pytest
 
-from hios.profiling.progress import Meter
 from hios.profiling.sampling import Effort, sample
+from hios.progress import Meter
 
 STEADY, NOISY = (1.0, 1.001), tuple(1.0 + (7 * number % 23) / 10 for number in range(23))
 

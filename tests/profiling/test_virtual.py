@@ -9,8 +9,8 @@ import pytest
 from hios import Graph, artifacts
 from hios.errors import PlatformError
 from hios.machine import usable_cores
-from hios.profiling import cores
-from hios.profiling.bench import whose_turn
+from hios.platforms.bench import whose_turn
+from hios.platforms.cpu import measuring as cores
 from hios.profiling.profile import profile
 
 

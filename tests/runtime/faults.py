@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from hios.platforms.worker import Worker
-from hios.runtime import device
+from hios.platforms.cpu import running as device
+from hios.workers.worker import Worker
 
 
 def load_dying(worker: Worker, **arguments: Any) -> None:

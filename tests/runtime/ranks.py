@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from hios.cli import main
-from hios.platforms.worker import Worker
-from hios.runtime import device
+from hios.platforms.cpu import running as device
+from hios.workers.worker import Worker
 from tests.runtime.faults import spoil
 
 

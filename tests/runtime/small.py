@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hios.machine import usable_cores
-from hios.runtime.engine import Engine, Task
+from hios.platforms.cpu.engine import Engine, Task
 from hios.schedule import StagedPlan
 from tests.frontends.networks import Network, extracted
 

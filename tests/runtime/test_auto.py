@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from hios import Graph, HiosError, Schedule, artifacts
+from hios.platforms.competitor import Competitor
+from hios.platforms.device_program import ArenaPlan
 from hios.runtime.auto import LEAST_RUNS, choose
-from hios.runtime.competitors import BASELINE, Competitor, Entry, competitors
-from hios.runtime.program import ArenaPlan
+from hios.runtime.competitors import BASELINE, Entry, competitors
 from hios.runtime.session import Settings, execute
 from hios.schedule import Placement, StagedPlan
 from hios.schedulers import find

@@ -22,15 +22,15 @@ from torch import Tensor
 import hios
 from hios import Graph, artifacts
 from hios.errors import PlatformError
-from hios.runtime.distributed.mail import Tags
-from hios.runtime.distributed.meeting import offsets
-from hios.runtime.distributed.places import Place, shared
-from hios.runtime.distributed.position import Position
+from hios.runtime.distributed.clock_sync import offsets
+from hios.runtime.distributed.exchange import Tags
+from hios.runtime.distributed.progress_state import Position
+from hios.runtime.distributed.topology import Place, shared
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from tests.frontends.networks import Files, Model, write_files
 from tests.gpu import needs_two_gpus, requires_gpu
-from tests.platforms.processes import eventually, running
 from tests.runtime.schedules import random_plan, random_streams, schedule_of
+from tests.workers.processes import eventually, running
 
 ROOT = Path(hios.__file__).resolve().parents[1]
 RANKS = ROOT / "tests" / "runtime" / "ranks.py"

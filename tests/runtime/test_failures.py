@@ -10,18 +10,19 @@ import pytest
 
 from hios import Graph, HiosError
 from hios.errors import PlatformError
-from hios.platforms.arena import Arena
-from hios.platforms.cpu import device_cores
-from hios.platforms.pool import WorkerPool
-from hios.runtime import device, markers
-from hios.runtime.program import ArenaPlan
+from hios.platforms.cpu import markers
+from hios.platforms.cpu import running as device
+from hios.platforms.cpu.platform import device_cores
+from hios.platforms.device_program import ArenaPlan
 from hios.runtime.session import Settings, execute
 from hios.schedule import StagedPlan
+from hios.workers.arena import Arena
+from hios.workers.pool import WorkerPool
 from tests.frontends.networks import Files
-from tests.platforms.processes import children
 from tests.runtime import faults
 from tests.runtime.conftest import DEVICES
 from tests.runtime.schedules import merged_plan, schedule_of
+from tests.workers.processes import children
 
 SPOILT = "fire4.expand3x3"
 

@@ -15,8 +15,8 @@ import hios
 from hios import Graph
 from hios.schedule import StagedPlan
 from tests.frontends.networks import Files
-from tests.platforms.processes import children, eventually, running
 from tests.runtime.schedules import schedule_of
+from tests.workers.processes import children, eventually, running
 
 ROOT = Path(hios.__file__).resolve().parents[1]
 

@@ -16,10 +16,10 @@ from safetensors.torch import load_file, save_file
 from hios import Edge, Graph, HiosError, Operator, Placement, Schedule
 from hios.errors import ArtifactError, ScheduleError
 from hios.frontends.export import export
+from hios.platforms.device_program import ArenaPlan
+from hios.platforms.weights import load_weights
 from hios.runtime import competitors
-from hios.runtime.program import ArenaPlan
 from hios.runtime.session import Settings, execute
-from hios.runtime.weights import load_weights
 from hios.schedule import StagedPlan
 from tests.frontends.networks import Files, Model, write_files
 from tests.runtime.schedules import random_plan, schedule_of

@@ -16,13 +16,13 @@ import torch.nn.functional as F  # noqa: N812
 
 from hios import Graph, artifacts
 from hios.errors import PlatformError
-from hios.platforms.arena import Arena
+from hios.platforms.cpu.executing import CpuWorkers
+from hios.platforms.device_program import ArenaPlan
 from hios.runtime.baselines import Reference
 from hios.runtime.competitors import BASELINE
-from hios.runtime.program import ArenaPlan
 from hios.runtime.session import Settings, _Session, execute
-from hios.runtime.workers import CpuWorkers
 from hios.schedule import Plan, StagedPlan, StreamPlan
+from hios.workers.arena import Arena
 from tests.frontends.networks import Model, write_files
 from tests.runtime.conftest import DEVICES, RUNS, Session
 from tests.runtime.schedules import random_plan, random_streams, schedule_of

@@ -15,7 +15,7 @@ import hios
 from hios import Graph
 from hios.errors import PlatformError
 from hios.machine import usable_cores
-from hios.platforms import cpu
+from hios.platforms.cpu import platform as cpu
 from tests.frontends.networks import Files
 from tests.runtime.schedules import random_plan, random_streams, schedule_of
 

@@ -161,7 +161,7 @@ def test_edited_model(finished: Checkout) -> None:
         pytest.param("runtime/trace.py", {"execute": 2, "report": 1}, id="execute"),
         pytest.param("schedulers/sequential.py", {"schedule": 2, "execute": 2, "report": 1}, id="algorithm"),
         pytest.param("schedulers/heft.py", {}, id="algorithm that the configuration does not name"),
-        pytest.param("profiling/kernels.py", {"profile": 2, "schedule": 6, "execute": 2, "report": 1}, id="profile"),
+        pytest.param("platforms/cpu/timing.py", {"profile": 2, "schedule": 6, "execute": 2, "report": 1}, id="profile"),
         pytest.param(
             "frontends/lowering.py",
             {"extract": 2, "profile": 2, "schedule": 6, "execute": 2, "report": 1},

@@ -6,13 +6,13 @@ nccl        the same, with values between GPUs in NCCL
 mpi         that in MPI, under mpirun or srun
 hardware    what a rank computes on: a core, or a GPU
 agreement   what all ranks have to be given alike
-mail        values of a program as messages; a rank's memory
-meeting     barrier, and how far the clocks of other hosts are off
-places      who runs where: hosts, and the core of every rank
-position    what a rank is doing, for messages about it
+exchange    values of a program as messages; a rank's memory
+clock_sync  barrier, and how far the clocks of other hosts are off
+topology    who runs where: hosts, and the core of every rank
+progress_state  what a rank is doing, for messages about it
 control     every rank's line to rank 0, by which all end together
 monitor     rank 0's end of these lines: what the ranks report, and who is to blame when one fails
 guard       a parent for a rank under mpirun, so that what it says last is heard
-turns       what a rank does in a turn, and the outputs it checks
+rank_runner what a rank does in a turn, and the outputs it checks
 session     all of it: load, take turns, write run.json
 """

@@ -22,8 +22,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Never
 
 from hios.errors import PlatformError
-from hios.runtime.distributed.places import Place
-from hios.runtime.distributed.position import Position
+from hios.runtime.distributed.progress_state import Position
+from hios.runtime.distributed.topology import Place
 
 #: Seconds between two messages about what a rank is doing.
 _BEAT_S = 0.1

@@ -11,7 +11,7 @@ import os
 import signal
 import time
 
-from hios.platforms.parent import end_with_parent
+from hios.workers.parent import end_with_parent
 
 #: How long the end of a rank that failed is kept from mpirun: longer than rank 0 takes to say why.
 _HOLD_S = 1.0

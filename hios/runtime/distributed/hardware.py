@@ -11,13 +11,13 @@ import torch
 
 from hios.graph import Graph
 from hios.kernels import CompiledOperator
-from hios.platforms import cuda
-from hios.platforms.streams import Streams
-from hios.platforms.worker import Worker
-from hios.runtime import device
-from hios.runtime.cuda.network import Network
-from hios.runtime.program import Buffer, Row
-from hios.runtime.weights import load_weights
+from hios.platforms.cpu import running
+from hios.platforms.cuda import platform as cuda
+from hios.platforms.cuda.network import Network
+from hios.platforms.device_program import Buffer, Row
+from hios.platforms.weights import load_weights
+from hios.workers.stream_threads import Streams
+from hios.workers.worker import Worker
 
 
 class Hardware(Protocol):
@@ -69,7 +69,7 @@ class Core:
 
     def load(self, worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], timeout_s: float) -> None:
         """As a device of one node does."""
-        device.load(worker, graph, weights, inputs, timeout_s)
+        running.load(worker, graph, weights, inputs, timeout_s)
 
     def begin(self) -> int:
         """Now."""
@@ -117,7 +117,7 @@ class Gpu:
         operators = [
             CompiledOperator(name, network.reads[name], network.function(0, (name,))[0]) for name in known.index
         ]
-        device.bind(worker, known, operators, lambda names: network.function(0, names)[0], inputs, timeout_s)
+        running.bind(worker, known, operators, lambda names: network.function(0, names)[0], inputs, timeout_s)
 
     def begin(self) -> int:
         """Now, with nothing left to do from before."""

@@ -16,8 +16,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from hios.runtime.distributed.control import FAILED, LATE, died, end, who
-from hios.runtime.distributed.places import Place
-from hios.runtime.distributed.position import Position
+from hios.runtime.distributed.progress_state import Position
+from hios.runtime.distributed.topology import Place
 
 _KEY_BYTES = 32
 #: Seconds that a line may take to say whose it is.

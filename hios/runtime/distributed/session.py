@@ -19,27 +19,27 @@ from hios import artifacts, machine
 from hios.errors import HiosError, PlatformError, ScheduleError, first_line
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
-from hios.platforms import cpu
-from hios.platforms.parent import end_with_parent
-from hios.platforms.streams import Streams
-from hios.platforms.worker import Worker
+from hios.platforms.cpu import platform as cpu
+from hios.platforms.device_program import ArenaPlan
 from hios.runtime import reference
 from hios.runtime.baselines import Reference, references
 from hios.runtime.competitors import BASELINE, Entry, competitors, read_entries
 from hios.runtime.distributed import transports
 from hios.runtime.distributed.agreement import Given
+from hios.runtime.distributed.clock_sync import barrier
 from hios.runtime.distributed.control import FAILED, LATE, LOST, Control, who
+from hios.runtime.distributed.exchange import RESERVED, Tags
 from hios.runtime.distributed.hardware import hardware
-from hios.runtime.distributed.mail import RESERVED, Tags
-from hios.runtime.distributed.meeting import barrier
 from hios.runtime.distributed.monitor import Monitor
-from hios.runtime.distributed.places import Place, local_rank, pin, shared
-from hios.runtime.distributed.position import Position
+from hios.runtime.distributed.progress_state import Position
+from hios.runtime.distributed.rank_runner import Turns, joined
+from hios.runtime.distributed.topology import Place, local_rank, pin, shared
 from hios.runtime.distributed.transports import Transport
-from hios.runtime.distributed.turns import Turns, joined
-from hios.runtime.program import ArenaPlan
 from hios.runtime.results import results
 from hios.schedule import StagedPlan
+from hios.workers.parent import end_with_parent
+from hios.workers.stream_threads import Streams
+from hios.workers.worker import Worker
 
 #: Options that have to be the same on all ranks.
 _AGREED = ("platform", "runs", "warmup", "tolerance", "seed", "timeout_s")

@@ -1,0 +1,51 @@
+"""What runs in a session on the devices of a platform, with what was measured of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hios.platforms.device_program import DeviceProgram
+from hios.schedule import Placement, Plan
+from hios.statistics import spread
+
+
+@dataclass
+class Competitor:
+    """A program on one or more devices, with what was measured of it.
+
+    Attributes:
+        programs: one a device that takes part.
+        plan: what they do; of copies, what each of them does.
+        copies: whether the devices run independent copies of the model.
+        worker: the worker of the only program, where it is not that of its device.
+        cores: cores of a device: threads inside each operator.
+        latencies_ms: of every measured run; of copies the harmonic mean over the devices.
+        timelines: rows of every measured run; of one run of its own where timing operators slows them.
+        difference: largest difference of any output from what outputs are compared with.
+        launch: on GPUs, how it is launched: as one CUDA ``graph`` on each run, or operator by operator on ``streams``.
+        no_graph: why it could not be captured in a graph.
+    """
+
+    programs: list[DeviceProgram]
+    plan: Plan
+    copies: bool = False
+    worker: int | None = None
+    cores: int = 1
+    latencies_ms: list[float] = field(default_factory=list)
+    timelines: list[list[Placement]] = field(default_factory=list)
+    difference: float = 0.0
+    launch: str = ""
+    no_graph: str = ""
+
+    @property
+    def parts(self) -> dict[int, DeviceProgram]:
+        """Programs by the worker that runs each."""
+        return {part.device if self.worker is None else self.worker: part for part in self.programs}
+
+    def typical(self) -> list[Placement]:
+        """The rows of the run whose latency is nearest to the median, or of the only one that has rows."""
+        if len(self.timelines) == 1:
+            return self.timelines[0]
+        median = spread(self.latencies_ms)[0]
+        nearest = min(range(len(self.latencies_ms)), key=lambda run: abs(self.latencies_ms[run] - median))
+        return self.timelines[nearest]

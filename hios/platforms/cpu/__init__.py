@@ -1,0 +1,15 @@
+"""Devices that are cores: a worker process a device.
+
+platform         what the devices are, and how many may be asked for
+environment      what measurements depend on beside what is measured: processor, clocks, software, code
+measuring        the bench: a worker a device
+timing           timing operators, stages and merges inside a worker
+transfer_timing  timing transfers between workers
+executing        the workers as a session sees them
+running          running a device's program inside its worker
+values           the tensors of a program, and operators that read and write them
+staged_runner    stages one after another, their groups beside each other
+stream_runner    streams beside each other, operators waiting for values where they must
+markers          which operator a device is at, for messages
+engine           workers that keep a network loaded and run it whenever they are asked to
+"""

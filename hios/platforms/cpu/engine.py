@@ -1,0 +1,240 @@
+"""A persistent executor: workers that keep a network loaded and run schedules of it as often as they are asked to.
+
+Between calls the workers sleep in their pipes, so that a program that does other things has its cores to itself. A call
+copies the inputs into shared memory, wakes the workers that take part, sleeps until they answer and copies the outputs
+out. ``python benchmarks/optimize.py --overhead`` prints what that costs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import tempfile
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import IO, Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from hios import artifacts
+from hios.errors import PlatformError
+from hios.graph import Graph
+from hios.kernels.executable import require_executable
+from hios.platforms.cpu import markers, running
+from hios.platforms.cpu.values import arena_tensor
+from hios.platforms.device_program import ArenaPlan, DeviceProgram
+from hios.schedule import Plan
+from hios.workers.arena import Arena
+from hios.workers.pool import WorkerPool
+from hios.workers.worker import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A plan and the workers that are its devices, by device number; workers 0, 1, ... where none are named."""
+
+    plan: Plan
+    workers: tuple[int, ...] = ()
+
+    def programs(self, arena: ArenaPlan) -> dict[int, DeviceProgram]:
+        """What each worker that takes part does."""
+        return {self.workers[part.device] if self.workers else part.device: part for part in arena.program(self.plan)}
+
+
+class Engine:
+    """Workers with a network loaded, ready to run it by one or more plans.
+
+    It may be used from several threads, which then take turns, but not in a process forked from the one that made it.
+    Workers end with ``close``, when the engine is collected, at exit, and with the process, whatever ends that.
+
+    Args:
+        graph: with calls and shapes.
+        weights: its weights by name; the workers keep copies, the engine keeps none.
+        tasks: what it can run, by name.
+        cores: cores of every worker, which uses as many threads inside an operator.
+        timeout_s: longest time of one call.
+
+    Raises:
+        HiosError: the graph cannot be run, or a worker failed.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        weights: Mapping[str, Tensor],
+        tasks: Mapping[str, Task],
+        cores: Sequence[Sequence[int]],
+        timeout_s: float = 120.0,
+    ) -> None:
+        require_executable(graph)
+        plan = ArenaPlan(graph, max(len(task.plan.devices) for task in tasks.values()))
+        programs = {name: task.programs(plan) for name, task in tasks.items()}
+        arena = Arena(plan.flags, plan.size)
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+        self._epoch = 0
+        self._workers = {name: list(parts) for name, parts in programs.items()}
+        self._inputs = [arena_tensor(arena, buffer) for buffer in plan.inputs.values()]
+        self._outputs = [arena_tensor(arena, buffer) for buffer in plan.outputs]
+        keeper = _Keeper()
+        self._end = weakref.finalize(self, keeper.end, self._process)
+        try:
+            self._pool = keeper.start(cores, arena, timeout_s)
+            self._pool.describe = partial(markers.text, graph)
+            _load(self._pool, graph, weights, plan, timeout_s * running.WAIT_SHARE, len(cores))
+            for name, parts in programs.items():
+                arguments = {worker: {"name": name, "program": part} for worker, part in parts.items()}
+                self._pool.call_each(running.prepare, arguments)
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, name: str, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Run the network once.
+
+        Args:
+            name: of a task.
+            inputs: a tensor for every input of the graph, in order, of its shape and dtype.
+
+        Returns:
+            The outputs in the order of the graph; new tensors that no later call touches.
+
+        Raises:
+            PlatformError: the engine is closed, belongs to another process, or takes other inputs; a worker died or
+                hung, or an operator failed. Any failure in running closes the engine.
+        """
+        if os.getpid() != self._process:
+            raise PlatformError(
+                f"this engine belongs to process {self._process}; allowed: to use it there. A forked process "
+                "has no workers: make an engine in each process, after the fork"
+            )
+        self._check(inputs)
+        with self._lock:
+            if not self._end.alive:
+                raise PlatformError("this engine is closed; make another one")
+            for buffer, value in zip(self._inputs, inputs, strict=True):
+                _copy(value, buffer)
+            self._epoch += 1
+            arguments = {worker: {"name": name, "epoch": self._epoch} for worker in self._workers[name]}
+            try:
+                self._pool.call_each(run_quietly, arguments)
+            except BaseException:  # an interrupt too: whose answers would come later
+                self.close()
+                raise
+            return [_copy(buffer, torch.empty(buffer.shape, dtype=buffer.dtype)) for buffer in self._outputs]
+
+    def _check(self, inputs: Sequence[Tensor]) -> None:
+        found = [(value.shape, value.dtype, value.device.type) for value in inputs]
+        required = [(buffer.shape, buffer.dtype, "cpu") for buffer in self._inputs]
+        if found != required:
+            raise PlatformError(f"inputs: found {_text(inputs)}; allowed: {_text(self._inputs)}, on the CPU")
+
+    @property
+    def closed(self) -> bool:
+        """Whether it can run no more."""
+        return not self._end.alive
+
+    def close(self) -> None:
+        """End the workers and wait for them, after a call that runs; closing twice does nothing."""
+        with self._lock:
+            self._end()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def run_quietly(worker: Worker, name: str, epoch: int) -> None:
+    """``device.run`` without the rows of operators, which nobody reads here."""
+    running.run(worker, name, epoch)
+
+
+class _Keeper:
+    """Starts the pool from a thread that lives as long as the pool does.
+
+    Workers ask Linux to end them with their parent, and to Linux the parent is the thread that started them. An engine
+    outlives the thread that makes it, where that is one of many of a server.
+    """
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+        self._started = threading.Event()
+        self._result: WorkerPool | BaseException  # once started
+        #: The pool until it is closed; whoever takes it out closes it.
+        self._open: list[WorkerPool] = []
+
+    def start(self, cores: Sequence[Sequence[int]], arena: Arena, timeout_s: float) -> WorkerPool:
+        """Start the pool. If this is interrupted, ``end`` still ends it."""
+        thread = threading.Thread(target=self._keep, args=(cores, arena, timeout_s), name="hios workers", daemon=True)
+        thread.start()
+        self._started.wait()
+        if isinstance(self._result, BaseException):
+            raise self._result
+        return self._result
+
+    def _keep(self, cores: Sequence[Sequence[int]], arena: Arena, timeout_s: float) -> None:
+        try:
+            names = [f"worker {number}" for number in range(len(cores))]
+            self._result = WorkerPool(cores, arena, timeout_s, names)
+            self._open.append(self._result)
+        except BaseException as error:  # raised where the engine is made
+            self._result = error
+        self._started.set()
+        if self._open:
+            self._over.wait()
+            self._close()
+
+    def end(self, process: int) -> None:
+        """Close the pool, in the process that has it; one that is starting is closed once it has started."""
+        if os.getpid() == process:
+            self._close()
+            self._over.set()
+
+    def _close(self) -> None:
+        with contextlib.suppress(IndexError):
+            self._open.pop().close()
+
+
+def _load(
+    pool: WorkerPool, graph: Graph, weights: Mapping[str, Tensor], plan: ArenaPlan, wait_s: float, workers: int
+) -> None:
+    """Have all workers read graph and weights from files without names: they are gone afterwards, whatever happens."""
+    with tempfile.TemporaryFile("w", encoding="utf-8") as known, tempfile.TemporaryFile() as values:
+        json.dump({"format_version": artifacts.FORMAT_VERSION, **graph.to_json()}, known)
+        values.write(save(dict(weights)))  # ``save_file`` makes a file with a name first
+        known.flush()
+        values.flush()
+        given: dict[str, Any] = {"graph": _path(known), "weights": _path(values)}
+        arguments = {**given, "inputs": plan.inputs, "timeout_s": wait_s}
+        pool.call_each(running.load, dict.fromkeys(range(workers), arguments))
+
+
+def _path(file: IO[Any]) -> str:
+    """Where this process and its workers find an open file."""
+    return f"/proc/{os.getpid()}/fd/{file.fileno()}"
+
+
+def _copy(value: Tensor, target: Tensor) -> Tensor:
+    """Copy a tensor into a contiguous one of its shape and dtype, by the calling thread alone.
+
+    ``copy_`` splits large tensors over the threads of torch, and those spin on for milliseconds on cores that the
+    workers need.
+    """
+    if value.is_contiguous() and not value.is_conj() and not value.is_neg():
+        ctypes.memmove(target.data_ptr(), value.data_ptr(), value.nbytes)
+    else:
+        target.copy_(value.detach())
+    return target
+
+
+def _text(tensors: Sequence[Tensor]) -> str:
+    return ", ".join(f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}" for tensor in tensors) or "none"

@@ -1,0 +1,115 @@
+"""The bench of the cpu platform: a worker process a device."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from hios.graph import Graph
+from hios.platforms.bench import TIMEOUT_S, Bench, Pairs, Stage, whose_turn
+from hios.platforms.cpu import timing, transfer_timing
+from hios.platforms.cpu.environment import cache_bytes
+from hios.workers.arena import Arena
+from hios.workers.pool import WorkerPool
+
+#: Hand-overs of every size that warm up, in each call.
+_WARMUP = 3
+#: Inferences that devices run at once between two looks at the clock, and seconds before them.
+_INFERENCES, _LEAD_S = 3, 0.005
+#: Seconds that virtual devices run at once at least, so that those of a core take turns often.
+_VIRTUAL_S = 0.1
+
+
+class Cores(Bench):
+    """Devices that are cores.
+
+    Args:
+        graph: the graph.
+        path: its file, which workers read.
+        platform: description of the platform (``hios.platforms.cpu.platform.describe``).
+    """
+
+    def __init__(self, graph: Graph, path: str, platform: Mapping[str, Any]) -> None:
+        self._path = path
+        self._cores: list[list[int]] = platform["cores"]
+        self._virtual: bool = platform.get("virtual", False)
+        self._epoch = 0
+        largest = max((edge.bytes or 0 for edge in graph.edges), default=0)
+        arena = Arena(8, max(largest, 64), shares_cores=self._virtual)
+        pool = WorkerPool(self._cores, arena, TIMEOUT_S)
+        super().__init__(pool, len(self._cores), cache_bytes(self._cores[0][0]) or None)
+
+    def ends(self, devices: int) -> dict[str, Any]:
+        """The cores of the devices, and whether any are virtual: then all wait for each other in another way."""
+        shared = {"virtual": True} if self._virtual else {}
+        return {"cores": [list(own) for own in self._cores[:devices]], **shared}
+
+    def load(self, operators: Mapping[str, int]) -> None:
+        """Have copies of operators ready in every worker."""
+        self._everywhere(timing.load, operators=dict(operators))
+
+    def time_operators(self, device: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, list[float]]:
+        """Milliseconds of loaded operators."""
+        found: dict[str, list[float]] = self.pool.call(
+            device, timing.time_operators, operators=operators, rounds=rounds, warmup=warmup
+        )
+        return found
+
+    def time_stages(self, device: int, stages: Sequence[Stage], rounds: int, warmup: int) -> list[Pairs]:
+        """Milliseconds of stages, whose groups are threads of the worker."""
+        found: list[Pairs] = self.pool.call(device, timing.time_stages, stages=stages, rounds=rounds, warmup=warmup)
+        return found
+
+    def load_merges(self, merges: Sequence[Sequence[str]]) -> None:
+        """Have merges ready in every worker."""
+        self._everywhere(timing.load_merges, merges=merges)
+
+    def time_merges(self, device: int, merges: Sequence[int], rounds: int, warmup: int) -> list[Pairs]:
+        """Milliseconds of loaded merges."""
+        found: list[Pairs] = self.pool.call(device, timing.time_merges, merges=merges, rounds=rounds, warmup=warmup)
+        return found
+
+    def time_transfers(self, sizes: Sequence[int], rounds: int, turn: int) -> dict[int, list[float]]:
+        """Milliseconds from one worker to the other through the arena; of one device, of copies into the arena."""
+        if self.devices == 1:
+            found: dict[int, list[float]] = self.pool.call(0, transfer_timing.time_copies, sizes=sizes, rounds=rounds)
+            return found
+        sender = turn % 2
+        both = {"sizes": sizes, "rounds": rounds + _WARMUP, "epoch": self._epoch}
+        self._epoch += len(sizes) * (rounds + _WARMUP)
+        times = self.pool.call_each(
+            transfer_timing.hand_over, {sender: {"part": "send", **both}, 1 - sender: {"part": "receive", **both}}
+        )
+        began, seen = times[sender], times[1 - sender]
+        return {
+            size: [(end - begin) / 1e6 for begin, end in zip(began[size], seen[size], strict=True)][_WARMUP:]
+            for size in sizes
+        }
+
+    def corun(self, turn: int, devices: int, network: Sequence[str], alone_ms: float) -> float:
+        """Inferences on all devices at once over inferences on one of them, taken right after each other.
+
+        Virtual devices take turns on a core, of milliseconds each: there it is the mean that shows the share of each.
+        """
+        device = whose_turn(turn, [tuple(own) for own in self._cores[:devices]])
+        alone = self._inferences(network, [device], alone_ms)[device]
+        together = self._inferences(network, range(devices), alone_ms)[device]
+        average = statistics.fmean if self._virtual else statistics.median
+        return average(together) / average(alone)
+
+    def _inferences(self, network: Sequence[str], devices: Iterable[int], alone_ms: float) -> dict[int, list[float]]:
+        """Milliseconds of inferences on devices that run at once, after one on each to warm up."""
+        begin = time.perf_counter_ns() + round(_LEAD_S * 1e9 + alone_ms * 1e6)
+        lasting_s = _INFERENCES * alone_ms / 1000 + _LEAD_S
+        if self._virtual:
+            lasting_s = max(lasting_s, _VIRTUAL_S)
+        span = {"begin_ns": begin, "end_ns": begin + round(lasting_s * 1e9)}
+        arguments = {device: {"operators": network, **span} for device in devices}
+        found: dict[int, list[float]] = self.pool.call_each(timing.time_inferences, arguments)
+        return found
+
+    def _everywhere(self, function: Any, **arguments: Any) -> None:
+        given = {"graph": self._path, **arguments}
+        self.pool.call_each(function, dict.fromkeys(range(self.devices), given))

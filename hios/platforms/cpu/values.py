@@ -1,0 +1,130 @@
+"""Values of a program on its device: tensors by slot, and compiled operators that read and write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from hios.errors import PlatformError
+from hios.kernels import CompiledOperator
+from hios.kernels.tensors import torch_dtype
+from hios.kernels.unit import External
+from hios.platforms.cpu.markers import marker
+from hios.platforms.device_program import Buffer, Handover
+from hios.workers.arena import Arena
+from hios.workers.worker import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An operator bound to slots: its function, where its arguments are, where its outputs go, and its marker."""
+
+    operator: str
+    function: Callable[..., Any]
+    arguments: tuple[int, ...]
+    outputs: tuple[int, ...]
+    marker: int
+
+
+#: Slot of a value, the buffer it is copied to, and what raises its flag.
+Departure = tuple[int, Tensor, Callable[[int], None]]
+#: Slot of an output of the network, and its buffer.
+Result = tuple[int, Tensor]
+
+
+class Values:
+    """Tensors by slot; a slot is None while its value does not exist.
+
+    Args:
+        worker: where the program runs, loaded.
+    """
+
+    def __init__(self, worker: Worker) -> None:
+        self.arena = worker.arena
+        #: Tells the controller which step is begun.
+        self.mark = worker.mark
+        self.tensors: list[Any] = []
+        self._slots: dict[External, int] = {}
+        self._operators: dict[str, CompiledOperator] = worker.state["operators"]
+        self._outputs: dict[str, list[External]] = worker.state["outputs"]
+        self._places: dict[str, int] = worker.state["graph"].index
+        for value, tensor in worker.state["inputs"].items():
+            self.slot(value, tensor)
+
+    def slot(self, value: External, tensor: Tensor | None = None) -> int:
+        """Slot of a value, made when first asked for."""
+        if value not in self._slots:
+            self._slots[value] = len(self.tensors)
+            self.tensors.append(tensor)
+        return self._slots[value]
+
+    def step(self, operator: str, stage: int | None, stream: int) -> Step:
+        """An operator bound to slots, at its place in the schedule."""
+        compiled = self._operators[operator]
+        return Step(
+            operator,
+            compiled.run,
+            tuple(self.slot(value) for value in compiled.externals),
+            tuple(self.slot(value) for value in self._outputs[operator]),
+            marker(self._places[operator], stage, stream),
+        )
+
+    def arrive(self, handover: Handover) -> int:
+        """Bind a value that another device makes to its buffer; returns its slot."""
+        return self.slot(handover.value, _handed_over(self.arena, handover.buffer))
+
+    def departure(self, handover: Handover) -> Departure:
+        """A value that other devices need."""
+        buffer = _handed_over(self.arena, handover.buffer)
+        return self.slot(handover.value), buffer, self.arena.setter(handover.flag)
+
+    def result(self, value: External, buffer: Buffer) -> Result:
+        """A value that is an output of the network."""
+        return self.slot(value), arena_tensor(self.arena, buffer)
+
+    def run(self, step: Step) -> None:
+        """Run an operator on the values in its slots."""
+        self.mark(step.marker)
+        tensors = self.tensors
+        result = step.function(*[tensors[argument] for argument in step.arguments])
+        if len(step.outputs) == 1:
+            tensors[step.outputs[0]] = result
+        else:
+            for output, part in zip(step.outputs, result, strict=True):
+                tensors[output] = part
+
+    def hand_over(self, departures: tuple[Departure, ...], results: tuple[Result, ...], epoch: int) -> None:
+        """Copy values to where other devices and the controller read them."""
+        for slot, buffer, signal in departures:
+            deliver(self.tensors[slot], buffer)
+            signal(epoch)
+        for slot, buffer in results:
+            deliver(self.tensors[slot], buffer)
+
+
+def arena_tensor(arena: Arena, buffer: Buffer) -> Tensor:
+    """A buffer as a tensor."""
+    return arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype))
+
+
+def _handed_over(arena: Arena, buffer: Buffer) -> Tensor:
+    """The same in the order in memory in which operators make values: copying between orders costs several times."""
+    dtype = torch_dtype(buffer.dtype)
+    return arena.tensor(buffer.offset, buffer.shape, dtype, channels_last=arena.channels_last)
+
+
+def deliver(value: Tensor, buffer: Tensor) -> None:
+    """Copy a value into its buffer; ``copy_`` alone would broadcast and convert what does not fit.
+
+    Raises:
+        PlatformError: shape or dtype are not those that the graph states.
+    """
+    if value.shape != buffer.shape or value.dtype != buffer.dtype:
+        raise PlatformError(
+            f"found a value of shape {tuple(value.shape)} and {value.dtype}; the graph states "
+            f"{tuple(buffer.shape)} and {buffer.dtype}"
+        )
+    buffer.copy_(value)

@@ -1,0 +1,164 @@
+"""Streams, events, copies and CUDA graphs of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from hios.errors import first_line
+from hios.platforms.cuda.network import as_list
+from hios.platforms.cuda.precision import exactly
+from hios.platforms.cuda.steps import Lane
+
+_T = TypeVar("_T")
+
+
+class CudaBackend:
+    """What a program is launched on: the GPUs of this process.
+
+    A stream is the same in all programs, so that what one program let go serves the next; torch has 32 streams a GPU,
+    and beyond that lanes share them, which costs concurrency and nothing else.
+
+    Args:
+        gpus: of every device; devices that share one have streams of their own.
+    """
+
+    def __init__(self, gpus: Sequence[int]) -> None:
+        self._gpus = list(gpus)
+        self._streams: dict[Lane, torch.cuda.Stream] = {}
+        self._leaving: dict[tuple[int, int], torch.cuda.Stream] = {}
+        self._pools: dict[int, torch.cuda.MemPool] = {}
+
+    def run(self, lane: Lane, function: Callable[..., Any], arguments: list[Any], outputs: int) -> list[Any]:
+        """Launch a function of tensors on a stream; returns its outputs."""
+        with torch.cuda.stream(self._stream(lane)):
+            return as_list(function(*arguments), outputs)
+
+    def copy(self, lane: Lane, value: Tensor) -> Tensor:
+        """Launch a copy of a tensor to the device of a stream, and return the copy.
+
+        Between GPUs ``copy_`` runs on the current stream of the source, with a barrier before and after it between
+        that and the current stream of the destination. So both are streams for this one link, which hold up nothing
+        but copies on it that were launched later.
+        """
+        arriving = self._stream(lane)
+        with ExitStack() as stack:
+            if value.device != arriving.device:
+                leaving = self._leaving_stream(value.device.index, lane.device)
+                leaving.wait_stream(arriving)  # where GPUs cannot reach each other, it packs the value first
+                stack.enter_context(torch.cuda.stream(leaving))
+            stack.enter_context(torch.cuda.stream(arriving))
+            return torch.empty_like(value, device=arriving.device).copy_(value, non_blocking=True)
+
+    def record(self, lane: Lane, event: torch.cuda.Event | None = None, *, timed: bool = False) -> torch.cuda.Event:
+        """An event that happens when all launched on a stream so far has finished; one given is used again."""
+        stream = self._stream(lane)
+        if not timed:
+            event = event or torch.cuda.Event()
+            event.record(stream)
+            return event
+        # External: a node of the graph where it is captured, so that its time can be read. Whether there is a capture
+        # torch asks of the current stream.
+        event = event or torch.cuda.Event(enable_timing=True, external=True)
+        with torch.cuda.stream(stream):
+            event.record(stream)
+        return event
+
+    def wait(self, lane: Lane, event: torch.cuda.Event) -> None:
+        """Have everything launched on a stream from here on wait for an event."""
+        self._stream(lane).wait_event(event)
+
+    def forget(self, lane: Lane, values: list[Any]) -> None:
+        """Nothing: the allocator has their memory as soon as nobody refers to it."""
+
+    def elapsed_ms(self, event: torch.cuda.Event, later: torch.cuda.Event) -> float:
+        """Milliseconds between two timed events of one GPU."""
+        return float(event.elapsed_time(later))
+
+    def capture(self, lanes: tuple[Lane, ...], launch: Callable[[], _T]) -> tuple[Callable[[], None], _T]:
+        """Record what a function launches on streams in one CUDA graph, whatever GPUs they are of.
+
+        All streams fork from the first one and join it at the end, as a capture demands. Memory comes from a pool for
+        each device, which graphs of it share: they run one at a time, and no value outlives a run but the outputs,
+        whose memory is kept as long as somebody refers to them. Independent copies run at once, on devices of their
+        own, which may share a GPU. Where one graph has several devices of a GPU, the pool is that of the first.
+        """
+        origin = self._stream(lanes[0])
+        others = [self._stream(lane) for lane in lanes[1:]]
+        pools: dict[int, torch.cuda.MemPool] = {}
+        for lane in lanes:
+            gpu = self._gpus[lane.device]
+            if gpu not in pools:
+                pools[gpu] = self._pool(lane.device)
+        first, *more = pools
+        for gpu in pools:
+            torch.cuda.synchronize(gpu)
+        graph = torch.cuda.CUDAGraph()
+        with ExitStack() as stack:
+            pool: Any = pools[first].id
+            stack.enter_context(torch.cuda.stream(origin))  # left even where the capture fails
+            stack.enter_context(torch.cuda.graph(graph, pool, origin, capture_error_mode="thread_local"))
+            for gpu in more:  # torch has the pool of the first only serve a graph by itself
+                stack.enter_context(torch.cuda.use_mem_pool(pools[gpu], gpu))
+            forked = origin.record_event()
+            for stream in others:
+                stream.wait_event(forked)
+            found = launch()
+            for stream in others:
+                origin.wait_event(stream.record_event())
+
+        return _Captured(graph, origin, list(pools.values())), found
+
+    def exactly(self) -> AbstractContextManager[None]:
+        """Full precision of float32 for what is launched within."""
+        return exactly()
+
+    def synchronize(self, device: int) -> None:
+        """Return when the GPU of a device has finished all that was launched on it."""
+        torch.cuda.synchronize(self._gpus[device])
+
+    def why(self, error: Exception) -> str:
+        """What went wrong, in one line."""
+        if isinstance(error, torch.OutOfMemoryError):
+            return out_of_memory(error)
+        return first_line(error)
+
+    def _stream(self, lane: Lane) -> torch.cuda.Stream:
+        if lane not in self._streams:
+            self._streams[lane] = torch.cuda.Stream(self._gpus[lane.device])
+        return self._streams[lane]
+
+    def _leaving_stream(self, gpu: int, destination: int) -> torch.cuda.Stream:
+        """The stream of a GPU on which what goes to a device leaves it."""
+        if (gpu, destination) not in self._leaving:
+            self._leaving[gpu, destination] = torch.cuda.Stream(gpu)
+        return self._leaving[gpu, destination]
+
+    def _pool(self, device: int) -> torch.cuda.MemPool:
+        if device not in self._pools:
+            with torch.cuda.device(self._gpus[device]):  # a pool keeps its memory on the GPU that is current here
+                self._pools[device] = torch.cuda.MemPool()
+        return self._pools[device]
+
+
+class _Captured:
+    """A CUDA graph, launched on the stream on which it was captured."""
+
+    def __init__(self, graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream, pools: list[torch.cuda.MemPool]) -> None:
+        self._graph, self._stream, self._pools = graph, stream, pools
+
+    def __call__(self) -> None:
+        with torch.cuda.stream(self._stream):
+            self._graph.replay()
+
+    def __del__(self) -> None:
+        self._graph.reset()  # ahead of its pools: torch ends the process where one goes before its graphs
+
+
+def out_of_memory(error: torch.OutOfMemoryError) -> str:
+    """What is said where a GPU has too little memory; torch says which one, and how much was asked of it."""
+    return f"out of memory: a smaller batch needs less, and so does each of several devices ({first_line(error)})"

@@ -1,0 +1,174 @@
+"""Programs that are prepared once, captured in a CUDA graph where that is possible, and run again and again."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import OutOfMemoryError, Tensor
+
+from hios.errors import PlatformError
+from hios.platforms.cuda import marks
+from hios.platforms.cuda.network import Network
+from hios.platforms.cuda.program import Backend, Launched, Program, Row
+from hios.schedule import Plan
+
+#: Launches ahead of a capture: libraries choose algorithms and get workspaces in the first ones.
+_WARM_UP = 2
+#: Runs that are looked at operator by operator; the one of median length is shown.
+_TIMED = 5
+
+
+@dataclass
+class Prepared:
+    """What runs under a name.
+
+    Attributes:
+        name: by which it runs.
+        number: of the name, for marks.
+        programs: one, or independent copies.
+        replays: of its CUDA graphs; empty where it is launched on streams every time.
+        why: why it could not be captured; empty where it was.
+        outputs: of the network, of the last of its programs; those of graphs stay where they are.
+    """
+
+    name: str
+    number: int
+    programs: list[Program]
+    replays: list[Callable[[], None]] = field(default_factory=list)
+    why: str = ""
+    outputs: list[Any] = field(default_factory=list)
+
+    @property
+    def devices(self) -> list[int]:
+        """Devices that take part."""
+        return sorted({device for program in self.programs for device in program.devices})
+
+
+class Executor:
+    """A network on some devices, ready to run by any plan.
+
+    Args:
+        network: with its inputs written.
+        backend: on which it is launched.
+        mark: notes a number that the controller reads if this process dies or hangs.
+    """
+
+    def __init__(self, network: Network, backend: Backend, mark: Callable[[int], None]) -> None:
+        self._network, self._backend, self._mark = network, backend, mark
+        with backend.exactly():
+            self._flow = network.flow(self._run_alone)
+        self._prepared: dict[str, Prepared] = {}
+
+    def prepare(self, name: str, plans: Sequence[Plan]) -> Prepared:
+        """Compile and place what plans need, and capture it.
+
+        Args:
+            name: by which it runs.
+            plans: one, or several that run at the same time, each by itself.
+
+        Raises:
+            HiosError: a device is out of memory, or an operator failed.
+        """
+        programs = [Program(self._network, self._flow, plan, self._mark) for plan in plans]
+        prepared = Prepared(name, len(self._prepared), programs)
+        self._synchronize(prepared)  # weights and inputs have arrived: streams of programs do not wait for others
+        for _ in range(_WARM_UP):
+            prepared.outputs = self._launch(prepared).outputs
+        prepared.outputs = []
+        try:
+            for program in programs:
+                replay, launched = self._capture(program)
+                prepared.replays.append(replay)
+                prepared.outputs = launched.outputs
+        except Exception as error:  # whatever CUDA does not let be captured; the warm-up showed that it runs
+            if is_out_of_memory(error):
+                raise cause(error) from None
+            prepared.replays.clear()
+            prepared.why = self._backend.why(cause(error))
+        self._prepared[name] = prepared
+        return prepared
+
+    def run(self, name: str) -> int:
+        """Run once; returns nanoseconds from before the launch to when all devices had finished."""
+        prepared = self._prepared[name]
+        began = time.perf_counter_ns()
+        if prepared.replays:
+            for replay in prepared.replays:
+                replay()
+            self._synchronize(prepared)
+        else:
+            prepared.outputs = self._launch(prepared).outputs
+        return time.perf_counter_ns() - began
+
+    def run_exactly(self, name: str) -> list[Tensor]:
+        """Outputs of a run in full float32, launched on streams whatever was captured."""
+        prepared = self._prepared[name]
+        with self._backend.exactly():
+            return self._launch(prepared).outputs
+
+    def outputs(self, name: str) -> list[Tensor]:
+        """Outputs of the last run."""
+        return self._prepared[name].outputs
+
+    def rows(self, name: str) -> list[Row]:
+        """When every operator ran, in a run of its own that is slower for the events around each."""
+        prepared, found = self._prepared[name], []
+        (program,) = prepared.programs
+        if prepared.replays:
+            replay, launched = self._capture(program, timed=True)
+        for _ in range(_TIMED):
+            if prepared.replays:
+                replay()
+            else:
+                launched = program.launch(self._backend, timed=True)
+            self._synchronize(prepared)
+            found.append(program.rows(self._backend, launched))
+        ends = [max(row[5] for row in rows) for rows in found]
+        return found[ends.index(statistics.median_low(ends))]
+
+    def _capture(self, program: Program, *, timed: bool = False) -> tuple[Callable[[], None], Launched]:
+        return self._backend.capture(program.lanes, lambda: program.launch(self._backend, timed=timed))
+
+    def _launch(self, prepared: Prepared) -> Launched:
+        launched = [program.launch(self._backend, again=True) for program in prepared.programs][-1]
+        self._synchronize(prepared)
+        return launched
+
+    def _synchronize(self, prepared: Prepared) -> None:
+        for device in prepared.devices:
+            self._mark(marks.waiting(device, prepared.number))
+            try:
+                self._backend.synchronize(device)
+            except Exception as error:  # of a kernel, which tells nobody else
+                where = marks.everything(device, prepared.name)
+                raise PlatformError(f"{where}: {self._backend.why(error)}") from error
+
+    def _run_alone(self, operator: str, function: Callable[..., Any], arguments: list[Tensor]) -> Any:
+        """Run an operator by itself: one that fails or hangs, fails or hangs here, where it can be named."""
+        self._mark(marks.launching(0, self._network.graph.index[operator], None, 0))
+        try:
+            found = function(*arguments)
+            self._backend.synchronize(0)
+        except Exception as error:  # whatever the kernel lacks
+            raise PlatformError(f"{marks.place(0, operator, None, 0)}: {self._backend.why(error)}") from error
+        return found
+
+
+def cause(error: Exception) -> Exception:
+    """What broke a capture: the end of the capture fails too, and says less."""
+    while error.__cause__ is None and isinstance(error.__context__, Exception):
+        error = error.__context__
+    return error
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether a GPU was out of memory, first or in the end."""
+    while error is not None:
+        if isinstance(error, OutOfMemoryError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

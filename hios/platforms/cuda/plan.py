@@ -1,0 +1,236 @@
+"""A schedule as launches on the streams of GPUs.
+
+Streams run what is launched on them in order; between streams only events do: a launch waits for what it needs, unless
+that is implied by what its stream has waited for before. A value that another device needs is copied there once, on a
+stream for what comes from the device that made it, right after it was made.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise, zip_longest
+from typing import TypeVar
+
+from hios.errors import ScheduleError
+from hios.graph import Graph
+from hios.platforms.cuda.memory import let_go
+from hios.platforms.cuda.order import Order
+from hios.platforms.cuda.steps import Flow, Lane, Step, Value
+from hios.problem import positions
+from hios.schedule import Plan, StagedPlan, StreamPlan
+
+_Node = TypeVar("_Node", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Work for one stream: an operator, several merged into one, or a copy.
+
+    Attributes:
+        lane: the stream.
+        operators: ids; of a copy that of the operator whose value it copies.
+        streams: of every operator, its stream in the schedule, or its group in the stage; 0 of a copy.
+        stage: of the operators; None in stream schedules, and of a copy.
+        copied: the value, of a copy.
+        waits: earlier launches of other streams, by place, for which it has to wait.
+        awaited: whether a later launch waits for this one.
+        lets_go: values on its device, allocated on its stream, that nothing uses from here on.
+    """
+
+    lane: Lane
+    operators: tuple[str, ...]
+    streams: tuple[int, ...]
+    stage: int | None
+    copied: Value | None
+    waits: tuple[int, ...]
+    awaited: bool
+    lets_go: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """Launches in order, the streams that they use in the order of their first use, and where outputs are made."""
+
+    launches: tuple[Launch, ...]
+    lanes: tuple[Lane, ...]
+    outputs: tuple[tuple[int, Value], ...]
+
+
+def launch_plan(graph: Graph, flow: Flow, plan: Plan) -> LaunchPlan:
+    """The launches of a plan.
+
+    A stage begins when the stage before it on its device has finished and all its inputs have arrived; its outputs
+    leave when all of it has finished. Streams keep their order, and launches that of ``plan.launch`` as far as it
+    follows from the plan.
+
+    Args:
+        graph: what is run.
+        flow: its values.
+        plan: in the operator numbers of the graph.
+
+    Raises:
+        ScheduleError: the plan deadlocks.
+    """
+    draft = _Draft(graph, flow, plan)
+    if isinstance(plan, StagedPlan):
+        draft.launch_stages(plan)
+    else:
+        draft.launch_streams(plan)
+    order = Order(draft.steps)
+    awaited = {other for waits in order.waits for other in waits}
+    lets_go = let_go(draft.steps, order, flow, draft.home, draft.outputs)
+    launches = tuple(
+        Launch(
+            step.lane,
+            step.operators,
+            step.streams,
+            step.stage,
+            step.copied,
+            order.waits[place],
+            place in awaited,
+            tuple(lets_go[place]),
+        )
+        for place, step in enumerate(draft.steps)
+    )
+    return LaunchPlan(launches, tuple(dict.fromkeys(step.lane for step in draft.steps)), draft.outputs)
+
+
+class _Draft:
+    """Launches in order, with everything that each of them needs."""
+
+    def __init__(self, graph: Graph, flow: Flow, plan: Plan) -> None:
+        self.graph = graph
+        self.flow = flow
+        self.steps: list[Step] = []
+        self.home = {graph.operators[place].id: device for device, place in _placed(plan)}
+        #: Devices that need a value that another one makes.
+        self._destinations: dict[Value, dict[int, None]] = defaultdict(dict)
+        for operator in graph.operators:
+            for value in self.flow.reads[operator.id]:
+                if self._is_away(value, self.home[operator.id]):
+                    self._destinations[value][self.home[operator.id]] = None
+        #: Place of the copy by device and value, and of what makes it where it is made.
+        self._arrivals: dict[tuple[int, Value], int] = {}
+        self._made: dict[str, int] = {}
+        self.outputs = tuple((self.home[value[1]], value) for value in flow.outputs)
+
+    def _is_away(self, value: Value, device: int) -> bool:
+        return value[0] == "operator" and self.home[value[1]] != device
+
+    def launch_stages(self, plan: StagedPlan) -> None:
+        """All stages, those of low numbers first where nothing else decides."""
+        before: dict[int, list[int]] = defaultdict(list)
+        for number, device in self._stage_order(plan):
+            stage = plan.devices[device][number]
+            groups = [[self.graph.operators[place].id for place in group] for group in stage]
+            names = [name for group in groups for name in group]
+            needs = [*before[device], *self._arriving(names, device)]
+            if plan.is_merged(stage):
+                before[device] = [self._launch(names, Lane(device), range(len(names)), number, needs)]
+            else:
+                # Groups take turns, so that none of them waits for the host to launch all of another.
+                last = {}
+                for rank, row in enumerate(zip_longest(*groups)):
+                    for group, name in enumerate(row):
+                        if name is not None:
+                            lane, own = Lane(device, group), needs if rank == 0 else []
+                            last[group] = self._launch([name], lane, [group], number, own)
+                before[device] = list(last.values())
+            self._send(names, device, before[device])
+
+    def _stage_order(self, plan: StagedPlan) -> list[tuple[int, int]]:
+        """Number and device of every stage in an order in which they can run."""
+        stage_of = {
+            self.graph.operators[place].id: (number, device)
+            for device, row in enumerate(plan.devices)
+            for number, stage in enumerate(row)
+            for group in stage
+            for place in group
+        }
+        needs: dict[tuple[int, int], set[tuple[int, int]]] = {stage: set() for stage in stage_of.values()}
+        for number, device in needs:
+            if number:
+                needs[number, device].add((number - 1, device))
+        for edge in self.graph.edges:
+            needs[stage_of[edge.target]] |= {stage_of[edge.source]} - {stage_of[edge.target]}
+        return _topological(needs, lambda stage: stage)
+
+    def launch_streams(self, plan: StreamPlan) -> None:
+        """All operators, in launch order where that can run."""
+        graph, rank = self.graph, positions(plan.launch or self.graph.order)
+        stream_of = {}
+        needs: dict[int, set[int]] = {place: set() for place in range(len(graph.operators))}
+        for row in plan.devices:
+            for number, stream in enumerate(row):
+                stream_of.update(dict.fromkeys(stream, number))
+                for earlier, later in pairwise(stream):
+                    needs[later].add(earlier)
+        for edge in graph.edges:
+            needs[graph.index[edge.target]].add(graph.index[edge.source])
+        for place in _topological(needs, lambda place: rank[place]):
+            name = graph.operators[place].id
+            device = self.home[name]
+            local = [value[1] for value in self.flow.reads[name] if value[0] == "operator"]
+            before = [self._made[other] for other in local if self.home[other] == device]
+            before += self._arriving([name], device)
+            made = self._launch([name], Lane(device, stream_of[place]), [stream_of[place]], None, before)
+            self._send([name], device, [made])
+
+    def _arriving(self, names: Iterable[str], device: int) -> list[int]:
+        """Places of the copies that operators read."""
+        values = dict.fromkeys(value for name in names for value in self.flow.reads[name])
+        return [self._arrivals[device, value] for value in values if self._is_away(value, device)]
+
+    def _launch(
+        self, names: Sequence[str], lane: Lane, streams: Iterable[int], stage: int | None, needs: list[int]
+    ) -> int:
+        """Add a launch; returns its place."""
+        place = len(self.steps)
+        reads = tuple(dict.fromkeys(value for name in names for value in self.flow.reads[name]))
+        makes = tuple(value for name in names for value in self.flow.makes[name])
+        self.steps.append(Step(lane, tuple(names), tuple(streams), stage, needs, reads, makes))
+        self._made.update(dict.fromkeys(names, place))
+        return place
+
+    def _send(self, names: Iterable[str], device: int, needs: list[int]) -> None:
+        """Add the copies of what operators make to the devices that need it."""
+        for value in (value for name in names for value in self.flow.makes[name]):
+            for destination in self._destinations.get(value, ()):
+                self._arrivals[destination, value] = len(self.steps)
+                lane = Lane(destination, source=device)
+                self.steps.append(Step(lane, (value[1],), (0,), None, needs, (value,), (value,), value))
+
+
+def _placed(plan: Plan) -> Iterator[tuple[int, int]]:
+    """Device and number of every operator."""
+    if isinstance(plan, StagedPlan):
+        rows: Iterable[Iterable[Iterable[int]]] = [[group for stage in row for group in stage] for row in plan.devices]
+    else:
+        rows = plan.devices
+    for device, row in enumerate(rows):
+        yield from ((device, place) for part in row for place in part)
+
+
+def _topological(needs: Mapping[_Node, Collection[_Node]], key: Callable[[_Node], object]) -> list[_Node]:
+    """Nodes after all that they need; of those that could come next, that of the smallest key.
+
+    Raises:
+        ScheduleError: some need each other.
+    """
+    sorter = TopologicalSorter(needs)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        raise ScheduleError("the schedule deadlocks: some of its launches wait for each other") from error
+    ready: list[tuple[object, _Node]] = []
+    found = []
+    while sorter.is_active():
+        for node in sorter.get_ready():
+            heapq.heappush(ready, (key(node), node))
+        found.append(heapq.heappop(ready)[1])
+        sorter.done(found[-1])
+    return found

@@ -1,0 +1,191 @@
+"""A GPU on which chains of operators are timed in CUDA graphs, as schedules run.
+
+What is timed stands in a chain, one run after another, each with weights and inputs of its own
+(``hios.platforms.cuda.chains``). A replay that does not count goes ahead: the GPU is busy with it while the others are
+launched.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import torch
+
+from hios.errors import PlatformError, first_line
+from hios.graph import Graph
+from hios.platforms.cuda.chains import TRIAL, copies_of, runs_of_chain, time_of_run
+from hios.platforms.workloads import Merged, Subject
+
+Copy = TypeVar("Copy", Subject, Merged)
+#: Launches something on the current stream.
+Run = Callable[[], None]
+
+
+class Chain:
+    """Something ``count`` times, and twice as often, each replayed from a CUDA graph."""
+
+    def __init__(self, gpu: Gpu, what: str, make: Callable[[int], Run], count: int) -> None:
+        self.count = count
+        self._make = make  # and the tensors in it: a graph keeps none of those that it reads
+        self.short = gpu.replayed(what, make(count))
+        self.long = gpu.replayed(what, make(2 * count))
+
+
+class Gpu:
+    """A device: a GPU, or a share of one that virtual devices share, with what is ready to be timed on it.
+
+    Args:
+        graph: the graph.
+        index: of the GPU.
+        limit: bytes that the copies of one operator may take.
+    """
+
+    def __init__(self, graph: Graph, index: int, limit: int) -> None:
+        self.graph = graph
+        self.device = torch.device("cuda", index)
+        self.stream = torch.cuda.Stream(self.device)
+        self.subjects: dict[str, list[Subject]] = {}
+        self.merges: list[tuple[Sequence[str], list[Merged]]] = []
+        #: Chains of operators, and of the stages or merges of the last call, beside their operators one after another.
+        self.operators: dict[str, Chain] = {}
+        self.pairs: dict[Any, tuple[Chain, Chain]] = {}
+        #: What could not be captured in a CUDA graph, and why.
+        self.uncaptured: dict[str, str] = {}
+        self._limit = limit
+        self._generator = torch.Generator(self.device).manual_seed(0)
+        # Of the GPU that is current; kept, as torch takes no pool again that was without graphs in between.
+        with torch.cuda.device(self.device):
+            self._pool = torch.cuda.MemPool()
+        self._sides: list[torch.cuda.Stream] = []
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Tensors are made on this device and kernels run on its stream."""
+        with torch.cuda.stream(self.stream), self.device:
+            yield
+
+    def load(self, operator: str, needed: int, wanted: int = 1) -> list[Subject]:
+        """Copies of an operator: as many as are needed, and as are wanted where memory allows.
+
+        Raises:
+            PlatformError: the GPU is out of memory.
+        """
+        known = self.graph.operators[self.graph.index[operator]]
+        make = partial(Subject, self.graph, known, self._generator, packed=False)
+        return self._grown(f"operator {operator}", self.subjects.setdefault(operator, []), make, needed, wanted)
+
+    def load_merge(self, number: int, wanted: int) -> list[Merged]:
+        """Copies of a merge, as of operators."""
+        operators, held = self.merges[number]
+        make = partial(Merged, self.graph, operators, self._generator, packed=False)
+        return self._grown(f"a merge of operators {', '.join(operators)}", held, make, 1, wanted)
+
+    def _grown(self, what: str, held: list[Copy], make: Callable[[], Copy], needed: int, wanted: int) -> list[Copy]:
+        with self.current():
+            try:
+                while not held or len(held) < copies_of(wanted, needed, held[0].nbytes, self._limit):
+                    held.append(make())
+            except torch.OutOfMemoryError as error:
+                raise PlatformError(f"{what}: {first_line(error)}") from error
+        return held
+
+    def replayed(self, what: str, run: Run) -> Run:
+        """What replays the launches of a function from a CUDA graph.
+
+        The function runs once before, so that libraries choose their kernels and take their memory, which cannot be
+        captured. What cannot be captured at all is launched anew each time, as the engine does with it, and noted in
+        ``uncaptured``.
+
+        Args:
+            what: says what runs, for messages.
+            run: launches it.
+
+        Raises:
+            PlatformError: it fails.
+        """
+        with self.current():
+            try:
+                run()
+            except RuntimeError as error:
+                raise PlatformError(f"{what}: {first_line(error)}") from error
+            try:
+                return self._captured(run).replay
+            except torch.OutOfMemoryError as error:
+                raise PlatformError(f"{what}: {first_line(error)}") from error
+            except RuntimeError as error:
+                # The end of a capture that failed raises again.
+                self.uncaptured.setdefault(what, first_line(error.__context__ or error))
+                return run
+
+    def _captured(self, run: Run) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The CUDA Graph is empty")  # as of views
+            pool: Any = self._pool.id
+            # As runs are captured: other threads of the process do not count.
+            with torch.cuda.graph(graph, pool, self.stream, capture_error_mode="thread_local"):
+                run()
+        return graph
+
+    def chain(self, what: str, make: Callable[[int], Run], count: int = 0) -> Chain:
+        """A chain of what ``make`` has a function for, by the number of runs; found by a trial where it is 0."""
+        if not count:
+            trial = Chain(self, what, make, TRIAL)
+            self.times_ms(trial)  # the first launch of a graph takes it to the GPU
+            (each,) = self.times_ms(trial)
+            count = runs_of_chain(each)
+        return Chain(self, what, make, count)
+
+    def elapsed_ms(self, replays: Sequence[Run]) -> list[float]:
+        """Milliseconds of replays, one right after another."""
+        marks = marks_of(len(replays) + 1)
+        with self.current():
+            replays[0]()
+            marks[0].record()
+            for replay, mark in zip(replays, marks[1:], strict=True):
+                replay()
+                mark.record()
+        return between(marks)
+
+    def times_ms(self, *chains: Chain) -> list[float]:
+        """Milliseconds of one run of what is in each chain, taken right after each other."""
+        found = self.elapsed_ms([replay for timed in chains for replay in (timed.short, timed.long)])
+        return [
+            time_of_run(short, long, timed.count)
+            for timed, short, long in zip(chains, found[::2], found[1::2], strict=True)
+        ]
+
+    def run_beside(self, groups: Sequence[Sequence[Subject]]) -> None:
+        """Run the groups of a stage on streams of their own, all of which begin and end with the stage."""
+        while len(self._sides) < len(groups) - 1:
+            self._sides.append(torch.cuda.Stream(self.device))
+        sides = self._sides[: len(groups) - 1]
+        for side in sides:
+            side.wait_stream(self.stream)
+        for stream, group in zip([self.stream, *sides], groups, strict=True):
+            with torch.cuda.stream(stream):
+                run_all(group)
+        for side in sides:
+            self.stream.wait_stream(side)
+
+
+def run_all(subjects: Iterable[Subject]) -> None:
+    """Run operators one after another on the current stream."""
+    for subject in subjects:
+        subject.run()
+
+
+def marks_of(count: int) -> list[torch.cuda.Event]:
+    """Events that know when they happen."""
+    return [torch.cuda.Event(enable_timing=True) for _ in range(count)]
+
+
+def between(marks: Sequence[torch.cuda.Event]) -> list[float]:
+    """Milliseconds between events, once the last has happened."""
+    marks[-1].synchronize()
+    return [begin.elapsed_time(end) for begin, end in pairwise(marks)]

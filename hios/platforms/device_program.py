@@ -1,0 +1,234 @@
+"""A schedule as what each device does: stages or streams, what they wait for and what they hand over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from hios.errors import ScheduleError
+from hios.graph import Graph
+from hios.kernels.tensors import nbytes, value_type
+from hios.kernels.unit import External, external, externals
+from hios.problem import positions
+from hios.schedule import Plan, StagedPlan, StreamPlan
+from hios.workers.arena import Layout
+
+#: One operator's run: id, stream, stage (None in stream schedules), start and finish in nanoseconds of the monotonic
+#: clock.
+Row = tuple[str, int, int | None, int, int]
+#: Flags of the arena: abort, start signal, start time, then one "ready" flag a device.
+ABORT, START, START_TIME, FIRST_READY = 0, 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A tensor in the arena."""
+
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """A value that another device needs: its buffer and the flag that says it is there."""
+
+    value: External
+    buffer: Buffer
+    flag: int
+
+
+@dataclass(frozen=True, slots=True)
+class StageProgram:
+    """One stage of a device: wait for values, run the groups or all operators merged into one, hand values over."""
+
+    number: int
+    arrivals: tuple[Handover, ...]
+    groups: tuple[tuple[str, ...], ...]
+    departures: tuple[Handover, ...]
+    results: tuple[tuple[External, Buffer], ...]
+    merged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StagedProgram:
+    """All stages of one device in order; ``devices`` are the numbers of all that take part."""
+
+    device: int
+    devices: tuple[int, ...]
+    stages: tuple[StageProgram, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStep:
+    """An operator of a stream schedule: wait for values, run, hand values over.
+
+    ``needs`` are values made on other streams or devices that no operator before it on its stream waits for;
+    ``rank`` is its place in the launch order.
+    """
+
+    operator: str
+    rank: int
+    needs: tuple[External, ...]
+    departures: tuple[Handover, ...]
+    results: tuple[tuple[External, Buffer], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamProgram:
+    """All streams of one device, and the values that other devices make for it.
+
+    ``devices`` are the numbers of all that take part.
+    """
+
+    device: int
+    devices: tuple[int, ...]
+    arrivals: tuple[Handover, ...]
+    streams: tuple[tuple[StreamStep, ...], ...]
+
+
+DeviceProgram = StagedProgram | StreamProgram
+
+
+@dataclass
+class ArenaPlan:
+    """Where inputs, outputs and handed-over values of a graph lie in the arena.
+
+    Programs run one at a time, so all use the same region for their values.
+    """
+
+    graph: Graph
+    devices: int
+    inputs: dict[str, Buffer] = field(default_factory=dict)
+    outputs: list[Buffer] = field(default_factory=list)
+    size: int = 0
+    flags: int = 0
+
+    def __post_init__(self) -> None:
+        layout = Layout()
+        for entry in self.graph.inputs:
+            shape = tuple(entry["shape"])
+            self.inputs[entry["name"]] = Buffer(layout.add(nbytes(shape, entry["dtype"])), shape, entry["dtype"])
+        for reference in self.graph.outputs:
+            value = external(reference)
+            if value is None or value[0] != "operator":
+                raise ScheduleError(f"graph {self.graph.name}: an output that no operator makes cannot be executed")
+            shape, dtype = value_type(self.graph, value)
+            self.outputs.append(Buffer(layout.add(nbytes(shape, dtype)), shape, dtype))
+        self._values_at = self.size = layout.size
+        self._first_flag = self.flags = FIRST_READY + self.devices
+
+    def program(self, plan: Plan) -> list[DeviceProgram]:
+        """Programs of the devices that have work.
+
+        Args:
+            plan: a plan in the operator numbers of the graph.
+        """
+        home = _home(self.graph, plan)
+        handovers = self._handovers(home)
+        taking_part = tuple(device for device, row in enumerate(plan.devices) if row)
+        if isinstance(plan, StreamPlan):
+            return [
+                StreamProgram(device, taking_part, *self._streams(plan, device, home, handovers))
+                for device in taking_part
+            ]
+        return [
+            StagedProgram(device, taking_part, self._stages(plan, device, home, handovers)) for device in taking_part
+        ]
+
+    def copies(self, plan: StagedPlan, count: int) -> list[DeviceProgram]:
+        """Programs in which each of ``count`` devices runs the whole single-device plan by itself."""
+        (alone,) = self.program(plan)
+        everyone = tuple(range(count))
+        return [replace(alone, device=device, devices=everyone) for device in everyone]
+
+    def _handovers(self, home: dict[str, int]) -> dict[External, Handover]:
+        """Values that cross devices; the arena grows to hold them."""
+        layout = Layout()
+        layout.size = self._values_at
+        found = {}
+        for number, value in enumerate(self._crossing(home)):
+            shape, dtype = value_type(self.graph, value)
+            buffer = Buffer(layout.add(nbytes(shape, dtype)), shape, dtype)
+            found[value] = Handover(value, buffer, self._first_flag + number)
+        self.size = max(self.size, layout.size)
+        self.flags = max(self.flags, self._first_flag + len(found))
+        return found
+
+    def _crossing(self, home: dict[str, int]) -> list[External]:
+        found: dict[External, None] = {}
+        for operator in self.graph.operators:
+            for value in externals(operator):
+                if value[0] == "operator" and home[value[1]] != home[operator.id]:
+                    found[value] = None
+        return list(found)
+
+    def _results(self, operators: set[str]) -> tuple[tuple[External, Buffer], ...]:
+        """Outputs of the network that some operators make."""
+        return tuple(
+            (value, buffer)
+            for reference, buffer in zip(self.graph.outputs, self.outputs, strict=True)
+            if (value := external(reference)) is not None and value[1] in operators
+        )
+
+    def _stages(
+        self, plan: StagedPlan, device: int, home: dict[str, int], handovers: dict[External, Handover]
+    ) -> tuple[StageProgram, ...]:
+        arrived: set[External] = set()
+        stages = []
+        for number, stage in enumerate(plan.devices[device]):
+            groups = tuple(tuple(self.graph.operators[operator].id for operator in group) for group in stage)
+            members = [self.graph.operators[operator] for group in stage for operator in group]
+            needed = dict.fromkeys(
+                value
+                for operator in members
+                for value in externals(operator)
+                if value[0] == "operator" and home[value[1]] != device and value not in arrived
+            )
+            arrived.update(needed)
+            names = {operator.id for operator in members}
+            stages.append(
+                StageProgram(
+                    number,
+                    tuple(handovers[value] for value in needed),
+                    groups,
+                    tuple(handover for value, handover in handovers.items() if value[1] in names),
+                    self._results(names),
+                    plan.is_merged(stage),
+                )
+            )
+        return tuple(stages)
+
+    def _streams(
+        self, plan: StreamPlan, device: int, home: dict[str, int], handovers: dict[External, Handover]
+    ) -> tuple[tuple[Handover, ...], tuple[tuple[StreamStep, ...], ...]]:
+        """Values that arrive at a device, and its streams."""
+        rank = positions(plan.launch or self.graph.order)
+        arrivals: dict[External, Handover] = {}
+        streams = []
+        for row in plan.devices[device]:
+            own = {self.graph.operators[place].id for place in row}
+            waited: set[External] = set()
+            steps = []
+            for place in row:
+                operator = self.graph.operators[place]
+                needs = dict.fromkeys(
+                    value
+                    for value in externals(operator)
+                    if value[0] == "operator" and value[1] not in own and value not in waited
+                )
+                waited.update(needs)
+                arrivals |= {value: handovers[value] for value in needs if home[value[1]] != device}
+                departures = tuple(handover for value, handover in handovers.items() if value[1] == operator.id)
+                results = self._results({operator.id})
+                steps.append(StreamStep(operator.id, rank[place], tuple(needs), departures, results))
+            streams.append(tuple(steps))
+        return tuple(arrivals.values()), tuple(streams)
+
+
+def _home(graph: Graph, plan: Plan) -> dict[str, int]:
+    """Device of every operator."""
+    if isinstance(plan, StagedPlan):
+        rows = [[operator for stage in row for group in stage for operator in group] for row in plan.devices]
+    else:
+        rows = [[operator for stream in row for operator in stream] for row in plan.devices]
+    return {graph.operators[operator].id: device for device, row in enumerate(rows) for operator in row}

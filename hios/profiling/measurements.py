@@ -1,0 +1,245 @@
+"""Measuring one graph on the devices of a platform: operators, stages and merges, which devices do in turn."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count as counter
+from typing import Any, TypeVar
+
+from hios.graph import Graph
+from hios.kernels.signature import signatures
+from hios.platforms.bench import Bench, Merge, Stage
+from hios.profiling.cache import Cache, Measured, now
+from hios.profiling.requests import Questions
+from hios.profiling.sampling import CHUNK, Effort, sample
+from hios.progress import Meter
+
+#: Rounds before the measured ones: of the first call to a worker, and of those that follow soon.
+_WARMUP, _AGAIN = 3, 1
+#: Stages or merges of one batch, and the seconds that it should take at most: the deadline is looked at in between.
+_BATCH, _BATCH_S = 100, 5.0
+#: Rounds that tell whether operators still take as long as they did, and the share that they may be off.
+_DRIFT_ROUNDS, _DRIFT = 5, 0.05
+
+_Key = TypeVar("_Key", Stage, Merge)
+
+
+@dataclass
+class Session:
+    """Measurements of one graph, by stand-ins: of the operators of one signature one is measured.
+
+    ``operators`` are milliseconds, ``transfers`` too, by size in bytes; ``stages`` and ``merges`` are ratios to their
+    operators one after another; ``corun`` are ratios of devices that run at once to one alone, by their number.
+    ``resources`` are what operators ask of a GPU. ``drift`` is how many times as long as in the cache operators take
+    now; None where none was taken from there.
+    """
+
+    graph: Graph
+    bench: Bench
+    repeats: int
+    cache: Cache
+    operators: dict[str, Measured] = field(default_factory=dict)
+    transfers: dict[int, Measured] = field(default_factory=dict)
+    stages: dict[Stage, Measured] = field(default_factory=dict)
+    merges: dict[Merge, Measured] = field(default_factory=dict)
+    corun: dict[int, Measured] = field(default_factory=dict)
+    resources: dict[str, dict[str, Any]] = field(default_factory=dict)
+    drift: float | None = None
+
+    def __post_init__(self) -> None:
+        self._signature = signatures(self.graph)
+        first: dict[str, str] = {}
+        for number in self.graph.order:
+            operator = self.graph.operators[number].id
+            first.setdefault(self._signature[operator], operator)
+        #: The operator that is measured for each: the first in execution order.
+        self.stand_in = {operator: first[signature] for operator, signature in self._signature.items()}
+        self._measured = list(first.values())
+        self.digest = {
+            operator: hashlib.sha256(signature.encode()).hexdigest()[:32]
+            for operator, signature in self._signature.items()
+        }
+        self._devices = self.bench.devices
+        self.turns: Iterator[int] = counter()
+        self._loaded: Counter[str] = Counter()
+
+    def median_ms(self) -> dict[str, float]:
+        """t(v) of the operators that are measured."""
+        return {operator: statistics.median(found.samples) for operator, found in self.operators.items()}
+
+    def load(self, needed: Mapping[str, int]) -> None:
+        """Have so many of each operator ready on every device."""
+        more = {operator: number for operator, number in needed.items() if number > self._loaded[operator]}
+        if more:
+            self.bench.load(more)
+            self._loaded.update({operator: number - self._loaded[operator] for operator, number in more.items()})
+
+    def known(self, kind: str, what: Any, effort: Effort) -> Measured | None:
+        """What the cache holds, if it was repeated as often as is asked for now."""
+        found = self.cache.get(kind, what)
+        return found if found is not None and len(found.samples) >= effort.repeats else None
+
+    def measure_operators(self, deadline: float) -> None:
+        """t(v), in rounds that follow the order of the network."""
+        effort = Effort(self.repeats, deadline)
+        self.load(dict.fromkeys(self._measured, 1))
+        for operator in self._measured:
+            found = self.known("operator", self._signature[operator], effort)
+            if found is not None and effort.is_settled(found.samples):
+                self.operators[operator] = found
+        if self.operators and not self._is_as_before():
+            self.operators.clear()
+        needed = [operator for operator in self._measured if operator not in self.operators]
+        if not needed:
+            return
+        order = self._with_neighbours(needed)
+        what = f"measuring the {len(needed)} operators that differ, of {len(self.graph.operators)}"
+
+        def run(keys: list[str], rounds: int) -> dict[str, list[float]]:
+            found = self._rounds(order, rounds)
+            return {operator: found[operator] for operator in keys}
+
+        with Meter(len(needed) * effort.repeats, what, "runs", effort.deadline) as meter:
+            samples = sample(needed, run, effort, meter, whole=True)
+        for operator, own in samples.items():
+            self.operators[operator] = Measured(own, now())
+            self.cache.put("operator", self._signature[operator], self.operators[operator])
+
+    def find_resources(self) -> None:
+        """What operators ask of a GPU, where devices are GPUs. It takes a run of each, so none of it is kept."""
+        self.resources = self.bench.resources(self._measured)
+
+    def _rounds(self, operators: Sequence[str], rounds: int) -> dict[str, list[float]]:
+        turn = next(self.turns)
+        return self.bench.time_operators(turn % self._devices, operators, rounds, self._warmup(turn))
+
+    def _warmup(self, turn: int) -> int:
+        return _WARMUP if turn < self._devices else _AGAIN
+
+    def _is_as_before(self) -> bool:
+        """Whether the operators from the cache take as long as they did; notes the drift."""
+        found = self._rounds(self._measured, _DRIFT_ROUNDS)
+        before = self.median_ms()
+        today, then = sum(statistics.median(found[operator]) for operator in before), sum(before.values())
+        self.drift = today / then if then > 0 else 1.0
+        return 1 / (1 + _DRIFT) <= self.drift <= 1 + _DRIFT
+
+    def _with_neighbours(self, needed: Sequence[str]) -> list[str]:
+        """Operators, and before each as many as fill the caches: they find there what a whole round would leave."""
+        order, size = self._measured, self.bench.around_bytes
+        bytes_of = {operator.id: operator.details.get("bytes", 0) for operator in self.graph.operators}
+        if size is None:
+            return list(order)
+        chosen = set(needed)
+        for place in (number for number, operator in enumerate(order) if operator in needed):
+            filled = 0
+            for before in (order[(place - back) % len(order)] for back in range(1, len(order))):
+                if filled >= size:
+                    break
+                chosen.add(before)
+                filled += bytes_of[before]
+        return [operator for operator in order if operator in chosen]
+
+    def measure_stages(self, asked: Questions, deadline: float) -> None:
+        """t(S) of the stages that are not known, in an order without system: the deadline leaves a fair sample."""
+        effort = Effort(self.repeats, deadline)
+        stages = self._open("stage", set(asked.stages.values()), self.stages, effort)
+        if not stages or effort.is_over():
+            return
+        members = [[operator for group in stage for operator in group] for stage in stages]
+        alone = self.median_ms()
+        short = sum(self._least_s(own, alone) for own in members) > effort.left_s()
+        repeating = replace(effort, deadline=0.0) if short else effort  # then rather more stages than more repeats
+        needed: Counter[str] = Counter()
+        for stage in stages:
+            needed |= Counter(operator for group in stage for operator in group)
+        self.load(needed)
+
+        def run(keys: list[Stage], rounds: int) -> dict[Stage, list[float]]:
+            device = next(self.turns) % self._devices
+            found = self.bench.time_stages(device, keys, rounds, _AGAIN)
+            return dict(zip(keys, map(_ratios, found), strict=True))
+
+        batches = self._batches(stages, members)
+        what = f"measuring {'a sample of ' if short else ''}{len(stages)} stages that differ"
+        with Meter(len(stages) * effort.repeats, what, "runs", deadline) as meter:
+            later = len(stages)
+            for batch in batches:
+                later -= len(batch)
+                for stage, own in sample(batch, run, repeating, meter, later=later * effort.repeats).items():
+                    self.stages[stage] = Measured(own, now())
+                    self.cache.put("stage", self._digests("stage", stage), self.stages[stage])
+                if effort.is_over():
+                    break
+
+    def measure_merges(self, asked: Questions, deadline: float) -> None:
+        """Times of the merges that are not known, as `measure_stages` has those of stages."""
+        effort = Effort(self.repeats, deadline)
+        merges = self._open("merge", set(asked.merges.values()), self.merges, effort)
+        if not merges or effort.is_over():
+            return
+
+        def run(keys: list[Merge], rounds: int) -> dict[Merge, list[float]]:
+            device, numbers = next(self.turns) % self._devices, [place[key] for key in keys]
+            found = self.bench.time_merges(device, numbers, rounds, _AGAIN)
+            return dict(zip(keys, map(_ratios, found), strict=True))
+
+        what = f"measuring {len(merges)} merges that differ"
+        with Meter(len(merges) * effort.repeats, what, "runs", deadline) as meter:
+            later = len(merges)
+            for batch in self._batches(merges, merges):
+                later -= len(batch)
+                place = {alike: number for number, alike in enumerate(batch)}
+                self.bench.load_merges([asked.merge_of(alike) for alike in batch])
+                for merge, own in sample(batch, run, effort, meter, later=later * effort.repeats).items():
+                    self.merges[merge] = Measured(own, now())
+                    self.cache.put("merge", self._digests("merge", merge), self.merges[merge])
+                if effort.is_over():
+                    break
+
+    def _open(self, kind: str, asked: set[_Key], known: dict[_Key, Measured], effort: Effort) -> list[_Key]:
+        """What has to be measured, in random order; first what is not known at all, then what is uncertain.
+
+        What the cache holds is taken from there.
+        """
+        new = sorted(asked - known.keys())
+        for key in new:
+            if (found := self.known(kind, self._digests(kind, key), effort)) is not None:
+                known[key] = found
+        absent = [key for key in new if key not in known]
+        uncertain = [key for key in new if key in known and not effort.is_settled(known[key].samples)]
+        for keys in (absent, uncertain):
+            random.Random(0).shuffle(keys)
+        return absent + uncertain
+
+    def _digests(self, kind: str, key: Any) -> list[Any]:
+        """A stage or merge by signatures, in an order that does not depend on names."""
+        if kind == "merge":
+            return sorted(self.digest[operator] for operator in key)
+        return sorted([self.digest[operator] for operator in group] for group in key)
+
+    def _batches(self, items: list[_Key], operators: Sequence[Sequence[str]]) -> list[list[_Key]]:
+        """Items in batches that take seconds, so that the deadline is kept."""
+        batches: list[list[_Key]] = []
+        seconds, alone = 0.0, self.median_ms()
+        for item, own in zip(items, operators, strict=True):
+            if not batches or len(batches[-1]) >= _BATCH or seconds >= _BATCH_S:
+                batches.append([])
+                seconds = 0.0
+            batches[-1].append(item)
+            seconds += self._least_s(own, alone)
+        return batches
+
+    def _least_s(self, operators: Iterable[str], alone: Mapping[str, float]) -> float:
+        """How long the least number of repeats takes of what runs operators beside each other and one after another."""
+        each_ms = max(sum(map(alone.__getitem__, operators)), self.bench.least_ms)
+        return 2 * self.repeats * (1 + _AGAIN / CHUNK) * each_ms / 1000
+
+
+def _ratios(pairs: Sequence[tuple[float, float]]) -> list[float]:
+    return [together / apart for together, apart in pairs]

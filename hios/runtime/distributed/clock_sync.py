@@ -1,0 +1,113 @@
+"""Ranks meeting: a barrier, and how far the clocks of other hosts are off."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from hios.runtime.distributed.exchange import Tags
+from hios.runtime.distributed.progress_state import Position
+from hios.runtime.distributed.transports import Transport
+
+#: Message numbers: barriers have one a round, up to 2**30 ranks.
+_BARRIER, _PING, _PONG = 0, 32, 33
+_PINGS = 8
+
+
+def barrier(transport: Transport, tags: Tags, epoch: int, position: Position, deadline: float) -> None:
+    """Return when all ranks are here: a dissemination barrier (Hensgen, Finkel and Manber 1988), log2(size) rounds.
+
+    Raises:
+        TimeoutError: not all came before the deadline.
+        ConnectionError: one is not there any more.
+    """
+    rank, size = transport.rank, transport.size
+    number, step = 0, 1
+    while step < size:
+        ahead, behind = (rank + step) % size, (rank - step) % size
+        tag = tags.of(epoch, _BARRIER + number)
+        received = transport.receive(_message(), behind, tag)
+        sent = transport.send(_message(), ahead, tag)
+        with position.wait(f"rank {behind} to start", behind):
+            received.wait(deadline)
+        with position.wait(f"rank {ahead} to start", ahead):
+            sent.wait(deadline)
+        number, step = number + 1, 2 * step
+
+
+def offsets(
+    transport: Transport,
+    tags: Tags,
+    epoch: int,
+    elsewhere: Sequence[int],
+    position: Position,
+    deadline: float,
+    clock: Callable[[], int] = time.perf_counter_ns,
+) -> dict[int, tuple[int, int]]:
+    """How far clocks are ahead of rank 0's, by ping: Cristian's method, the shortest of some round trips.
+
+    Every rank calls this. Rank 0 asks those whose clock is not its own, one after another; they answer.
+
+    Args:
+        transport: between the ranks.
+        tags: of messages.
+        epoch: of this run.
+        elsewhere: ranks on other hosts than rank 0.
+        position: of this rank.
+        deadline: by ``time.monotonic``.
+        clock: of this rank, nanoseconds.
+
+    Returns:
+        On rank 0, for each of them, the offset and half of the round trip, by which it may be wrong; nanoseconds.
+    """
+    if transport.rank in elsewhere:
+        for _ in range(_PINGS):
+            _receive(transport, 0, tags.of(epoch, _PING), position, deadline)
+            _send(transport, 0, tags.of(epoch, _PONG), clock(), position, deadline)
+    if transport.rank != 0:
+        return {}
+    found = {}
+    for rank in elsewhere:
+        trips = []
+        for _ in range(_PINGS):
+            began = clock()
+            _send(transport, rank, tags.of(epoch, _PING), 0, position, deadline)
+            theirs = _receive(transport, rank, tags.of(epoch, _PONG), position, deadline)
+            ended = clock()
+            trips.append((ended - began, theirs - (began + ended) // 2))
+        trip, offset = min(trips)
+        found[rank] = offset, -(-trip // 2)
+    return found
+
+
+def hand_round(transport: Transport, memory: Tensor, tag: int, position: Position, deadline: float) -> None:
+    """Give all ranks the bytes that rank 0 has."""
+    if transport.rank != 0:
+        with position.wait("the expected outputs", 0):
+            transport.receive(memory, 0, tag).wait(deadline)
+        return
+    for rank in range(1, transport.size):
+        with position.wait("the expected outputs to be taken", rank):
+            transport.send(memory, rank, tag).wait(deadline)
+
+
+def _message() -> Tensor:
+    return torch.zeros(8, dtype=torch.uint8)
+
+
+def _send(transport: Transport, rank: int, tag: int, value: int, position: Position, deadline: float) -> None:
+    memory = torch.frombuffer(bytearray(struct.pack("<q", value)), dtype=torch.uint8)
+    with position.wait(f"rank {rank} to compare clocks", rank):
+        transport.send(memory, rank, tag).wait(deadline)
+
+
+def _receive(transport: Transport, rank: int, tag: int, position: Position, deadline: float) -> int:
+    memory = _message()
+    with position.wait(f"rank {rank} to compare clocks", rank):
+        transport.receive(memory, rank, tag).wait(deadline)
+    (value,) = struct.unpack("<q", bytes(memory.tolist()))
+    return int(value)

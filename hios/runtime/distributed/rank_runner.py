@@ -1,0 +1,209 @@
+"""What a rank does in a turn of a competitor, and the outputs that it checks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hios.errors import PlatformError
+from hios.frontends.examples import example_inputs
+from hios.graph import Graph
+from hios.kernels.tensors import nbytes, torch_dtype
+from hios.kernels.unit import external
+from hios.platforms.competitor import Competitor
+from hios.platforms.cpu import running
+from hios.platforms.device_program import ArenaPlan, Buffer, Row, StagedProgram
+from hios.platforms.outputs import compared
+from hios.runtime.distributed.clock_sync import barrier, hand_round, offsets
+from hios.runtime.distributed.exchange import RESERVED, Mail, Memory, Tags
+from hios.runtime.distributed.hardware import Hardware
+from hios.runtime.distributed.progress_state import Position
+from hios.runtime.distributed.transports import Channel, Transport
+from hios.schedule import Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a rank measured in a run: nanoseconds of its own clock, operators' rows, largest difference of outputs."""
+
+    began: int
+    finished: int
+    rows: list[Row]
+    difference: float
+
+
+class Turns:
+    """A rank with everything loaded.
+
+    Attributes:
+        memory: of this rank.
+        offsets: how far other hosts' clocks were ahead before the last run (``meeting.offsets``), on rank 0.
+
+    Args:
+        graph: what is run.
+        plan: where its values lie, all competitors' programs made.
+        competitors: by name.
+        transport: to the other ranks.
+        channel: for values.
+        hardware: of this rank.
+        position: of this rank.
+        elsewhere: ranks on other hosts than rank 0.
+        tolerance: allowed difference of outputs, absolute plus relative.
+        timeout_s: longest time of one run.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: ArenaPlan,
+        competitors: Mapping[str, Competitor],
+        transport: Transport,
+        channel: Channel,
+        hardware: Hardware,
+        position: Position,
+        elsewhere: Sequence[int],
+        tolerance: float,
+        timeout_s: float,
+    ) -> None:
+        self._graph, self._plan, self._competitors = graph, plan, competitors
+        self._transport, self._position, self._elsewhere = transport, position, elsewhere
+        self._channel, self._hardware = channel, hardware
+        self._tolerance, self._timeout_s = tolerance, timeout_s
+        self._tags = Tags(RESERVED + plan.flags + len(plan.outputs), transport.tags)
+        self.memory = Memory(plan.flags, plan.size, hardware.place)
+        self._worker = hardware.worker(transport.rank, self.memory)
+        self._mail: dict[str, Mail] = {}
+        self._stages: dict[str, dict[str, int]] = {}
+        self._makes: dict[str, list[int]] = {}
+        self._expected: list[Tensor] = []
+        self._epoch = 0
+        self.offsets: dict[int, tuple[int, int]] = {}
+
+    def load(self, graph: str, weights: str, seed: int) -> None:
+        """Compile operators, bind the programs of this rank, and make the input.
+
+        Args:
+            graph: graph.json.
+            weights: weights.safetensors.
+            seed: of the input.
+        """
+        worker, position = self._worker, self._position
+        self._hardware.load(worker, graph, weights, self._plan.inputs, self._timeout_s)
+        operators = worker.state["operators"]
+        for name, operator in operators.items():
+            operators[name] = position.watched(operator, self._transport.progress)
+        for name, competitor in self._competitors.items():
+            programs = [program for program in competitor.programs if isinstance(program, StagedProgram)]
+            self.memory.mail = Mail(programs, self._transport.rank, self.memory, self._channel, self._tags, position)
+            self._mail[name] = self.memory.mail
+            for program in programs:
+                if program.device == self._transport.rank:
+                    running.prepare(worker, name, program)
+                    self._bind(name, program)
+        buffers = self._plan.inputs.values()
+        for buffer, value in zip(buffers, example_inputs(self._graph.inputs, seed), strict=True):
+            self.tensor(buffer).copy_(value)
+
+    def _bind(self, name: str, program: StagedProgram) -> None:
+        self._stages[name] = {
+            operator: stage.number for stage in program.stages for group in stage.groups for operator in group
+        }
+        values = [external(reference) for reference in self._graph.outputs]
+        own = {value for stage in program.stages for value, _ in stage.results}
+        self._makes[name] = [number for number, value in enumerate(values) if value in own]
+
+    def tensor(self, buffer: Buffer) -> Tensor:
+        """A buffer as a tensor."""
+        return self.memory.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype))
+
+    def expect(self) -> None:
+        """Take the outputs that rank 0 has in memory as right, on all ranks."""
+        self._position.enter("handing the expected outputs round")
+        self._epoch += 1
+        transport, position, deadline = self._transport, self._position, time.monotonic() + self._timeout_s
+        barrier(transport, self._tags, self._epoch, position, deadline)
+        for number, buffer in enumerate(self._plan.outputs):
+            if size := nbytes(buffer.shape, buffer.dtype):
+                memory = self.memory.tensor(buffer.offset, (size,), torch.uint8)
+                tag = self._tags.of(self._epoch, RESERVED + self._plan.flags + number)
+                on_host = memory.cpu()
+                hand_round(transport, on_host, tag, position, deadline)
+                memory.copy_(on_host)
+            self._expected.append(self.tensor(buffer).clone())
+
+    def run(self, name: str) -> Turn | None:
+        """Run a competitor together with the other ranks; None where this rank has no part in it.
+
+        Raises:
+            TimeoutError: it took too long.
+            ConnectionError: another rank is gone.
+            PlatformError: an operator failed, or an output is wrong.
+        """
+        transport, position = self._transport, self._position
+        position.enter(name, self._stages.get(name))
+        deadline = time.monotonic() + self._timeout_s
+        for buffer in self._plan.outputs:  # a competitor that writes nothing is not taken for one that is right
+            self.tensor(buffer).zero_()
+        self._epoch += 1
+        mail = self.memory.mail = self._mail[name]
+        mail.open(self._epoch, deadline)  # before the barrier: nothing arrives that nobody waits for
+        self.offsets = offsets(transport, self._tags, self._epoch, self._elsewhere, position, deadline)
+        barrier(transport, self._tags, self._epoch, position, deadline)
+        _, _, runner = self._worker.state["programs"].get(name, (0, (), None))
+        if runner is None:
+            return None
+        began = self._hardware.begin()
+        rows = runner.run(self._epoch)
+        finished, rows = self._hardware.finish(rows, deadline)
+        mail.close()
+        return Turn(began, finished, rows, self._difference(name) if self._expected else 0.0)
+
+    def _difference(self, name: str) -> float:
+        """Largest absolute difference of the outputs that this rank makes from the expected ones."""
+        largest = 0.0
+        for number in self._makes[name]:
+            off, within = compared(self.tensor(self._plan.outputs[number]), self._expected[number], self._tolerance)
+            if not within:
+                raise PlatformError(
+                    f"output {number} differs from the reference by up to {off:.3g}; allowed: "
+                    f"{self._tolerance:g} absolute plus relative"
+                )
+            largest = max(largest, off)
+        return largest
+
+
+def joined(
+    found: Mapping[int, Mapping[str, Any]], offsets: Mapping[int, tuple[int, int]], copies: bool
+) -> tuple[float, list[Placement]]:
+    """Latency and rows of a run from what its ranks measured, by the clock of rank 0.
+
+    A run begins when the first rank leaves the barrier and ends when the last one has finished; of copies the latency
+    is the harmonic mean.
+
+    Args:
+        found: a ``Turn`` as a dictionary, by rank.
+        offsets: of other hosts' clocks (``meeting.offsets``).
+        copies: whether the ranks ran independent copies.
+    """
+    offset = {rank: offsets.get(rank, (0, 0))[0] for rank in found}
+    began = min(turn["began"] - offset[rank] for rank, turn in found.items())
+    taken = [(turn["finished"] - offset[rank] - began) / 1e6 for rank, turn in found.items()]
+    latency = len(taken) / sum(1 / part for part in taken) if copies else max(taken)
+    rows = [
+        Placement(
+            operator,
+            rank,
+            stream,
+            stage,
+            (start - offset[rank] - began) / 1e6,
+            (finish - offset[rank] - began) / 1e6,
+        )
+        for rank, turn in found.items()
+        for operator, stream, stage, start, finish in turn["rows"]
+    ]
+    return latency, sorted(rows, key=lambda row: (row.start_ms, row.device))

@@ -1,0 +1,265 @@
+"""Worker processes, one a device, and calls to functions inside them."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn
+
+from hios.errors import HiosError, PlatformError
+from hios.workers import messages
+from hios.workers.arena import Arena
+
+#: Seconds that a worker may take to import torch and report.
+_START_TIMEOUT_S = 120.0
+#: Seconds that a worker whose connection is gone may take to end.
+_DYING_S = 5.0
+
+
+class WorkerPool:
+    """Processes pinned to cores, sharing an arena.
+
+    Workers are started as ``python -m hios.workers.worker``, not by multiprocessing's spawn, which would run
+    the user's main script again. They import from where this process does, but not from the folder that it happens to
+    be in. They die with this process, whatever happens to it.
+
+    Args:
+        cores: cores of every worker; a worker uses as many threads inside an operator as it has cores.
+        arena: memory to share.
+        timeout_s: longest time that one call may take.
+        names: what to call the workers in messages; ``device 0`` and so on where absent.
+
+    Attributes:
+        describe: a number that a worker noted (``Worker.mark``) in words, for messages on workers that die or hang.
+    """
+
+    def __init__(
+        self, cores: Sequence[Sequence[int]], arena: Arena, timeout_s: float, names: Sequence[str] = ()
+    ) -> None:
+        self._arena = arena
+        self._timeout_s = timeout_s
+        self._names = [*names, *(f"device {number}" for number in range(len(names), len(cores)))]
+        self.describe: Callable[[int], str] = lambda _: ""
+        #: A flag a worker, where it notes what it is at.
+        self._markers = Arena(len(cores), 0)
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._connections: list[Connection] = []
+        try:
+            for number, own in enumerate(cores):
+                self._start(number, list(own))
+            deadline = time.monotonic() + _START_TIMEOUT_S
+            self._gather(dict.fromkeys(range(len(cores)), "starting"), deadline, _START_TIMEOUT_S)
+        except BaseException:
+            self._abort()
+            raise
+
+    def _start(self, number: int, cores: list[int]) -> None:
+        ours, theirs = multiprocessing.Pipe()
+        arguments = [
+            number,
+            theirs.fileno(),
+            self._arena.descriptor,
+            self._arena.flags_count,
+            self._arena.size,
+            os.getpid(),
+            self._markers.descriptor,
+            self._markers.flags_count,
+            int(self._arena.shares_cores),
+        ]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "hios.workers.worker",
+            *map(str, arguments),
+            ",".join(map(str, cores)),
+        ]
+        environment = {**os.environ, "OMP_NUM_THREADS": str(len(cores)), "PYTHONPATH": os.pathsep.join(_folders())}
+        with _interrupts_blocked():
+            self._processes.append(
+                subprocess.Popen(  # noqa: S603 - our own module with numbers as arguments
+                    command,
+                    pass_fds=(theirs.fileno(), self._arena.descriptor, self._markers.descriptor),
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                )
+            )
+        theirs.close()
+        self._connections.append(ours)
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._abort()  # nobody waits for what the workers are doing
+
+    def call(self, worker: int, function: Callable[..., Any], **arguments: Any) -> Any:
+        """Call ``function(worker, **arguments)`` inside one worker and return its result."""
+        return self.call_each(function, {worker: arguments})[worker]
+
+    def call_each(
+        self,
+        function: Callable[..., Any],
+        arguments: Mapping[int, Mapping[str, Any]],
+        timeout_s: float | None = None,
+    ) -> dict[int, Any]:
+        """Call a function inside several workers at once, each with its own arguments.
+
+        Args:
+            function: a module-level function; its first argument is the worker it runs in.
+            arguments: keyword arguments by worker number.
+            timeout_s: longest time of this call; that of the pool if None.
+
+        Raises:
+            PlatformError: a worker died, hung beyond the time-out, or ran out of memory; all are ended.
+            HiosError: what the function raised.
+        """
+        name, limit_s = f"{function.__module__}:{function.__qualname__}", timeout_s or self._timeout_s
+        deadline = time.monotonic() + limit_s
+        for worker, keywords in arguments.items():
+            self._markers.write(worker, 0)
+            try:
+                sent = self._send(worker, (name, dict(keywords)), deadline)
+            except OSError:
+                self._fail(worker, function.__name__)
+            if not sent:
+                self._hang(worker, function.__name__, limit_s)
+        return self._gather(dict.fromkeys(arguments, function.__name__), deadline, limit_s)
+
+    def _send(self, worker: int, message: Any, deadline: float) -> bool:
+        """Send a message; returns whether the worker took it in time. One that is stopped takes what its pipe holds."""
+        connection = self._connections[worker]
+        pipe = select.poll()
+        pipe.register(connection, select.POLLOUT)
+        for part in messages.parts(message):
+            if not pipe.poll(1000 * _left_s(deadline)):
+                return False
+            connection.send_bytes(part)
+        return True
+
+    def _gather(self, pending: dict[int, str], deadline: float, limit_s: float) -> dict[int, Any]:
+        order = list(pending)
+        inboxes = {worker: messages.Inbox() for worker in order}
+        results: dict[int, Any] = {}
+        failure: HiosError | None = None
+        while pending:
+            by_connection = {self._connections[worker]: worker for worker in pending}
+            ready = wait(list(by_connection), timeout=_left_s(deadline))
+            if not ready:
+                worker, what = next(iter(pending.items()))
+                self._hang(worker, what, limit_s, failure)
+            for connection in ready:
+                worker = by_connection[connection]  # type: ignore[index]
+                try:
+                    whole = inboxes[worker].add(self._connections[worker].recv_bytes())
+                except (EOFError, OSError):
+                    self._fail(worker, pending[worker])
+                if not whole:
+                    continue
+                del pending[worker]
+                succeeded, value = inboxes[worker].message()
+                if succeeded:
+                    results[worker] = value
+                elif failure is None:
+                    # The others may wait for this worker: tell them, then collect their answers.
+                    failure = HiosError(f"{self._names[worker]}: {value}")
+                    self._arena.write(0, 1)
+        if failure is not None:
+            self._abort()
+            raise failure
+        return {worker: results[worker] for worker in order}
+
+    def _where(self, worker: int) -> str:
+        """The last thing that a worker noted, as part of a message."""
+        found = self.describe(self._markers.read(worker))
+        return f", last at {found}" if found else ""
+
+    def _hang(self, worker: int, what: str, limit_s: float, failure: HiosError | None = None) -> NoReturn:
+        """End all; ``failure`` is that of a worker that waited for this one in vain, perhaps."""
+        said = "" if failure is None else f"{failure}; "
+        hung = f"{self._names[worker]} did not answer within {limit_s:g} s ({what}){self._where(worker)}"
+        self._abort()
+        raise PlatformError(f"{said}{hung}; the run was ended")
+
+    def _fail(self, worker: int, what: str) -> NoReturn:
+        """End all, and say how a worker died, or that it answers no more."""
+        where, code = self._where(worker), None
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = self._processes[worker].wait(timeout=_DYING_S)
+        finally:
+            self._abort()
+        hint = "; the machine may be out of memory" if code == -signal.SIGKILL else ""
+        raise PlatformError(f"{self._names[worker]} {_how(code)} ({what}){where}{hint}; the run was ended")
+
+    def _abort(self) -> None:
+        self._arena.write(0, 1)
+        for process in self._processes:
+            process.kill()
+        self.close()
+
+    def close(self) -> None:
+        """End all workers and wait for them."""
+        for connection in self._connections:
+            connection.close()
+        for process in self._processes:
+            try:
+                process.wait(timeout=2)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._connections.clear()
+        self._processes.clear()
+
+
+def _how(code: int | None) -> str:
+    """How a process ended; None if it closed its pipe and goes on."""
+    if code is None:
+        return "closed its connection"
+    if code >= 0:
+        return f"died with exit status {code}"
+    try:
+        return f"died by signal {signal.Signals(-code).name}"
+    except ValueError:  # Python has no names for real-time signals
+        return f"died by signal {-code}"
+
+
+def _left_s(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())
+
+
+def _folders() -> list[str]:
+    """Folders that workers import from, that of hios among them."""
+    own = str(Path(__file__).parents[2])
+    # The empty one is wherever this process is; what is no text Python passes over.
+    found = [folder for folder in sys.path if folder and isinstance(folder, str)]
+    return found if own in found else [own, *found]
+
+
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Keep Ctrl-C from processes started within, from their first instruction on: they inherit the blocked signal.
+
+    A terminal sends Ctrl-C to all of them at once. The controller alone answers it, by ending the workers; one that
+    comes within reaches it right after.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,90 @@
+"""The main function of a worker process: pins itself to its cores and serves calls.
+
+Started by ``hios.workers.pool`` as ``python -m hios.workers.worker NUMBER PIPE ARENA FLAGS SIZE CONTROLLER MARKERS
+WORKERS SHARED CORES``, where SHARED is 1 if devices share cores, else 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+from hios.errors import first_line
+from hios.workers import messages
+from hios.workers.parent import end_with_parent
+
+if TYPE_CHECKING:
+    from hios.workers.arena import Arena
+    from hios.workers.stream_threads import Streams
+
+
+class Worker:
+    """What functions called inside a worker get: who they are, the shared memory, and room for their state.
+
+    Attributes:
+        number: its number in the pool.
+        arena: memory shared with the other workers and the controller.
+        streams: threads for groups.
+        mark: notes a number that the controller reads if the worker dies or hangs; takes a fraction of a microsecond.
+        clock: the time, in nanoseconds of the monotonic clock.
+        state: whatever a function wants the next one to find.
+    """
+
+    def __init__(
+        self, number: int, arena: Arena, streams: Streams, mark: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self.number = number
+        self.arena = arena
+        self.streams = streams
+        self.mark = mark
+        self.clock: Callable[[], Any] = time.perf_counter_ns
+        self.state: dict[str, Any] = {}
+
+
+def main(arguments: list[str]) -> None:
+    """Serve calls until the controller closes the pipe."""
+    number, pipe, descriptor, flags, size, controller, markers, workers, shared = map(int, arguments[:9])
+    cores = {int(core) for core in arguments[9].split(",")}
+    end_with_parent(controller)
+    os.sched_setaffinity(0, cores)
+
+    import torch
+
+    from hios.workers.arena import Arena
+    from hios.workers.stream_threads import Streams
+
+    torch.set_num_threads(len(cores))
+    mark = Arena(workers, 0, markers).setter(number)
+    worker = Worker(number, Arena(flags, size, descriptor, shares_cores=bool(shared)), Streams(), mark)
+    connection = Connection(pipe)
+    # An end of the pipe: the controller is gone.
+    with torch.inference_mode(), contextlib.suppress(EOFError, OSError):
+        messages.send(connection, (True, None))
+        while True:
+            name, keywords = messages.receive(connection)
+            messages.send(connection, _answer(worker, name, keywords))
+    os._exit(0)  # stream threads wait for work for ever
+
+
+def _answer(worker: Worker, name: str, keywords: dict[str, Any]) -> tuple[bool, Any]:
+    module, _, function = name.partition(":")
+    try:
+        return True, getattr(importlib.import_module(module), function)(worker, **keywords)
+    except Exception as error:  # reported to the user by the controller
+        said = reason(error)
+        return False, said if str(error).strip() else f"{said} ({function})"
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, in one line."""
+    return "out of memory" if isinstance(error, MemoryError) else first_line(error)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,262 @@
+"""The persistent executor: outputs, lifetimes, and what is left of it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from hios.errors import HiosError, PlatformError
+from hios.platforms.cpu import engine as engine_module
+from hios.platforms.cpu import running as device
+from hios.platforms.cpu.engine import Engine
+from hios.workers.pool import WorkerPool
+from tests.runtime import faults
+from tests.runtime.small import branches, small_engine
+from tests.workers.processes import children, eventually, running
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    """An engine for tests that leave it as it is."""
+    with small_engine() as made:
+        yield made
+
+
+def _inputs(seed: int) -> tuple[Tensor, ...]:
+    return (torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(seed)),)
+
+
+def _expected(inputs: tuple[Tensor, ...]) -> Tensor:
+    with torch.no_grad():
+        found: Tensor = branches().module(*inputs)
+    return found
+
+
+def _require_right(engine: Engine, name: str, seed: int) -> None:
+    (found,) = engine.run(name, _inputs(seed))
+    torch.testing.assert_close(found, _expected(_inputs(seed)), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["first", "second", "both"])
+def test_outputs_are_those_of_the_model(engine: Engine, name: str) -> None:
+    """Every task computes what the model does, for inputs that change from call to call."""
+    for seed in range(5):
+        _require_right(engine, name, seed)
+
+
+def test_outputs_belong_to_the_caller(engine: Engine) -> None:
+    """A later call leaves the outputs of an earlier one as they were."""
+    (first,) = engine.run("both", _inputs(1))
+    kept = first.clone()
+    engine.run("both", _inputs(2))
+    assert torch.equal(first, kept)
+
+
+def test_inputs_need_not_be_contiguous(engine: Engine) -> None:
+    """Inputs in another order in memory, views and lazily negated ones are read as they are meant."""
+    (plain,) = _inputs(3)
+    turned = plain.contiguous(memory_format=torch.channels_last)
+    negated = torch._neg_view(-plain)
+    assert not turned.is_contiguous()
+    assert negated.is_neg()
+    for value in (turned, negated, plain.transpose(2, 3).contiguous().transpose(2, 3)):
+        (found,) = engine.run("first", (value,))
+        torch.testing.assert_close(found, _expected((plain,)), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "found"),
+    [
+        ((torch.zeros(2, 3, 16, 16),), "float32 [2, 3, 16, 16]"),
+        ((torch.zeros(1, 3, 16, 16).double(),), "float64 [1, 3, 16, 16]"),
+        ((), "none"),
+    ],
+)
+def test_other_inputs_are_refused(engine: Engine, inputs: tuple[Tensor, ...], found: str) -> None:
+    """Inputs of another shape, dtype or number are refused in one line, and the engine goes on."""
+    with pytest.raises(PlatformError) as error:
+        engine.run("first", inputs)
+    assert str(error.value) == f"inputs: found {found}; allowed: float32 [1, 3, 16, 16], on the CPU"
+    _require_right(engine, "first", 4)
+
+
+def test_threads_take_turns(engine: Engine) -> None:
+    """Calls from several threads at once each get the outputs of their own inputs."""
+    failed: list[BaseException] = []
+
+    def call(seed: int) -> None:
+        try:
+            for number in range(10):
+                _require_right(engine, "both", 100 * seed + number)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=call, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+
+
+def test_a_forked_process_is_refused(engine: Engine) -> None:
+    """In a forked process the engine refuses in one line, and goes on in its own."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            engine.run("first", _inputs(0))
+        except PlatformError as error:
+            os.write(writing, str(error).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as stream:
+        message = stream.read()
+    os.waitpid(child, 0)
+    assert message.startswith(f"this engine belongs to process {os.getpid()}; allowed: to use it there")
+    assert "\n" not in message
+    _require_right(engine, "both", 5)
+
+
+def test_a_closed_engine_is_refused() -> None:
+    """After close the workers are gone, and a call is refused; closing twice does nothing."""
+    before = set(children())
+    made = small_engine()
+    assert len(set(children()) - before) == 2
+    made.close()
+    made.close()
+    assert set(children()) <= before
+    assert made.closed
+    with pytest.raises(PlatformError, match="closed; make another one"):
+        made.run("first", _inputs(0))
+
+
+def test_a_forgotten_engine_ends() -> None:
+    """Workers of an engine that nobody refers to any more are gone."""
+    before = set(children())
+    made = small_engine()
+    del made
+    gc.collect()
+    assert eventually(lambda: set(children()) <= before)
+
+
+def test_weights_have_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While workers load them, weights lie in no file that a killed program would leave behind."""
+    seen: dict[str, list[Path]] = {}
+
+    class Pool(WorkerPool):
+        def call_each(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> dict[int, Any]:
+            seen[function.__name__] = list(tmp_path.iterdir())
+            return super().call_each(function, *arguments, **keywords)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(engine_module, "WorkerPool", Pool)
+    small_engine().close()
+    assert seen == {"load": [], "prepare": []}
+
+
+def test_a_dead_worker_closes_the_engine() -> None:
+    """A worker that is killed ends a call with a line that names it, and the engine with it."""
+    before = set(children())
+    made = small_engine()
+    for worker in set(children()) - before:
+        os.kill(worker, signal.SIGKILL)
+    with pytest.raises(HiosError, match=r"worker \d.* died by signal SIGKILL"):
+        made.run("both", _inputs(0))
+    assert made.closed
+    assert set(children()) <= before
+
+
+@pytest.mark.parametrize(
+    ("load", "message"),
+    [
+        (
+            faults.load_dying_at_the_end,
+            "worker 0 died by signal SIGKILL (run_quietly), last at {at}; the machine may be out of memory; ",
+        ),
+        (faults.load_hanging_at_the_end, "worker 0 did not answer within 5 s (run_quietly), last at {at}; "),
+    ],
+)
+def test_operator_and_stage_are_named(load: Callable[..., None], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that dies or hangs ends a call with a line that names the operator and the stage that it was at."""
+    monkeypatch.setattr(device, "load", load)
+    graph = branches().graph
+    at = f"operator {graph.operators[-1].id}, stage {list(graph.order).index(len(graph.operators) - 1)}"
+    before = set(children())
+    made = small_engine(timeout_s=5.0)
+    with pytest.raises(PlatformError) as error:
+        made.run("first", _inputs(0))
+    assert str(error.value) == f"{message.format(at=at)}the run was ended"
+    assert made.closed
+    assert set(children()) <= before
+
+
+def test_an_interrupt_closes_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted call ends the workers, as nobody would take their answers."""
+    before = set(children())
+    made = small_engine()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(made._pool, "call_each", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        made.run("both", _inputs(0))
+    assert made.closed
+    assert set(children()) <= before
+
+
+def _process(end: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.platforms.cpu.engine_process", end]
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_interrupted_start_leaves_no_workers(workers: int) -> None:
+    """Workers of an engine that is interrupted while it starts are gone, though the program goes on."""
+    with _process("interrupted") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "starts\n"
+        assert eventually(lambda: len(children(process.pid)) >= workers)
+        started = children(process.pid)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+        assert eventually(lambda: not any(map(running, {*started, *children(process.pid)})))
+        assert process.poll() is None
+        process.stdin.write("\n")
+
+
+def test_workers_outlive_the_thread_that_made_them() -> None:
+    """An engine made in a thread that has ended runs, and its workers end when the program does."""
+    with _process("exit") as process:
+        output, _ = process.communicate(timeout=120)
+    workers, outputs = output.splitlines()
+    assert process.returncode == 0
+    assert outputs == "1"
+    assert eventually(lambda: not any(map(running, map(int, workers.split()))))
+
+
+def test_workers_end_with_a_killed_process() -> None:
+    """Workers of a process that is killed while they sleep are gone."""
+    with _process("wait") as process:
+        assert process.stdout is not None
+        workers = [int(worker) for worker in process.stdout.readline().split()]
+        assert len(workers) == 2
+        assert all(map(running, workers))
+        process.kill()
+    assert eventually(lambda: not any(map(running, workers)))

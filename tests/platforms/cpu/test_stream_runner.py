@@ -1,0 +1,92 @@
+"""Streams that fail, hang or lose a device."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from hios import Graph, HiosError
+from hios.platforms.cpu import running as device
+from hios.platforms.cpu.platform import device_cores
+from hios.platforms.device_program import ArenaPlan, StreamProgram
+from hios.schedule import StreamPlan
+from hios.workers.arena import Arena
+from hios.workers.pool import WorkerPool
+from tests.frontends.networks import Files
+from tests.runtime import faults
+
+#: Seconds until a device gives up, and until the controller gives up on a device.
+WAIT_S, TIMEOUT_S = 1.0, 60.0
+
+
+@contextmanager
+def _loaded(files: Files, graph: Graph, plan: StreamPlan) -> Iterator[tuple[WorkerPool, list[Any]]]:
+    """Workers with the graph loaded, and the programs of the plan."""
+    layout = ArenaPlan(graph, len(plan.devices))
+    programs = layout.program(plan)
+    with WorkerPool(device_cores(len(plan.devices)), Arena(layout.flags, layout.size), TIMEOUT_S) as pool:
+        arguments = {
+            "graph": str(files.graph),
+            "weights": str(files.weights),
+            "inputs": layout.inputs,
+            "timeout_s": WAIT_S,
+        }
+        pool.call_each(device.load, dict.fromkeys(range(len(plan.devices)), arguments))
+        yield pool, programs
+
+
+def _by_kind(graph: Graph) -> StreamPlan:
+    """3x3 convolutions of fire modules on stream 1, everything else on stream 0."""
+    small = [number for number in graph.order if graph.operators[number].id.endswith("expand3x3")]
+    return StreamPlan(
+        ((tuple(number for number in graph.order if number not in small), tuple(small)),), tuple(graph.order)
+    )
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("fail", r"^device 0: operator fire4\.expand3x3, stream 1: no such kernel$"),
+        ("hang", r"^device 0: operator fire4\.expand3x3, stream 1, did not finish within 1 s$"),
+        ("die", r"^device 0 died with exit status 3 \(run\); the run was ended$"),
+    ],
+)
+def test_spoilt_operators_are_named(files: Files, graph: Graph, how: str, message: str) -> None:
+    """An operator that fails or hangs ends the run with device, stream and operator, one that dies with its device."""
+    with _loaded(files, graph, _by_kind(graph)) as (pool, (program,)):
+        pool.call(0, faults.spoil, operator="fire4.expand3x3", how=how)
+        pool.call(0, device.prepare, name="spoilt", program=program)
+        with pytest.raises(HiosError, match=message):
+            pool.call(0, device.run, name="spoilt", epoch=1)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores, as it needs two devices")
+def test_values_that_never_arrive_are_named(files: Files, graph: Graph) -> None:
+    """A device whose input never comes says which operator should have made it, and for which stream."""
+    first, *others = graph.order
+    plan = StreamPlan((((first,),), (tuple(others[1:]), (others[0],))), tuple(graph.order))
+    message = r"^device 1: waited 1 s for the output of operator conv1, stream 1$"
+    with _loaded(files, graph, plan) as (pool, (_, program)):
+        alone = dataclasses.replace(program, devices=(1,))
+        pool.call(1, device.prepare, name="alone", program=alone)
+        with pytest.raises(HiosError, match=message):
+            pool.call(1, device.run, name="alone", epoch=1)
+
+
+def test_order_of_launch_is_the_order_of_ranks(graph: Graph) -> None:
+    """An operator's rank is its place among the rows, and a value is waited for once a stream."""
+    plan = _by_kind(graph)
+    (program,) = ArenaPlan(graph, 1).program(plan)
+    assert isinstance(program, StreamProgram)
+    main, small = program.streams
+    order = {graph.operators[number].id: rank for rank, number in enumerate(graph.order)}
+    assert {step.operator: step.rank for step in (*main, *small)} == order
+    for steps in (main, small):
+        needs = [value for step in steps for value in step.needs]
+        assert len(needs) == len(set(needs)) == 8  # one of each fire module: its squeezed value, its other half
+        assert not {value[1] for value in needs} & {step.operator for step in steps}

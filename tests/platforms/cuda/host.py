@@ -1,0 +1,196 @@
+"""Streams on this machine: threads with queues that behave as streams of GPUs do, with delays at random.
+
+What is launched on a stream runs in order, some time after it was launched; nothing but events orders streams. Memory
+that was let go is overwritten on its stream, as the next operator there would, so that whoever still reads it shows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from hios.errors import first_line
+from hios.platforms.cuda.network import as_list
+from hios.platforms.cuda.steps import Lane
+
+_T = TypeVar("_T")
+#: Longest delay of a launch in seconds.
+_DELAY_S = 3e-4
+_TIMEOUT_S = 60.0
+
+
+class Handle:
+    """A value that may not be there yet."""
+
+    value: Tensor
+
+
+class Happening:
+    """An event: what was last recorded, and when that was."""
+
+    def __init__(self) -> None:
+        self.recorded = threading.Event()
+        self.at = 0.0
+
+
+class HostBackend:
+    """Any number of devices, all of them this machine.
+
+    Args:
+        seed: of the delays.
+        capturing: whether launches can be captured.
+        streams: how many there are on a device; lanes beyond share them.
+    """
+
+    def __init__(self, seed: int = 0, *, capturing: bool = True, streams: int = 1000) -> None:
+        self._delay = random.Random(seed)
+        self._capturing = capturing
+        self._streams = streams
+        self._lanes: dict[Lane, tuple[int, int]] = {}
+        self._queues: dict[tuple[int, int], SimpleQueue[Callable[[], None]]] = {}
+        self._recording: list[tuple[Lane, Callable[[], None]]] | None = None
+        self._recorded: list[threading.Event] = []
+        self.errors: list[Exception] = []
+        self.exact = 0
+        self.copies = 0
+        self.captures = 0
+
+    def _launch(self, lane: Lane, work: Callable[[], None]) -> None:
+        if self._recording is not None:
+            self._recording.append((lane, work))
+            return
+        if lane not in self._lanes:
+            self._lanes[lane] = lane.device, len(self._lanes) % self._streams
+        stream = self._lanes[lane]
+        if stream not in self._queues:
+            self._queues[stream] = SimpleQueue()
+            threading.Thread(target=self._serve, args=(self._queues[stream],), daemon=True).start()
+        self._queues[stream].put(work)
+
+    def _serve(self, queue: SimpleQueue[Callable[[], None]]) -> None:
+        torch.set_num_threads(1)
+        with torch.inference_mode():
+            while True:
+                work = queue.get()
+                try:
+                    work()
+                except Exception as error:  # raised where the host waits
+                    self.errors.append(error)
+
+    def run(self, lane: Lane, function: Callable[..., Any], arguments: list[Any], outputs: int) -> list[Any]:
+        """Have a stream compute a function of values."""
+        return self._later(lane, function, arguments, outputs)
+
+    def copy(self, lane: Lane, value: Any) -> Any:
+        """Have a stream copy a value."""
+        self.copies += 1
+        return self._later(lane, torch.clone, [value], 1)[0]
+
+    def _later(self, lane: Lane, function: Callable[..., Any], arguments: list[Any], outputs: int) -> list[Any]:
+        found = [Handle() for _ in range(outputs)]
+        delay = self._delay.uniform(0, _DELAY_S)
+
+        def work() -> None:
+            time.sleep(delay)
+            results = as_list(function(*[_tensor(argument) for argument in arguments]), outputs)
+            for handle, result in zip(found, results, strict=True):
+                handle.value = result
+
+        self._launch(lane, work)
+        return found
+
+    def record(self, lane: Lane, event: Happening | None = None, *, timed: bool = False) -> Happening:
+        """An event that a stream comes to; one given is used again."""
+        found = event or Happening()
+        recorded = found.recorded = threading.Event()
+        if self._recording is not None:
+            self._recorded.append(recorded)
+
+        def work() -> None:
+            found.at = time.perf_counter()
+            recorded.set()
+
+        self._launch(lane, work)
+        return found
+
+    def wait(self, lane: Lane, event: Happening) -> None:
+        """Have a stream wait for what was last recorded."""
+        recorded = event.recorded
+
+        def work() -> None:
+            if not recorded.wait(_TIMEOUT_S):
+                raise TimeoutError("an event did not happen")
+
+        self._launch(lane, work)
+
+    def forget(self, lane: Lane, values: list[Any]) -> None:
+        """Have a stream overwrite the memory of values."""
+
+        def work() -> None:
+            for value in values:
+                memory = _tensor(value).untyped_storage()
+                torch.empty(0, dtype=torch.uint8).set_(memory).fill_(0xFF)  # type: ignore[call-overload]
+
+        self._launch(lane, work)
+
+    def elapsed_ms(self, event: Happening, later: Happening) -> float:
+        """Milliseconds between two events."""
+        return (later.at - event.at) * 1e3
+
+    def capture(self, lanes: tuple[Lane, ...], launch: Callable[[], _T]) -> tuple[Callable[[], None], _T]:
+        """Record what a function launches; returns what launches it."""
+        if not self._capturing:
+            raise RuntimeError("operation not permitted when stream is capturing\nmore")
+        self._recording, self._recorded = [], []
+        self.captures += 1
+        try:
+            found = launch()
+        finally:
+            work, self._recording = self._recording, None
+        assert {lane for lane, _ in work} <= set(lanes)
+        recorded = self._recorded
+
+        def replay() -> None:
+            for event in recorded:
+                event.clear()
+            for lane, entry in work:
+                self._launch(lane, entry)
+
+        return replay, found
+
+    @contextlib.contextmanager
+    def _exactly(self) -> Any:
+        self.exact += 1
+        yield
+
+    def exactly(self) -> AbstractContextManager[None]:
+        """Counts how often it was asked for."""
+        found: AbstractContextManager[None] = self._exactly()
+        return found
+
+    def synchronize(self, device: int) -> None:
+        """Wait for all streams of a device; what failed on any is raised."""
+        for stream, queue in list(self._queues.items()):
+            if stream[0] == device:
+                done = threading.Event()
+                queue.put(done.set)
+                assert done.wait(_TIMEOUT_S)
+        if self.errors:
+            raise self.errors[0]
+
+    def why(self, error: Exception) -> str:
+        """The first line of an error."""
+        return first_line(error)
+
+
+def _tensor(value: Any) -> Tensor:
+    return value.value if isinstance(value, Handle) else value

@@ -1,0 +1,104 @@
+"""Workers whose GPUs are streams of this machine: what tests run instead of ``hios.platforms.cuda.running.load``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hios.graph import Graph
+from hios.platforms.cpu.values import arena_tensor
+from hios.platforms.cuda.executor import Executor
+from hios.platforms.cuda.network import Network
+from hios.platforms.device_program import Buffer
+from hios.platforms.weights import load_weights
+from hios.workers.worker import Worker
+from tests.platforms.cuda.host import HostBackend
+
+#: The devices are as many GPUs as this.
+DEVICES = 2
+
+
+class _Executor(Executor):
+    """Hands tensors over, not handles."""
+
+    def run_exactly(self, name: str) -> list[Tensor]:
+        """Outputs of a run."""
+        return _tensors(super().run_exactly(name))
+
+    def outputs(self, name: str) -> list[Tensor]:
+        """Outputs of the last run."""
+        return _tensors(super().outputs(name))
+
+
+class _Hanging(HostBackend):
+    """A GPU that does not come to the end of what it has replayed."""
+
+    def synchronize(self, device: int) -> None:
+        """Wait for ever once something was captured."""
+        if device == DEVICES - 1 and self.captures:
+            time.sleep(600)
+        super().synchronize(device)
+
+
+class _Dying(HostBackend):
+    """A process that is ended in its first launch on the second device."""
+
+    def run(self, lane: Any, function: Any, arguments: list[Any], outputs: int) -> list[Any]:
+        """Launch, or die."""
+        if lane.device == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().run(lane, function, arguments, outputs)
+
+
+def load(worker: Worker, **given: Any) -> bool:
+    """Two devices that can do what GPUs can."""
+    return _load(worker, HostBackend(), **given)
+
+
+def load_in_tf32(worker: Worker, **given: Any) -> bool:
+    """Devices whose timed runs are less precise."""
+    _load(worker, HostBackend(), **given)
+    return True
+
+
+def load_streams(worker: Worker, **given: Any) -> bool:
+    """Devices that cannot capture."""
+    return _load(worker, HostBackend(capturing=False), **given)
+
+
+def load_hanging(worker: Worker, **given: Any) -> bool:
+    """Devices of which the last hangs."""
+    return _load(worker, _Hanging(), **given)
+
+
+def load_dying(worker: Worker, **given: Any) -> bool:
+    """A process that is killed."""
+    return _load(worker, _Dying(), **given)
+
+
+def _load(
+    worker: Worker,
+    backend: HostBackend,
+    *,
+    graph: str,
+    weights: str,
+    inputs: list[Buffer],
+    outputs: list[Buffer],
+    gpus: list[int],
+) -> bool:
+    known = Graph.read(graph)
+    network = Network(known, load_weights(weights, known), [torch.device("cpu")] * len(gpus))
+    network.write([arena_tensor(worker.arena, buffer) for buffer in inputs])
+    worker.state["executor"] = _Executor(network, backend, worker.mark)
+    worker.state["outputs"] = [arena_tensor(worker.arena, buffer) for buffer in outputs]
+    return False
+
+
+def _tensors(handles: Sequence[Any]) -> list[Tensor]:
+    return [handle.value for handle in handles]

@@ -1,0 +1,199 @@
+"""The platform cuda on real GPUs."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from hios import ALGORITHMS, Costs, Graph, Problem, artifacts, schedule
+from hios.errors import HiosError
+from hios.platforms.cuda import reference
+from hios.platforms.cuda import running as device
+from hios.platforms.cuda.backend import CudaBackend
+from hios.platforms.cuda.executor import Executor
+from hios.platforms.cuda.network import Network as Placed
+from hios.platforms.cuda.precision import exactly
+from hios.platforms.cuda.steps import Lane
+from hios.runtime.session import Settings, execute
+from hios.schedule import Plan, StagedPlan
+from tests.frontends.networks import Files, Network, write_files
+from tests.gpu import needs_two_gpus, requires_gpu
+from tests.platforms.cuda import limited
+from tests.platforms.cuda.test_executor import plans, shared, squeezenet
+from tests.problems import briefly
+from tests.runtime.schedules import random_plan, schedule_of
+from tests.runtime.small import Branches
+
+#: Cycles that a GPU is kept busy ahead of an operator at most.
+_CYCLES = 200_000
+
+
+class _Delayed(CudaBackend):
+    """Streams that are late at random, so that whoever does not wait shows."""
+
+    def __init__(self, gpus: list[int]) -> None:
+        super().__init__(gpus)
+        self._delay = random.Random(0)
+
+    def run(self, lane: Any, function: Callable[..., Any], arguments: list[Any], outputs: int) -> list[Any]:
+        """Launch, behind some idling."""
+
+        def late(*values: Tensor) -> Any:
+            torch.cuda._sleep(self._delay.randrange(_CYCLES))
+            return function(*values)
+
+        return super().run(lane, late, arguments, outputs)
+
+
+def _executor(found: Network, backend: CudaBackend, gpus: list[int]) -> Executor:
+    placed = Placed(found.graph, found.tensors, [torch.device("cuda", gpu) for gpu in gpus])
+    placed.write(found.inputs)
+    return Executor(placed, backend, lambda _: None)
+
+
+def _check_all(found: Network, gpus: list[int]) -> None:
+    """Outputs of many plans, replayed and launched, are those of eager PyTorch on the CPU."""
+    expected, name = found.eager(), "plan"
+    with torch.inference_mode(), exactly():
+        executor = _executor(found, _Delayed(gpus), gpus)
+        for plan in plans(found.graph):
+            how = executor.prepare(name, [plan])
+            assert how.why == ""
+            executor.run(name)
+            for outputs in (executor.outputs(name), executor.run_exactly(name)):
+                for output, own in zip(outputs, expected, strict=True):
+                    torch.testing.assert_close(output.cpu(), own, rtol=1e-4, atol=1e-3)
+
+
+@requires_gpu
+@pytest.mark.parametrize("network", [shared, squeezenet], ids=["shared", "squeezenet"])
+def test_late_streams_are_waited_for(network: Callable[[], Network]) -> None:
+    """On virtual devices of one GPU nothing is read too early, or overwritten while it is read."""
+    _check_all(network(), [0, 0, 0])
+
+
+@requires_gpu
+@needs_two_gpus
+@pytest.mark.parametrize("network", [shared, squeezenet], ids=["shared", "squeezenet"])
+def test_gpus_wait_for_each_other(network: Callable[[], Network]) -> None:
+    """The same across GPUs, in one CUDA graph."""
+    _check_all(network(), [0, 1, 0])
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """A small network with two branches."""
+    torch.manual_seed(0)
+    return write_files(tmp_path_factory.mktemp("branches"), Branches(), (torch.randn(1, 3, 16, 16),))
+
+
+def _run(files: Files, folder: Path, found: dict[str, Plan], devices: int, **changes: Any) -> dict[str, Any]:
+    graph, paths = Graph.read(files.graph), []
+    for label, plan in found.items():
+        paths.append(folder / f"{label}.json")
+        schedule_of(graph, plan).write(paths[-1])
+    settings = Settings(**{"devices": devices, "runs": 3, "warmup": 1, "platform": "cuda", "virtual": True, **changes})
+    execute(files.graph, files.weights, paths, folder / "run.json", settings, program=files.program)
+    return artifacts.read(folder / "run.json", "run")
+
+
+@requires_gpu
+@pytest.mark.parametrize("devices", [1, 2])
+def test_every_algorithm_runs(files: Files, tmp_path: Path, devices: int) -> None:
+    """Schedules of all algorithms compute what eager PyTorch does, as CUDA graphs, with a row for every operator."""
+    graph, choose = Graph.read(files.graph), random.Random(0)
+    times = {operator: choose.uniform(0.1, 2.0) for operator in graph.index}
+    costs = Costs(times, {(edge.source, edge.target): choose.uniform(0.0, 0.1) for edge in graph.edges})
+    found = {}
+    for name, algorithm in ALGORITHMS.items():
+        count = devices if algorithm.several_devices else 1
+        found[name] = schedule(Problem(graph, costs), name, count, briefly(name)).plan(graph)
+    run = _run(files, tmp_path, found, devices)
+    assert len(run["results"]) == len(ALGORITHMS)
+    for result in run["results"]:
+        assert result["launch"] == "graph"
+        assert result["largest_difference"] < 1e-3
+        assert sorted(row["operator"] for row in result["measured"]) == sorted(graph.index)
+        assert all(row["start_ms"] <= row["finish_ms"] for row in result["measured"])
+
+
+@requires_gpu
+def test_runtimes(files: Files, tmp_path: Path) -> None:
+    """PyTorch itself, in a CUDA graph, and compiled, take turns with a schedule; outputs are checked."""
+    kinds = ("eager", "compile", "cudagraph", "compile-reduce-overhead", "compile-max-autotune")
+    plan = random_plan(Graph.read(files.graph), 1, seed=0)
+    run = _run(files, tmp_path, {"random": plan}, 1, baselines=kinds)
+    assert [entry["kind"] for entry in run["references"]] == list(kinds)
+    for entry in run["references"]:
+        assert len(entry["latency_ms"]["runs"]) == 3
+        assert ("compile_time_s" in entry) == entry["kind"].startswith("compile")
+
+
+@requires_gpu
+def test_out_of_memory(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU without memory ends the run with device, operator and stage in one line."""
+    monkeypatch.setattr(device, "load", limited.load)
+    plan = random_plan(Graph.read(files.graph), 1, seed=0)
+    with pytest.raises(
+        HiosError, match=r"^platform cuda: device 0, operator \S+, stage \d+: out of memory: a smaller batch "
+    ) as caught:
+        _run(files, tmp_path, {"random": plan}, 1)
+    assert "\n" not in str(caught.value)
+
+
+@requires_gpu
+def test_a_failed_capture_spoils_no_later_one() -> None:
+    """What waits for the GPU cannot be captured; the next capture from the same pool can."""
+    backend, value = CudaBackend([0]), torch.ones(1, device="cuda")
+    with pytest.raises(RuntimeError):
+        backend.capture((Lane(0),), lambda: backend.run(Lane(0), lambda x: x.item(), [value], 1))
+    replay, (found,) = backend.capture((Lane(0),), lambda: backend.run(Lane(0), lambda x: x + 1, [value], 1))
+    replay()
+    backend.synchronize(0)
+    assert found.item() == 2
+
+
+@requires_gpu
+def test_sequential_schedules_need_no_more_memory_than_eager() -> None:
+    """The values of the sequential schedule take at most twice what they take in eager PyTorch."""
+    found = squeezenet()
+    module = copy.deepcopy(found.module).cuda()
+    with torch.inference_mode(), exactly():  # workspaces of libraries depend on the precision
+        inputs = [value.cuda() for value in found.inputs]
+        eager = _needed(lambda: module(*inputs))
+        executor = _executor(found, CudaBackend([0]), [0])
+        plan = StagedPlan((tuple(((place,),) for place in found.graph.order),))
+        executor.prepare("sequential", [plan])
+        assert _needed(lambda: executor.run_exactly("sequential")) <= 2 * eager
+
+
+def _needed(function: Callable[[], Any]) -> int:
+    """Bytes that a call needs at most beyond what there was, the second time."""
+    function()
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    function()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+@requires_gpu
+def test_a_captured_module_reads_its_inputs() -> None:
+    """The model in a CUDA graph computes with what is in its inputs when it is replayed."""
+    found = squeezenet()
+    module = copy.deepcopy(found.module).cuda()
+    with torch.inference_mode(), exactly():
+        inputs = [torch.zeros_like(value, device="cuda") for value in found.inputs]
+        replay = reference.in_graph(module, inputs)
+        for buffer, value in zip(inputs, found.inputs, strict=True):
+            buffer.copy_(value)
+        output = replay(*inputs).cpu()
+    torch.testing.assert_close(output, found.eager()[0], rtol=1e-4, atol=1e-3)

@@ -1,0 +1,86 @@
+"""Profiling on GPUs."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from hios import Graph, Problem, artifacts, schedule, violations
+from hios.profiling.profile import profile
+from tests.gpu import GPUS, needs_two_gpus, requires_gpu
+
+pytestmark = pytest.mark.filterwarnings("error::hios.errors.HiosWarning")
+
+
+def _profile(graph: Path, output: Path, **more: Any) -> dict[str, Any]:
+    options = {"devices": 1, "repeats": 7, "stages_of": ["greedy", "ios", "hios-lp"], **more}
+    profile(graph, output, platform="cuda", **options)
+    return artifacts.read(output, "costs")
+
+
+@pytest.fixture(scope="module")
+def costs_file(graph_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """costs.json of one GPU."""
+    path = tmp_path_factory.mktemp("gpu") / "costs.json"
+    _profile(graph_file, path)
+    return path
+
+
+@requires_gpu
+def test_everything_is_measured(costs_file: Path, graph_file: Path) -> None:
+    """Operators, stages, merges and copies have times, and costs say on which GPU."""
+    found, graph = artifacts.read(costs_file, "costs"), Graph.read(graph_file)
+    assert list(found["operators"]) == [operator.id for operator in graph.operators]
+    for entry in [*found["operators"].values(), *found["transfers"], *found["stages"], *found["merges"]]:
+        assert 0 < entry["p20_ms"] <= entry["p80_ms"] < math.inf
+    assert found["stages"]
+    assert found["merges"]
+    assert found["platform"]["gpus"] == [torch.cuda.get_device_name(0)]
+    assert "virtual" not in found["platform"]
+
+
+@requires_gpu
+def test_resources_are_found(costs_file: Path, graph_file: Path) -> None:
+    """Every operator of the network launches kernels, whose resources Opara compares."""
+    found = artifacts.read(costs_file, "costs")
+    for entry in found["operators"].values():
+        assert entry["resources"]["registers"] >= entry["resources"]["threads"]
+        assert entry["resources"]["blocks"] >= 1
+    problem = Problem.read(graph_file, costs_file)
+    planned = schedule(problem, "opara")
+    assert violations(problem, planned) == []
+    assert planned.notes["resource demands"] == "GPU profile"
+
+
+@requires_gpu
+def test_virtual_devices(graph_file: Path, tmp_path: Path) -> None:
+    """One device more than there are GPUs is profiled, and marked."""
+    devices = GPUS + 1
+    found = _profile(graph_file, tmp_path / "costs.json", devices=devices, stages_of=["hios-lp"], virtual=True)
+    assert found["platform"]["virtual"] is True
+    assert [entry["devices"] for entry in found["corun"]] == list(range(2, devices + 1))
+
+
+@requires_gpu
+@needs_two_gpus
+def test_two_gpus(graph_file: Path, tmp_path: Path) -> None:
+    """Copies between two GPUs, there and back, are captured in one graph and timed."""
+    found = _profile(graph_file, tmp_path / "costs.json", devices=2, stages_of=["hios-lp"])
+    assert len(found["platform"]["gpus"]) == 2
+    assert all(entry["time_ms"] > 0 for entry in found["transfers"])
+
+
+@requires_gpu
+def test_a_second_run_measures_nothing(graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the cache holds is not measured again, where operators take as long as they did."""
+    monkeypatch.setattr("hios.profiling.measurements._DRIFT", math.inf)
+    monkeypatch.setattr("hios.profiling.profile._BUSY", 1.0)
+    first = _profile(graph_file, tmp_path / "first.json", cache=tmp_path / "kept", stages_of=["greedy"])
+    second = _profile(graph_file, tmp_path / "second.json", cache=tmp_path / "kept", stages_of=["greedy"])
+    assert second["profile"]["measured"] == 0
+    for name, entry in first["operators"].items():
+        assert second["operators"][name]["time_ms"] == entry["time_ms"]

@@ -1,0 +1,130 @@
+"""A whole profile on simulated GPUs, whose clock only advances by what is launched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hios import Graph, HiosWarning, artifacts
+from hios.platforms.cuda import measuring as gpus
+from hios.platforms.cuda import platform
+from hios.platforms.cuda import timed_graphs as graphs
+from hios.platforms.cuda import timing as cuda
+from hios.profiling.profile import profile
+from tests.platforms.cuda.simulated_timing import InProcess, Machine, merged, subject
+
+_RESOURCES = {"shared_memory_bytes": 64, "registers": 5120, "threads": 128, "blocks": 12, "occupancy": 0.25}
+
+
+def _describe(devices: int, *, virtual: bool = False) -> dict[str, Any]:
+    """Two GPUs."""
+    return {
+        "name": "cuda",
+        "devices": devices,
+        "gpus": ["NVIDIA Simulated"] * devices,
+        "gpu_indices": [device % 2 for device in range(devices)],
+        "compute_capability": ["9.0"] * devices,
+        "memory_gb": [80.0] * devices,
+        "driver": "580.1",
+        "cuda": "13.0",
+        "cudnn": "91000",
+        "peer_access": True,
+        "processor": "simulated",
+        "load_average": 0.0,
+        "busy_share": 0.0,
+        **({"virtual": True} if virtual else {}),
+    }
+
+
+@pytest.fixture
+def costs_ms(graph_file: Path) -> dict[str, float]:
+    """What operators take: each something else, though some are alike."""
+    return {operator.id: 0.005 + 0.001 * place for place, operator in enumerate(Graph.read(graph_file).operators)}
+
+
+@pytest.fixture(autouse=True)
+def machine(costs_ms: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """GPUs in place of real ones."""
+    found = Machine()
+    for module in (graphs, cuda):
+        monkeypatch.setattr(module, "torch", found.torch())
+        monkeypatch.setattr(module, "Merged", merged(found, costs_ms))
+    monkeypatch.setattr(graphs, "Subject", subject(found, costs_ms, 1 << 8))
+    monkeypatch.setattr(cuda, "resources", lambda worker, operators: dict.fromkeys(operators, _RESOURCES))
+    monkeypatch.setattr(gpus, "WorkerPool", InProcess)
+    monkeypatch.setattr(platform, "describe", _describe)
+    return found
+
+
+def _profile(graph: Path, output: Path, **more: Any) -> dict[str, Any]:
+    options = {"devices": 2, "repeats": 6, "stages_of": ["greedy", "ios"], **more}
+    profile(graph, output, platform="cuda", **options)
+    return artifacts.read(output, "costs")
+
+
+def test_costs_are_what_was_launched(graph_file: Path, tmp_path: Path, costs_ms: dict[str, float]) -> None:
+    """costs.json has the time of every operator, of stages as long as their longest group, and of copies."""
+    found = _profile(graph_file, tmp_path / "costs.json")
+    measured = {name: entry["time_ms"] for name, entry in found["operators"].items()}
+    assert set(measured) == set(costs_ms)
+    assert all(any(abs(time - own) < 1e-6 for own in costs_ms.values()) for time in measured.values())
+    assert found["stages"]
+    for stage in found["stages"]:
+        longest = max(sum(measured[name] for name in group) for group in stage["groups"])
+        assert stage["time_ms"] == pytest.approx(longest)
+    for merge in found["merges"]:
+        assert merge["time_ms"] == pytest.approx(max(measured[name] for name in merge["operators"]))
+    sizes = {(edge.source, edge.target): edge.bytes or 0 for edge in Graph.read(graph_file).edges}
+    for entry in found["transfers"]:
+        assert entry["time_ms"] == pytest.approx(sizes[entry["source"], entry["target"]] / 1e6, abs=2e-6)
+    assert found["link"]["bandwidth_gbps"] == pytest.approx(8.0)
+    assert [(entry["devices"], entry["factor"]) for entry in found["corun"]] == [(2, 1.0)]
+    assert all(entry["resources"] == _RESOURCES for entry in found["operators"].values())
+
+
+def test_virtual_gpus_are_marked(graph_file: Path, tmp_path: Path) -> None:
+    """Three devices on two GPUs are measured, and the artifact says that they are virtual."""
+    found = _profile(graph_file, tmp_path / "costs.json", devices=3, stages_of=[], virtual=True)
+    assert found["platform"]["virtual"] is True
+    assert [entry["devices"] for entry in found["corun"]] == [2, 3]
+
+
+def test_gpus_have_a_cache_of_their_own(graph_file: Path, tmp_path: Path) -> None:
+    """A second profile on the same GPUs takes all from the cache, resources apart; another driver takes nothing."""
+    first = _profile(graph_file, tmp_path / "first.json", cache=tmp_path / "kept")
+    again = _profile(graph_file, tmp_path / "again.json", cache=tmp_path / "kept")
+    assert again["profile"]["measured"] == 0
+    assert again["profile"]["drift"] == pytest.approx(1.0)
+    kept = {name: again[name] for name in ("operators", "transfers", "stages", "merges", "corun")}
+    assert kept == {name: first[name] for name in kept}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(platform, "describe", lambda *given, **more: {**_describe(*given, **more), "driver": "590.1"})
+        other = _profile(graph_file, tmp_path / "other.json", cache=tmp_path / "kept")
+    assert other["profile"]["cached"] == 0
+
+
+def test_a_worker_that_dies_is_said_to_be_at_an_operator(graph_file: Path) -> None:
+    """What the worker marks is an operator's name in the controller's messages; nothing where it has begun none."""
+    graph = Graph.read(graph_file)
+    with gpus.Gpus(graph, str(graph_file), _describe(1)) as bench:
+        assert [bench.pool.describe(number) for number in (0, 1)] == ["", f"operator {graph.operators[0].id}"]
+
+
+def test_without_leave_to_trace_kernels(graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where torch.profiler records no kernel, costs say nothing of resources, and a warning says so."""
+    monkeypatch.setattr(cuda, "resources", lambda worker, operators: {})
+    with pytest.warns(HiosWarning, match="recorded no kernel"):
+        found = _profile(graph_file, tmp_path / "costs.json", stages_of=[])
+    assert not any("resources" in entry for entry in found["operators"].values())
+
+
+def test_what_is_launched_anew_is_said(
+    graph_file: Path, tmp_path: Path, machine: Machine, costs_ms: dict[str, float]
+) -> None:
+    """Operators that no CUDA graph can hold are timed, and a warning names the first and counts the others."""
+    machine.refused |= set(list(costs_ms)[:2])
+    with pytest.warns(HiosWarning, match=r"cannot run in a CUDA graph \(operation not permitted.*\), nor can \d+ more"):
+        found = _profile(graph_file, tmp_path / "costs.json", stages_of=[])
+    assert set(found["operators"]) == set(costs_ms)

@@ -1,0 +1,54 @@
+"""Precision of float32: full while outputs are compared, and what timed runs in TF32 are held to."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from hios.platforms.cuda.precision import TF32_TOLERANCE, exactly, scaled, uses_tf32
+
+
+def test_full_precision_ends_with_the_block() -> None:
+    """Within, neither convolutions nor matrix products may use TF32; afterwards all is as it was, errors or not."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = cudnn.allow_tf32, matmul.allow_tf32
+    assert before == (True, False)  # as torch has it by default
+    with pytest.raises(ValueError, match="within"):
+        _fail_within()
+    assert (cudnn.allow_tf32, matmul.allow_tf32) == before
+
+
+def _fail_within() -> None:
+    with exactly():
+        assert (torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32) == (False, False)
+        raise ValueError("within")
+
+
+@pytest.mark.parametrize(("majors", "expected"), [([7], False), ([8], True), ([7, 9], True)])
+def test_who_uses_tf32(majors: list[int], expected: bool) -> None:
+    """GPUs from compute capability 8.0 on, unless it is switched off."""
+    assert uses_tf32(majors) == expected
+    with exactly():
+        assert not uses_tf32(majors)
+
+
+@pytest.mark.parametrize(
+    ("found", "within"),
+    [(100.0, True), (99.0, True), (95.0, False), (math.nan, False), (math.inf, False)],
+)
+def test_tolerance_is_a_share_of_the_largest_value(found: float, within: bool) -> None:
+    """Small values of an output may be off by what rounding of its large ones does, and by no more."""
+    expected = torch.tensor([100.0, 0.0, math.nan, -math.inf])
+    off, fine = scaled(torch.tensor([found, 1.0, math.nan, -math.inf]), expected, TF32_TOLERANCE)
+    assert fine == within
+    if within:
+        assert off == pytest.approx(max(abs(found - 100.0), 1.0), rel=1e-3)
+
+
+def test_whole_numbers_are_not_rounded() -> None:
+    """Outputs that are whole numbers, such as indices, have to be right."""
+    expected = torch.tensor([1 << 40, 7])
+    assert scaled(expected.clone(), expected, TF32_TOLERANCE) == (0.0, True)
+    assert not scaled(expected + torch.tensor([0, 1]), expected, TF32_TOLERANCE)[1]

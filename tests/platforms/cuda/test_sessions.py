@@ -1,0 +1,195 @@
+"""Sessions on the platform cuda, with GPUs that are streams of this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hios import Graph, Schedule, artifacts
+from hios.errors import PlatformError
+from hios.machine import usable_cores
+from hios.models import CUDA_RUNTIMES
+from hios.platforms.cuda import platform as cuda
+from hios.platforms.cuda import running as device
+from hios.runtime import session
+from hios.runtime.auto import LEAST_RUNS
+from hios.runtime.baselines import Reference, gpu_references, require
+from hios.runtime.competitors import BASELINE
+from hios.runtime.session import Settings, execute
+from hios.runtime.table import latency_table
+from hios.schedule import Plan, StagedPlan
+from tests.frontends.networks import Files, write_files
+from tests.platforms.cuda import simulated
+from tests.platforms.cuda.simulated import DEVICES
+from tests.runtime.schedules import merged_plan, random_plan, random_streams, schedule_of
+from tests.runtime.small import Branches
+from tests.workers.processes import children
+
+RUNS = LEAST_RUNS
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """A small network with two branches."""
+    import torch
+
+    torch.manual_seed(0)
+    return write_files(tmp_path_factory.mktemp("branches"), Branches(), (torch.randn(1, 3, 16, 16),))
+
+
+@pytest.fixture
+def run(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Runs plans in a session, whose worker loads what is named; afterwards no process is left."""
+    description = {"name": "cuda", "devices": DEVICES, "gpus": ["a test"] * DEVICES, "gpu_indices": [*range(DEVICES)]}
+    monkeypatch.setattr(cuda, "describe", lambda *_, **__: dict(description))
+    eager = [Reference("eager PyTorch", 1, usable_cores()[:1])]
+    monkeypatch.setattr(session, "gpu_references", lambda *_: eager)
+    before = set(children())
+
+    def run(
+        load: Callable[..., bool], plans: dict[str, Plan], *, program: bool = True, **changes: Any
+    ) -> dict[str, Any]:
+        monkeypatch.setattr(device, "load", load)
+        graph, paths = Graph.read(files.graph), []
+        for label, plan in plans.items():
+            paths.append(tmp_path / f"{label}.json")
+            schedule_of(graph, plan).write(paths[-1])
+        settings = Settings(**{"devices": DEVICES, "runs": RUNS, "warmup": 1, "platform": "cuda", **changes})
+        try:
+            execute(
+                files.graph,
+                files.weights,
+                paths,
+                tmp_path / "run.json",
+                settings,
+                program=files.program if program else None,
+                traces=tmp_path / "traces",
+                chosen=tmp_path / "chosen.json",
+            )
+        finally:
+            assert set(children()) <= before
+        return artifacts.read(tmp_path / "run.json", "run")
+
+    return run
+
+
+def _plans(files: Files) -> dict[str, Plan]:
+    graph = Graph.read(files.graph)
+    return {
+        "sequential": StagedPlan((tuple(((place,),) for place in graph.order),)),
+        "merged": merged_plan(graph, 1),
+        "random": random_plan(graph, DEVICES, seed=1),
+        "streams": random_streams(graph, DEVICES, 2, seed=1),
+    }
+
+
+@pytest.mark.parametrize(("load", "launch"), [(simulated.load, "graph"), (simulated.load_streams, "streams")])
+def test_schedules_take_turns(
+    run: Callable[..., dict[str, Any]], files: Files, tmp_path: Path, load: Callable[..., bool], launch: str
+) -> None:
+    """Schedules run in one process that holds all devices; run.json says how they were launched, with a row each."""
+    plans = _plans(files)
+    found = run(load, plans)
+    graph = Graph.read(files.graph)
+    assert found["platform"] == {
+        "name": "cuda",
+        "devices": DEVICES,
+        "gpus": ["a test"] * DEVICES,
+        "gpu_indices": [0, 1],
+        "tf32": False,
+    }
+    assert found["baseline"]["launch"] == launch
+    assert [entry["devices"] for entry in found["ceilings"]] == [DEVICES]
+    assert [entry["kind"] for entry in found["references"]] == ["eager"]  # no device of several cores
+    for entry in found["results"]:
+        assert entry["launch"] == launch
+        assert ("no_graph" in entry) == (launch == "streams")
+        assert len(entry["latency_ms"]["runs"]) == RUNS
+        assert entry["largest_difference"] < 1e-4
+        expected = {row.operator: row for row in schedule_of(graph, plans[entry["label"]]).placements}
+        rows = {row["operator"]: row for row in entry["measured"]}
+        assert rows.keys() == expected.keys()
+        for operator, row in rows.items():
+            placed = expected[operator]
+            assert (row["device"], row["stream"], row["stage"]) == (placed.device, placed.stream, placed.stage)
+    assert sorted(path.stem for path in (tmp_path / "traces").iterdir()) == sorted(plans)
+    assert found["chosen"]["label"] in {*plans, BASELINE}
+    assert Schedule.read(tmp_path / "chosen.json").plan(graph) is not None
+
+
+def test_less_precise_runs_are_checked_once_in_full(run: Callable[..., dict[str, Any]], files: Files) -> None:
+    """Where runs are timed in TF32, differences stated are those of the run in full float32."""
+    found = run(simulated.load_in_tf32, _plans(files))
+    assert found["platform"]["tf32"] is True
+    assert all(0 <= entry["largest_difference"] < 1e-4 for entry in found["results"])
+
+
+def test_without_a_program(run: Callable[..., dict[str, Any]], files: Files) -> None:
+    """The sequential schedule is then what outputs are compared with."""
+    found = run(simulated.load, {"random": random_plan(Graph.read(files.graph), DEVICES, seed=1)}, program=False)
+    assert (found["checked_against"], found["references"]) == ("sequential", [])
+
+
+def test_a_device_that_hangs_is_named(run: Callable[..., dict[str, Any]], files: Files) -> None:
+    """A replay that does not end is ended in time, with device and schedule, and nothing is written."""
+    message = (
+        r"^platform cuda did not answer within 4 s \(\w+\), last at device 1, which runs all of 2 independent copies; "
+        "the run was ended$"
+    )
+    with pytest.raises(PlatformError, match=message):
+        run(simulated.load_hanging, {"sequential": _plans(files)["sequential"]}, timeout_s=4.0)
+
+
+def test_a_process_that_dies_is_named(run: Callable[..., dict[str, Any]], files: Files, tmp_path: Path) -> None:
+    """What it was launching when it died: device, operator and stage; nothing is left behind."""
+    message = (
+        r"^platform cuda died by signal SIGKILL \(\w+\), last at device 1, operator \S+, stage 0; the machine may be "
+    )
+    with pytest.raises(PlatformError, match=message):
+        run(simulated.load_dying, {"random": random_plan(Graph.read(files.graph), DEVICES, seed=1)})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["random.json"]
+
+
+def test_runtimes_on_gpus() -> None:
+    """Each has a worker of its own behind the one of the GPUs; eager PyTorch comes first, and always takes part."""
+    found = gpu_references("eager", ["compile-max-autotune", "cudagraph"])
+    assert [(entry.kind, entry.worker, entry.gpu, entry.threads) for entry in found] == [
+        ("eager", 1, 0, 1),
+        ("cudagraph", 2, 0, 1),
+        ("compile-max-autotune", 3, 0, 1),
+    ]
+    (onnx,) = gpu_references("onnxruntime", ["eager"])
+    assert (onnx.kind, onnx.gpu, onnx.threads) == ("onnxruntime", None, len(usable_cores()))
+
+
+@pytest.mark.parametrize("name", sorted(CUDA_RUNTIMES))
+def test_runtimes_of_gpus_are_refused_on_cores(name: str) -> None:
+    """One line says where they run, and what does here."""
+    allowed = "allowed on platform cpu: eager, compile, onnxruntime"
+    message = rf"^--baselines: found {name}, which is for platform cuda; {allowed}$"
+    with pytest.raises(PlatformError, match=message):
+        require([name], "eager", "cpu")
+
+
+def test_runtimes_that_gpus_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX Runtime runs on cores here, TensorRT and torch.compile need packages of their own."""
+    with pytest.raises(PlatformError, match=r"^--baselines: found onnxruntime, which is for platform cpu; allowed on"):
+        require(["onnxruntime"], "eager", "cuda")
+    with pytest.raises(PlatformError, match=r"^baseline tensorrt: needs torch_tensorrt, which is not installed; "):
+        require(["tensorrt"], "eager", "cuda")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(PlatformError, match=r"^baseline compile-max-autotune: torch\.compile needs triton for GPUs, "):
+        require(["compile-max-autotune"], "eager", "cuda")
+
+
+def test_the_table_says_what_was_not_captured(run: Callable[..., dict[str, Any]], files: Files) -> None:
+    """A last line names the schedules that were launched operator by operator, with the reason."""
+    found = run(simulated.load_streams, {"merged": _plans(files)["merged"]})
+    assert latency_table(found).splitlines()[-1] == (
+        "launched operator by operator, not as CUDA graphs: sequential on one device, merged (operation not permitted "
+        "when stream is capturing)"
+    )

@@ -1,0 +1,55 @@
+"""Streams of a device: threads that run groups beside each other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from hios.workers.stream_threads import Streams
+
+
+def test_each_stream_has_a_thread_that_stays() -> None:
+    """The first function runs on the caller's thread, each other on one of its own, the same in every run."""
+    streams = Streams()
+    found: list[dict[int, int]] = []
+    for count in (3, 2, 3):
+        threads: dict[int, int] = {}
+        streams.run([_noting(threads, number) for number in range(count)])
+        found.append(threads)
+    assert found[0][0] == threading.get_ident()
+    assert len(set(found[0].values())) == 3
+    assert found[2] == found[0]
+    assert found[1] == {0: found[0][0], 1: found[0][1]}
+
+
+def _noting(threads: dict[int, int], number: int) -> Callable[[], None]:
+    def run() -> None:
+        threads[number] = threading.get_ident()
+
+    return run
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_an_error_is_raised_after_all_have_finished(failing: int) -> None:
+    """Whichever stream fails, the others finish first, and the next run is not affected."""
+    streams = Streams()
+    done: list[int] = []
+    gate = threading.Event()
+
+    def step(number: int) -> Callable[[], None]:
+        def run() -> None:
+            if number == failing:
+                gate.set()
+                raise ValueError(f"stream {number}")
+            gate.wait(60)
+            done.append(number)
+
+        return run
+
+    with pytest.raises(ValueError, match=f"stream {failing}"):
+        streams.run([step(number) for number in range(3)])
+    assert sorted(done) == [number for number in range(3) if number != failing]
+    streams.run([lambda: done.append(7), lambda: done.append(8)])
+    assert sorted(done)[2:] == [7, 8]
