@@ -2,7 +2,7 @@
 
 The package is layered; a module imports only from layers above its own:
 
-    errors artifacts machine statistics progress    what every layer uses
+    errors artifacts machine statistics drift progress    what every layer uses
     graph blocks merging costs problem schedule
     evaluate bound check                 the problem and its solution (no torch, no TVM)
     schedulers models config sources     one algorithm a file, one registry; what MODEL may be; config.yaml; code hashes

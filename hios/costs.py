@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hios import artifacts
+from hios import artifacts, drift
 from hios.errors import ArtifactError
 from hios.graph import Edge
 
@@ -70,6 +70,7 @@ class Costs:
         graph_fingerprint: ``Graph.fingerprint`` of that graph; empty where unknown.
         source: file name for messages.
         corun: how many times as long operators take while so many devices work at once, by their number.
+        probe: speed of the machine when times were measured; None where unknown.
     """
 
     time_ms: Mapping[str, float]
@@ -84,6 +85,7 @@ class Costs:
     resources: Mapping[str, Resources] = field(default_factory=dict)
     graph_fingerprint: str = ""
     corun: Mapping[int, float] = field(default_factory=dict)
+    probe: drift.Probe | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> Costs:
@@ -127,6 +129,7 @@ class Costs:
             },
             graph_fingerprint=data.get("graph_fingerprint", ""),
             corun=_corun(data.get("corun", ()), source),
+            probe=drift.probe_from_json(data.get("probe")),
         )
 
     def corun_factor(self, devices: int) -> float:

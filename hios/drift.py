@@ -1,8 +1,8 @@
 """How the speed of the machine changed: between two sessions, and within one.
 
 A session times a fixed probe, convolutions and copies whose shapes never change, on every device throughout
-(``hios.platforms.probing``). What takes longer in a later session is then told apart: drift is what the probe takes
-longer too, the rest is an error of the prediction.
+(``hios.platforms.probe_schedule``). If a network takes longer than predicted, drift is the part by which the probe
+takes longer too; the rest is an error of the prediction.
 
 Intervals of sums and ratios follow the method of variance estimates recovery, which needs nothing but the intervals of
 their parts: Zou and Donner, "Construction of confidence limits about effect measures: a general approach", Statistics
@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hios.statistics import interval
 
@@ -22,7 +23,7 @@ from hios.statistics import interval
 MOST_CHANGE = 0.05
 #: Samples of the running medians that a change is looked for in: the interval of 15 leaves three outliers out at each
 #: end. Short series have windows of a third of their length, of ``_FEWEST`` samples at least.
-_WINDOW, _FEWEST = 15, 3
+_WINDOW, _FEWEST = 15, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,21 @@ class Speed:
 
     compute_ms: Estimate
     copy_ms: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The speed of the machine behind predictions: while their costs were measured.
+
+    Attributes:
+        version: tells what the probe does from what others do.
+        speed: while t(v) was measured.
+        copy_share: share of the network's time in operators that memory limits.
+    """
+
+    version: str
+    speed: Speed
+    copy_share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +89,20 @@ class Change:
             f"device {self.device} became {self.factor - 1:.0%} {'slower' if self.slowed else 'faster'} "
             f"(the probe's {self.part}: a fixed piece of work that is timed throughout)"
         )
+
+
+def speed_from_json(data: Mapping[str, Any]) -> Speed:
+    """A speed from its JSON, which ``dataclasses.asdict`` gives.
+
+    Raises:
+        TypeError: it has other keys.
+    """
+    return Speed(Estimate(**data["compute_ms"]), Estimate(**data["copy_ms"]))
+
+
+def probe_from_json(data: Mapping[str, Any] | None) -> Probe | None:
+    """The probe of costs.json or schedule.json; None where the file has none."""
+    return None if data is None else Probe(data["version"], speed_from_json(data["speed"]), data["copy_share"])
 
 
 def median(samples: Sequence[float]) -> Estimate:
@@ -162,12 +192,12 @@ def within(samples: Sequence[Sample]) -> Change | None:
 def _change(times: Sequence[float]) -> tuple[float, bool]:
     """Slowest over fastest running median, and whether the slowest comes later.
 
-    A running median is not moved by single outliers. Noise alone makes some of them larger than others, so the slowest
-    and the fastest count as one unless their intervals lie apart.
+    A running median is not moved by single outliers. Noise alone makes some of them larger than others, so they count
+    as one unless the intervals of two lie apart.
     """
     length = max(min(_WINDOW, len(times) // 3), _FEWEST)
     running = [median(times[first : first + length]) for first in range(len(times) - length + 1)]
-    slow, fast = max(running, key=lambda window: window.low), min(running, key=lambda window: window.high)
-    if slow.low <= fast.high:
+    if max(window.low for window in running) <= min(window.high for window in running):
         return 1.0, False
-    return slow.value / fast.value, running.index(slow) > running.index(fast)
+    medians = [window.value for window in running]
+    return max(medians) / min(medians), medians.index(max(medians)) > medians.index(min(medians))

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hios import artifacts
+from hios import artifacts, drift
 from hios.errors import ScheduleError
 from hios.graph import Graph
 from hios.merging import MERGEABLE, convolutions, merged_kernel
@@ -79,7 +79,8 @@ class Schedule:
     """A plan with its times under the cost model: the contents of schedule.json.
 
     ``latency_ms`` is the last finish, ``lower_bound_ms`` holds for every schedule of the same problem. A bound that
-    says more and holds for staged schedules only is ``staged_lower_bound_ms``; 0 where there is none.
+    says more and holds for staged schedules only is ``staged_lower_bound_ms``; 0 where there is none. ``probe`` is the
+    speed of the machine when its costs were measured; None where unknown.
     """
 
     algorithm: str
@@ -94,6 +95,7 @@ class Schedule:
     notes: Mapping[str, str] = field(default_factory=dict)
     graph_fingerprint: str = ""
     staged_lower_bound_ms: float = 0.0
+    probe: drift.Probe | None = None
     source: str = field(default="schedule", compare=False)
 
     @classmethod
@@ -117,6 +119,7 @@ class Schedule:
             notes=data.get("notes", {}),
             graph_fingerprint=data.get("graph_fingerprint", ""),
             staged_lower_bound_ms=data.get("staged_lower_bound_ms", 0.0),
+            probe=drift.probe_from_json(data.get("probe")),
             source=source,
         )
 
@@ -136,6 +139,8 @@ class Schedule:
             data["graph"] = self.graph
         if self.graph_fingerprint:
             data["graph_fingerprint"] = self.graph_fingerprint
+        if self.probe is not None:
+            data["probe"] = asdict(self.probe)
         if self.merges:
             data["merges"] = [list(merge) for merge in self.merges]
         if self.notes:

@@ -109,7 +109,7 @@ def test_ratio_of_certain_numbers_is_certain() -> None:
     assert drift.weighted([(0.5, Estimate(2, 2, 2)), (0.5, Estimate(4, 4, 4))]) == Estimate(3, 3, 3)
 
 
-@pytest.mark.parametrize("count", [9, 12, 30, 100])
+@pytest.mark.parametrize("count", [8, 12, 30, 100])
 @pytest.mark.parametrize("slowed", [True, False])
 def test_drift_within_a_session_is_found(count: int, slowed: bool) -> None:
     """A device that becomes 20 % slower, or faster, half-way is named with about that share."""
@@ -128,10 +128,10 @@ def test_slow_drift_of_copies_is_found() -> None:
     found = drift.within(_session(60, 3, _steady, lambda share: 3.0 * (1 + 0.3 * share)))
     assert found is not None
     assert (found.part, found.slowed) == ("copies", True)
-    assert found.factor == pytest.approx(1.25, abs=0.06)
+    assert found.factor == pytest.approx(1.22, abs=0.04)  # medians of a quarter of the session each
 
 
-@pytest.mark.parametrize("count", [6, 9, 12, 18, 30, 60, 120])
+@pytest.mark.parametrize("count", [8, 9, 12, 18, 30, 60, 120])
 def test_no_drift_is_not_found(count: int) -> None:
     """Of steady machines whose probe is noisy, few are taken for drifting ones."""
     cases, wrong = 200, 0
@@ -142,7 +142,7 @@ def test_no_drift_is_not_found(count: int) -> None:
     assert wrong <= 0.03 * cases
 
 
-@pytest.mark.parametrize("count", [6, 9, 12, 30, 100])
+@pytest.mark.parametrize("count", [8, 9, 12, 30, 100])
 @pytest.mark.parametrize("place", [0.0, 0.4, 0.999])
 def test_one_outlier_is_harmless(count: int, place: float) -> None:
     """A sample that took ten times as long makes no drift, within a session or between two."""
@@ -157,8 +157,8 @@ def test_one_outlier_is_harmless(count: int, place: float) -> None:
 
 
 def test_few_samples_tell_no_drift() -> None:
-    """Fewer than six samples of a device tell nothing of a change."""
-    assert drift.within(_session(5, 1, lambda share: 3.0 + share, _steady)) is None
+    """Fewer than eight samples of a device tell nothing of a change."""
+    assert drift.within(_session(7, 1, lambda share: 3.0 + share, _steady)) is None
     assert drift.within([]) is None
 
 

@@ -6,6 +6,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,8 @@ def profile(
             # Merges are few; stages may take all the time that there is.
             session.measure_merges(asked, time.monotonic() + _MERGES * (began + budget_s - time.monotonic()))
             session.measure_stages(asked, began + budget_s)
+        session.probe.take_at_end()
+        session.probe.warn(f"profiling {known.name}")
         session.find_resources()  # in the end: what traces kernels may stay with the process, and slow what follows
         for remark in bench.remarks():
             warnings.warn(remark, HiosWarning, stacklevel=2)
@@ -107,6 +110,7 @@ def profile(
         "platform": described,
         "versions": cpu.versions(),
         **_costs(session, asked),
+        **_probe(session),
         "profile": {
             **_summary(session, asked, repeats, budget_s, time.monotonic() - began),
             **({} if cache is None else {"kept": quiet}),
@@ -160,6 +164,21 @@ def _costs(session: Session, asked: Questions) -> dict[str, Any]:
         ],
         "contention": _contention(fitted),
         **({"corun": [_corun(devices, found) for devices, found in session.corun.items()]} if session.corun else {}),
+    }
+
+
+def _probe(session: Session) -> dict[str, Any]:
+    """The speed of the machine, as costs.json states it: behind t(v), and throughout the session."""
+    speed = session.speed()
+    if speed is None:
+        return {}
+    return {
+        "probe": {
+            "version": session.probe.version,
+            "speed": asdict(speed),
+            "copy_share": session.copy_share(speed),
+            "samples": [asdict(sample) for sample in session.probe.samples],
+        }
     }
 
 

@@ -23,7 +23,15 @@ def cost_facts(costs: Json) -> list[CostFact]:
     Args:
         costs: contents of costs.json.
     """
-    return [_operators(costs), *_effort(costs), *_stages(costs), *_contention(costs), *_corun(costs), *_link(costs)]
+    return [
+        _operators(costs),
+        *_probe(costs),
+        *_effort(costs),
+        *_stages(costs),
+        *_contention(costs),
+        *_corun(costs),
+        *_link(costs),
+    ]
 
 
 def _operators(costs: Json) -> CostFact:
@@ -33,6 +41,19 @@ def _operators(costs: Json) -> CostFact:
         f"{len(times)}, {sum(times):.4g} ms one after another",
         "t(v), the time of each alone on one device, added up; equal operators are measured once",
     )
+
+
+def _probe(costs: Json) -> Iterator[CostFact]:
+    probe = costs.get("probe")
+    if probe is not None:
+        compute, copies = (probe["speed"][part]["value"] for part in ("compute_ms", "copy_ms"))
+        yield CostFact(
+            "Probe",
+            f"convolutions {compute:.4g} ms, copies {copies:.4g} ms",
+            "a fixed piece of work, timed while operators were measured and again in runs: what it takes longer there "
+            f"is drift of the machine; copies count {probe['copy_share']:.0%}, the share of the network's time in "
+            "operators that memory limits",
+        )
 
 
 def _effort(costs: Json) -> Iterator[CostFact]:

@@ -18,6 +18,11 @@ def profile_in_words(costs: Json) -> str:
         *_effort(costs["profile"]),
         *_not_kept(costs),
     ]
+    if "probe" in costs:
+        compute, copies = (costs["probe"]["speed"][part] for part in ("compute_ms", "copy_ms"))
+        parts.append(
+            f"probe of the machine's speed {_certain(compute)} ms of convolutions, {_certain(copies)} ms of copies"
+        )
     contention = costs["contention"]
     if "error" in contention:
         error = contention["error"]
@@ -37,6 +42,12 @@ def profile_in_words(costs: Json) -> str:
     if costs["platform"].get("virtual"):
         parts.append("virtual devices: times say little")
     return "; ".join(parts)
+
+
+def _certain(estimate: Json) -> str:
+    """A time with half the width of its interval in per cent."""
+    value = estimate["value"]
+    return f"{value:.4g} (+-{(estimate['high'] - estimate['low']) / (2 * value):.1%})"
 
 
 def _not_kept(costs: Json) -> list[str]:

@@ -18,7 +18,8 @@ Row = dict[str, Any]
 #: Columns of latency.csv. ``kind`` is schedule, auto, baseline, reference or ceiling; columns without a unit
 #: are ratios as run.json defines them, ``speedup_low`` and ``speedup_high`` the ends of the interval of the speedup,
 #: ``largest_difference`` is in the units of the network's output; ``virtual`` is True where devices shared cores or
-#: GPUs, so that times say little.
+#: GPUs, so that times say little. ``drift`` is how many times as long a fixed probe took as while the costs were
+#: measured, ``drift_low`` and ``drift_high`` the ends of its interval.
 LATENCY_COLUMNS = (
     "model",
     "kind",
@@ -42,6 +43,10 @@ LATENCY_COLUMNS = (
     "scheduling_time_s",
     "largest_difference",
     "virtual",
+    "drift",
+    "drift_low",
+    "drift_high",
+    "error_beyond_drift",
 )
 
 #: Columns of operators.csv; p20 and p80 over the repeats, flops with a multiply-add as two.
@@ -69,6 +74,7 @@ def schedule_rows(model: ModelResults) -> list[Row]:
             "predicted_lower_bound_ms": result["lower_bound_ms"],
             "scheduling_time_s": result["scheduling_time_s"],
             "largest_difference": result["largest_difference"],
+            **_drift(result),
         }
         for result in model.run["results"]
     ]
@@ -173,6 +179,17 @@ def _interval(entry: Json) -> Row:
     """Ends of the interval of a speedup; none where rounds were too few, or in files of earlier versions."""
     low, high = entry.get("speedup_interval", (None, None))
     return {"speedup_low": low, "speedup_high": high}
+
+
+def _drift(result: Json) -> Row:
+    """Drift since the costs were measured, with its interval, and the error beyond it; none where it is not known."""
+    found = result.get("drift", {})
+    return {
+        "drift": found.get("value"),
+        "drift_low": found.get("low"),
+        "drift_high": found.get("high"),
+        "error_beyond_drift": result.get("error_beyond_drift"),
+    }
 
 
 def _reference_label(reference: Json) -> str:

@@ -6,17 +6,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from hios import drift
 from hios.platforms.competitor import Competitor
+from hios.platforms.probe_schedule import ProbeSchedule
 from hios.runtime.baselines import Reference
 from hios.runtime.bootstrap import speedup_interval
 from hios.runtime.competitors import BASELINE, Entry
+from hios.schedule import Schedule
 from hios.statistics import spread
 
 
 def results(
-    competitors: Mapping[str, Competitor], references: Sequence[Reference], entries: Sequence[Entry]
+    competitors: Mapping[str, Competitor],
+    references: Sequence[Reference],
+    entries: Sequence[Entry],
+    probe: ProbeSchedule | None = None,
 ) -> dict[str, Any]:
-    """Ceilings, references, baseline and results of run.json."""
+    """Ceilings, references, baseline and results of run.json.
+
+    Args:
+        competitors: by name, with what was measured of each.
+        references: the model itself in other runtimes, with what was measured of each.
+        entries: schedule files.
+        probe: as timed in the session; None where it was not.
+    """
     baseline_runs = competitors[BASELINE].latencies_ms
     baseline = measured(baseline_runs)
     ceilings = {
@@ -39,7 +52,11 @@ def results(
         ],
         "baseline": {"latency_ms": baseline, **_launch(competitors[BASELINE])},
         "results": [
-            _result(entry, competitors[entry.competitor], baseline_runs, {1: 1.0, **ratios}) for entry in entries
+            {
+                **_result(entry, competitors[entry.competitor], baseline_runs, {1: 1.0, **ratios}),
+                **_drifted(entry.schedule, competitors[entry.competitor], probe),
+            }
+            for entry in entries
         ],
     }
 
@@ -103,6 +120,19 @@ def _result(
         "predicted": [asdict(row) for row in schedule.placements],
         "measured": [asdict(row) for row in competitor.typical()],
     }
+
+
+def _drifted(schedule: Schedule, competitor: Competitor, probe: ProbeSchedule | None) -> dict[str, Any]:
+    """How far the machine drifted since the costs of a schedule were measured, and the error beyond that."""
+    then = schedule.probe
+    if probe is None or then is None or then.version != probe.version:
+        return {}
+    now = drift.speed(probe.samples, schedule.devices)
+    if now is None:
+        return {}
+    by = drift.between(now, then.speed, then.copy_share)
+    latency_ms = spread(competitor.latencies_ms)[0]
+    return {"drift": asdict(by), "error_beyond_drift": drift.error_beyond(by, schedule.latency_ms, latency_ms)}
 
 
 def _launch(competitor: Competitor) -> dict[str, Any]:

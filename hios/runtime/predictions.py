@@ -1,0 +1,52 @@
+"""Predictions beside what was measured: drift of the machine since it was profiled, and the error beyond."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+from hios import drift
+from hios.drift import Sample
+
+
+def in_words(run: Mapping[str, Any]) -> str | None:
+    """How right the predictions of a session were, in one sentence; None where the speed when profiled is not known.
+
+    Args:
+        run: contents of run.json.
+    """
+    results = [result for result in run["results"] if "drift" in result]
+    if not results:
+        return None
+    factors = [result["drift"]["value"] for result in results]
+    beyond = [abs(result["error_beyond_drift"]) for result in results]
+    whole = [abs(result["prediction_error"]) for result in results]
+    return (
+        f"The machine was {_slower(min(factors), max(factors))} than when it was profiled. Predictions are off by "
+        f"{statistics.median(whole):.1%} in the median and {max(whole):.1%} at most; beyond that drift by "
+        f"{statistics.median(beyond):.1%} and {max(beyond):.1%}."
+    )
+
+
+def _slower(low: float, high: float) -> str:
+    """Factors of time as a change of speed, such as ``5.9 to 6.4 % slower``."""
+    if low < 1 < high:
+        return f"between {1 - low:.1%} faster and {high - 1:.1%} slower"
+    ends = sorted({f"{100 * abs(factor - 1):.1f}" for factor in (low, high)}, key=float)
+    return f"{' to '.join(ends)}% {'slower' if high > 1 else 'faster'}"
+
+
+def change_in_words(probe: Mapping[str, Any] | None, what: str) -> str | None:
+    """How much the speed of a device changed within a session, if it is more than users should accept.
+
+    Args:
+        probe: of costs.json or run.json; None where it has none.
+        what: the session in words, such as ``the profile``.
+    """
+    if probe is None:
+        return None
+    change = drift.within([Sample(**sample) for sample in probe["samples"]])
+    if change is None or change.factor <= 1 + drift.MOST_CHANGE:
+        return None
+    return f"During {what}, {change}."
