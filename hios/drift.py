@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from hios.formats.probe_record import Estimate, Sample, Speed
 from hios.statistics import interval
 
 #: Change of the machine's speed within a session, as a share, from which users are warned.
@@ -24,48 +24,6 @@ MOST_CHANGE = 0.05
 #: Samples of the running medians that a change is looked for in: the interval of 15 leaves three outliers out at each
 #: end. Short series have windows of a third of their length, of ``_FEWEST`` samples at least.
 _WINDOW, _FEWEST = 15, 4
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A number, with the bounds between which the true one lies with a probability of 95 %."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """Milliseconds that the probe takes: its convolutions, and its copies."""
-
-    compute_ms: Estimate
-    copy_ms: Estimate
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """The speed of the machine behind predictions: while their costs were measured.
-
-    Attributes:
-        version: tells what the probe does from what others do.
-        speed: while t(v) was measured.
-        copy_share: share of the network's time in operators that memory limits.
-    """
-
-    version: str
-    speed: Speed
-    copy_share: float
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One timing of the probe on one device, ``at_s`` seconds after the session began."""
-
-    at_s: float
-    device: int
-    compute_ms: float
-    copy_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +47,6 @@ class Change:
             f"device {self.device} became {self.factor - 1:.0%} {'slower' if self.slowed else 'faster'} "
             f"(the probe's {self.part}: a fixed piece of work that is timed throughout)"
         )
-
-
-def speed_from_json(data: Mapping[str, Any]) -> Speed:
-    """A speed from its JSON, which ``dataclasses.asdict`` gives.
-
-    Raises:
-        TypeError: it has other keys.
-    """
-    return Speed(Estimate(**data["compute_ms"]), Estimate(**data["copy_ms"]))
-
-
-def probe_from_json(data: Mapping[str, Any] | None) -> Probe | None:
-    """The probe of costs.json or schedule.json; None where the file has none."""
-    return None if data is None else Probe(data["version"], speed_from_json(data["speed"]), data["copy_share"])
 
 
 def median(samples: Sequence[float]) -> Estimate:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from hios import drift
-from hios.drift import Estimate, Sample, Speed
+from hios.formats.probe_record import Estimate, Sample, Speed
 
 #: Noise of the probe, as a standard deviation relative to its time; copies take two thirds of the convolutions' time.
 _NOISE, _COPIES = 0.02, 2 / 3

@@ -9,12 +9,10 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
 
 from hios import drift
-from hios.drift import Sample
 from hios.errors import HiosWarning
+from hios.formats.probe_record import RunProbe, Sample
 
 #: Share of the time of a session that the probe takes between its ends, at most.
 SHARE = 0.02
@@ -63,12 +61,10 @@ class ProbeSchedule:
         now = self._clock()
         self._next = now + (now - began) * (1 / SHARE - 1)
 
-    def to_json(self) -> dict[str, Any]:
-        """``probe`` of run.json; nothing before the probe was timed."""
+    def record(self) -> RunProbe | None:
+        """``probe`` of run.json; None before the probe was timed."""
         speed = drift.speed(self.samples)
-        if speed is None:
-            return {}
-        return {"version": self.version, "speed": asdict(speed), "samples": [asdict(sample) for sample in self.samples]}
+        return None if speed is None else RunProbe(self.version, speed, tuple(self.samples))
 
     def warn(self, what: str) -> None:
         """Warn the user if the speed of a device changed by more than ``drift.MOST_CHANGE`` so far.

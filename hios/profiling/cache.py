@@ -12,13 +12,16 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hios import artifacts, drift
+import msgspec
+
+from hios import artifacts
 from hios.errors import ArtifactError
+from hios.formats.probe_record import Speed
 
 #: Version of the entries' format; others are not found.
 _FORMAT = 2
@@ -35,7 +38,7 @@ class Measured:
     samples: Sequence[float]
     measured_at: str
     cached: bool = False
-    speed: drift.Speed | None = None
+    speed: Speed | None = None
 
 
 def now() -> str:
@@ -87,7 +90,7 @@ class Cache:
             samples, measured_at = found["samples"], found["measured_at"]
             whole = found["key"] == key and samples and all(_is_time(sample) for sample in samples)
             datetime.fromisoformat(measured_at)
-            speed = drift.speed_from_json(found["speed"]) if "speed" in found else None
+            speed = msgspec.convert(found["speed"], Speed) if "speed" in found else None
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return None  # none, or damaged: it is measured, and written anew
         return Measured(samples, measured_at, cached=True, speed=speed) if whole else None
@@ -103,7 +106,7 @@ class Cache:
         key = self._key(kind, what)
         entry = {"key": key, "measured_at": measured.measured_at, "samples": list(measured.samples)}
         if measured.speed is not None:
-            entry["speed"] = asdict(measured.speed)
+            entry["speed"] = msgspec.to_builtins(measured.speed)
         file = self._file(self._folder, key)
         try:
             with artifacts.replacing(file) as temporary:

@@ -12,7 +12,8 @@ from itertools import count as counter
 from typing import Any, TypeVar
 
 from hios import drift
-from hios.drift import Speed
+from hios.formats.costs_file import BlockResources
+from hios.formats.probe_record import ProfileProbe, Speed
 from hios.graph import Graph
 from hios.kernels.signature import signatures
 from hios.platforms.bench import Bench, Merge, Stage
@@ -51,7 +52,7 @@ class Session:
     stages: dict[Stage, Measured] = field(default_factory=dict)
     merges: dict[Merge, Measured] = field(default_factory=dict)
     corun: dict[int, Measured] = field(default_factory=dict)
-    resources: dict[str, dict[str, Any]] = field(default_factory=dict)
+    resources: Mapping[str, BlockResources] = field(default_factory=dict)
     drift: float | None = None
 
     def __post_init__(self) -> None:
@@ -117,20 +118,22 @@ class Session:
             self.operators[operator] = Measured(own, now(), speed=speed)
             self.cache.put("operator", self._signature[operator], self.operators[operator])
 
-    def speed(self) -> Speed | None:
-        """Speed of the machine when t(v) was measured, by the shares of operators in the time of the network.
+    def profiled(self) -> ProfileProbe | None:
+        """The speed of the machine when t(v) was measured, by the shares of operators in the time of the network.
 
-        Operators that an earlier session measured count with its speed.
+        Operators that an earlier session measured count with its speed. None where that is not known.
         """
         shares: dict[Speed, float] = defaultdict(float)
         times = self.median_ms()
         for stand_in in self.stand_in.values():
-            speed = self.operators[stand_in].speed
-            if speed is not None:
-                shares[speed] += times[stand_in]
-        return drift.mixed([(share, speed) for speed, share in shares.items()])
+            if (own := self.operators[stand_in].speed) is not None:
+                shares[own] += times[stand_in]
+        speed = drift.mixed([(share, own) for own, share in shares.items()])
+        if speed is None:
+            return None
+        return ProfileProbe(self.probe.version, speed, self._copy_share(speed), tuple(self.probe.samples))
 
-    def copy_share(self, speed: Speed) -> float:
+    def _copy_share(self, speed: Speed) -> float:
         """Share of the network's time in operators that memory limits on this machine.
 
         By the roofline model they are those with fewer floating-point operations a byte than the probe shows that a
@@ -139,8 +142,7 @@ class Session:
         least = (self.bench.probe_flops / speed.compute_ms.value) / (self.bench.probe_bytes / speed.copy_ms.value)
         times, limited = self.median_ms(), 0.0
         for operator in self.graph.operators:
-            flops, nbytes = operator.details.get("flops", 0), operator.details.get("bytes", 0)
-            if flops < least * nbytes:
+            if (operator.flops or 0) < least * (operator.bytes or 0):
                 limited += times[self.stand_in[operator.id]]
         total = sum(times[stand_in] for stand_in in self.stand_in.values())
         return limited / total if total > 0 else 0.0
@@ -168,7 +170,7 @@ class Session:
     def _with_neighbours(self, needed: Sequence[str]) -> list[str]:
         """Operators, and before each as many as fill the caches: they find there what a whole round would leave."""
         order, size = self._measured, self.bench.around_bytes
-        bytes_of = {operator.id: operator.details.get("bytes", 0) for operator in self.graph.operators}
+        bytes_of = {operator.id: operator.bytes or 0 for operator in self.graph.operators}
         if size is None:
             return list(order)
         chosen = set(needed)

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
-from typing import Any
 
 from hios import drift
-from hios.drift import Sample
+from hios.formats.probe_record import ProfileProbe, RunProbe
+from hios.formats.run_file import Run
 
 
-def in_words(run: Mapping[str, Any]) -> str | None:
+def in_words(run: Run) -> str | None:
     """How right the predictions of a session were, in one sentence; None where the speed when profiled is not known.
 
     Args:
-        run: contents of run.json.
+        run: what run.json holds.
     """
-    results = [result for result in run["results"] if "drift" in result]
-    if not results:
+    known = [
+        (result.drift.value, abs(result.prediction_error), abs(result.error_beyond_drift))
+        for result in run.results
+        if result.drift is not None and result.error_beyond_drift is not None
+    ]
+    if not known:
         return None
-    factors = [result["drift"]["value"] for result in results]
-    beyond = [abs(result["error_beyond_drift"]) for result in results]
-    whole = [abs(result["prediction_error"]) for result in results]
+    factors, whole, beyond = zip(*known, strict=True)
     return (
         f"The machine was {_slower(min(factors), max(factors))} than when it was profiled. Predictions are off by "
         f"{statistics.median(whole):.1%} in the median and {max(whole):.1%} at most; beyond that drift by "
@@ -37,7 +38,7 @@ def _slower(low: float, high: float) -> str:
     return f"{' to '.join(ends)}% {'slower' if high > 1 else 'faster'}"
 
 
-def change_in_words(probe: Mapping[str, Any] | None, what: str) -> str | None:
+def change_in_words(probe: ProfileProbe | RunProbe | None, what: str) -> str | None:
     """How much the speed of a device changed within a session, if it is more than users should accept.
 
     Args:
@@ -46,7 +47,7 @@ def change_in_words(probe: Mapping[str, Any] | None, what: str) -> str | None:
     """
     if probe is None:
         return None
-    change = drift.within([Sample(**sample) for sample in probe["samples"]])
+    change = drift.within(probe.samples)
     if change is None or change.factor <= 1 + drift.MOST_CHANGE:
         return None
     return f"During {what}, {change}."

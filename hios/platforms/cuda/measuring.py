@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from hios.formats.costs_file import BlockResources
 from hios.graph import Graph
 from hios.kernels.signature import signatures
 from hios.platforms.bench import TIMEOUT_S, Bench, Pairs, Stage, whose_turn
@@ -89,9 +90,9 @@ class Gpus(Bench):
         found: float = self._call(timing.corun, device=device, devices=devices, network=network)
         return found
 
-    def resources(self, operators: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def resources(self, operators: Sequence[str]) -> dict[str, BlockResources]:
         """What operators ask of a GPU; nothing where torch.profiler may not say."""
-        found: dict[str, dict[str, Any]] = self._call(timing.resources, operators=operators)
+        found: dict[str, BlockResources] = self._call(timing.resources, operators=operators)
         self._is_traced = bool(found)
         return found
 
