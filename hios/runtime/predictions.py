@@ -24,18 +24,21 @@ def in_words(run: Run) -> str | None:
         return None
     factors, whole, beyond = zip(*known, strict=True)
     return (
-        f"The machine was {_slower(min(factors), max(factors))} than when it was profiled. Predictions are off by "
+        f"The machine was {_slower(min(factors), max(factors))} when it was profiled. Predictions are off by "
         f"{statistics.median(whole):.1%} in the median and {max(whole):.1%} at most; beyond that drift by "
         f"{statistics.median(beyond):.1%} and {max(beyond):.1%}."
     )
 
 
 def _slower(low: float, high: float) -> str:
-    """Factors of time as a change of speed, such as ``5.9 to 6.4 % slower``."""
-    if low < 1 < high:
-        return f"between {1 - low:.1%} faster and {high - 1:.1%} slower"
-    ends = sorted({f"{100 * abs(factor - 1):.1f}" for factor in (low, high)}, key=float)
-    return f"{' to '.join(ends)}% {'slower' if high > 1 else 'faster'}"
+    """Factors of time as a difference in speed, such as ``5.9 to 6.4% slower than``."""
+    low, high = round(100 * (low - 1), 1), round(100 * (high - 1), 1)
+    if low == high == 0:
+        return "as fast as"
+    if low < 0 < high:
+        return f"between {-low:.1f}% faster and {high:.1f}% slower than"
+    ends = dict.fromkeys(f"{end:.1f}" for end in sorted((abs(low), abs(high))))
+    return f"{' to '.join(ends)}% {'slower' if high > 0 else 'faster'} than"
 
 
 def change_in_words(probe: ProfileProbe | RunProbe | None, what: str) -> str | None:

@@ -7,6 +7,7 @@ import warnings
 import pytest
 
 from hios import HiosWarning
+from hios.formats.probe_record import Estimate
 from hios.platforms.probe_schedule import SHARE, ProbeSchedule
 
 #: Seconds of the probe on one device.
@@ -94,9 +95,10 @@ def test_steady_machines_get_no_warning(machine: _Machine, probe: ProbeSchedule)
 
 def test_artifact(machine: _Machine, probe: ProbeSchedule) -> None:
     """run.json has the version, the median speed with its interval, and all samples; nothing before any."""
-    assert probe.to_json() == {}
+    assert probe.record() is None
     probe.take_at_end()
-    found = probe.to_json()
-    assert found["version"] == "test-1"
-    assert found["speed"]["copy_ms"] == {"value": 4.0, "low": 4.0, "high": 4.0}
-    assert len(found["samples"]) == len(machine.asked) == 8
+    found = probe.record()
+    assert found is not None
+    assert found.version == "test-1"
+    assert found.speed.copy_ms == Estimate(4.0, 4.0, 4.0)
+    assert len(found.samples) == len(machine.asked) == 8

@@ -92,11 +92,27 @@ def test_probe_is_what_was_launched(graph_file: Path, tmp_path: Path) -> None:
     assert probe["version"] == gpu_probe.VERSION
     assert probe["speed"]["compute_ms"] == pytest.approx(dict.fromkeys(("value", "low", "high"), compute))
     assert probe["speed"]["copy_ms"] == pytest.approx(dict.fromkeys(("value", "low", "high"), copies))
-    assert 0 <= probe["copy_share"] <= 1
     assert {sample["device"] for sample in probe["samples"]} == {0, 1}
     for sample in probe["samples"]:
         assert sample["compute_ms"] == pytest.approx(compute)
         assert sample["copy_ms"] == pytest.approx(copies)
+
+
+@pytest.mark.parametrize("slower", [1.0, 1e3, 1e4])
+def test_share_of_copies_is_that_of_the_roofline(
+    graph_file: Path, tmp_path: Path, machine: Machine, slower: float
+) -> None:
+    """Memory limits operators that do fewer operations a byte than the probe in the time of copying one."""
+    machine.slower = slower
+    found = _profile(graph_file, tmp_path / "costs.json", stages_of=[])
+    least = (FLOPS_PER_MS / slower) / 2e6  # a copy reads and writes
+    limited = total = 0.0
+    for operator in Graph.read(graph_file).operators:
+        time_ms = found["operators"][operator.id]["time_ms"]
+        total += time_ms
+        limited += time_ms if (operator.flops or 0) < least * (operator.bytes or 0) else 0.0
+    assert found["probe"]["copy_share"] == pytest.approx(limited / total)
+    assert (limited == total) == (slower == 1.0)
 
 
 def test_operators_of_the_cache_keep_the_speed_of_their_session(
