@@ -19,7 +19,7 @@ from hios.frontends.registered import build_model, initialise
 from hios.kernels import compile_operator
 from hios.schedulers.ios import search_space
 from models.randwire import RandWire, watts_strogatz
-from tests.data import data_folder
+from tests.external_data import data_folder
 from tests.frontends.networks import Network, extracted
 
 

@@ -21,7 +21,7 @@ from hios.report.drawing import svg, svg_file
 from hios.report.frames import Box
 from hios.report.layering import assign_columns, order_columns, place_vertically
 from hios.report.picture import Picture, lay_out, text_width
-from tests.data import data_folder
+from tests.external_data import data_folder
 from tests.operators import operator_from
 from tests.report.browser import needs_chromium, opened
 
