@@ -2,7 +2,7 @@
 
 The package is layered; a module imports only from layers above its own:
 
-    errors formats validation artifacts machine statistics progress    what every layer uses; formats: a class a file
+    errors formats validation artifacts machine statistics drift progress    what all use; formats: a class a file
     graph blocks merging costs problem schedule
     evaluate bound check bound_check     the problem and its solution (no torch, no TVM)
     schedulers models yaml_file config sources    one algorithm a file; what MODEL may be; config.yaml; code hashes

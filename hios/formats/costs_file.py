@@ -24,6 +24,7 @@ from hios.formats.base import (
     Versions,
     doc,
 )
+from hios.formats.probe_record import ProfileProbe
 
 _Bound = Annotated[NonNegative, doc("Lower, then upper bound.")]
 
@@ -276,4 +277,5 @@ class CostsFile(Record, frozen=True):
     platform: OrAbsent[Platform] = None
     versions: OrAbsent[Versions] = None
     profile: OrAbsent[ProfileSummary] = None
+    probe: OrAbsent[ProfileProbe] = None
     format_version: FormatVersion = 1

@@ -31,7 +31,16 @@ class Bench(ABC):
         around_bytes: bytes of operators that run before one in an inference and decide what it finds in the caches; 0
             where that does not count, None where all operators may.
         least_ms: milliseconds that a measurement takes at least, however short what is measured.
+
+    Attributes:
+        probe_version: tells what the probe of the platform does from what others do.
+        probe_flops: floating-point operations of its convolutions.
+        probe_bytes: bytes that its copies read and write.
     """
+
+    probe_version: str
+    probe_flops: int
+    probe_bytes: int
 
     def __init__(self, pool: WorkerPool, devices: int, around_bytes: int | None, least_ms: float = 0.0) -> None:
         self.pool = pool
@@ -51,6 +60,10 @@ class Bench(ABC):
     @abstractmethod
     def ends(self, devices: int) -> Mapping[str, object]:
         """Which hardware the first devices are, as part of the cache's keys: what lies between them depends on it."""
+
+    @abstractmethod
+    def probe(self, device: int) -> tuple[float, float]:
+        """Milliseconds of the probe's convolutions and of its copies on a device (`ProbeSchedule`)."""
 
     @abstractmethod
     def load(self, operators: Mapping[str, int]) -> None:

@@ -32,6 +32,7 @@ from hios.report.picture import lay_out
 from hios.report.results import ModelResults
 from hios.report.summary import device_uses, summary, type_shares
 from hios.report.tables import auto_rows, reference_rows, schedule_rows
+from hios.runtime import predictions
 from hios.schedule import Schedule
 
 #: What a template shows of something, by the names in it.
@@ -107,6 +108,7 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> View
                 cut_sentence(model),
                 engine_sentence(model),
                 *ceiling_sentences(model),
+                predictions.in_words(model.run),
             )
             if sentence
         ],
@@ -155,6 +157,7 @@ _FILTERS: dict[str, Callable[..., str]] = {
     "ms": _optional(lambda value, decimals: f"{value:.{decimals}f}"),
     "times": _optional(lambda value: f"{value:.2f}"),
     "percent": _optional(lambda value: f"{100 * value:.1f}"),
+    "drifted": _optional(lambda value: f"{100 * (value - 1):+.1f}"),
     "signed_percent": _optional(lambda value: f"{100 * value:+.1f}"),
     "seconds": _optional(_seconds),
     "difference": _optional(lambda value: f"{value:.1e}" if value else "0"),

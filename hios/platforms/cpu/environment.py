@@ -50,9 +50,14 @@ _GPU_CLOCKS = (
 )
 #: Seconds that nvidia-smi may take.
 _ANSWER_S = 30.0
-#: Runs operators and stages, and hands values over, on GPUs and on cores.
-_GPU_CODE = ("hios.platforms.cuda.timing", "hios.workers.worker")
-_CODE = ("hios.platforms.cpu.timing", "hios.platforms.cpu.transfer_timing", "hios.workers.worker")
+#: Runs operators and stages, hands values over, and times the probe, on GPUs and on cores.
+_GPU_CODE = ("hios.platforms.cuda.timing", "hios.platforms.cuda.gpu_probe", "hios.workers.worker")
+_CODE = (
+    "hios.platforms.cpu.timing",
+    "hios.platforms.cpu.transfer_timing",
+    "hios.platforms.cpu.core_probe",
+    "hios.workers.worker",
+)
 
 
 def settings(cores: list[list[int]]) -> dict[str, object]:
