@@ -17,8 +17,8 @@ include: "workflow/rules/common.smk"
 rule all:
     input:
         "<results>/report.html",
-        expand(RESULTS, model=settings["models"], allow_missing=True),
-        expand(CHOSEN.values(), model=settings["models"], allow_missing=True),
+        expand(RESULTS, model=settings.models, allow_missing=True),
+        expand(CHOSEN.values(), model=settings.models, allow_missing=True),
         "<results>/tables/latency.csv",
         "<results>/tables/operators.csv",
         "<results>/config.yaml",
@@ -29,7 +29,6 @@ include: "workflow/rules/export.smk"
 include: "workflow/rules/extract.smk"
 include: "workflow/rules/profile.smk"
 include: "workflow/rules/schedule.smk"
-
 
 
 if not PREDICTED:

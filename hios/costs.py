@@ -11,6 +11,7 @@ from hios import artifacts
 from hios.errors import ArtifactError, shown
 from hios.formats.base import Platform
 from hios.formats.costs_file import CostsFile, LinkModel
+from hios.formats.probe_record import ProfiledSpeed
 from hios.graph import Edge
 
 __all__ = ["DEFAULT_ALPHA", "Costs", "CostsFile", "LinkModel", "Resources", "StageIds", "predicted_for"]
@@ -70,6 +71,7 @@ class Costs:
         graph_fingerprint: ``Graph.fingerprint`` of that graph; empty where unknown.
         source: file name for messages.
         corun: how many times as long operators take while so many devices work at once, by their number.
+        probe: speed of the machine when times were measured; None where unknown.
         predicted_for: the GPUs that times are predicted for, in words; empty where they were measured.
     """
 
@@ -85,6 +87,7 @@ class Costs:
     resources: Mapping[str, Resources] = field(default_factory=dict)
     graph_fingerprint: str = ""
     corun: Mapping[int, float] = field(default_factory=dict)
+    probe: ProfiledSpeed | None = None
     predicted_for: str = ""
 
     @classmethod
@@ -128,6 +131,9 @@ class Costs:
             },
             graph_fingerprint=file.graph_fingerprint,
             corun={entry.devices: entry.factor for entry in file.corun},
+            probe=None
+            if file.probe is None
+            else ProfiledSpeed(file.probe.version, file.probe.speed, file.probe.copy_share),
             predicted_for=predicted_for(file.platform) or "",
         )
 

@@ -17,6 +17,7 @@ from tests.runtime.small import branches
 
 EXECUTE = ("execute", "graph.json", "weights.safetensors", "schedule.json", "--devices", "3", "--output", "run.json")
 PROFILE = ("profile", "graph.json", "--devices", "3", "--output", "costs.json")
+GRAPH = '{"name": "one", "operators": [{"id": "a", "type": "task"}], "edges": []}'
 
 
 class StoppedError(Exception):
@@ -133,7 +134,7 @@ def test_gpus_that_are_not_here(
 ) -> None:
     """What platform model needs and cannot, in one line; nothing is written."""
     monkeypatch.chdir(tmp_path)
-    branches(36).write("graph.json")
+    Path("graph.json").write_text(GRAPH, encoding="utf-8")
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 1
     assert result.stderr.startswith(f"Error: {message}")

@@ -16,14 +16,14 @@ rule profile:
         mem_mb=4000,
         runtime=60,
     params:
-        platform=settings["platform"],
-        devices=max(settings["devices"]),
+        platform=settings.platform,
+        devices=max(settings.devices),
         options=configuration.profile_options(settings),
         versions=versions("torch"),
         code=(
             source_hash("predict")
             if PREDICTED
-            else source_hash("profile", settings["profile"]["stages_of"])
+            else source_hash("profile", settings.profile.stages_of)
         ),
         doing="Predicting" if PREDICTED else "Measuring",
     message:

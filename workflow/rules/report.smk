@@ -1,9 +1,9 @@
 # Graphs, costs and runs (or predicted schedules) of all networks -> one page, and its tables as CSV.
 rule report:
     input:
-        graphs=expand("<results>/{model}/graph.json", model=settings["models"]),
-        costs=expand("<results>/{model}/costs.json", model=settings["models"]),
-        runs=expand(RESULTS, model=settings["models"], allow_missing=True),
+        graphs=expand("<results>/{model}/graph.json", model=settings.models),
+        costs=expand("<results>/{model}/costs.json", model=settings.models),
+        runs=expand(RESULTS, model=settings.models, allow_missing=True),
     output:
         page=report(
             "<results>/report.html",
@@ -35,7 +35,7 @@ rule report:
         mem_mb=2000,
         runtime=10,
     params:
-        directories=[f"{settings['results']}/{model}" for model in settings["models"]],
+        directories=[f"{settings.results}/{model}" for model in settings.models],
         tables=subpath(output.latency, parent=True),
         schedules=configuration.options({"schedule": COMPETITORS if PREDICTED else []}),
         versions=versions("plotly"),

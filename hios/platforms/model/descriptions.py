@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import yaml
 
 from hios import artifacts
-from hios.config import refuse_repeated_keys
 from hios.errors import ArtifactError, HiosError, PlatformError
+from hios.formats.config_file import Config
 from hios.formats.description_files import GpuFile, LinkFile, Number, ShareNumber, WholeNumber
+from hios.yaml_file import refuse_repeated_keys
 
 _File = TypeVar("_File", GpuFile, LinkFile)
 
@@ -169,7 +170,7 @@ def link(text: str | None, between: Gpu) -> Link:
     return Link(path, word, file.name, file.bandwidth_gbs.value, file.share.value, file.latency_us.value)
 
 
-def configured(settings: Mapping[str, Any], source: str) -> list[Path]:
+def configured(settings: Config, source: str) -> list[Path]:
     """The files of the descriptions that a configuration names, which its costs depend on.
 
     Args:
@@ -180,8 +181,8 @@ def configured(settings: Mapping[str, Any], source: str) -> list[Path]:
         HiosError: an unknown GPU or link, or a file that breaks its format.
     """
     try:
-        described = gpu(settings["gpu"])
-        between = link(settings.get("link"), described)
+        described = gpu(settings.gpu or "")
+        between = link(settings.link, described)
     except HiosError as error:
         raise HiosError(f"{source}: {error}") from error
     return [described.path, between.path]
