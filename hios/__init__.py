@@ -3,7 +3,7 @@
 The package is layered; a module imports only from layers above its own:
 
     errors formats validation artifacts machine statistics progress    what every layer uses; formats: a class a file
-    graph blocks merging costs problem schedule
+    graph blocks merging costs problem recording schedule
     evaluate bound check bound_check     the problem and its solution (no torch, no TVM)
     schedulers models config sources     one algorithm a file, one registry; what MODEL may be; config.yaml; code hashes
     verify                               whether a results folder holds what it states

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from hios.platforms.outputs import compared
 from hios.profiling.cache import now
 from hios.progress import bar
 from hios.runtime.choosing import best
-from hios.statistics import interval, spread
+from hios.statistics import is_faster, speedup_interval, spread
 
 #: Runs of every way before any is measured.
 _WARMUP = 3
@@ -142,7 +143,7 @@ class Contest:
     def _outruns(self, way: Way, other: Way) -> bool:
         """Whether a way is faster than another one, by the rounds that check."""
         own, theirs = (self.latencies[label][1::3] for label in (way.label, other.label))
-        return _candidate(way.label, own, theirs).low > 1
+        return is_faster(own, theirs)
 
     def _left_out(self) -> str:
         slow = [way.label for way in self.ways if way.label not in self.latencies and way.label not in self.wrong]
@@ -155,8 +156,8 @@ class Contest:
 
 
 def _candidate(label: str, times: Sequence[float], base: Sequence[float]) -> Candidate:
-    ratios = [reference / own for reference, own in zip(base, times, strict=True)]
-    return Candidate(label, *spread(times), len(times), spread(ratios)[0], *interval(ratios))
+    speedup = spread(base)[0] / spread(times)[0]
+    return Candidate(label, *spread(times), len(times), speedup, *(speedup_interval(base, times) or (0.0, math.inf)))
 
 
 def outruns(own: Callable[[], object], today: Callable[[], object], settle: bool) -> bool:

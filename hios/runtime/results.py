@@ -8,9 +8,8 @@ from typing import NamedTuple, cast
 from hios.formats.run_file import Baseline, Ceiling, Latency, Launch, ReferenceKind, ReferenceResult, ScheduleResult
 from hios.platforms.competitor import Competitor
 from hios.runtime.baselines import Reference
-from hios.runtime.bootstrap import speedup_interval
 from hios.runtime.competitors import BASELINE, Entry
-from hios.statistics import spread
+from hios.statistics import speedup_interval, spread
 
 
 class SessionResults(NamedTuple):
