@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from hios import defaults
 from hios.cli.options import check_seed, output_option, refuse_overwriting, trust_option
 from hios.errors import HiosError
 
@@ -24,7 +25,7 @@ from hios.errors import HiosError
     metavar="NAME=VALUE",
     help="Any other option of the function that builds the model; the value as in YAML. May be given several times.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of random weights.")
+@click.option("--seed", type=int, default=defaults.SEED, show_default=True, help="Seed of random weights.")
 @trust_option
 def command(
     model: str,

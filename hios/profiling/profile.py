@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from hios import artifacts, platforms
+from hios import artifacts, defaults, platforms
 from hios.costs import Costs
 from hios.errors import HiosWarning
 from hios.formats.base import Platform
@@ -51,8 +51,6 @@ _OPERATORS, _TRANSFERS, _CORUN = 0.3, 0.4, 0.5
 _MERGES = 0.3
 #: What measures on the devices of each platform.
 _BENCHES = {"cpu": Cores, "cuda": Gpus}
-#: Seconds that measuring takes by default, where the least number of repeats does not need more.
-DEFAULT_BUDGET_S = 120.0
 
 
 def profile(
@@ -62,7 +60,7 @@ def profile(
     devices: int,
     repeats: int,
     stages_of: Sequence[str],
-    budget_s: float = DEFAULT_BUDGET_S,
+    budget_s: float = defaults.PROFILE_BUDGET_S,
     cache: str | Path | None = None,
     platform: str = "cpu",
     virtual: bool = False,
