@@ -11,10 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hios import defaults
 from hios.errors import HiosError
 from hios.formats.costs_file import CostsFile
 from hios.formats.run_file import Run
 from hios.graph import Graph
+from hios.models import PREDICTING
 from hios.report import Report, report_of
 from hios.report.results import model_results
 from hios.schedule import Schedule
@@ -49,17 +51,17 @@ def export(
     trusted
         Whether you trust who made a ``.pt2`` file, which then may run code when it is loaded.
 
-    Returns:
+    Returns
     -------
     Program
         ``exported`` is the ``torch.export.ExportedProgram``; ``write(path)`` makes a ``program.pt2`` of it.
 
-    Raises:
+    Raises
     ------
     HiosError
         An unknown model or option, or a model that cannot be exported.
 
-    Examples:
+    Examples
     --------
     >>> import torch, hios
     >>> program = hios.export(torch.nn.ReLU(), (torch.ones(3),))
@@ -98,23 +100,23 @@ def extract(
     trusted
         Whether you trust who made a ``.pt2`` file, which then may run code when it is loaded.
 
-    Returns:
+    Returns
     -------
     graph : Graph
         Operators with their calls, and edges with their bytes.
     weights : dict
         Tensors by name.
 
-    Raises:
+    Raises
     ------
     HiosError
         The program cannot be read, imported or run by the kernel table.
 
-    Notes:
+    Notes
     -----
     The graph is run once beside the program; one that computes something else is refused.
 
-    Examples:
+    Examples
     --------
     >>> import torch, hios
     >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU())
@@ -141,13 +143,15 @@ def profile(
     *,
     devices: int = 1,
     platform: str = "cpu",
-    stages_of: Sequence[str] = ("greedy", "hios-lp"),
-    repeats: int = 20,
-    budget_s: float = 120.0,
+    stages_of: Sequence[str] = defaults.STAGES_OF,
+    repeats: int = defaults.REPEATS,
+    budget_s: float = defaults.PROFILE_BUDGET_S,
     cache: bool | str | Path = True,
     virtual: bool = False,
+    gpu: str = "",
+    link: str | None = None,
 ) -> CostsFile:
-    """Measure what the operators, stages and transfers of a graph cost.
+    """Measure what the operators, stages and transfers of a graph cost, or predict it for GPUs that are not here.
 
     Parameters
     ----------
@@ -156,7 +160,8 @@ def profile(
     devices
         Number of devices.
     platform
-        Where to measure: devices are cores (``cpu``) or GPUs (``cuda``).
+        Where to measure: devices are cores (``cpu``) or GPUs (``cuda``). On ``model`` nothing is measured: costs are
+        predicted from the description of a GPU.
     stages_of
         Algorithms whose stages are measured; for other stages the contention model speaks.
     repeats
@@ -168,23 +173,33 @@ def profile(
     virtual
         Whether devices may share cores or GPUs where there are fewer; times say little then.
 
-    Returns:
+    gpu, link
+        With platform ``model``: name of a GPU and of what lies between two of them, such as ``a40`` and ``nvlink``, or
+        a ``.yaml`` file. The other settings have no meaning there, but for ``devices``.
+
+    Returns
     -------
     CostsFile
         What costs.json holds: times in milliseconds with their percentiles. ``Problem(graph, costs)`` takes it.
 
-    Raises:
+    Raises
     ------
     HiosError
         The graph cannot run, an algorithm is unknown, there are too few devices, or a worker failed.
 
-    Examples:
+    Examples
     --------
     >>> import hios
     >>> graph, weights = hios.extract(hios.export("squeezenet", options={"image_size": 64}))  # doctest: +SKIP
     >>> costs = hios.profile(graph, devices=2)  # doctest: +SKIP
     >>> hios.schedule(hios.Problem(graph, costs), "hios-lp", devices=2).latency_ms  # doctest: +SKIP
     """
+    if platform == PREDICTING:
+        from hios.platforms.model import descriptions
+        from hios.platforms.model.predicting import predicted_costs
+
+        described = descriptions.gpu(gpu)
+        return predicted_costs(graph, described, descriptions.link(link, described), devices)
     from hios.profiling.cache import default_folder
     from hios.profiling.profile import profile as run
     from hios.progress import on_terminals_only
@@ -235,17 +250,17 @@ def execute(
         ``timeout_s`` (120) of a run, ``baselines`` (``("eager",)``), ``platform`` (``"cpu"``), ``virtual`` (False);
         see `hios.runtime.session.Settings`.
 
-    Returns:
+    Returns
     -------
     Run
         What run.json holds: ``results`` has an entry for each schedule, with latencies in milliseconds.
 
-    Raises:
+    Raises
     ------
     HiosError
         Objects that do not fit each other, a schedule that cannot run, a wrong output, or a worker that failed.
 
-    Examples:
+    Examples
     --------
     >>> import hios
     >>> program = hios.export("squeezenet", options={"image_size": 64})  # doctest: +SKIP
@@ -291,17 +306,17 @@ def report(*networks: tuple[Graph, CostsFile, Run]) -> Report:
     *networks
         Graph, costs and run of each.
 
-    Returns:
+    Returns
     -------
     Report
         ``html`` is the page, which ``write(path)`` writes; ``latencies`` and ``operators`` are its tables.
 
-    Raises:
+    Raises
     ------
     HiosError
         None is given, or graph, costs and run are not of the same network.
 
-    Examples:
+    Examples
     --------
     >>> import hios
     >>> hios.report((graph, costs, run)).write("report.html")  # doctest: +SKIP

@@ -17,6 +17,7 @@ STAGES = {
     "export": ("hios.frontends.export", "hios.frontends.onnx"),
     "extract": ("hios.frontends.extract",),
     "profile": ("hios.profiling.profile",),
+    "predict": ("hios.platforms.model.predicting",),
     "schedule": ("hios.schedulers",),
     "execute": ("hios.runtime.session", "hios.runtime.trace"),
     "report": ("hios.report",),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hios.artifacts import replacing, require_writable, write
 from hios.errors import HiosError
+from hios.formats.config_file import ModelOptions
 from hios.graph import Graph
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from hios.runtime.session import Settings
 
 
-def export(text: str, output: str | Path, options: Mapping[str, Any], *, seed: int = 0, trusted: bool = False) -> str:
+def export(text: str, output: str | Path, options: ModelOptions, *, seed: int = 0, trusted: bool = False) -> str:
     """Export a model and write it; returns a line that says what was written.
 
     Args:
@@ -41,7 +42,10 @@ def export(text: str, output: str | Path, options: Mapping[str, Any], *, seed: i
     if found.kind == "onnx":
         from hios.frontends import onnx
 
-        network = onnx.load(text, options.get("batch_size"))
+        batch_size = options.get("batch_size")
+        if not isinstance(batch_size, int | None):
+            raise HiosError(f"{text}: batch_size: found {batch_size}; allowed: a whole number")
+        network = onnx.load(text, batch_size)
         with replacing(output) as temporary:
             temporary.write_bytes(network.SerializeToString(deterministic=True))
         return f"{text}, {onnx.described(network)}"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from hios.errors import HiosError, UnsupportedError
+from hios.formats.config_file import ModelOptions
 from hios.frontends import program as programs
 from hios.frontends.building import build_function, built
 from hios.frontends.declarations import Declarations
@@ -19,7 +18,7 @@ from hios.frontends.registered import build_model
 from hios.models import Model, model
 
 
-def export(text: str, options: Mapping[str, Any], *, seed: int = 0, trusted: bool = False) -> Program:
+def export(text: str, options: ModelOptions, *, seed: int = 0, trusted: bool = False) -> Program:
     """Export a model of torch.
 
     Args:
@@ -60,7 +59,7 @@ def export_module(module: nn.Module, inputs: tuple[Tensor, ...]) -> Program:
     return Program(programs.export(module, inputs), _declared(name, module), name)
 
 
-def check(found: Model, options: Mapping[str, Any], trusted: bool) -> None:
+def check(found: Model, options: ModelOptions, trusted: bool) -> None:
     """Refuse options that make no sense for a kind of model.
 
     Raises:

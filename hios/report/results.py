@@ -97,12 +97,7 @@ def model_results(
     Raises:
         ArtifactError: they are not of the same graph.
     """
-    for operator in graph.index:
-        if operator not in costs.operators:
-            raise ArtifactError(
-                f"{costs_source}: operators: no entry for operator {shown(operator, quoted=False)} of "
-                f"{graph.source}; the two files must be of the same graph"
-            )
+    require_costs(graph, costs, costs_source)
     for position, result in enumerate(run.results):
         for kind, placements in (("predicted", result.predicted), ("measured", result.measured)):
             for row, placement in enumerate(placements):
@@ -112,3 +107,17 @@ def model_results(
                         f"{shown(placement.operator, quoted=False)}, which is not an operator of {graph.source}"
                     )
     return ModelResults(run.graph, run, graph, costs)
+
+
+def require_costs(graph: Graph, costs: CostsFile, source: str) -> None:
+    """Refuse costs of another graph.
+
+    Raises:
+        ArtifactError: an operator has no entry.
+    """
+    for operator in graph.index:
+        if operator not in costs.operators:
+            raise ArtifactError(
+                f"{source}: operators: no entry for operator {shown(operator, quoted=False)} of {graph.source}; the "
+                "two must be of the same graph"
+            )

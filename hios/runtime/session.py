@@ -15,6 +15,7 @@ import msgspec
 from safetensors.torch import save
 from torch import Tensor
 
+from hios import defaults
 from hios.errors import PlatformError
 from hios.formats.run_file import Checked, Run, RunPlatform
 from hios.frontends.examples import example_inputs
@@ -29,9 +30,8 @@ from hios.platforms.cpu import platform as cpu
 from hios.platforms.cpu.executing import CpuWorkers, Workers
 from hios.platforms.cpu.platform import all_cores
 from hios.platforms.cuda.executing import CudaWorkers
-from hios.platforms.cuda.precision import TF32_TOLERANCE, scaled
 from hios.platforms.device_program import ArenaPlan, Buffer
-from hios.platforms.outputs import compared
+from hios.platforms.probe_schedule import ProbeSchedule
 from hios.platforms.weights import require_weights
 from hios.progress import bar
 from hios.runtime import reference
@@ -40,6 +40,7 @@ from hios.runtime.baselines import Reference, gpu_references, references, requir
 from hios.runtime.competitors import BASELINE, Entry, competitors, entries_of
 from hios.runtime.results import results
 from hios.schedule import Schedule
+from hios.tolerances import TF32_TOLERANCE, compared, scaled
 from hios.workers.arena import Arena
 from hios.workers.memory_file import memory_file
 from hios.workers.pool import WorkerPool
@@ -66,11 +67,11 @@ class Settings:
     """
 
     devices: int
-    runs: int = 36
-    warmup: int = 3
-    tolerance: float = 1e-4
-    seed: int = 0
-    timeout_s: float = 120.0
+    runs: int = defaults.RUNS
+    warmup: int = defaults.WARMUP
+    tolerance: float = defaults.TOLERANCE
+    seed: int = defaults.SEED
+    timeout_s: float = defaults.TIMEOUT_S
     baselines: tuple[str, ...] = ("eager",)
     platform: str = "cpu"
     virtual: bool = False
@@ -138,6 +139,7 @@ def execute(
         session = _Session(graph, pool, workers, arena, arena_plan, taking_part, taking_turns, settings)
         session.load(*paths, trusted or isinstance(program, Program))
         session.measure()
+        session.probe.warn(f"running {graph.name}")
         workers.finish()
     if settings.platform == "cuda":
         platform["tf32"] = workers.tf32
@@ -153,7 +155,8 @@ def execute(
         tolerance=settings.tolerance,
         checked_against=cast("Checked", runtime or "sequential"),
         chosen=None if choice is None else choice.result(),
-        **results(taking_part, taking_turns, entries)._asdict(),
+        **results(taking_part, taking_turns, entries, session.probe)._asdict(),
+        probe=session.probe.record(),
     )
     return Execution(run, None if choice is None else choice.schedule(graph))
 
@@ -231,6 +234,9 @@ class _Session:
     settings: Settings
     _expected: list[Tensor] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.probe = ProbeSchedule(self.workers.probe_version, self.workers.probe, self.settings.devices)
+
     def load(self, graph: str, weights: str, program: str | None, trusted: bool = False) -> None:
         """Load everything, and learn what outputs are to be."""
         self._write_inputs()
@@ -277,11 +283,14 @@ class _Session:
         shuffle = random.Random(self.settings.seed).shuffle
         rounds = self.settings.warmup + self.settings.runs
         with bar(rounds, f"{self.graph.name}: {len(turns)} competitors take turns", "rounds") as progress:
+            self.probe.take_at_end()
             for number in range(rounds):
+                self.probe.take_if_due()
                 shuffle(turns)
                 for turn in turns:
                     self._take_turn(turn, measured=number >= self.settings.warmup)
                 progress.update()
+            self.probe.take_at_end()
 
     def _take_turn(self, turn: str | Reference, measured: bool) -> None:
         self._clear_outputs()

@@ -52,10 +52,10 @@ def test_latencies(results: hios.Results, folder: Path) -> None:
     assert list(latencies.columns) == list(table.columns) == list(LATENCY_COLUMNS)
     executed = latencies[latencies["model"] != "third"].reset_index(drop=True)
     assert len(executed) == len(table) == 2 * (len(COMPETITORS) + 4)
-    for column in set(LATENCY_COLUMNS) - {"virtual"}:
+    for column in set(LATENCY_COLUMNS) - {"virtual", "predicted_only"}:
         expected = table[column].astype(executed[column].dtype)
         pd.testing.assert_series_equal(executed[column], expected)
-    assert latencies["virtual"].tolist() == [False] * len(latencies)
+    assert latencies["virtual"].tolist() == latencies["predicted_only"].tolist() == [False] * len(latencies)
 
 
 def test_predictions_alone(results: hios.Results, folder: Path) -> None:
