@@ -81,7 +81,7 @@ def test_flops_equal_torch_counter(name: str, image_size: int, batch_size: int) 
     found = network(name, image_size, batch_size, classifier=True)
     with FlopCounterMode(display=False) as counter, torch.inference_mode():
         found.module(*found.inputs)
-    total = 0
+    total = 0.0
     for operator in found.graph.operators:
         if operator.type in ("conv2d", "conv2d-relu", "linear"):
             ((output, _),) = operator.output_types
