@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
 from hios import ALGORITHMS, Costs, Graph, Problem, Schedule, artifacts, schedule
 from hios.runtime.session import Settings, execute
 from tests.frontends.networks import Files
