@@ -17,10 +17,8 @@ include: "workflow/rules/common.smk"
 rule all:
     input:
         "<results>/report.html",
-        expand(
-            "<results>/{model}/run.json", model=settings["models"], allow_missing=True
-        ),
-        expand(CHOSEN.values(), model=settings["models"], allow_missing=True),
+        expand("<results>/{model}/run.json", model=settings.models, allow_missing=True),
+        expand(CHOSEN.values(), model=settings.models, allow_missing=True),
         "<results>/tables/latency.csv",
         "<results>/tables/operators.csv",
         "<results>/config.yaml",

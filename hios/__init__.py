@@ -2,10 +2,10 @@
 
 The package is layered; a module imports only from layers above its own:
 
-    errors formats validation artifacts machine statistics progress    what every layer uses; formats: a class a file
+    errors formats validation artifacts machine statistics drift progress    what all use; formats: a class a file
     graph blocks merging costs problem schedule
     evaluate bound check bound_check     the problem and its solution (no torch, no TVM)
-    schedulers models config sources     one algorithm a file, one registry; what MODEL may be; config.yaml; code hashes
+    schedulers models yaml_file config sources    one algorithm a file; what MODEL may be; config.yaml; code hashes
     verify                               whether a results folder holds what it states
     kernels frontends                    Relax operator -> torch call; torch.export -> Relax -> graph
     workers                              processes, shared memory, calls

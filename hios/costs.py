@@ -10,6 +10,7 @@ from typing import Any
 from hios import artifacts
 from hios.errors import ArtifactError, shown
 from hios.formats.costs_file import CostsFile, LinkModel
+from hios.formats.probe_record import ProfiledSpeed
 from hios.graph import Edge
 
 __all__ = ["DEFAULT_ALPHA", "Costs", "CostsFile", "LinkModel", "Resources", "StageIds"]
@@ -61,6 +62,7 @@ class Costs:
         graph_fingerprint: ``Graph.fingerprint`` of that graph; empty where unknown.
         source: file name for messages.
         corun: how many times as long operators take while so many devices work at once, by their number.
+        probe: speed of the machine when times were measured; None where unknown.
     """
 
     time_ms: Mapping[str, float]
@@ -75,6 +77,7 @@ class Costs:
     resources: Mapping[str, Resources] = field(default_factory=dict)
     graph_fingerprint: str = ""
     corun: Mapping[int, float] = field(default_factory=dict)
+    probe: ProfiledSpeed | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> Costs:
@@ -117,6 +120,9 @@ class Costs:
             },
             graph_fingerprint=file.graph_fingerprint,
             corun={entry.devices: entry.factor for entry in file.corun},
+            probe=None
+            if file.probe is None
+            else ProfiledSpeed(file.probe.version, file.probe.speed, file.probe.copy_share),
         )
 
     def corun_factor(self, devices: int) -> float:

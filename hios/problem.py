@@ -42,6 +42,7 @@ class Problem:
         measured_merges: measured times of merged operators, milliseconds.
         asked_merges: merges whose time was asked for and not measured.
         devices: number of devices whose co-run factor the times hold; 0 where it is left to ``on``.
+        probe: speed of the machine when the times were measured; None where unknown.
 
     Raises:
         ArtifactError: an operator or edge has no cost, the costs are those of another graph, or they have a merge
@@ -52,6 +53,7 @@ class Problem:
         self.graph = graph
         self.devices = 0
         self._corun_factor = costs.corun_factor
+        self.probe = costs.probe
         _refuse_other_graph(graph, costs)
         self.ids = [operator.id for operator in graph.operators]
         self.time = [costs.operator_ms(operator) for operator in self.ids]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from hios.cli.options import check_seed, output_option, refuse_overwriting, trust_option
 from hios.errors import HiosError
+from hios.formats.config_file import Scalar
 
 
 @click.command("export")
@@ -47,7 +47,7 @@ def command(
     for name, value in sizes.items():
         if value is not None and value < 1:
             raise HiosError(f"--{name.replace('_', '-')}: found {value}; allowed: at least 1")
-    given: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
+    given: dict[str, Scalar] = {name: value for name, value in sizes.items() if value is not None}
     if classifier:
         given["classifier"] = True
     check_seed(seed)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from hios.formats.base import END, AboveZero, Count, NonNegative, OrAbsent, Positive, Record, Text, doc
+from hios.formats.base import END, AboveZero, Amount, Count, OrAbsent, Positive, Record, Text, doc
 
 #: A label becomes part of file names.
 Label = Annotated[
@@ -29,6 +30,8 @@ ModelLabel = Annotated[
     ),
 ]
 Scalar = bool | int | float | str
+#: Keyword arguments of a function that builds a network.
+ModelOptions = Mapping[str, Scalar]
 Runtime = Literal[
     "eager", "compile", "onnxruntime", "cudagraph", "compile-reduce-overhead", "compile-max-autotune", "tensorrt"
 ]
@@ -86,7 +89,7 @@ class Profile(Record, frozen=True):
     ] = ("greedy", "hios-lp")
     repeats: Annotated[Positive, doc("Least number of measurements of every operator and stage.")] = 20
     budget: Annotated[
-        NonNegative,
+        Amount,
         doc("Seconds for measuring on until medians are certain, and for stages; those left out are modelled."),
     ] = 120
     cache: Annotated[
@@ -138,15 +141,10 @@ AlgorithmEntry = Annotated[
 ]
 
 
-class ConfigFile(Record, frozen=True):
+class Config(Record, frozen=True, kw_only=True):
     """What the pipeline compares, and how."""
 
     models: Annotated[dict[ModelLabel, ModelEntry], Meta(min_length=1), doc("Networks by label; at least one.")]
-    algorithms: Annotated[
-        dict[Label, AlgorithmEntry],
-        Meta(min_length=1),
-        doc("Scheduling algorithms by label; at least one."),
-    ]
     platform: Annotated[
         Literal["cpu", "cuda"],
         doc("Where costs are measured and schedules run: devices are cores or GPUs."),
@@ -160,6 +158,11 @@ class ConfigFile(Record, frozen=True):
         Meta(min_length=1, extra_json_schema={"uniqueItems": True}),
         doc("Numbers of devices to schedule for, each once."),
     ] = (1, 2)
+    algorithms: Annotated[
+        dict[Label, AlgorithmEntry],
+        Meta(min_length=1),
+        doc("Scheduling algorithms by label; at least one."),
+    ]
     profile: Profile = field(default_factory=Profile)
     execute: Execute = field(default_factory=Execute)
     seed: Annotated[

@@ -87,7 +87,7 @@ class Choosing:
         with torch.no_grad():
             return self.traced.outputs.flat(self.model(*self.args, **self.kwargs))
 
-    def _key(self) -> dict[str, Any]:
+    def _key(self) -> dict[str, object]:
         """All that a choice rests on."""
         algorithms = _CANDIDATES if self.options.algorithm == "auto" else (self.options.algorithm,)
         modules = [find(algorithm).run.__module__ for algorithm in algorithms]

@@ -76,7 +76,7 @@ class Report:
         lines.append(f"  {taken} {self.measured_at} in {self.candidates[0].runs} runs each, taking turns{busy}")
         return "\n".join(lines)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As the cache keeps it."""
         found = asdict(self)
         del found["cached"], found["model"]

@@ -114,6 +114,8 @@ def profile(
             # Merges are few; stages may take all the time that there is.
             session.measure_merges(asked, time.monotonic() + _MERGES * (began + budget_s - time.monotonic()))
             session.measure_stages(asked, began + budget_s)
+        session.probe.take_at_end()
+        session.probe.warn(f"profiling {known.name}")
         session.find_resources()  # in the end: what traces kernels may stay with the process, and slow what follows
         for remark in bench.remarks():
             warnings.warn(remark, HiosWarning, stacklevel=2)
@@ -125,6 +127,7 @@ def profile(
         platform=msgspec.convert(described, Platform),
         versions=cpu.versions(),
         profile=msgspec.structs.replace(summary, kept=None if cache is None else quiet),
+        probe=session.profiled(),
     )
     artifacts.write(output, "costs", costs)
     return costs

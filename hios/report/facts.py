@@ -10,6 +10,7 @@ from hios.models import RUNTIMES
 from hios.report.hardware import hardware, virtual_text
 from hios.report.results import ModelResults
 from hios.report.tables import reference_rows
+from hios.runtime import predictions
 from hios.runtime.bootstrap import Interval, speedup_interval, tells
 
 #: Share of the cores' time spent on other work from which a measurement no longer had the machine to itself.
@@ -88,6 +89,7 @@ def cautions(models: Sequence[ModelResults]) -> list[str]:
     found = []
     for model in models:
         found += _virtual_cautions(model)
+        found += _changes(model)
         busy = model.run.platform.busy_share
         if busy is not None and busy > BUSY_SHARE:
             found.append(
@@ -102,6 +104,15 @@ def cautions(models: Sequence[ModelResults]) -> list[str]:
             if ceiling.throughput_ratio < FULL_CEILING * ceiling.devices
         ]
     return found
+
+
+def _changes(model: ModelResults) -> list[str]:
+    """On sessions in which the speed of the machine changed."""
+    said = (
+        predictions.change_in_words(model.costs.probe, f"the profile of {model.name}"),
+        predictions.change_in_words(model.run.probe, f"the runs of {model.name}"),
+    )
+    return [sentence for sentence in said if sentence is not None]
 
 
 def _virtual_cautions(model: ModelResults) -> list[str]:

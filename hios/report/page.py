@@ -32,7 +32,11 @@ from hios.report.picture import lay_out
 from hios.report.results import ModelResults
 from hios.report.summary import device_uses, summary, type_shares
 from hios.report.tables import auto_rows, reference_rows, schedule_rows
+from hios.runtime import predictions
 from hios.schedule import Schedule
+
+#: What a template shows of something, by the names in it.
+View = dict[str, Any]
 
 _ABSENT = "–"  # noqa: RUF001  a dash for an empty cell
 _SHORTEST_SHOWN_S = 0.0005
@@ -80,7 +84,7 @@ def _filled(template: str, **values: Any) -> str:
     return filled(template, {**values, "plotly_js": get_plotlyjs()}, _FILTERS)
 
 
-def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict[str, Any]:
+def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> View:
     """What the template shows of a model."""
     schedules, references = schedule_rows(model), reference_rows(model)
     return {
@@ -104,6 +108,7 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict
                 cut_sentence(model),
                 engine_sentence(model),
                 *ceiling_sentences(model),
+                predictions.in_words(model.run),
             )
             if sentence
         ],
@@ -121,13 +126,13 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict
     }
 
 
-def _picture(model: ModelResults, styles: Mapping[str, Style]) -> dict[str, Any]:
+def _picture(model: ModelResults, styles: Mapping[str, Style]) -> View:
     """The graph as a drawing with its words; a tall one is for the reader to open."""
     picture = lay_out(model.graph, _WIDEST_PICTURE)
     return {**words(picture), "svg": svg(picture, styles), "open": picture.plan.height <= _TALLEST_OPEN}
 
 
-def _chart(identity: str, figure: go.Figure) -> dict[str, Any]:
+def _chart(identity: str, figure: go.Figure) -> View:
     # to_json writes "<" as an escape, so no label can end the script element that carries the JSON.
     return {"id": identity, "height": figure.layout.height, "json": figure.to_json()}
 
@@ -152,6 +157,7 @@ _FILTERS: dict[str, Callable[..., str]] = {
     "ms": _optional(lambda value, decimals: f"{value:.{decimals}f}"),
     "times": _optional(lambda value: f"{value:.2f}"),
     "percent": _optional(lambda value: f"{100 * value:.1f}"),
+    "drifted": _optional(lambda value: f"{100 * (value - 1):+.1f}"),
     "signed_percent": _optional(lambda value: f"{100 * value:+.1f}"),
     "seconds": _optional(_seconds),
     "difference": _optional(lambda value: f"{value:.1e}" if value else "0"),

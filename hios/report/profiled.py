@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hios.formats.costs_file import CostsFile, LinkModel, ProfileSummary
+from hios.formats.probe_record import Estimate
 
 
 def profile_in_words(costs: CostsFile) -> str:
@@ -18,6 +19,12 @@ def profile_in_words(costs: CostsFile) -> str:
         *([] if costs.profile is None else _effort(costs.profile)),
         *_not_kept(costs),
     ]
+    if costs.probe is not None:
+        speed = costs.probe.speed
+        parts.append(
+            f"probe of the machine's speed {_certain(speed.compute_ms)} ms of convolutions, "
+            f"{_certain(speed.copy_ms)} ms of copies"
+        )
     contention = costs.contention
     if contention is not None and (error := contention.error) is not None:
         parts.append(
@@ -35,6 +42,11 @@ def profile_in_words(costs: CostsFile) -> str:
     if costs.platform is not None and costs.platform.virtual:
         parts.append("virtual devices: times say little")
     return "; ".join(parts)
+
+
+def _certain(estimate: Estimate) -> str:
+    """A time with half the width of its interval in per cent."""
+    return f"{estimate.value:.4g} (+-{(estimate.high - estimate.low) / (2 * estimate.value):.1%})"
 
 
 def _not_kept(costs: CostsFile) -> list[str]:

@@ -21,7 +21,8 @@ Row = dict[str, Any]
 #: Columns of latency.csv. ``kind`` is schedule, auto, baseline, reference or ceiling; columns without a unit
 #: are ratios as run.json defines them, ``speedup_low`` and ``speedup_high`` the ends of the interval of the speedup,
 #: ``largest_difference`` is in the units of the network's output; ``virtual`` is True where devices shared cores or
-#: GPUs, so that times say little.
+#: GPUs, so that times say little. ``drift`` is how many times as long a fixed probe took as while the costs were
+#: measured, ``drift_low`` and ``drift_high`` the ends of its interval.
 LATENCY_COLUMNS = (
     "model",
     "kind",
@@ -45,6 +46,10 @@ LATENCY_COLUMNS = (
     "scheduling_time_s",
     "largest_difference",
     "virtual",
+    "drift",
+    "drift_low",
+    "drift_high",
+    "error_beyond_drift",
 )
 
 #: Columns of operators.csv; p20 and p80 over the repeats, flops with a multiply-add as two.
@@ -72,6 +77,7 @@ def schedule_rows(model: ModelResults) -> list[Row]:
             "predicted_lower_bound_ms": result.lower_bound_ms,
             "scheduling_time_s": result.scheduling_time_s,
             "largest_difference": result.largest_difference,
+            **_drift(result),
         }
         for result in model.run.results
     ]
@@ -183,6 +189,13 @@ def _interval(entry: ScheduleResult | ReferenceResult | Chosen | None) -> Row:
     ends = None if entry is None else entry.speedup_interval
     low, high = ends or (None, None)
     return {"speedup_low": low, "speedup_high": high}
+
+
+def _drift(result: ScheduleResult) -> Row:
+    """Drift since the costs were measured, with its interval, and the error beyond it; none where it is not known."""
+    ends = (None, None, None) if result.drift is None else (result.drift.value, result.drift.low, result.drift.high)
+    columns = ("drift", "drift_low", "drift_high")
+    return {**dict(zip(columns, ends, strict=True)), "error_beyond_drift": result.error_beyond_drift}
 
 
 def _reference_label(reference: ReferenceResult) -> str:

@@ -13,7 +13,7 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +122,7 @@ def run(worker: Worker, exact: bool = False) -> int:
 
 
 #: Arguments of torch.compile by kind.
-_COMPILERS: dict[str, dict[str, Any]] = {
+_COMPILERS: Mapping[str, Mapping[str, Any]] = {
     "compile": {},
     "compile-reduce-overhead": {"mode": "reduce-overhead"},
     "compile-max-autotune": {"mode": "max-autotune"},

@@ -30,6 +30,7 @@ from hios.platforms.cuda.executing import CudaWorkers
 from hios.platforms.cuda.precision import TF32_TOLERANCE, scaled
 from hios.platforms.device_program import ArenaPlan, Buffer
 from hios.platforms.outputs import compared
+from hios.platforms.probe_schedule import ProbeSchedule
 from hios.progress import bar
 from hios.runtime import reference
 from hios.runtime.auto import LEAST_RUNS, choose
@@ -129,6 +130,7 @@ def execute(
         session = _Session(known, pool, workers, arena, arena_plan, taking_part, taking_turns, settings)
         session.load(str(graph), str(weights), None if program is None else str(program), trusted)
         session.measure()
+        session.probe.warn(f"running {known.name}")
         workers.finish()
     if settings.platform == "cuda":
         platform["tf32"] = workers.tf32
@@ -144,7 +146,8 @@ def execute(
         tolerance=settings.tolerance,
         checked_against=cast("Checked", runtime or "sequential"),
         chosen=None if choice is None else choice.result(),
-        **results(taking_part, taking_turns, entries)._asdict(),
+        **results(taking_part, taking_turns, entries, session.probe)._asdict(),
+        probe=session.probe.record(),
     )
     if chosen is not None and choice is not None:
         choice.schedule(known).write(chosen)
@@ -209,6 +212,9 @@ class _Session:
     settings: Settings
     _expected: list[Tensor] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.probe = ProbeSchedule(self.workers.probe_version, self.workers.probe, self.settings.devices)
+
     def load(self, graph: str, weights: str, program: str | None, trusted: bool = False) -> None:
         """Load everything, and learn what outputs are to be."""
         self._write_inputs()
@@ -255,11 +261,14 @@ class _Session:
         shuffle = random.Random(self.settings.seed).shuffle
         rounds = self.settings.warmup + self.settings.runs
         with bar(rounds, f"{self.graph.name}: {len(turns)} competitors take turns", "rounds") as progress:
+            self.probe.take_at_end()
             for number in range(rounds):
+                self.probe.take_if_due()
                 shuffle(turns)
                 for turn in turns:
                     self._take_turn(turn, measured=number >= self.settings.warmup)
                 progress.update()
+            self.probe.take_at_end()
 
     def _take_turn(self, turn: str | Reference, measured: bool) -> None:
         self._clear_outputs()

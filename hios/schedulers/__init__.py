@@ -76,6 +76,7 @@ def schedule(
         graph_fingerprint=problem.graph.fingerprint,
         staged_lower_bound_ms=solution.staged_lower_bound_ms if solution.staged_lower_bound_ms > bound else 0.0,
         cuts=solution.cuts,
+        probe=problem.probe,
     )
 
 

@@ -154,7 +154,7 @@ def test_operators_run_behind_those_that_fill_the_caches(graph_file: Path) -> No
     These are all where sizes are unknown, and none where caches do not count.
     """
     graph = Graph.read(graph_file)
-    bench = SimpleNamespace(devices=1, around_bytes=None)
+    bench = SimpleNamespace(devices=1, around_bytes=None, probe_version="", probe=None)
     found = session.Session(graph, bench, 3, Cache(None, {}))  # type: ignore[arg-type]
     order = list(dict.fromkeys(found.stand_in[graph.operators[number].id] for number in graph.order))
     bytes_of = {operator.id: operator.bytes or 0 for operator in graph.operators}

@@ -444,5 +444,5 @@ def test_configuration(tmp_path: Path) -> None:
     """config.yaml names it with its parameters; the seed of the configuration is its own."""
     (tmp_path / "net.py").touch()
     data = {"models": {"net": {}}, "algorithms": {"best": {"algorithm": "hios-opt", "time_limit": 1}}, "seed": 4}
-    entry = config.resolve(data, "config.yaml", models=tmp_path)["algorithms"]["best"]
+    entry = config.contents(config.resolve(data, "config.yaml", models=tmp_path))["algorithms"]["best"]
     assert entry == {"algorithm": "hios-opt", "time_limit": 1, "seed": 4, "moves": 0}

@@ -15,11 +15,11 @@ rule profile:
         mem_mb=4000,
         runtime=60,
     params:
-        platform=settings["platform"],
-        devices=max(settings["devices"]),
+        platform=settings.platform,
+        devices=max(settings.devices),
         options=configuration.profile_options(settings),
         versions=versions("torch"),
-        code=source_hash("profile", settings["profile"]["stages_of"]),
+        code=source_hash("profile", settings.profile.stages_of),
     message:
         "Measuring the operators, stages and transfers of {wildcards.model}"
     shell:

@@ -1,9 +1,9 @@
 # Graphs, costs and runs of all networks -> one page, and its tables as CSV.
 rule report:
     input:
-        graphs=expand("<results>/{model}/graph.json", model=settings["models"]),
-        costs=expand("<results>/{model}/costs.json", model=settings["models"]),
-        runs=expand("<results>/{model}/run.json", model=settings["models"]),
+        graphs=expand("<results>/{model}/graph.json", model=settings.models),
+        costs=expand("<results>/{model}/costs.json", model=settings.models),
+        runs=expand("<results>/{model}/run.json", model=settings.models),
     output:
         page=report(
             "<results>/report.html",
@@ -35,7 +35,7 @@ rule report:
         mem_mb=2000,
         runtime=10,
     params:
-        directories=[f"{settings['results']}/{model}" for model in settings["models"]],
+        directories=[f"{settings.results}/{model}" for model in settings.models],
         tables=subpath(output.latency, parent=True),
         versions=versions("plotly"),
         code=source_hash("report"),

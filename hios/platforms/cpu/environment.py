@@ -50,12 +50,17 @@ _GPU_CLOCKS = (
 )
 #: Seconds that nvidia-smi may take.
 _ANSWER_S = 30.0
-#: Runs operators and stages, and hands values over, on GPUs and on cores.
-_GPU_CODE = ("hios.platforms.cuda.timing", "hios.workers.worker")
-_CODE = ("hios.platforms.cpu.timing", "hios.platforms.cpu.transfer_timing", "hios.workers.worker")
+#: Runs operators and stages, hands values over, and times the probe, on GPUs and on cores.
+_GPU_CODE = ("hios.platforms.cuda.timing", "hios.platforms.cuda.gpu_probe", "hios.workers.worker")
+_CODE = (
+    "hios.platforms.cpu.timing",
+    "hios.platforms.cpu.transfer_timing",
+    "hios.platforms.cpu.core_probe",
+    "hios.workers.worker",
+)
 
 
-def settings(cores: list[list[int]]) -> dict[str, Any]:
+def settings(cores: list[list[int]]) -> dict[str, object]:
     """Processor, clocks and software that measurements on devices that are cores depend on.
 
     Which core a device is pinned to is left out: cores that differ differ in their caches or clocks.
@@ -81,7 +86,7 @@ def settings(cores: list[list[int]]) -> dict[str, Any]:
     }
 
 
-def gpu_settings(description: Mapping[str, Any]) -> dict[str, Any]:
+def gpu_settings(description: Mapping[str, Any]) -> dict[str, object]:
     """GPUs, clocks and software that measurements on devices depend on.
 
     Args:
@@ -123,7 +128,7 @@ def _nvidia_smi() -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def _precision() -> dict[str, Any]:
+def _precision() -> dict[str, object]:
     """How precisely, and with which algorithms, torch has CUDA's libraries compute, where workers do not set that."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     return {

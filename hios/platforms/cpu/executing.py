@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from hios.graph import Graph
 from hios.platforms.competitor import Competitor
-from hios.platforms.cpu import markers, running
+from hios.platforms.cpu import core_probe, markers, running
 from hios.platforms.cpu.platform import all_cores
 from hios.platforms.device_program import ArenaPlan
 from hios.schedule import Placement
@@ -22,11 +22,13 @@ class Workers(Protocol):
         names: of the workers, for messages.
         cores: of every worker.
         tf32: whether timed runs are less precise than float32; known when they are loaded.
+        probe_version: tells what the probe of the platform does from what others do.
     """
 
     names: list[str]
     cores: list[list[int]]
     tf32: bool
+    probe_version: str
 
     def join(self, pool: WorkerPool) -> None:
         """Use the workers of a pool."""
@@ -39,6 +41,9 @@ class Workers(Protocol):
 
     def run(self, name: str) -> float:
         """Run a competitor once; returns milliseconds. Of copies it is the harmonic mean, if each is timed."""
+
+    def probe(self, device: int) -> tuple[float, float]:
+        """Milliseconds of the probe's convolutions and of its copies on a device (`ProbeSchedule`)."""
 
     def take_rows(self, name: str) -> None:
         """Keep the rows of a competitor's last run, where every run has them."""
@@ -59,6 +64,7 @@ class CpuWorkers:
     """
 
     tf32 = False
+    probe_version = core_probe.VERSION
 
     def __init__(
         self,
@@ -112,6 +118,11 @@ class CpuWorkers:
         ]
         self._rows = sorted(rows, key=lambda row: (row.start_ms, row.device))
         return len(taken) / sum(1 / part for part in taken) if competitor.copies else max(taken)
+
+    def probe(self, device: int) -> tuple[float, float]:
+        """Milliseconds of the probe in the worker of a device."""
+        found: tuple[float, float] = self._pool.call(device, core_probe.time_probe)
+        return found
 
     def take_rows(self, name: str) -> None:
         """Keep the rows of the last run."""

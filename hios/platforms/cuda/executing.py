@@ -9,7 +9,7 @@ from typing import Any
 from hios.graph import Graph
 from hios.machine import usable_cores
 from hios.platforms.competitor import Competitor
-from hios.platforms.cuda import marks, running
+from hios.platforms.cuda import gpu_probe, marks, running
 from hios.platforms.cuda.program import Row
 from hios.platforms.device_program import ArenaPlan
 from hios.progress import bar
@@ -34,6 +34,8 @@ class CudaWorkers:
         cores: of the worker.
         tf32: whether timed runs are less precise than float32; known when it is loaded.
     """
+
+    probe_version = gpu_probe.VERSION
 
     def __init__(
         self, graph: Graph, arena: ArenaPlan, competitors: Mapping[str, Competitor], gpus: Sequence[int]
@@ -65,6 +67,11 @@ class CudaWorkers:
     def run(self, name: str) -> float:
         """Run once; returns milliseconds. Copies count as finished when the last one is."""
         return float(self._pool.call(_WORKER, running.run, name=name)) / 1e6
+
+    def probe(self, device: int) -> tuple[float, float]:
+        """Milliseconds of the probe on the GPU of a device."""
+        found: tuple[float, float] = self._pool.call(_WORKER, gpu_probe.time_probe, gpu=self._gpus[device])
+        return found
 
     def take_rows(self, name: str) -> None:
         """Nothing: what a run was made of is asked for after the measurement."""

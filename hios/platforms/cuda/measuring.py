@@ -11,7 +11,7 @@ from hios.formats.costs_file import BlockResources
 from hios.graph import Graph
 from hios.kernels.signature import signatures
 from hios.platforms.bench import TIMEOUT_S, Bench, Pairs, Stage, whose_turn
-from hios.platforms.cuda import timing
+from hios.platforms.cuda import gpu_probe, timing
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
@@ -28,7 +28,10 @@ class Gpus(Bench):
         platform: description of the platform (``hios.platforms.cuda.platform.describe``).
     """
 
+    probe_version, probe_flops, probe_bytes = gpu_probe.VERSION, gpu_probe.FLOPS, gpu_probe.NBYTES
+
     def __init__(self, graph: Graph, path: str, platform: Mapping[str, Any]) -> None:
+        self._indices: list[int] = platform["gpu_indices"]
         cores = sorted(os.sched_getaffinity(0))
         pool = WorkerPool([cores], Arena(8, 64), TIMEOUT_S, ["the worker of the GPUs"])
         self._is_traced = True
@@ -36,15 +39,20 @@ class Gpus(Bench):
         # What a chain goes through fills the caches: no other operators have to.
         super().__init__(pool, platform["devices"], around_bytes=0, least_ms=_LEAST_MS)
         try:
-            given = {"indices": platform["gpu_indices"], "operators": len(set(signatures(graph).values()))}
+            given = {"indices": self._indices, "operators": len(set(signatures(graph).values()))}
             self._uuids: list[str] = self._call(timing.open_gpus, graph=path, **given)
         except BaseException:
             pool.close()
             raise
 
-    def ends(self, devices: int) -> dict[str, Any]:
+    def ends(self, devices: int) -> Mapping[str, object]:
         """The GPUs of the devices, each of which has a number in all the world."""
         return {"gpus": self._uuids[:devices]}
+
+    def probe(self, device: int) -> tuple[float, float]:
+        """Milliseconds of the probe on the GPU of a device."""
+        found: tuple[float, float] = self._call(gpu_probe.time_probe, gpu=self._indices[device])
+        return found
 
     def load(self, operators: Mapping[str, int]) -> None:
         """Have copies of operators ready on every device."""

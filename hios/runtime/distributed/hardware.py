@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -29,7 +29,7 @@ class Hardware(Protocol):
 
     place: torch.device
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         """The GPU, by keys of run.json's platform; nothing of a core."""
         ...
 
@@ -59,7 +59,7 @@ class Core:
 
     place = torch.device("cpu")
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         """Nothing."""
         return {}
 
@@ -98,7 +98,7 @@ class Gpu:
         self._begin = torch.cuda.Event(enable_timing=True)
         self._began_ns = 0
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         """As platform cuda describes it, without what is of the host."""
         found = cuda.describe(self.place.index + 1)
         own = {key: [found[key][-1]] for key in ("gpus", "gpu_indices", "compute_capability", "memory_gb")}

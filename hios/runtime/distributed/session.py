@@ -7,7 +7,7 @@ import random
 import signal
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -179,7 +179,7 @@ class _Session:
         job = self._job
         run = Run(
             graph=self._graph.name,
-            platform=msgspec.convert(self._platform(ranks), RunPlatform),
+            platform=self._platform(ranks),
             versions={**cpu.versions(), **self._transport.versions()},
             measured_at=f"{began:%Y-%m-%dT%H:%M:%SZ}",
             seed=job.seed,
@@ -237,7 +237,7 @@ class _Session:
         deadline = time.monotonic() + self._job.timeout_s
         barrier(self._transport, Tags(RESERVED, self._transport.tags), 0, self._position, deadline)
 
-    def _agree(self, cores: list[int]) -> list[dict[str, Any]]:
+    def _agree(self, cores: list[int]) -> list[Mapping[str, Any]]:
         """See that all ranks do the same with the same files; returns what all ranks run on, on rank 0.
 
         Raises:
@@ -310,17 +310,17 @@ class _Session:
             competitor.timelines.append(rows)
             self._uncertainty_ns = max(self._uncertainty_ns, *(off for _, off in self._turns.offsets.values()), 0)
 
-    def _platform(self, ranks: list[dict[str, Any]]) -> dict[str, Any]:
+    def _platform(self, ranks: Sequence[Mapping[str, Any]]) -> RunPlatform:
         """The platform as run.json states it."""
         apart = len({place.boot for place in self._places}) > 1
-        described: dict[str, Any] = {"cores": [rank["cores"] for rank in ranks]}
+        described = {"cores": [rank["cores"] for rank in ranks]}
         used = described["cores"]
         if self._job.platform == "cuda":
             lists = ("gpus", "gpu_indices", "compute_capability", "memory_gb")
             described = {key: [rank[key][0] for rank in ranks] for key in lists}
             described |= {key: ranks[0][key] for key in ("driver", "cuda", "cudnn")} | {"tf32": False}
             used = [[index] for index in described["gpu_indices"]]
-        return {
+        platform = {
             "name": self._job.platform,
             "devices": len(ranks),
             **described,
@@ -332,6 +332,7 @@ class _Session:
             "clocks": "compared" if apart else "shared",
             **({"clock_uncertainty_ms": self._uncertainty_ns / 1e6} if apart else {}),
         }
+        return msgspec.convert(platform, RunPlatform)
 
 
 def _staged(path: Path, entry: Entry) -> StagedPlan:
