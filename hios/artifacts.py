@@ -35,6 +35,8 @@ _CLASSES = {
     "schedule": ("schedule_file", "ScheduleFile"),
     "run": ("run_file", "Run"),
     "config": ("config_file", "Config"),
+    "gpu": ("description_files", "GpuFile"),
+    "link": ("description_files", "LinkFile"),
 }
 #: Text of JSON without a match holds no number beyond floating point: it needs three digits of exponent, or very many.
 _PERHAPS_NOT_FINITE = re.compile(r"NaN|Infinity|[eE]\+?[0-9]{3}|[0-9]{200}")

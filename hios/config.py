@@ -21,7 +21,7 @@ from hios.artifacts import Json
 from hios.errors import HiosError
 from hios.formats.base import Record
 from hios.formats.config_file import Config, ModelEntry, Scalar
-from hios.models import CPU_RUNTIMES, CUDA_RUNTIMES, RUNTIMES, Model, files, model
+from hios.models import CPU_RUNTIMES, CUDA_RUNTIMES, PREDICTING, RUNTIMES, Model, files, model
 from hios.schedulers import find
 from hios.schedulers.registry import AUTO
 from hios.yaml_file import plain
@@ -47,6 +47,7 @@ def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | 
         models=_resolved_models(given, source, models or artifacts.resource_directory("models")),
         algorithms=_resolved_algorithms(given, source),
     )
+    _check_platform(settings, source)
     _check_devices(settings, source, cores)
     _check_baselines(settings, source)
     _check_results(settings, source)
@@ -103,6 +104,8 @@ def extract_options(entry: ModelEntry) -> str:
 
 def profile_options(settings: Config) -> str:
     """Settings of ``hios profile``."""
+    if predicts(settings):
+        return options({"gpu": settings.gpu, "link": settings.link})
     given, cache = msgspec.structs.asdict(settings.profile), settings.profile.cache
     given["cache"] = cache if isinstance(cache, str) else None
     return options({**given, "no_cache": cache is False, "virtual": settings.virtual})
@@ -240,6 +243,34 @@ def _check_auto(settings: Config, label: str, entry: Mapping[str, Scalar]) -> No
         raise HiosError(f"execute.runs: found {runs}; allowed with {AUTO}: at least 12, as every other one chooses")
 
 
+def predicts(settings: Config) -> bool:
+    """Whether costs are predicted and nothing is executed."""
+    return settings.platform == PREDICTING
+
+
+def _check_platform(settings: Config, source: str) -> None:
+    """Refuse what platforms that measure cannot use, and what one that predicts cannot; GPUs are looked up later."""
+    if not predicts(settings):
+        for key in ("gpu", "link"):
+            if getattr(settings, key) is not None:
+                raise HiosError(
+                    f"{source}: {key}: found with platform {settings.platform}; allowed: with platform {PREDICTING}"
+                )
+        return
+    if settings.gpu is None:
+        raise HiosError(
+            f"{source}: gpu: missing; required with platform {PREDICTING}: the name of a GPU, such as a40, or a .yaml "
+            "file"
+        )
+    if settings.virtual:
+        raise HiosError(f"{source}: virtual: found true; allowed with platform {PREDICTING}: false")
+    if chooses(settings):
+        raise HiosError(
+            f"{source}: algorithms: found {AUTO}, which chooses by measurements; allowed with platform {PREDICTING}: "
+            "without it"
+        )
+
+
 def _check_devices(settings: Config, source: str, cores: int | None) -> None:
     devices = settings.devices
     if settings.platform == "cpu" and not settings.virtual and cores is not None and max(devices) > cores:
@@ -257,6 +288,8 @@ def _check_devices(settings: Config, source: str, cores: int | None) -> None:
 
 def _check_baselines(settings: Config, source: str) -> None:
     """Refuse what runs a model on another platform only."""
+    if predicts(settings):
+        return
     elsewhere = CPU_RUNTIMES if settings.platform == "cuda" else CUDA_RUNTIMES
     for name in settings.execute.baselines:
         if name in elsewhere:

@@ -21,6 +21,8 @@ ALLOWED = "package.module:function, or a file that ends in .pt2 or .onnx"
 
 #: Where costs are measured and schedules run, by name; hios.platforms.find has the module of each.
 PLATFORMS = ("cpu", "cuda")
+#: Where costs are predicted and nothing runs: GPUs that are not here (hios.platforms.model).
+PREDICTING = "model"
 
 #: What runs a model itself, whole, by its name in run.json: the reference for outputs and times.
 RUNTIMES = {

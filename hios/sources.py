@@ -17,6 +17,7 @@ STAGES = {
     "export": "hios.frontends.export",
     "extract": "hios.frontends.extract",
     "profile": "hios.profiling.profile",
+    "predict": "hios.platforms.model.predicting",
     "schedule": "hios.schedulers",
     "execute": "hios.runtime.session",
     "report": "hios.report",

@@ -20,6 +20,7 @@ from msgspec import inspect as types
 from hios.formats.base import END
 from hios.formats.config_file import Config
 from hios.formats.costs_file import CostsFile
+from hios.formats.description_files import GpuFile, LinkFile
 from hios.formats.graph_file import GraphFile
 from hios.formats.run_file import Run
 from hios.formats.schedule_file import ScheduleFile
@@ -31,6 +32,8 @@ CLASSES: dict[str, type[msgspec.Struct]] = {
     "schedule": ScheduleFile,
     "run": Run,
     "config": Config,
+    "gpu": GpuFile,
+    "link": LinkFile,
 }
 
 _WHOLE_NUMBERS = (

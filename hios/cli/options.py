@@ -9,20 +9,41 @@ from typing import Any
 
 import click
 
+from hios.defaults import RUNS, SEED, TIMEOUT_S, TOLERANCE, WARMUP
 from hios.errors import HiosError
-from hios.models import PLATFORMS
+from hios.models import PLATFORMS, PREDICTING
 
 PATH = click.Path(path_type=Path)
 
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 devices_option = click.option("--devices", type=int, default=1, show_default=True, help="Number of devices.")
+
+
+def _refuse_predicting(context: click.Context, parameter: click.Parameter, platform: str) -> str:
+    if platform == PREDICTING:
+        raise HiosError(
+            f"--platform: found {PREDICTING}, whose GPUs are not here: it predicts costs and runs nothing; "
+            f"allowed: {', '.join(PLATFORMS)}"
+        )
+    return platform
+
+
 platform_option = click.option(
     "--platform",
-    type=click.Choice(PLATFORMS),
+    type=click.Choice((*PLATFORMS, PREDICTING)),
     default="cpu",
     show_default=True,
-    help="Where to measure and run: devices are cores (cpu) or GPUs (cuda).",
+    callback=_refuse_predicting,
+    metavar=f"[{'|'.join(PLATFORMS)}]",
+    help="Where to run: devices are cores (cpu) or GPUs (cuda).",
+)
+profile_platform_option = click.option(
+    "--platform",
+    type=click.Choice((*PLATFORMS, PREDICTING)),
+    default="cpu",
+    show_default=True,
+    help="Where to measure: devices are cores (cpu) or GPUs (cuda). model predicts for GPUs that are not here.",
 )
 virtual_option = click.option(
     "--virtual",
@@ -34,15 +55,17 @@ trust_option = click.option(
 )
 
 _MEASURING = (
-    click.option("--runs", type=int, default=36, show_default=True, help="Measured runs of every competitor."),
-    click.option("--warmup", type=int, default=3, show_default=True, help="Runs before the measured ones."),
-    click.option("--tolerance", type=float, default=1e-4, show_default=True, help="Allowed difference of outputs."),
-    click.option("--seed", type=int, default=0, show_default=True, help="Seed of the input and of the order."),
+    click.option("--runs", type=int, default=RUNS, show_default=True, help="Measured runs of every competitor."),
+    click.option("--warmup", type=int, default=WARMUP, show_default=True, help="Runs before the measured ones."),
+    click.option(
+        "--tolerance", type=float, default=TOLERANCE, show_default=True, help="Allowed difference of outputs."
+    ),
+    click.option("--seed", type=int, default=SEED, show_default=True, help="Seed of the input and of the order."),
     click.option(
         "--timeout",
         "timeout_s",
         type=float,
-        default=120.0,
+        default=TIMEOUT_S,
         show_default=True,
         help="Longest time of one run, in seconds.",
     ),

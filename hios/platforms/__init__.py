@@ -2,12 +2,12 @@
 
 cpu             devices are cores
 cuda            devices are GPUs
+model           GPUs that are not here: predicts costs, and runs nothing
 bench           what a platform measures
 workloads       what is timed: operators with random weights and inputs
 device_program  a schedule as what each device does
 competitor      what runs in a session, with what was measured of it
 weights         weights.safetensors, checked against the graph
-outputs         whether what was computed is what the reference computes
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hios.costs import DEFAULT_ALPHA
+from hios.costs import DEFAULT_ALPHA, predicted_for
 from hios.formats.costs_file import CostsFile, LinkModel, ProfileSummary
 from hios.report.captions import counted
 
@@ -37,6 +37,12 @@ def cost_facts(costs: CostsFile) -> list[CostFact]:
 
 def _operators(costs: CostsFile) -> CostFact:
     times = [entry.time_ms for entry in costs.operators.values()]
+    if (words := predicted_for(costs.platform)) is not None:
+        return CostFact(
+            "Operators, predicted",
+            f"{len(times)}, {sum(times):.4g} ms one after another",
+            f"t(v), the time of each alone on one device, added up; {words}",
+        )
     return CostFact(
         "Operators",
         f"{len(times)}, {sum(times):.4g} ms one after another",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from hios.formats.run_file import ScheduleResult
+from hios.graph import Graph
 from hios.report.axes import INK, ROW_PX, Properties, layout, row_axis, short, time_axis
 from hios.report.colours import COLOURS, Style
 from hios.report.labels import short_names
@@ -50,6 +51,16 @@ def gantt_chart(model: ModelResults, result: ScheduleResult, styles: Mapping[str
         ),
     ]
     return _figure(halves, result.devices, model.type_of, lambda row: styles[model.type_of(row.operator)])
+
+
+def predicted_chart(schedule: Schedule, graph: Graph, styles: Mapping[str, Style]) -> go.Figure:
+    """A schedule that was not run, as predicted."""
+
+    def type_of(operator: str) -> str:
+        return graph.operators[graph.index[operator]].type
+
+    half = _Half("predicted", schedule.placements, f"<b>predicted</b>, {schedule.latency_ms:.3f} ms")
+    return _figure([half], schedule.devices, type_of, lambda row: styles[type_of(row.operator)])
 
 
 def schedule_chart(schedule: Schedule, types: Mapping[str, str], styles: Mapping[str, Style]) -> go.Figure:

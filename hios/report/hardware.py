@@ -26,6 +26,17 @@ def hardware(platform: Platform) -> dict[str, str]:
     }
 
 
+def predicted_hardware(platform: Platform) -> list[tuple[str, str]]:
+    """Name and text of every fact of a platform that predicts."""
+    gpu = (platform.gpus or (_UNKNOWN,))[0]
+    return [
+        ("Platform", f"{platform.name}: predicted, nothing was measured or run"),
+        ("GPUs", f"{platform.devices or _UNKNOWN} x {gpu} ({platform.gpu or _UNKNOWN})"),
+        ("Link between GPUs", platform.link or _UNKNOWN),
+        ("Convolutions of float32", "in TF32" if platform.tf32 else "in float32"),
+    ]
+
+
 def is_virtual(platform: Platform) -> bool:
     """Whether devices share cores or GPUs."""
     return bool(platform.virtual)

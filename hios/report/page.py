@@ -52,7 +52,7 @@ def render(models: Sequence[ModelResults]) -> str:
         models: at least one model's results, in the order of the page.
     """
     styles = type_styles(models)
-    return _filled(
+    return page(
         "report.html.j2",
         facts=facts(models),
         cautions=cautions(models),
@@ -69,18 +69,19 @@ def render_schedule(schedule: Schedule, types: Mapping[str, str]) -> str:
     """
     styles = ranked_styles(type_shares(schedule, types))
     count = Counter(styles[types[row.operator]] for row in schedule.placements if types)
-    return _filled(
+    return page(
         "schedule.html.j2",
         title=f"{schedule.algorithm} for {schedule.graph or 'a graph without a name'}",
         facts=summary(schedule),
         uses=device_uses(schedule),
         staged=schedule.placements[0].stage is not None,
         legend=[(style, count[style]) for style in dict.fromkeys(styles.values())],
-        chart=_chart("schedule", schedule_chart(schedule, types, styles)),
+        chart=chart_of("schedule", schedule_chart(schedule, types, styles)),
     )
 
 
-def _filled(template: str, **values: Any) -> str:
+def page(template: str, **values: Any) -> str:
+    """A page from its template, with plotly and the filters for numbers."""
     return filled(template, {**values, "plotly_js": get_plotlyjs()}, _FILTERS)
 
 
@@ -93,7 +94,7 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> View
         "operators": len(model.graph.operators),
         "edges": len(model.graph.edges),
         "units": model.graph.units,
-        "input": input_text(model),
+        "input": input_text(model.graph),
         "faster_references": faster_references(model),
         "schedules": schedules,
         "auto": auto_rows(model),
@@ -115,10 +116,10 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> View
         "picture": _picture(model, styles),
         "costs": cost_facts(model.costs),
         "virtual": is_virtual(model.run.platform),
-        "latency_chart": _chart(f"latency-{number}", latency_chart(model)),
+        "latency_chart": chart_of(f"latency-{number}", latency_chart(model)),
         "legend": _legend(model, styles),
         "gantts": [
-            {"row": row, **_chart(f"gantt-{number}-{position}", gantt_chart(model, result, styles))}
+            {"row": row, **chart_of(f"gantt-{number}-{position}", gantt_chart(model, result, styles))}
             if result.predicted or result.measured
             else None
             for position, (row, result) in enumerate(zip(schedules, model.run.results, strict=True))
@@ -132,7 +133,8 @@ def _picture(model: ModelResults, styles: Mapping[str, Style]) -> View:
     return {**words(picture), "svg": svg(picture, styles), "open": picture.plan.height <= _TALLEST_OPEN}
 
 
-def _chart(identity: str, figure: go.Figure) -> View:
+def chart_of(identity: str, figure: go.Figure) -> View:
+    """A figure as templates take it: ``id``, ``height`` and ``json``."""
     # to_json writes "<" as an escape, so no label can end the script element that carries the JSON.
     return {"id": identity, "height": figure.layout.height, "json": figure.to_json()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hios.costs import predicted_for
 from hios.formats.costs_file import CostsFile, LinkModel, ProfileSummary
 from hios.formats.probe_record import Estimate
 
@@ -13,6 +14,7 @@ def profile_in_words(costs: CostsFile) -> str:
         costs: what the profiler made.
     """
     parts = [
+        *([] if (words := predicted_for(costs.platform)) is None else [words]),
         f"{len(costs.operators)} operators, {len(costs.stages)} stages, {len(costs.merges)} merges and "
         f"{0 if isinstance(costs.transfers, LinkModel) else len(costs.transfers)} transfers, all t(v) together "
         f"{sum(entry.time_ms for entry in costs.operators.values()):.4g} ms",

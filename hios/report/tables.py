@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from hios.costs import predicted_for
 from hios.formats.costs_file import CostsFile
 from hios.formats.run_file import Chosen, Latency, ReferenceResult, ScheduleResult
 from hios.graph import Graph
@@ -23,6 +24,7 @@ Row = dict[str, Any]
 #: ``largest_difference`` is in the units of the network's output; ``virtual`` is True where devices shared cores or
 #: GPUs, so that times say little. ``drift`` is how many times as long a fixed probe took as while the costs were
 #: measured, ``drift_low`` and ``drift_high`` the ends of its interval.
+#: ``predicted_only`` is True where nothing was measured (platform model).
 LATENCY_COLUMNS = (
     "model",
     "kind",
@@ -50,10 +52,11 @@ LATENCY_COLUMNS = (
     "drift_low",
     "drift_high",
     "error_beyond_drift",
+    "predicted_only",
 )
 
 #: Columns of operators.csv; p20 and p80 over the repeats, flops with a multiply-add as two.
-OPERATOR_COLUMNS = ("model", "operator", "type", "time_ms", "p20_ms", "p80_ms", "flops", "bytes")
+OPERATOR_COLUMNS = ("model", "operator", "type", "time_ms", "p20_ms", "p80_ms", "flops", "bytes", "predicted_only")
 
 
 def latency_rows(model: ModelResults) -> list[Row]:
@@ -147,6 +150,7 @@ def operator_rows(name: str, graph: Graph, contents: CostsFile) -> list[Row]:
         contents: its costs.json.
     """
     costs = contents.operators
+    predicted = True if predicted_for(contents.platform) is not None else None
     return [
         {
             "model": name,
@@ -157,6 +161,7 @@ def operator_rows(name: str, graph: Graph, contents: CostsFile) -> list[Row]:
             "p80_ms": costs[operator.id].p80_ms,
             "flops": operator.flops,
             "bytes": operator.bytes,
+            "predicted_only": predicted,
         }
         for operator in graph.operators
     ]

@@ -20,7 +20,7 @@ from hios.errors import ArtifactError
 from hios.report import write_report
 from hios.report.colours import type_styles
 from hios.report.results import read_results
-from hios.runtime.bootstrap import speedup_interval
+from hios.statistics import speedup_interval
 from tests.operators import operator_from
 from tests.report.browser import loads_nothing, needs_chromium, opened
 
@@ -247,7 +247,8 @@ def test_latency_csv(report: Path) -> None:
     assert header == (
         "model,kind,label,algorithm,parameters,devices,threads,runs,measured_median_ms,measured_p20_ms,"
         "measured_p80_ms,speedup,speedup_low,speedup_high,share_of_ceiling,throughput_ratio,predicted_ms,prediction_error,"
-        "predicted_lower_bound_ms,scheduling_time_s,largest_difference,virtual,drift,drift_low,drift_high,error_beyond_drift"
+        "predicted_lower_bound_ms,scheduling_time_s,largest_difference,virtual,drift,drift_low,drift_high,"
+        "error_beyond_drift,predicted_only"
     )
     run = artifacts.read(report / "first" / "run.json", "run")
     first = [row for row in rows if row["model"] == "first"]
@@ -267,7 +268,7 @@ def test_latency_csv(report: Path) -> None:
     )
     assert eager["predicted_ms"] == ""
     assert float(first[-1]["throughput_ratio"]) == 1.9
-    assert {row["virtual"] for row in rows} == {""}
+    assert {row["virtual"] for row in rows} == {row["predicted_only"] for row in rows} == {""}
 
 
 def test_operators_csv(report: Path) -> None:

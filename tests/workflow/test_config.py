@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 import yaml
 
-from hios import artifacts, config, machine
+from hios import artifacts, config, defaults, machine, optimize
+from hios.cli import main
 from hios.errors import ArtifactError, HiosError
-from hios.models import PLATFORMS, RUNTIMES
+from hios.models import PLATFORMS, PREDICTING, RUNTIMES
 from hios.schedulers import ALGORITHMS, Algorithm, Parameter
 from hios.yaml_file import refuse_repeated_keys
 
@@ -32,6 +35,48 @@ def models(tmp_path: Path) -> Path:
     for name in ("net.py", "other.py", "__init__.py"):
         (folder / name).touch()
     return folder
+
+
+def test_defaults_are_those_of_the_library() -> None:
+    """The schema, the command line and the functions of the library take their defaults from one table."""
+    found = artifacts.schema("config")
+    execute, profile = (found["properties"][part]["properties"] for part in ("execute", "profile"))
+    assert found["properties"]["seed"]["default"] == defaults.SEED
+    assert [execute[key]["default"] for key in ("runs", "warmup", "tolerance")] == [
+        defaults.RUNS,
+        defaults.WARMUP,
+        defaults.TOLERANCE,
+    ]
+    assert [profile[key]["default"] for key in ("stages_of", "repeats", "budget")] == [
+        list(defaults.STAGES_OF),
+        defaults.REPEATS,
+        defaults.PROFILE_BUDGET_S,
+    ]
+    options = {
+        (name, option.name): option.default
+        for name in ("execute", "profile", "distribute", "export")
+        for option in main.get_command(click.Context(main), name).params  # type: ignore[union-attr]
+    }
+    for name in ("execute", "distribute"):
+        given = [options[name, key] for key in ("runs", "warmup", "tolerance", "seed", "timeout_s")]
+        assert given == [
+            defaults.RUNS,
+            defaults.WARMUP,
+            defaults.TOLERANCE,
+            defaults.SEED,
+            defaults.TIMEOUT_S,
+        ]
+    assert [options["profile", key] for key in ("repeats", "budget", "stages_of")] == [
+        defaults.REPEATS,
+        defaults.PROFILE_BUDGET_S,
+        defaults.STAGES_OF,
+    ]
+    optimized = inspect.signature(optimize).parameters
+    assert [optimized[key].default for key in ("tolerance", "budget_s", "timeout_s")] == [
+        defaults.TOLERANCE,
+        defaults.OPTIMIZE_BUDGET_S,
+        defaults.TIMEOUT_S,
+    ]
 
 
 def test_defaults(models: Path) -> None:
@@ -73,7 +118,7 @@ def test_default_configuration_shows_the_defaults() -> None:
         assert shown[key] == known[key]["default"]
     for section in ("profile", "execute"):
         assert shown[section] == {key: rule["default"] for key, rule in known[section]["properties"].items()}
-    assert set(shown) == set(known)
+    assert set(shown) == set(known) - {"gpu", "link"}  # platform model alone takes these
 
 
 def objects(rule: Any) -> Iterator[dict[str, Any]]:
@@ -90,8 +135,41 @@ def objects(rule: Any) -> Iterator[dict[str, Any]]:
 def test_lists_of_the_schema() -> None:
     """Platforms and baselines are those that the command line takes."""
     known = artifacts.schema("config")["properties"]
-    assert known["platform"]["enum"] == list(PLATFORMS)
+    assert known["platform"]["enum"] == [*PLATFORMS, PREDICTING]
     assert known["execute"]["properties"]["baselines"]["items"]["enum"] == list(RUNTIMES)
+
+
+PREDICTED = {**SMALL, "platform": "model", "gpu": "a40"}
+
+
+def test_predicting(models: Path) -> None:
+    """Platform model takes a GPU and a link, any number of devices, and no option of measuring."""
+    settings = config.resolve({**PREDICTED, "link": "nvlink", "devices": [1, 8]}, "", cores=1, models=models)
+    assert config.predicts(settings)
+    assert config.profile_options(settings) == "--gpu a40 --link nvlink"
+    assert config.resolve(yaml.safe_load(config.as_yaml(settings)), "", cores=1, models=models) == settings
+    assert not config.predicts(config.resolve(SMALL, "", models=models))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"gpu": None}, "config.yaml: gpu: missing; required with platform model"),
+        ({"platform": "cpu"}, "config.yaml: gpu: found with platform cpu; allowed: with platform model"),
+        ({"platform": "cuda", "gpu": None, "link": "pcie"}, "config.yaml: link: found with platform cuda; allowed"),
+        ({"virtual": True}, "config.yaml: virtual: found true; allowed with platform model: false"),
+        (
+            {"algorithms": {"sequential": {}, "auto": {}}},
+            "config.yaml: algorithms: found auto, which chooses by measurements",
+        ),
+    ],
+)
+def test_predicting_refuses(models: Path, changes: dict[str, Any], message: str) -> None:
+    """What platform model cannot use, and what only it can."""
+    data = {key: value for key, value in {**PREDICTED, **changes}.items() if value is not None}
+    with pytest.raises(HiosError) as raised:
+        config.resolve(data, "config.yaml", models=models)
+    assert str(raised.value).startswith(message)
 
 
 def test_virtual_devices(models: Path) -> None:

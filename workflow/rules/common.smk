@@ -14,6 +14,7 @@ from hios import config as configuration
 from hios.errors import HiosError
 from hios.machine import usable_cores
 from hios.models import files as model_files_of
+from hios.platforms.model import descriptions
 from hios.schedulers import find
 from hios.sources import source_hash
 from hios.yaml_file import refuse_repeated_keys
@@ -55,17 +56,32 @@ settings = checked(
     cores=None if on_cluster else len(usable_cores()),
 )
 
+# Platform model predicts and runs nothing; its costs depend on the descriptions of GPU and link.
+PREDICTED = configuration.predicts(settings)
+DESCRIPTIONS = (
+    checked(descriptions.configured, settings, ", ".join(config_files))
+    if PREDICTED
+    else []
+)
+
 # Algorithm and number of devices, as in the names of schedules and traces.
 COMPETITORS = [
     f"{label}-{devices}" for label, devices in configuration.competitors(settings)
 ]
+
+# What the report of a network needs: its run, or its schedules where nothing runs.
+RESULTS = (
+    [f"<results>/{{model}}/schedules/{competitor}.json" for competitor in COMPETITORS]
+    if PREDICTED
+    else ["<results>/{model}/run.json"]
+)
 
 # The fastest of all as measured, where the configuration asks for it.
 CHOSEN = (
     {"chosen": "<results>/{model}/auto.json"} if configuration.chooses(settings) else {}
 )
 
-# profile and execute measure: with every core taken, nothing runs beside them.
+# profile and execute measure: with every core taken, nothing runs beside them. Predicting needs one.
 ALL_CORES = max(settings.devices) if on_cluster else workflow.resource_settings.cores
 
 # Whether export and extract may take their results from the between-workflow cache ($SNAKEMAKE_OUTPUT_CACHE).
