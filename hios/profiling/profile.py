@@ -64,6 +64,7 @@ def profile(
     cache: str | Path | None = None,
     platform: str = "cpu",
     virtual: bool = False,
+    warn_of_drift: bool = True,
 ) -> CostsFile:
     """Measure a graph on the devices of a platform; returns what costs.json holds.
 
@@ -83,6 +84,7 @@ def profile(
             None for neither.
         platform: one of ``PLATFORMS``.
         virtual: whether devices may share cores or GPUs.
+        warn_of_drift: whether to warn if the speed of the machine changes meanwhile.
 
     Raises:
         HiosError: bad graph, unknown algorithm, too many devices, a cache that cannot be written, or a worker failed.
@@ -109,7 +111,8 @@ def profile(
             session.measure_merges(asked, time.monotonic() + _MERGES * (began + budget_s - time.monotonic()))
             session.measure_stages(asked, began + budget_s)
         session.probe.take_at_end()
-        session.probe.warn(f"profiling {graph.name}")
+        if warn_of_drift:
+            session.probe.warn(f"profiling {graph.name}")
         session.find_resources()  # in the end: what traces kernels may stay with the process, and slow what follows
         for remark in bench.remarks():
             warnings.warn(remark, HiosWarning, stacklevel=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_a_shared_core_shows_in_the_mean(graph_file: Path, virtual: bool, factor
 def test_virtual_devices_have_keys_of_their_own(graph_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What two devices measure is not taken for what they would measure with a virtual one beside them."""
     monkeypatch.setattr(cores, "WorkerPool", lambda *_: None)
-    described = [{"cores": [[0], [1]]}, {"cores": [[0], [1], [0]], "virtual": True}]
+    described: list[dict[str, Any]] = [{"cores": [[0], [1]]}, {"cores": [[0], [1], [0]], "virtual": True}]
     real, virtual = (cores.Cores(Graph.read(graph_file), "", platform).ends(2) for platform in described)
     assert real == {"cores": [[0], [1]]}
     assert virtual == {**real, "virtual": True}

@@ -420,7 +420,8 @@ def test_auto_has_a_row(tmp_path: Path) -> None:
         "speedup": 3.5,
         "speedup_interval": [3.4, 3.6],
     }
-    for name, more in (("chosen", {"chosen": chosen}), ("plain", {})):
+    variants: dict[str, dict[str, Any]] = {"chosen": {"chosen": chosen}, "plain": {}}
+    for name, more in variants.items():
         model = make_results(tmp_path / name, "net", **more)
         write_report([model], tmp_path / name / "report.html", tmp_path / name)
     page = (tmp_path / "chosen" / "report.html").read_text(encoding="utf-8")

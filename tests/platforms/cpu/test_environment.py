@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+import torch
 
 from hios.platforms.cpu import environment as settings
 
@@ -78,7 +79,7 @@ def test_keys_tell_gpus_and_software_apart(monkeypatch: pytest.MonkeyPatch) -> N
 def test_precision_is_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether convolutions may run in TF32, and which algorithms cuDNN may choose, changes the key."""
     before = settings._precision()
-    monkeypatch.setattr(settings.torch.backends.cudnn, "allow_tf32", not before["cudnn_tf32"])
-    monkeypatch.setattr(settings.torch.backends.cudnn, "deterministic", not before["cudnn_deterministic"])
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", not before["cudnn_tf32"])
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", not before["cudnn_deterministic"])
     after = settings._precision()
     assert {name for name in after if after[name] != before[name]} == {"cudnn_tf32", "cudnn_deterministic"}

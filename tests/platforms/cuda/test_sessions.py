@@ -12,6 +12,7 @@ import pytest
 from hios import Graph, Schedule, artifacts
 from hios.cli.files import execute
 from hios.errors import PlatformError
+from hios.formats.run_file import Run
 from hios.machine import usable_cores
 from hios.models import CUDA_RUNTIMES
 from hios.platforms.cuda import gpu_probe
@@ -189,7 +190,7 @@ def test_runtimes_that_gpus_lack(monkeypatch: pytest.MonkeyPatch) -> None:
         require(["compile-max-autotune"], "eager", "cuda")
 
 
-def test_the_table_says_what_was_not_captured(run: Callable[..., dict[str, Any]], files: Files) -> None:
+def test_the_table_says_what_was_not_captured(run: Callable[..., Run], files: Files) -> None:
     """A last line names the schedules that were launched operator by operator, with the reason."""
     found = run(simulated.load_streams, {"merged": _plans(files)["merged"]})
     assert latency_table(found).splitlines()[-1] == (
