@@ -73,7 +73,7 @@ def test_gpu_of_the_user(tmp_path: Path) -> None:
     mine = gpu(str(path))
     assert (mine.name, mine.sms, mine.label) == ("Mine", 10, str(path))
     assert link(None, mine).bandwidth_gbs == 63.02
-    assert configured(Config({}, {}, gpu=str(path)), "config.yaml") == [path, tmp_path / "bus.yaml"]
+    assert configured(Config(models={}, algorithms={}, gpu=str(path)), "config.yaml") == [path, tmp_path / "bus.yaml"]
 
 
 @pytest.mark.parametrize(
@@ -104,4 +104,4 @@ def test_missing_file(tmp_path: Path) -> None:
 def test_configuration_is_named() -> None:
     """Errors about a configuration begin with its file."""
     with pytest.raises(HiosError, match=r"^config\.yaml: gpu: found a41; allowed"):
-        configured(Config({}, {}, gpu="a41"), "config.yaml")
+        configured(Config(models={}, algorithms={}, gpu="a41"), "config.yaml")
