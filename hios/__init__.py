@@ -2,12 +2,13 @@
 
 The package is layered; a module imports only from layers above its own:
 
-    errors formats validation artifacts machine statistics drift progress    what all use; formats: a class a file
-    graph blocks merging costs problem schedule
+    errors defaults machine statistics drift progress    what every layer uses
+    formats validation artifacts                   formats: a class a file
+    graph blocks merging costs problem recording schedule
     evaluate bound check bound_check     the problem and its solution (no torch, no TVM)
     schedulers models yaml_file config sources    one algorithm a file; what MODEL may be; config.yaml; code hashes
     verify                               whether a results folder holds what it states
-    kernels frontends                    Relax operator -> torch call; torch.export -> Relax -> graph
+    tolerances kernels frontends         Relax operator -> torch call; torch.export -> Relax -> graph
     workers                              processes, shared memory, calls
     platforms                            what devices are, how they measure and execute: a folder a platform
     profiling runtime                    what measuring, and executing, on any platform have in common

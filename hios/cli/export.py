@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from hios import defaults
 from hios.cli.options import check_seed, output_option, refuse_overwriting, trust_option
 from hios.errors import HiosError
 from hios.formats.config_file import Scalar
@@ -24,7 +25,7 @@ from hios.formats.config_file import Scalar
     metavar="NAME=VALUE",
     help="Any other option of the function that builds the model; the value as in YAML. May be given several times.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of random weights.")
+@click.option("--seed", type=int, default=defaults.SEED, show_default=True, help="Seed of random weights.")
 @trust_option
 def command(
     model: str,

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from hios.defaults import RUNS, SEED, TIMEOUT_S, TOLERANCE, WARMUP
 from hios.errors import HiosError
 from hios.models import PLATFORMS, PREDICTING
 
@@ -54,15 +55,17 @@ trust_option = click.option(
 )
 
 _MEASURING = (
-    click.option("--runs", type=int, default=36, show_default=True, help="Measured runs of every competitor."),
-    click.option("--warmup", type=int, default=3, show_default=True, help="Runs before the measured ones."),
-    click.option("--tolerance", type=float, default=1e-4, show_default=True, help="Allowed difference of outputs."),
-    click.option("--seed", type=int, default=0, show_default=True, help="Seed of the input and of the order."),
+    click.option("--runs", type=int, default=RUNS, show_default=True, help="Measured runs of every competitor."),
+    click.option("--warmup", type=int, default=WARMUP, show_default=True, help="Runs before the measured ones."),
+    click.option(
+        "--tolerance", type=float, default=TOLERANCE, show_default=True, help="Allowed difference of outputs."
+    ),
+    click.option("--seed", type=int, default=SEED, show_default=True, help="Seed of the input and of the order."),
     click.option(
         "--timeout",
         "timeout_s",
         type=float,
-        default=120.0,
+        default=TIMEOUT_S,
         show_default=True,
         help="Longest time of one run, in seconds.",
     ),

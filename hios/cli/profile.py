@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from hios import defaults
 from hios.cli.options import (
     PATH,
     devices_option,
@@ -32,14 +33,14 @@ _MEASURING = ("virtual", "repeats", "budget", "cache", "no_cache", "stages_of")
 @click.option(
     "--repeats",
     type=int,
-    default=20,
+    default=defaults.REPEATS,
     show_default=True,
     help="Least number of measurements of every operator and stage.",
 )
 @click.option(
     "--budget",
     type=float,
-    default=120.0,
+    default=defaults.PROFILE_BUDGET_S,
     show_default=True,
     help="Seconds for repeating until medians are certain within 2 %, and for stages; those left out are modelled.",
 )
@@ -53,7 +54,7 @@ _MEASURING = ("virtual", "repeats", "budget", "cache", "no_cache", "stages_of")
 @click.option(
     "--stages-of",
     multiple=True,
-    default=("greedy", "hios-lp"),
+    default=defaults.STAGES_OF,
     show_default=True,
     help="Measure the stages that this algorithm asks for; may be given several times.",
 )

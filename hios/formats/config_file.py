@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
+from hios import defaults
 from hios.formats.base import END, AboveZero, Amount, Count, OrAbsent, Positive, Record, Text, doc
 
 #: A label becomes part of file names.
@@ -86,12 +87,12 @@ class Profile(Record, frozen=True):
         tuple[Annotated[Text, doc("Name in the registry.")], ...],
         Meta(min_length=1, extra_json_schema={"uniqueItems": True}),
         doc("Algorithms of the registry whose stages are measured, each once; at least one."),
-    ] = ("greedy", "hios-lp")
-    repeats: Annotated[Positive, doc("Least number of measurements of every operator and stage.")] = 20
+    ] = defaults.STAGES_OF
+    repeats: Annotated[Positive, doc("Least number of measurements of every operator and stage.")] = defaults.REPEATS
     budget: Annotated[
         Amount,
         doc("Seconds for measuring on until medians are certain, and for stages; those left out are modelled."),
-    ] = 120
+    ] = defaults.PROFILE_BUDGET_S
     cache: Annotated[
         bool | Text,
         doc("Whether measurements of other runs and networks are used and kept, or the folder for them."),
@@ -101,9 +102,9 @@ class Profile(Record, frozen=True):
 class Execute(Record, frozen=True):
     """How schedules are run."""
 
-    runs: Annotated[Positive, doc("Timed runs of every competitor.")] = 36
-    warmup: Annotated[Count, doc("Untimed runs before them.")] = 3
-    tolerance: Annotated[AboveZero, doc("Largest difference from the output of eager PyTorch.")] = 0.0001
+    runs: Annotated[Positive, doc("Timed runs of every competitor.")] = defaults.RUNS
+    warmup: Annotated[Count, doc("Untimed runs before them.")] = defaults.WARMUP
+    tolerance: Annotated[AboveZero, doc("Largest difference from the output of eager PyTorch.")] = defaults.TOLERANCE
     baselines: Annotated[
         tuple[
             Annotated[
@@ -184,7 +185,7 @@ class Config(Record, frozen=True, kw_only=True):
         int,
         Meta(ge=0, le=9223372036854775807),
         doc("Seed of weights, inputs and of every algorithm that is not given one itself."),
-    ] = 0
+    ] = defaults.SEED
     results: Annotated[
         str,
         Meta(pattern="^[^{}<>*]*[^{}<>*/]$"),

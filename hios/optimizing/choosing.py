@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from hios.costs import Costs
-from hios.machine import busy_share, usable_cores
+from hios.machine import BUSY, busy_share, usable_cores
 from hios.optimizing.cache import Choices
 from hios.optimizing.contest import Contest
 from hios.optimizing.facts import eager_facts
 from hios.optimizing.module import torch_threads, warn
 from hios.optimizing.options import Options
-from hios.optimizing.report import BUSY, Report
+from hios.optimizing.report import Report
 from hios.optimizing.tracing import Traced
 from hios.optimizing.ways import Way, distinct, itself
 from hios.platforms.cpu.engine import Engine

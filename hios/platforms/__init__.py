@@ -8,7 +8,6 @@ workloads       what is timed: operators with random weights and inputs
 device_program  a schedule as what each device does
 competitor      what runs in a session, with what was measured of it
 weights         weights.safetensors, checked against the graph
-outputs         whether what was computed is what the reference computes
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from hios import artifacts, platforms
+from hios import artifacts, defaults, platforms
 from hios.costs import Costs
 from hios.errors import HiosWarning
 from hios.formats.base import Platform
@@ -30,6 +30,7 @@ from hios.formats.costs_file import (
 )
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
+from hios.machine import BUSY
 from hios.platforms.cpu import platform as cpu
 from hios.platforms.cpu.environment import gpu_settings, settings
 from hios.platforms.cpu.measuring import Cores
@@ -50,10 +51,6 @@ _OPERATORS, _TRANSFERS, _CORUN = 0.3, 0.4, 0.5
 _MERGES = 0.3
 #: What measures on the devices of each platform.
 _BENCHES = {"cpu": Cores, "cuda": Gpus}
-#: Share of the cores' time spent on other work above which nothing is kept for later.
-_BUSY = 0.1
-#: Seconds that measuring takes by default, where the least number of repeats does not need more.
-DEFAULT_BUDGET_S = 120.0
 
 
 def profile(
@@ -63,7 +60,7 @@ def profile(
     devices: int,
     repeats: int,
     stages_of: Sequence[str],
-    budget_s: float = DEFAULT_BUDGET_S,
+    budget_s: float = defaults.PROFILE_BUDGET_S,
     cache: str | Path | None = None,
     platform: str = "cpu",
     virtual: bool = False,
@@ -96,7 +93,7 @@ def profile(
     artifacts.require_writable(output)
     algorithms = [find(name).name for name in stages_of]
     described = platforms.find(platform).describe(devices, virtual=virtual)
-    quiet = described["busy_share"] <= _BUSY
+    quiet = described["busy_share"] <= BUSY
     under = gpu_settings(described) if platform == "cuda" else settings(described["cores"])
     kept = Cache(None if cache is None else Path(cache), under, keep=quiet)
     began = time.monotonic()

@@ -7,15 +7,14 @@ from datetime import datetime
 
 from hios.formats.run_file import Baseline, Ceiling, ReferenceResult, Run, ScheduleResult
 from hios.graph import Graph
+from hios.machine import BUSY
 from hios.models import RUNTIMES
 from hios.report.hardware import hardware, virtual_text
 from hios.report.results import ModelResults
 from hios.report.tables import reference_rows
 from hios.runtime import predictions
-from hios.runtime.bootstrap import Interval, speedup_interval, tells
+from hios.statistics import Interval, speedup_interval, tells
 
-#: Share of the cores' time spent on other work from which a measurement no longer had the machine to itself.
-BUSY_SHARE = 0.1
 #: Share of the number of devices below which devices are not independent.
 FULL_CEILING = 0.9
 
@@ -92,7 +91,7 @@ def cautions(models: Sequence[ModelResults]) -> list[str]:
         found += _virtual_cautions(model)
         found += _changes(model)
         busy = model.run.platform.busy_share
-        if busy is not None and busy > BUSY_SHARE:
+        if busy is not None and busy > BUSY:
             found.append(
                 f"The cores were busy with other work right before the measurement of {model.name} ({busy:.0%} of "
                 "their time): its latencies may be too long and its speedups wrong."

@@ -4,7 +4,6 @@ reference    the model itself inside a worker: eager PyTorch, torch.compile, ONN
 baselines    which of them take part
 competitors  who else does: schedules, the sequential one on one device, independent copies
 session      all of them interleaved in one session, outputs checked
-bootstrap    intervals of speedups
 results      what run.json says of it
 choosing     the fastest of several, and the steadiest of those that cannot be told from it
 auto         the fastest of all, chosen by measurement

@@ -11,10 +11,9 @@ from hios.formats.run_file import Baseline, Ceiling, Latency, Launch, ReferenceK
 from hios.platforms.competitor import Competitor
 from hios.platforms.probe_schedule import ProbeSchedule
 from hios.runtime.baselines import Reference
-from hios.runtime.bootstrap import speedup_interval
 from hios.runtime.competitors import BASELINE, Entry
 from hios.schedule import Schedule
-from hios.statistics import spread
+from hios.statistics import speedup_interval, spread
 
 
 class SessionResults(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 from torch import Tensor
 
-from hios import artifacts
+from hios import artifacts, defaults
 from hios.errors import PlatformError
 from hios.formats.run_file import Checked, Run, RunPlatform
 from hios.frontends.examples import example_inputs
@@ -27,9 +27,7 @@ from hios.platforms.cpu import platform as cpu
 from hios.platforms.cpu.executing import CpuWorkers, Workers
 from hios.platforms.cpu.platform import all_cores
 from hios.platforms.cuda.executing import CudaWorkers
-from hios.platforms.cuda.precision import TF32_TOLERANCE, scaled
 from hios.platforms.device_program import ArenaPlan, Buffer
-from hios.platforms.outputs import compared
 from hios.platforms.probe_schedule import ProbeSchedule
 from hios.progress import bar
 from hios.runtime import reference
@@ -38,6 +36,7 @@ from hios.runtime.baselines import Reference, gpu_references, references, requir
 from hios.runtime.competitors import BASELINE, Entry, competitors, read_entries
 from hios.runtime.results import results
 from hios.runtime.trace import write_trace
+from hios.tolerances import TF32_TOLERANCE, compared, scaled
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
@@ -63,11 +62,11 @@ class Settings:
     """
 
     devices: int
-    runs: int = 36
-    warmup: int = 3
-    tolerance: float = 1e-4
-    seed: int = 0
-    timeout_s: float = 120.0
+    runs: int = defaults.RUNS
+    warmup: int = defaults.WARMUP
+    tolerance: float = defaults.TOLERANCE
+    seed: int = defaults.SEED
+    timeout_s: float = defaults.TIMEOUT_S
     baselines: tuple[str, ...] = ("eager",)
     platform: str = "cpu"
     virtual: bool = False

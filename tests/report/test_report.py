@@ -20,7 +20,7 @@ from hios.errors import ArtifactError
 from hios.report import write_report
 from hios.report.colours import type_styles
 from hios.report.results import read_results
-from hios.runtime.bootstrap import speedup_interval
+from hios.statistics import speedup_interval
 from tests.operators import operator_from
 from tests.report.browser import loads_nothing, needs_chromium, opened
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 import yaml
 
-from hios import artifacts, config, machine
+from hios import artifacts, config, defaults, machine, optimize
+from hios.cli import main
 from hios.errors import ArtifactError, HiosError
 from hios.models import PLATFORMS, PREDICTING, RUNTIMES
 from hios.schedulers import ALGORITHMS, Algorithm, Parameter
@@ -32,6 +35,48 @@ def models(tmp_path: Path) -> Path:
     for name in ("net.py", "other.py", "__init__.py"):
         (folder / name).touch()
     return folder
+
+
+def test_defaults_are_those_of_the_library() -> None:
+    """The schema, the command line and the functions of the library take their defaults from one table."""
+    found = artifacts.schema("config")
+    execute, profile = (found["properties"][part]["properties"] for part in ("execute", "profile"))
+    assert found["properties"]["seed"]["default"] == defaults.SEED
+    assert [execute[key]["default"] for key in ("runs", "warmup", "tolerance")] == [
+        defaults.RUNS,
+        defaults.WARMUP,
+        defaults.TOLERANCE,
+    ]
+    assert [profile[key]["default"] for key in ("stages_of", "repeats", "budget")] == [
+        list(defaults.STAGES_OF),
+        defaults.REPEATS,
+        defaults.PROFILE_BUDGET_S,
+    ]
+    options = {
+        (name, option.name): option.default
+        for name in ("execute", "profile", "distribute", "export")
+        for option in main.get_command(click.Context(main), name).params  # type: ignore[union-attr]
+    }
+    for name in ("execute", "distribute"):
+        given = [options[name, key] for key in ("runs", "warmup", "tolerance", "seed", "timeout_s")]
+        assert given == [
+            defaults.RUNS,
+            defaults.WARMUP,
+            defaults.TOLERANCE,
+            defaults.SEED,
+            defaults.TIMEOUT_S,
+        ]
+    assert [options["profile", key] for key in ("repeats", "budget", "stages_of")] == [
+        defaults.REPEATS,
+        defaults.PROFILE_BUDGET_S,
+        defaults.STAGES_OF,
+    ]
+    optimized = inspect.signature(optimize).parameters
+    assert [optimized[key].default for key in ("tolerance", "budget_s", "timeout_s")] == [
+        defaults.TOLERANCE,
+        defaults.OPTIMIZE_BUDGET_S,
+        defaults.TIMEOUT_S,
+    ]
 
 
 def test_defaults(models: Path) -> None:

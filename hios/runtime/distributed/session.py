@@ -16,7 +16,7 @@ from typing import Any, cast
 import msgspec
 import torch
 
-from hios import artifacts, machine
+from hios import artifacts, defaults, machine
 from hios.errors import HiosError, PlatformError, ScheduleError, first_line
 from hios.formats.run_file import Checked, Run, RunPlatform
 from hios.graph import Graph
@@ -77,11 +77,11 @@ class Job:
     platform: str = "cpu"
     program: Path | None = None
     trusted: bool = False
-    runs: int = 36
-    warmup: int = 3
-    tolerance: float = 1e-4
-    seed: int = 0
-    timeout_s: float = 120.0
+    runs: int = defaults.RUNS
+    warmup: int = defaults.WARMUP
+    tolerance: float = defaults.TOLERANCE
+    seed: int = defaults.SEED
+    timeout_s: float = defaults.TIMEOUT_S
 
 
 def distribute(job: Job) -> Run | None:
