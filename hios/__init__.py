@@ -2,13 +2,13 @@
 
 The package is layered; a module imports only from layers above its own:
 
-    errors artifacts machine statistics progress    what every layer uses
+    errors artifacts machine statistics progress versions   what every layer uses
     graph blocks merging costs problem schedule
     evaluate bound check                 the problem and its solution (no torch, no TVM)
-    schedulers models config sources     one algorithm a file, one registry; what MODEL may be; config.yaml; code hashes
+    schedulers models sources            one algorithm a file, one registry; what MODEL may be; code hashes
     kernels frontends                    Relax operator -> torch call; torch.export -> Relax -> graph
     workers                              processes, shared memory, calls
-    platforms                            what devices are, how they measure and execute: a folder a platform
+    platforms config                     a folder a platform: devices, measuring, executing; config.yaml
     profiling runtime                    what measuring, and executing, on any platform have in common
     optimizing dynamo                    a model of torch in, the fastest way to run it out
     report cli                           what people see

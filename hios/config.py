@@ -17,10 +17,10 @@ from typing import Any
 
 import yaml
 
-from hios import artifacts
+from hios import artifacts, platforms
 from hios.artifacts import Json
 from hios.errors import ArtifactError, HiosError
-from hios.models import CPU_RUNTIMES, CUDA_RUNTIMES, RUNTIMES, Model, files, model
+from hios.models import RUNTIMES, Model, files, model
 from hios.schedulers import find
 from hios.schedulers.registry import AUTO
 
@@ -36,7 +36,8 @@ def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | 
     Args:
         data: what was read.
         source: the file's name, for the messages.
-        cores: how many devices the cpu platform has at most, unless they are virtual; unchecked if None.
+        cores: how many cores can be used, which limits the devices of platforms that have a core each; unchecked if
+            None.
         models: where the model files lie; the project's if None.
 
     Raises:
@@ -97,7 +98,8 @@ def profile_options(settings: Json) -> str:
     given = {key: value for key, value in settings["profile"].items() if key != "cache"}
     cache: bool | str = settings["profile"]["cache"]
     kept = {"cache": cache} if isinstance(cache, str) else {"no_cache": not cache}
-    return options({**given, **kept, "virtual": settings["virtual"]})
+    own = {option.name: settings.get(option.name) for option in platforms.entry(settings["platform"]).options}
+    return options({**given, **kept, **own, "virtual": settings["virtual"]})
 
 
 def execute_options(settings: Json, label: str) -> str:
@@ -291,11 +293,15 @@ def _check_auto(settings: Json, label: str, entry: Json) -> None:
 
 def _check_devices(settings: Json, source: str, cores: int | None) -> None:
     devices: list[int] = settings["devices"]
-    if settings["platform"] == "cpu" and not settings["virtual"] and cores is not None and max(devices) > cores:
+    platform = platforms.find(settings["platform"])
+    if settings["virtual"] and not platform.VIRTUAL:
         raise HiosError(
-            f"{source}: devices: found {max(devices)}; allowed: at most {cores}, the cores that can be used "
-            "here (platform cpu pins every device to a core of its own, unless they are virtual: true)"
+            f"{source}: virtual: found true; allowed on platform {settings['platform']}: false, as its devices share "
+            "nothing"
         )
+    limit = None if settings["virtual"] or cores is None else platform.device_limit(cores)
+    if limit is not None and max(devices) > limit[0]:
+        raise HiosError(f"{source}: devices: found {max(devices)}; allowed: at most {limit[0]}, {limit[1]}")
     for label, entry in settings["algorithms"].items():
         if 1 not in devices and entry["algorithm"] != AUTO and not find(entry["algorithm"]).several_devices:
             raise HiosError(
@@ -306,12 +312,14 @@ def _check_devices(settings: Json, source: str, cores: int | None) -> None:
 
 def _check_baselines(settings: Json, source: str) -> None:
     """Refuse what runs a model on another platform only."""
-    platform = settings["platform"]
-    elsewhere = CPU_RUNTIMES if platform == "cuda" else CUDA_RUNTIMES
-    for name in settings["execute"]["baselines"]:
-        if name in elsewhere:
-            allowed = ", ".join(known for known in RUNTIMES if known not in elsewhere)
-            raise HiosError(f"{source}: execute.baselines: found {name}; allowed on platform {platform}: {allowed}")
+    name = settings["platform"]
+    if not platforms.entry(name).executes:
+        return
+    runtimes = platforms.find(name).RUNTIMES
+    for baseline in settings["execute"]["baselines"]:
+        if baseline not in runtimes:
+            allowed = ", ".join(known for known in RUNTIMES if known in runtimes)
+            raise HiosError(f"{source}: execute.baselines: found {baseline}; allowed on platform {name}: {allowed}")
 
 
 def _check_results(settings: Json, source: str) -> None:

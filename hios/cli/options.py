@@ -10,20 +10,45 @@ from typing import Any
 import click
 
 from hios.errors import HiosError
-from hios.models import PLATFORMS
+from hios.platforms import PLATFORMS, executable
 
 PATH = click.Path(path_type=Path)
 
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 devices_option = click.option("--devices", type=int, default=1, show_default=True, help="Number of devices.")
-platform_option = click.option(
-    "--platform",
-    type=click.Choice(PLATFORMS),
-    default="cpu",
-    show_default=True,
-    help="Where to measure and run: devices are cores (cpu) or GPUs (cuda).",
-)
+
+
+def _platform_option(names: Iterable[str], what: str) -> _Decorator:
+    known = {name: PLATFORMS[name].summary for name in names}
+    return click.option(
+        "--platform",
+        type=click.Choice(list(known)),
+        default="cpu",
+        show_default=True,
+        help=f"{what}: {'; '.join(f'{name}, {summary}' for name, summary in known.items())}.",
+    )
+
+
+#: Any platform, for costs; and one that schedules run on.
+platform_option = _platform_option(PLATFORMS, "Where costs come from")
+executing_option = _platform_option(executable(), "Where to run")
+
+
+def own_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that only some platforms have; `given_own` takes them out of what a command is given."""
+    for name, entry in reversed(PLATFORMS.items()):
+        for option in reversed(entry.options):
+            command = click.option(f"--{option.name}", help=f"{option.help} (platform {name})")(command)
+    return command
+
+
+def given_own(options: dict[str, Any]) -> dict[str, str]:
+    """Those of `own_options` that were given."""
+    names = [option.name for entry in PLATFORMS.values() for option in entry.options]
+    return {name: value for name in names if (value := options.pop(name, None)) is not None}
+
+
 virtual_option = click.option(
     "--virtual",
     is_flag=True,

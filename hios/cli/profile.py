@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import click
 
-from hios.cli.options import PATH, devices_option, output_option, platform_option, refuse_overwriting, virtual_option
+from hios.cli.options import (
+    PATH,
+    devices_option,
+    given_own,
+    output_option,
+    own_options,
+    platform_option,
+    refuse_overwriting,
+    virtual_option,
+)
 from hios.errors import HiosError
 
 
 @click.command("profile")
 @click.argument("graph", type=PATH)
 @platform_option
+@own_options
 @virtual_option
 @devices_option
 @output_option("costs.json")
@@ -56,6 +67,7 @@ def command(
     cache: Path | None,
     no_cache: bool,
     stages_of: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Measure what the operators, stages and transfers of GRAPH cost."""
     if repeats < 1:
@@ -80,5 +92,6 @@ def command(
         cache=folder,
         platform=platform,
         virtual=virtual,
+        options=given_own(options),
     )
     click.echo(f"{output}: {profile_in_words(found)}")

@@ -1,32 +1,157 @@
-"""Where costs are measured and schedules run: a folder a platform, and what all of them share.
+"""Where costs come from and schedules run: a folder a platform, and what all of them share.
 
+protocol        what a platform is: the modules in its folder, and what they offer
 cpu             devices are cores
 cuda            devices are GPUs
 bench           what a platform measures
 workloads       what is timed: operators with random weights and inputs
 device_program  a schedule as what each device does
 competitor      what runs in a session, with what was measured of it
+reference       the model itself inside a worker: eager PyTorch, torch.compile, ONNX Runtime
 weights         weights.safetensors, checked against the graph
 outputs         whether what was computed is what the reference computes
+
+A platform is a folder of that name with the modules that `hios.platforms.protocol` describes, and a line in
+`PLATFORMS`. This module is light: those of a platform are imported when it is used.
 """
 
 from __future__ import annotations
 
+import importlib
+from dataclasses import dataclass
 from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
 
 from hios.errors import PlatformError
-from hios.models import PLATFORMS
+
+if TYPE_CHECKING:
+    from hios.platforms.protocol import (
+        Description,
+        Distributing,
+        Executing,
+        Measuring,
+        Platform,
+        Predicting,
+        Reporting,
+    )
 
 
-def find(name: str) -> ModuleType:
-    """The module of a platform: ``describe(devices, virtual=False)`` says what its devices are, for artifacts.
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of ``hios profile`` that one platform alone has, ``--NAME`` there and ``NAME`` in config.yaml.
+
+    Attributes:
+        name: in lower case.
+        help: one line for ``--help``.
+    """
+
+    name: str
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known of a platform without importing it.
+
+    Attributes:
+        summary: what its devices are, in a few words.
+        executes: whether schedules run on it. If not, its costs are predicted (`Predicting`), and measured otherwise.
+        options: options of its own.
+    """
+
+    summary: str
+    executes: bool = True
+    options: tuple[Option, ...] = ()
+
+
+#: Every platform, by the name of its folder.
+PLATFORMS = {
+    "cpu": Entry("devices are cores"),
+    "cuda": Entry("devices are GPUs"),
+}
+
+
+def entry(name: str) -> Entry:
+    """What is known of a platform without importing it.
 
     Raises:
         PlatformError: there is no platform of that name.
     """
-    from hios.platforms.cpu import platform as cpu
-    from hios.platforms.cuda import platform as cuda
-
     if name not in PLATFORMS:
         raise PlatformError(f"unknown platform {name}; allowed: {', '.join(PLATFORMS)}")
-    return {"cpu": cpu, "cuda": cuda}[name]
+    return PLATFORMS[name]
+
+
+def executable() -> list[str]:
+    """Names of the platforms on which schedules run."""
+    return [name for name, known in PLATFORMS.items() if known.executes]
+
+
+def find(name: str) -> Platform:
+    """What there is of a platform.
+
+    Raises:
+        PlatformError: there is no platform of that name.
+    """
+    return cast("Platform", _module(name, "platform"))
+
+
+def describe(name: str, devices: int, *, virtual: bool = False, **options: str) -> Description:
+    """The devices of a platform, as artifacts state them.
+
+    Args:
+        name: of the platform.
+        devices: how many there are to be.
+        virtual: whether devices may share hardware.
+        options: of the platform, by name.
+
+    Raises:
+        PlatformError: unknown platform, too few devices, or an option that the platform does not have.
+    """
+    platform, allowed = find(name), [option.name for option in entry(name).options]
+    if virtual and not platform.VIRTUAL:
+        raise PlatformError(f"platform {name}: found --virtual; allowed: without it, as its devices share nothing")
+    if unknown := [option for option in options if option not in allowed]:
+        others = f"with the options {', '.join(f'--{option}' for option in allowed)}" if allowed else "without it"
+        raise PlatformError(f"platform {name}: found --{unknown[0]}; allowed: {others}")
+    given: dict[str, Any] = dict(options)
+    return platform.describe(devices, virtual=virtual, **given)
+
+
+def measuring(name: str) -> Measuring:
+    """The part of a platform that measures."""
+    return cast("Measuring", _module(name, "measuring"))
+
+
+def predicting(name: str) -> Predicting:
+    """The part of a platform that predicts costs without running anything."""
+    return cast("Predicting", _module(name, "predicting"))
+
+
+def executing(name: str) -> Executing:
+    """The part of a platform that runs schedules.
+
+    Raises:
+        PlatformError: there is no platform of that name, or no schedule runs on it.
+    """
+    if not entry(name).executes:
+        raise PlatformError(
+            f"platform {name}: found a schedule to run; allowed: to predict costs, as nothing runs there; schedules "
+            f"run on {', '.join(executable())}"
+        )
+    return cast("Executing", _module(name, "executing"))
+
+
+def distributing(name: str) -> Distributing:
+    """The part of a platform that runs schedules with every device a process of its own."""
+    return cast("Distributing", _module(name, "distributing"))
+
+
+def reporting(name: str) -> Reporting:
+    """The part of a platform that says in words what its devices are."""
+    return cast("Reporting", _module(name, "reporting"))
+
+
+def _module(name: str, part: str) -> ModuleType:
+    entry(name)
+    return importlib.import_module(f"{__name__}.{name}.{part}")

@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class ReducedPrecision:
+    """How runs that are timed are less precise than float32, and how their outputs are then compared.
+
+    Attributes:
+        name: of the precision, for messages.
+        tolerance: allowed difference at least.
+        compare: as `compared`, with a tolerance that is a share of the largest value of an output.
+    """
+
+    name: str
+    tolerance: float
+    compare: Callable[[Tensor, Tensor, float], tuple[float, bool]]
 
 
 def compared(found: Tensor, expected: Tensor, tolerance: float) -> tuple[float, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,7 @@ from hios.costs import Costs
 from hios.errors import HiosWarning
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
-from hios.platforms.cpu import platform as cpu
-from hios.platforms.cpu.environment import gpu_settings, settings
-from hios.platforms.cpu.measuring import Cores
-from hios.platforms.cuda.measuring import Gpus
+from hios.platforms.protocol import Description
 from hios.profiling import contention, links, transfers
 from hios.profiling.cache import Cache, Measured
 from hios.profiling.contention import Contention
@@ -25,6 +22,7 @@ from hios.profiling.measurements import Session
 from hios.profiling.requests import Questions
 from hios.schedulers import find
 from hios.statistics import FEWEST, PRECISION, interval, is_precise, spread
+from hios.versions import versions
 
 #: How often algorithms are asked again after new stages were measured; each answer may bring new questions.
 _STAGE_PASSES = 3
@@ -32,8 +30,6 @@ _STAGE_PASSES = 3
 _OPERATORS, _TRANSFERS, _CORUN = 0.3, 0.4, 0.5
 #: Share of the time left that merges may take.
 _MERGES = 0.3
-#: What measures on the devices of each platform.
-_BENCHES = {"cpu": Cores, "cuda": Gpus}
 #: Share of the cores' time spent on other work above which nothing is kept for later.
 _BUSY = 0.1
 #: Seconds that measuring takes by default, where the least number of repeats does not need more.
@@ -51,8 +47,11 @@ def profile(
     cache: str | Path | None = None,
     platform: str = "cpu",
     virtual: bool = False,
+    options: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Measure a graph on the devices of a platform and write costs.json; returns its contents.
+
+    A platform on which nothing runs predicts the costs instead, and what is said here of measuring does not apply.
 
     Operators with equal signature are measured once. t(S) and the times of merged operators are measured for the stages
     and merges that the named algorithms ask for on 1 to ``devices`` devices, given the times found so far. Everything
@@ -71,28 +70,57 @@ def profile(
             None for neither.
         platform: one of ``PLATFORMS``.
         virtual: whether devices may share cores or GPUs.
+        options: of the platform, by name.
 
     Raises:
         HiosError: bad graph, unknown algorithm, too many devices, a cache that cannot be written, or a worker failed.
     """
     known = Graph.read(graph)
-    require_executable(known)
+    executes = platforms.entry(platform).executes
+    if executes:
+        require_executable(known)
     artifacts.require_writable(output)
     algorithms = [find(name).name for name in stages_of]
-    described = platforms.find(platform).describe(devices, virtual=virtual)
-    quiet = described["busy_share"] <= _BUSY
-    under = gpu_settings(described) if platform == "cuda" else settings(described["cores"])
-    kept = Cache(None if cache is None else Path(cache), under, keep=quiet)
+    described = platforms.describe(platform, devices, virtual=virtual, **(options or {}))
+    if executes:
+        folder = None if cache is None else Path(cache)
+        costs = _measured(known, str(graph), described, repeats, algorithms, budget_s, folder)
+    else:
+        costs = platforms.predicting(platform).costs(known, described)
+    data = {
+        "graph": known.name,
+        "graph_fingerprint": known.fingerprint,
+        "platform": described,
+        "versions": versions(),
+        **costs,
+    }
+    artifacts.write(output, "costs", data)
+    return data
+
+
+def _measured(
+    graph: Graph,
+    path: str,
+    platform: Description,
+    repeats: int,
+    algorithms: Sequence[str],
+    budget_s: float,
+    cache: Path | None,
+) -> dict[str, Any]:
+    """What costs.json says of measurements; arguments are those of `profile`, checked."""
+    measuring = platforms.measuring(platform["name"])
+    quiet = platform["busy_share"] <= _BUSY
+    kept = Cache(cache, measuring.environment(platform), keep=quiet)
     began = time.monotonic()
-    with _BENCHES[platform](known, str(graph), described) as bench:
-        session = Session(known, bench, repeats, kept)
+    with measuring.bench(graph, path, platform) as bench:
+        session = Session(graph, bench, repeats, kept)
         session.measure_operators(began + _OPERATORS * budget_s)
         transfers.measure_transfers(session, began + _TRANSFERS * budget_s)
         transfers.measure_corun(session, began + _CORUN * budget_s)
-        asked = Questions(known, session.stand_in)
+        asked = Questions(graph, session.stand_in)
         for _ in range(_STAGE_PASSES):
             before = len(asked.stages) + len(asked.merges)
-            asked.ask(algorithms, devices, Costs.from_json(_costs(session, asked)))
+            asked.ask(algorithms, bench.devices, Costs.from_json(_costs(session, asked)))
             if len(asked.stages) + len(asked.merges) == before:
                 break
             # Merges are few; stages may take all the time that there is.
@@ -101,19 +129,13 @@ def profile(
         session.find_resources()  # in the end: what traces kernels may stay with the process, and slow what follows
         for remark in bench.remarks():
             warnings.warn(remark, HiosWarning, stacklevel=2)
-    data = {
-        "graph": known.name,
-        "graph_fingerprint": known.fingerprint,
-        "platform": described,
-        "versions": cpu.versions(),
+    return {
         **_costs(session, asked),
         "profile": {
             **_summary(session, asked, repeats, budget_s, time.monotonic() - began),
             **({} if cache is None else {"kept": quiet}),
         },
     }
-    artifacts.write(output, "costs", data)
-    return data
 
 
 def _costs(session: Session, asked: Questions) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from hios.platforms.competitor import Competitor
-from hios.runtime.baselines import Reference
+from hios.platforms.reference import Reference
 from hios.runtime.bootstrap import speedup_interval
 from hios.runtime.competitors import BASELINE, Entry
 from hios.statistics import spread

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,29 +12,26 @@ from typing import Any
 
 from torch import Tensor
 
-from hios import artifacts
+from hios import artifacts, platforms
 from hios.errors import PlatformError
 from hios.frontends.examples import example_inputs
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.kernels.tensors import torch_dtype
 from hios.models import RUNTIMES
-from hios.platforms import find
+from hios.platforms import reference
 from hios.platforms.competitor import Competitor
-from hios.platforms.cpu import platform as cpu
-from hios.platforms.cpu.executing import CpuWorkers, Workers
-from hios.platforms.cpu.platform import all_cores
-from hios.platforms.cuda.executing import CudaWorkers
-from hios.platforms.cuda.precision import TF32_TOLERANCE, scaled
 from hios.platforms.device_program import ArenaPlan, Buffer
 from hios.platforms.outputs import compared
+from hios.platforms.protocol import Workers
+from hios.platforms.reference import Reference
 from hios.progress import bar
-from hios.runtime import reference
 from hios.runtime.auto import LEAST_RUNS, choose
-from hios.runtime.baselines import Reference, gpu_references, references, require
-from hios.runtime.competitors import BASELINE, Entry, competitors, read_entries
+from hios.runtime.baselines import require
+from hios.runtime.competitors import BASELINE, competitors, read_entries
 from hios.runtime.results import results
 from hios.runtime.trace import write_trace
+from hios.versions import versions
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
@@ -115,25 +112,26 @@ def execute(
     if traces is not None:
         for entry in entries:
             artifacts.require_writable(_trace_path(traces, entry.label))
-    platform = find(settings.platform).describe(settings.devices, virtual=settings.virtual)
+    executing = platforms.executing(settings.platform)
+    platform = platforms.describe(settings.platform, settings.devices, virtual=settings.virtual)
     began = datetime.now(UTC)
-    arena_plan = ArenaPlan(known, settings.devices)
-    taking_part, taking_turns, workers = _parties(known, arena_plan, entries, platform, runtime, settings)
-    arena = Arena(arena_plan.flags, arena_plan.size, shares_cores="cores" in platform and "virtual" in platform)
+    plan = ArenaPlan(known, settings.devices)
+    taking_part = competitors(known, plan, entries, settings.devices, executing.most_threads(platform))
+    taking_turns = [] if runtime is None else executing.references(platform, runtime, settings.baselines)
+    workers = executing.workers(known, plan, taking_part, platform, settings.timeout_s)
+    arena = executing.arena(plan, platform)
     names = workers.names + [entry.name for entry in taking_turns]
     cores = workers.cores + [entry.cores for entry in taking_turns]
     with WorkerPool(cores, arena, settings.timeout_s, names) as pool:
         workers.join(pool)
-        session = _Session(known, pool, workers, arena, arena_plan, taking_part, taking_turns, settings)
+        session = _Session(known, pool, workers, arena, plan, taking_part, taking_turns, settings)
         session.load(str(graph), str(weights), None if program is None else str(program), trusted)
         session.measure()
-        workers.finish()
-    if settings.platform == "cuda":
-        platform["tf32"] = workers.tf32
+        platform |= workers.finish()
     data = {
         "graph": known.name,
         "platform": platform,
-        "versions": cpu.versions(),
+        "versions": versions(),
         "measured_at": f"{began:%Y-%m-%dT%H:%M:%SZ}",
         "seed": settings.seed,
         "runs": settings.runs,
@@ -155,28 +153,6 @@ def execute(
     return data
 
 
-def _parties(
-    graph: Graph,
-    arena: ArenaPlan,
-    entries: Sequence[Entry],
-    platform: Mapping[str, Any],
-    runtime: str | None,
-    settings: Settings,
-) -> tuple[dict[str, Competitor], list[Reference], Workers]:
-    """Who takes part on a platform, and the workers that run the schedules."""
-    workers: Workers
-    if platform["name"] == "cuda":
-        taking_part = competitors(graph, arena, entries, settings.devices, cores=1)
-        taking_turns = [] if runtime is None else gpu_references(runtime, settings.baselines)
-        workers = CudaWorkers(graph, arena, taking_part, platform["gpu_indices"])
-    else:
-        everything = all_cores(platform["cores"])
-        taking_part = competitors(graph, arena, entries, settings.devices, len(everything))
-        taking_turns = [] if runtime is None else references(platform["cores"], runtime, settings.baselines)
-        workers = CpuWorkers(graph, arena, taking_part, platform["cores"], settings.timeout_s)
-    return taking_part, taking_turns, workers
-
-
 def _require_runs(settings: Settings) -> None:
     if settings.runs < LEAST_RUNS:
         raise PlatformError(
@@ -186,11 +162,6 @@ def _require_runs(settings: Settings) -> None:
 
 def _trace_path(traces: str | Path, label: str) -> Path:
     return Path(traces) / f"{label}.json"
-
-
-def _settle(threads: int) -> None:
-    if threads > 1:
-        time.sleep(cpu.SETTLE_S)
 
 
 @dataclass
@@ -219,7 +190,7 @@ class _Session:
         self._expected = [self._tensor(buffer).clone() for buffer in self.plan.outputs]
         # Before any schedule takes its turn: if graph and program do not fit, none is to blame. Where timed runs are
         # less precise, all have to show once that they compute the same.
-        names = list(self.competitors) if self.workers.tf32 else [BASELINE] if program is not None else []
+        names = list(self.competitors) if self.workers.reduced else [BASELINE] if program is not None else []
         for name in names:
             self._clear_outputs()
             self.workers.check(name)
@@ -233,9 +204,8 @@ class _Session:
         ) as shown:
             for entry in self.references:  # by turns, as what it takes to compile is stated
                 timeout_s = None if entry.kind == "eager" else _COMPILE_TIMEOUT_S
-                own = {"kind": entry.kind, "parallel": entry.parallel, "gpu": entry.gpu}
-                arguments = {entry.worker: {**given, **own}}
-                found = self.pool.call_each(reference.load, arguments, timeout_s)
+                arguments = {entry.worker: {**given, "kind": entry.kind, **entry.options}}
+                found = self.pool.call_each(entry.load, arguments, timeout_s)
                 entry.compile_time_s = found[entry.worker]
                 shown.update()
 
@@ -264,18 +234,22 @@ class _Session:
         if isinstance(turn, Reference):
             latency = self.pool.call(turn.worker, reference.run) / 1e6
             turn.difference = max(turn.difference, self._difference(turn.name, timed=True))
-            _settle(turn.threads)
+            self._settle(turn.threads)
             if measured:
                 turn.latencies_ms.append(latency)
             return
         latency, competitor = self.workers.run(turn), self.competitors[turn]
-        _settle(competitor.cores)
+        self._settle(competitor.cores)
         off = self._difference(turn, timed=True)
-        if not self.workers.tf32:  # else it was taken in full precision
+        if self.workers.reduced is None:  # else it was taken in full precision
             competitor.difference = max(competitor.difference, off)
         if measured:
             competitor.latencies_ms.append(latency)
             self.workers.take_rows(turn)
+
+    def _settle(self, threads: int) -> None:
+        if threads > 1:
+            time.sleep(platforms.find(self.settings.platform).SETTLE_S)
 
     def _clear_outputs(self) -> None:
         """So that a competitor that writes nothing is not taken for one that is right."""
@@ -292,16 +266,20 @@ class _Session:
         Raises:
             PlatformError: an output is further off than allowed, or not a number.
         """
-        largest, coarse = 0.0, timed and self.workers.tf32
-        tolerance = max(self.settings.tolerance, TF32_TOLERANCE) if coarse else self.settings.tolerance
+        reduced, tolerance = self.workers.reduced if timed else None, self.settings.tolerance
+        how = "absolute plus relative"
+        compare: Callable[[Tensor, Tensor, float], tuple[float, bool]] = compared
+        if reduced is not None:
+            tolerance, compare = max(tolerance, reduced.tolerance), reduced.compare
+            how = f"of its largest value, in {reduced.name}"
+        largest = 0.0
         for number, (buffer, expected) in enumerate(zip(self.plan.outputs, self._expected, strict=True)):
             found = self._tensor(buffer)
-            off, within = scaled(found, expected, tolerance) if coarse else compared(found, expected, tolerance)
+            off, within = compare(found, expected, tolerance)
             if not within:
                 raise PlatformError(
                     f"{name}: output {number} differs from the reference by up to {off:.3g}; allowed: "
-                    f"{tolerance:g} {'of its largest value, in TF32' if coarse else 'absolute plus relative'}; "
-                    f"{self._cause(name)}"
+                    f"{tolerance:g} {how}; {self._cause(name)}"
                 )
             largest = max(largest, off)
         return largest

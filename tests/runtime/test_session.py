@@ -18,7 +18,7 @@ from hios import Graph, artifacts
 from hios.errors import PlatformError
 from hios.platforms.cpu.executing import CpuWorkers
 from hios.platforms.device_program import ArenaPlan
-from hios.runtime.baselines import Reference
+from hios.platforms.reference import Reference
 from hios.runtime.competitors import BASELINE
 from hios.runtime.session import Settings, _Session, execute
 from hios.schedule import Plan, StagedPlan, StreamPlan
@@ -283,8 +283,8 @@ def test_wrong_outputs_are_found(graph: Graph, wrong: float) -> None:
 def test_differences_blame_who_shows_them(graph: Graph, name: str, cause: str) -> None:
     """No schedule is blamed for what eager PyTorch does with more threads, or for files that do not belong together."""
     plan = ArenaPlan(graph, 1)
-    eager = [Reference(f"eager PyTorch, {threads} threads", threads, [0, 1]) for threads in (1, 2)]
-    eager.append(Reference("torch.compile, 1 thread", 3, [0], "compile"))
+    eager = [Reference(f"eager PyTorch, {threads} threads", threads, [0, 1], threads) for threads in (1, 2)]
+    eager.append(Reference("torch.compile, 1 thread", 3, [0], 1, "compile"))
     session = _Session(
         graph, None, CpuWorkers(graph, plan, {}, [[0]], 1.0), Arena(plan.flags, plan.size), plan, {}, eager, Settings(1)
     )  # type: ignore[arg-type]

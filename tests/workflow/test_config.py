@@ -13,7 +13,8 @@ import yaml
 
 from hios import artifacts, config, machine
 from hios.errors import ArtifactError, HiosError
-from hios.models import PLATFORMS, RUNTIMES
+from hios.models import RUNTIMES
+from hios.platforms import PLATFORMS
 from hios.schedulers import ALGORITHMS, Algorithm, Parameter
 
 if TYPE_CHECKING:

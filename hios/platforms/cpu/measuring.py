@@ -1,4 +1,4 @@
-"""The bench of the cpu platform: a worker process a device."""
+"""Measuring on cores: a worker process a device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from hios.graph import Graph
 from hios.platforms.bench import TIMEOUT_S, Bench, Pairs, Stage, whose_turn
 from hios.platforms.cpu import timing, transfer_timing
-from hios.platforms.cpu.environment import cache_bytes
+from hios.platforms.cpu.environment import cache_bytes, settings
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
@@ -22,7 +22,17 @@ _INFERENCES, _LEAD_S = 3, 0.005
 _VIRTUAL_S = 0.1
 
 
-class Cores(Bench):
+def environment(description: Mapping[str, Any]) -> dict[str, Any]:
+    """Processor, clocks and software."""
+    return settings(description["cores"])
+
+
+def bench(graph: Graph, path: str, description: Mapping[str, Any]) -> Bench:
+    """A worker a device."""
+    return CpuBench(graph, path, description)
+
+
+class CpuBench(Bench):
     """Devices that are cores.
 
     Args:

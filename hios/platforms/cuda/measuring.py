@@ -1,4 +1,4 @@
-"""The bench of the cuda platform: one worker process that holds all GPUs."""
+"""Measuring on GPUs: one worker process holds all of them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hios.graph import Graph
 from hios.kernels.signature import signatures
 from hios.platforms.bench import TIMEOUT_S, Bench, Pairs, Stage, whose_turn
 from hios.platforms.cuda import timing
+from hios.platforms.cuda.environment import settings
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
@@ -18,7 +19,17 @@ from hios.workers.pool import WorkerPool
 _LEAST_MS = 2.0
 
 
-class Gpus(Bench):
+def environment(description: Mapping[str, Any]) -> dict[str, Any]:
+    """GPUs, clocks and software."""
+    return settings(description)
+
+
+def bench(graph: Graph, path: str, description: Mapping[str, Any]) -> Bench:
+    """One worker for all GPUs."""
+    return CudaBench(graph, path, description)
+
+
+class CudaBench(Bench):
     """Devices that are GPUs.
 
     Args:

@@ -11,8 +11,12 @@ from typing import Any
 from hios import machine
 from hios.errors import PlatformError
 
-#: Pause in seconds after something else had its turn: none, as idle threads of the host slow no GPU.
-SETTLE_S = 0.0
+#: As on platform cpu: what has several threads beside the GPUs is ONNX Runtime, which runs on cores here.
+SETTLE_S = 0.03
+VIRTUAL = True
+RUNTIMES = ("eager", "compile", "cudagraph", "compile-reduce-overhead", "compile-max-autotune", "tensorrt")
+TRANSPORTS = ("nccl", "mpi")
+OPTIMIZES = False
 
 _DRIVER = Path("/proc/driver/nvidia/version")
 _DRIVER_VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
@@ -60,7 +64,7 @@ def _found(version: str, cuda: str | None, gpus: int) -> int:
     return gpus
 
 
-def describe(devices: int, *, virtual: bool = False) -> dict[str, Any]:
+def describe(devices: int, *, virtual: bool = False, **_: Any) -> dict[str, Any]:
     """The platform as artifacts state it; takes half a second to see what else keeps the host's cores busy.
 
     Args:
@@ -105,3 +109,7 @@ def driver_version(text: str) -> str:
     """
     found = _DRIVER_VERSION.search(text)
     return found[1] if found else f"unknown, on {platform.system()} {platform.release()}"
+
+
+def device_limit(cores: int) -> None:
+    """How many GPUs there are is asked where they are used: that may be another host."""

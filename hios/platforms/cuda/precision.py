@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from hios.platforms.outputs import compared
+from hios.platforms.outputs import ReducedPrecision, compared
 
 #: Allowed difference of timed runs in TF32, as a share of the largest value of an output.
 TF32_TOLERANCE = 2e-2
@@ -56,3 +56,7 @@ def scaled(found: Tensor, expected: Tensor, tolerance: float) -> tuple[float, bo
     size = max(1.0, finite.max().item() if finite.numel() else 0.0)
     off, within = compared(found / size, expected / size, tolerance)
     return off * size, within
+
+
+#: How runs in TF32 are held to the expected outputs.
+TF32 = ReducedPrecision("TF32", TF32_TOLERANCE, scaled)

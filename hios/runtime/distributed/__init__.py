@@ -4,7 +4,6 @@ transports  what moves tensors: messages, sent and received without blocking
 gloo        that in torch.distributed, under torchrun
 nccl        the same, with values between GPUs in NCCL
 mpi         that in MPI, under mpirun or srun
-hardware    what a rank computes on: a core, or a GPU
 agreement   what all ranks have to be given alike
 exchange    values of a program as messages; a rank's memory
 clock_sync  barrier, and how far the clocks of other hosts are off

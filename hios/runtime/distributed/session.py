@@ -15,21 +15,20 @@ from typing import Any
 
 import torch
 
-from hios import artifacts, machine
+from hios import artifacts, machine, platforms
 from hios.errors import HiosError, PlatformError, ScheduleError, first_line
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
-from hios.platforms.cpu import platform as cpu
+from hios.models import RUNTIMES
+from hios.platforms import reference
 from hios.platforms.device_program import ArenaPlan
-from hios.runtime import reference
-from hios.runtime.baselines import Reference, references
+from hios.platforms.reference import Reference
 from hios.runtime.competitors import BASELINE, Entry, competitors, read_entries
 from hios.runtime.distributed import transports
 from hios.runtime.distributed.agreement import Given
 from hios.runtime.distributed.clock_sync import barrier
 from hios.runtime.distributed.control import FAILED, LATE, LOST, Control, who
 from hios.runtime.distributed.exchange import RESERVED, Tags
-from hios.runtime.distributed.hardware import hardware
 from hios.runtime.distributed.monitor import Monitor
 from hios.runtime.distributed.progress_state import Position
 from hios.runtime.distributed.rank_runner import Turns, joined
@@ -37,6 +36,7 @@ from hios.runtime.distributed.topology import Place, local_rank, pin, shared
 from hios.runtime.distributed.transports import Transport
 from hios.runtime.results import results
 from hios.schedule import StagedPlan
+from hios.versions import versions
 from hios.workers.parent import end_with_parent
 from hios.workers.stream_threads import Streams
 from hios.workers.worker import Worker
@@ -178,7 +178,7 @@ class _Session:
         data = {
             "graph": self._graph.name,
             "platform": self._platform(ranks),
-            "versions": {**cpu.versions(), **self._transport.versions()},
+            "versions": {**versions(), **self._transport.versions()},
             "measured_at": f"{began:%Y-%m-%dT%H:%M:%SZ}",
             "seed": job.seed,
             "runs": job.runs,
@@ -193,7 +193,7 @@ class _Session:
     def _load(self) -> None:
         """Read and compile everything: first on rank 0, so that what is wrong with the files is said once."""
         job, transport = self._job, self._transport
-        self._hardware = hardware(job.platform, local_rank(self._places, transport.rank))
+        self._hardware = platforms.distributing(job.platform).device(local_rank(self._places, transport.rank))
         self._position.enter("meeting the devices of other ranks")
         channel = transport.channel(time.monotonic() + job.timeout_s)
         if transport.rank != 0:
@@ -222,12 +222,14 @@ class _Session:
             job.timeout_s,
         )
         self._turns.load(str(job.graph), str(job.weights), job.seed)
-        self._references = [] if job.program is None else references([[0]], reference.runtime(job.program), ())
+        self._references = []
+        if job.program is not None:
+            kind = reference.runtime(job.program)
+            self._references.append(Reference(f"{RUNTIMES[kind]}, 1 thread", 1, [0], 1, kind))
         self._reference = Worker(0, self._turns.memory, Streams())
         if job.program is not None and transport.rank == 0:
             inputs, outputs = list(plan.inputs.values()), plan.outputs
-            gpu = self._hardware.place.index  # None of a core
-            reference.load(self._reference, str(job.program), inputs, outputs, job.trusted, gpu=gpu)
+            self._hardware.load_reference(self._reference, str(job.program), inputs, outputs, job.trusted)
         if transport.rank == 0:
             self._let_load()
 
@@ -311,13 +313,7 @@ class _Session:
     def _platform(self, ranks: list[dict[str, Any]]) -> dict[str, Any]:
         """The platform as run.json states it."""
         apart = len({place.boot for place in self._places}) > 1
-        described: dict[str, Any] = {"cores": [rank["cores"] for rank in ranks]}
-        used = described["cores"]
-        if self._job.platform == "cuda":
-            lists = ("gpus", "gpu_indices", "compute_capability", "memory_gb")
-            described = {key: [rank[key][0] for rank in ranks] for key in lists}
-            described |= {key: ranks[0][key] for key in ("driver", "cuda", "cudnn")} | {"tf32": False}
-            used = [[index] for index in described["gpu_indices"]]
+        described, used = platforms.distributing(self._job.platform).joined(ranks)
         return {
             "name": self._job.platform,
             "devices": len(ranks),

@@ -108,7 +108,7 @@ def test_gpus_have_a_cache_of_their_own(graph_file: Path, tmp_path: Path) -> Non
 def test_a_worker_that_dies_is_said_to_be_at_an_operator(graph_file: Path) -> None:
     """What the worker marks is an operator's name in the controller's messages; nothing where it has begun none."""
     graph = Graph.read(graph_file)
-    with gpus.Gpus(graph, str(graph_file), _describe(1)) as bench:
+    with gpus.CudaBench(graph, str(graph_file), _describe(1)) as bench:
         assert [bench.pool.describe(number) for number in (0, 1)] == ["", f"operator {graph.operators[0].id}"]
 
 

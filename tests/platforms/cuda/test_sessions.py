@@ -12,12 +12,13 @@ import pytest
 from hios import Graph, Schedule, artifacts
 from hios.errors import PlatformError
 from hios.machine import usable_cores
-from hios.models import CUDA_RUNTIMES
+from hios.platforms import find
+from hios.platforms.cuda import executing, reference
 from hios.platforms.cuda import platform as cuda
 from hios.platforms.cuda import running as device
-from hios.runtime import session
+from hios.platforms.reference import Reference
 from hios.runtime.auto import LEAST_RUNS
-from hios.runtime.baselines import Reference, gpu_references, require
+from hios.runtime.baselines import require
 from hios.runtime.competitors import BASELINE
 from hios.runtime.session import Settings, execute
 from hios.runtime.table import latency_table
@@ -46,8 +47,8 @@ def run(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
     """Runs plans in a session, whose worker loads what is named; afterwards no process is left."""
     description = {"name": "cuda", "devices": DEVICES, "gpus": ["a test"] * DEVICES, "gpu_indices": [*range(DEVICES)]}
     monkeypatch.setattr(cuda, "describe", lambda *_, **__: dict(description))
-    eager = [Reference("eager PyTorch", 1, usable_cores()[:1])]
-    monkeypatch.setattr(session, "gpu_references", lambda *_: eager)
+    eager = [Reference("eager PyTorch", 1, usable_cores()[:1], 1)]
+    monkeypatch.setattr(executing, "references", lambda *_: eager)
     before = set(children())
 
     def run(
@@ -156,17 +157,19 @@ def test_a_process_that_dies_is_named(run: Callable[..., dict[str, Any]], files:
 
 def test_runtimes_on_gpus() -> None:
     """Each has a worker of its own behind the one of the GPUs; eager PyTorch comes first, and always takes part."""
-    found = gpu_references("eager", ["compile-max-autotune", "cudagraph"])
-    assert [(entry.kind, entry.worker, entry.gpu, entry.threads) for entry in found] == [
+    found = executing.references({}, "eager", ["compile-max-autotune", "cudagraph"])
+    assert [(entry.kind, entry.worker, entry.options.get("gpu"), entry.threads) for entry in found] == [
         ("eager", 1, 0, 1),
         ("cudagraph", 2, 0, 1),
         ("compile-max-autotune", 3, 0, 1),
     ]
-    (onnx,) = gpu_references("onnxruntime", ["eager"])
-    assert (onnx.kind, onnx.gpu, onnx.threads) == ("onnxruntime", None, len(usable_cores()))
+    assert all(entry.load is reference.load for entry in found)
+    (onnx,) = executing.references({}, "onnxruntime", ["eager"])
+    assert onnx.load is not reference.load
+    assert (onnx.kind, onnx.options.get("gpu"), onnx.threads) == ("onnxruntime", None, len(usable_cores()))
 
 
-@pytest.mark.parametrize("name", sorted(CUDA_RUNTIMES))
+@pytest.mark.parametrize("name", sorted({*find("cuda").RUNTIMES} - {*find("cpu").RUNTIMES}))
 def test_runtimes_of_gpus_are_refused_on_cores(name: str) -> None:
     """One line says where they run, and what does here."""
     allowed = "allowed on platform cpu: eager, compile, onnxruntime"
