@@ -3,12 +3,13 @@
 # make setup    the project's own environment in .venv, with pinned dependencies
 # make check    format, lint and types, as CI checks them
 # make bench    the benchmarks under benchmarks/
+# make data     download the published instances that some tests compare with (benchmarks/data/README.md)
 
 PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: report test setup check bench clean
+.PHONY: report test setup check bench data clean
 
 report: setup
 	@snakemake --cores all
@@ -42,5 +43,8 @@ bench: setup
 	python benchmarks/certified.py planted --time-limit 2  # 40 s on two cores
 	python benchmarks/optimize.py squeezenet inception_v3  # two minutes
 
+data: setup
+	@python benchmarks/published_data.py
+
 clean:
-	rm -rf .venv results results-* .snakemake .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+	rm -rf .venv .venv-oldest results results-* .snakemake .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*

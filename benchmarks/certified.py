@@ -2,13 +2,14 @@
 
     python benchmarks/certified.py grid [--seeds N] [--time-limit S]
     python benchmarks/certified.py planted [--seeds N] [--time-limit S]
-    python benchmarks/certified.py stg FOLDER [--time-limit S] [--open S]
+    python benchmarks/certified.py stg [FOLDER] [--time-limit S] [--open S]
 
 grid is HIOS's simulation (section V-A), one setting varied at a time, with the paper's figures under the table.
-planted has instances whose optimum is known by construction. stg is the Standard Task Graph set with 50 tasks:
-FOLDER holds the graphs as 50/*.stg and published optima as optima/Case50_M_OPT.csv (file, devices, optimum or
-interval); with --open the instances of which only an interval is published are tried again for that many seconds.
-Gaps are latency over bound less one, means over instances. Each search uses two cores.
+planted has instances whose optimum is known by construction. stg is the Standard Task Graph set with 50 tasks; FOLDER
+holds the graphs as 50/*.stg and published optima as optima/Case50_M_OPT.csv (file, devices, optimum or interval), and
+is by default the one that benchmarks/data/README.md describes; with --open the instances of which only an interval is
+published are tried again for that many seconds. Gaps are latency over bound less one, means over instances. Each
+search uses two cores.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from instances import hios_simulation, planted, problem, standard_task_graph
+from published_data import data_folder
 
 from hios import ALGORITHMS, Problem, Schedule, schedule, violations
 
@@ -200,9 +202,11 @@ def main() -> None:
     given = parser.parse_args()
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.2f} at the start")
     if given.what == "stg":
-        if given.folder is None:
-            parser.error("stg needs the folder of the graphs")
-        stg(given.folder, given.time_limit or 2.0, given.open)
+        try:
+            folder = given.folder or data_folder("stg")
+        except FileNotFoundError as error:
+            parser.error(str(error))
+        stg(folder, given.time_limit or 2.0, given.open)
     else:
         (grid if given.what == "grid" else plant)(given.seeds, given.time_limit or 10.0)
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import hios
+from hios.formats.run_file import Latency, Run
 from hios.platforms.cuda.platform import RUNTIMES
 
 NETWORKS = ("googlenet", "inception_v3", "nasnet_large", "squeezenet")
@@ -86,42 +87,43 @@ def _executed(folder: Path) -> Iterator[dict[str, Any]]:
         hios.schedule(problem, name).write(schedules[-1])
     baselines = tuple(name for name in RUNTIMES if name != "tensorrt")
     settings = Settings(devices=1, platform="cuda", baselines=baselines, tolerance=1e-3, timeout_s=600.0)
-    found = execute(
+    run = execute(
         graph, folder / "weights.safetensors", schedules, folder / "run.json", settings, program=folder / "program.pt2"
     )
-    yield from rows_of(found)
+    yield from rows_of(run)
 
 
-def rows_of(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def rows_of(run: Run) -> Iterator[dict[str, Any]]:
     """Rows of a run.json: the schedules, then what else ran the model.
 
     Args:
-        found: contents of run.json.
+        run: what run.json holds.
     """
-    platform, versions = found["platform"], found["versions"]
+    platform, versions = run.platform, run.versions
     told = {
-        "gpu": " ".join(dict.fromkeys(platform.get("gpus", [platform.get("processor", "")]))),
-        "driver": platform.get("driver", ""),
-        "cuda": platform.get("cuda", ""),
-        "cudnn": platform.get("cudnn", ""),
+        "gpu": " ".join(dict.fromkeys(platform.gpus or (platform.processor or "",))),
+        "driver": platform.driver or "",
+        "cuda": platform.cuda or "",
+        "cudnn": platform.cudnn or "",
         "torch": versions.get("torch", ""),
         "hios": versions.get("hios", ""),
-        "measured_at": found["measured_at"],
-        "network": found["graph"],
+        "measured_at": run.measured_at,
+        "network": run.graph,
     }
-    for kind, key, entries in (("schedule", "label", found["results"]), ("runtime", "kind", found["references"])):
-        for entry in entries:
-            latency = entry["latency_ms"]
-            yield {
-                **told,
-                "kind": kind,
-                "name": entry[key],
-                "median_ms": round(latency["median"], 5),
-                "p20_ms": round(latency["p20"], 5),
-                "p80_ms": round(latency["p80"], 5),
-                "predicted_ms": round(entry["predicted_ms"], 5) if kind == "schedule" else "",
-                "launch": entry.get("launch", ""),
-            }
+    for result in run.results:
+        predicted = {"predicted_ms": round(result.predicted_ms, 5), "launch": result.launch or ""}
+        yield {**told, "kind": "schedule", "name": result.label, **_latency(result.latency_ms), **predicted}
+    for reference in run.references:
+        unknown = {"predicted_ms": "", "launch": ""}
+        yield {**told, "kind": "runtime", "name": reference.kind, **_latency(reference.latency_ms), **unknown}
+
+
+def _latency(latency: Latency) -> dict[str, float]:
+    return {
+        "median_ms": round(latency.median, 5),
+        "p20_ms": round(latency.p20, 5),
+        "p80_ms": round(latency.p80, 5),
+    }
 
 
 def _machine(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

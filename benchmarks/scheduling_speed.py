@@ -2,9 +2,10 @@
 
     python benchmarks/scheduling_speed.py [RANDWIRE]
 
-RANDWIRE is a folder with the graphs of RandWire (see ``networks.randwire``); without it that row is left out. Costs are
-given, random and seeded; parameters are the defaults. Every row is a process of its own, without parallelism: its time
-is the median of up to 9 schedules (fewer where they take long), its memory the peak of the whole process.
+RANDWIRE is a folder with the graphs of RandWire (see ``networks.randwire``), by default the one that ``make data``
+fills; without it that row is skipped. Costs are given, random and seeded; parameters are the defaults. Every row is a
+process of its own, without parallelism: its time is the median of up to 9 schedules (fewer where they take long), its
+memory the peak of the whole process.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from instances import hios_simulation, problem
 from networks import inception_v3, nasnet_large, randwire, synthetic_costs
+from published_data import data_folder
 
 from hios import ALGORITHMS, Graph, Problem, schedule
 
@@ -90,6 +92,11 @@ def _seconds(value: float) -> str:
 
 def main(folder: str = "") -> None:
     """Print a row for every algorithm and instance."""
+    missing = ""
+    try:
+        folder = folder or str(data_folder("randwire"))
+    except FileNotFoundError as error:
+        missing = str(error)
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.2f} at the start")
     heads = ("algorithm", "instance", "operators", "devices", "runs", "median", "target", "met", "memory", "published")
     line = "{:<10} {:<41} {:>9} {:>7} {:>4} {:>9} {:>9} {:>4} {:>8}  {}"
@@ -99,7 +106,7 @@ def main(folder: str = "") -> None:
         if row.algorithm not in ALGORITHMS:
             print(f"{row.algorithm:<10} {name:<41} skipped: no algorithm of this name")
         elif row.instance == "randwire" and not folder:
-            print(f"{row.algorithm:<10} {name:<41} skipped: the folder of the graphs was not given")
+            print(f"{row.algorithm:<10} {name:<41} skipped: {missing}")
         else:
             # A fresh interpreter, so that memory is this row's alone.
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as child:

@@ -2,7 +2,7 @@
 
 The package is layered; a module imports only from layers above its own:
 
-    errors artifacts machine statistics progress versions   what every layer uses
+    errors formats validation artifacts machine statistics progress versions    what all use; formats: a class a file
     graph blocks merging costs problem schedule
     evaluate bound check                 the problem and its solution (no torch, no TVM)
     schedulers models sources            one algorithm a file, one registry; what MODEL may be; code hashes
@@ -13,9 +13,11 @@ The package is layered; a module imports only from layers above its own:
     optimizing dynamo                    a model of torch in, the fastest way to run it out
     report cli                           what people see
 
-``import hios`` is light: neither torch nor TVM is loaded; ``hios.optimize`` loads them when it is first used.
+``import hios`` is light: neither torch, TVM nor pandas is loaded; ``hios.optimize`` and ``hios.load_results`` load what
+they need when they are first used.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from hios.bound import lower_bound_ms
@@ -25,11 +27,12 @@ from hios.errors import HiosError, HiosWarning
 from hios.evaluate import evaluate
 from hios.graph import Edge, Graph, Operator
 from hios.problem import Problem
-from hios.schedule import Placement, Schedule
-from hios.schedulers import ALGORITHMS, schedule
+from hios.schedule import Placement, Schedule, Solution, StagedPlan, StreamPlan
+from hios.schedulers import ALGORITHMS, Parameter, register, schedule
 
 if TYPE_CHECKING:
     from hios.optimizing.optimize import optimize
+    from hios.report.dataframes import Results, load_results
 
 __version__ = "0.1.0"
 
@@ -41,22 +44,39 @@ __all__ = [
     "HiosError",
     "HiosWarning",
     "Operator",
+    "Parameter",
     "Placement",
     "Problem",
+    "Results",
     "Schedule",
+    "Solution",
+    "StagedPlan",
+    "StreamPlan",
     "__version__",
     "evaluate",
+    "load_results",
     "lower_bound_ms",
     "optimize",
+    "register",
     "schedule",
     "violations",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name != "optimize":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from hios.optimizing.optimize import optimize
+#: What is imported when it is first used, as its module loads torch or pandas.
+_LAZY = {
+    "Results": "hios.report.dataframes",
+    "load_results": "hios.report.dataframes",
+    "optimize": "hios.optimizing.optimize",
+}
 
-    globals()[name] = optimize
-    return optimize
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_LAZY]

@@ -1,28 +1,42 @@
-"""Reading and writing the project's files: validated against their schema, written whole or not at all."""
+"""Reading and writing the project's files: validated against their format, written whole or not at all."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import jsonschema_rs
+import msgspec
 
-from hios.errors import ArtifactError, first_line
+from hios.errors import ArtifactError, first_line, shown
+from hios.formats.base import Record
+from hios.validation import field_name, schema_errors
 
 Json = dict[str, Any]
+_Record = TypeVar("_Record", bound=Record)
 
 #: Version of the JSON formats; a file that states another one is refused.
 FORMAT_VERSION = 1
 
 _PACKAGE = Path(__file__).resolve().parent
-_LONGEST_VALUE_SHOWN = 60
+#: Module in ``hios.formats`` and name of the class of every artifact kind.
+_CLASSES = {
+    "graph": ("graph_file", "GraphFile"),
+    "costs": ("costs_file", "CostsFile"),
+    "schedule": ("schedule_file", "ScheduleFile"),
+    "run": ("run_file", "Run"),
+    "config": ("config_file", "ConfigFile"),
+}
+#: Text of JSON without a match holds no number beyond floating point: it needs three digits of exponent, or very many.
+_PERHAPS_NOT_FINITE = re.compile(r"NaN|Infinity|[eE]\+?[0-9]{3}|[0-9]{200}")
 
 
 def resource_directory(name: str) -> Path:
@@ -52,19 +66,51 @@ def schema(kind: str) -> Json:
 
 
 @functools.cache
-def _validator(kind: str) -> Any:
-    return jsonschema_rs.Draft202012Validator(schema(kind))
+def record_class(kind: str) -> type[Record]:
+    """The class of an artifact kind."""
+    module, name = _CLASSES[kind]
+    found: type[Record] = getattr(importlib.import_module(f"hios.formats.{module}"), name)
+    return found
 
 
-def read(path: str | Path, kind: str) -> Json:
-    """Read a JSON artifact and validate it.
+def _kind(cls: type[Record]) -> str:
+    return next(kind for kind, (_, name) in _CLASSES.items() if name == cls.__name__)
+
+
+def load(path: str | Path, cls: type[_Record]) -> _Record:
+    """Read a JSON artifact as an object.
 
     Args:
         path: the file.
-        kind: which schema it must meet: ``graph``, ``costs``, ``schedule``, ``run``.
+        cls: the class of its format, of ``hios.formats``.
 
     Raises:
-        ArtifactError: missing, unreadable, damaged, of another version, or against the schema.
+        ArtifactError: missing, unreadable, damaged, of another version, or against its format.
+    """
+    return parsed(read_json(path), cls, str(path))
+
+
+def read(path: str | Path, kind: str) -> Json:
+    """Read a JSON artifact as it stands in the file, validated.
+
+    Args:
+        path: the file.
+        kind: which format it must have: ``graph``, ``costs``, ``schedule``, ``run``.
+
+    Raises:
+        ArtifactError: missing, unreadable, damaged, of another version, or against its format.
+    """
+    data = read_json(path)
+    parsed(data, record_class(kind), str(path))
+    return data  # type: ignore[no-any-return]
+
+
+def read_json(path: str | Path) -> Any:
+    """Read a JSON file, whatever it holds.
+
+    Raises:
+        ArtifactError: missing, unreadable, damaged, nested too deeply, with a key given twice, with half a surrogate or
+            with a number that is not finite.
     """
     path = Path(path)
     try:
@@ -72,6 +118,8 @@ def read(path: str | Path, kind: str) -> Json:
         data = json.loads(text, object_pairs_hook=_without_repetition)
         if "\\ud" in text.lower():  # an escaped surrogate: half of one is no text, and could not be written again
             json.dumps(data, ensure_ascii=False).encode()
+        if _PERHAPS_NOT_FINITE.search(text):
+            _require_finite(data, str(path))
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -85,23 +133,23 @@ def read(path: str | Path, kind: str) -> Json:
         raise ArtifactError(f"{path}: nested too deeply to be an artifact of hios") from error
     except ValueError as error:  # a repeated key, a number of thousands of digits, half a surrogate
         raise ArtifactError(f"{path}: {first_line(error)}") from error
-    validate(data, kind, str(path))
-    return data  # type: ignore[no-any-return]
+    return data
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> Json:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice} stands twice in one object; every key stands once")
-    return found
+        raise ValueError(f"duplicate key {shown(twice, quoted=False)} in an object; allowed: every key once")
+    return members
 
 
-def write(path: str | Path, kind: str, data: Mapping[str, Any]) -> None:
+def write(path: str | Path, kind: str, data: Mapping[str, Any] | Record) -> None:
     """Validate an artifact and write it as JSON; the file appears whole, by rename."""
     path = Path(path)
-    document = {"format_version": FORMAT_VERSION, **data}
+    plain = msgspec.to_builtins(data) if isinstance(data, Record) else data
+    document = {"format_version": FORMAT_VERSION, **plain}
     validate(document, kind, str(path))
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
@@ -155,7 +203,7 @@ def _umask() -> int:
 
 
 def validate(data: Any, kind: str, source: str) -> None:
-    """Refuse data that breaks the schema of its kind.
+    """Refuse data that breaks the format of its kind.
 
     Args:
         data: what was read.
@@ -165,20 +213,49 @@ def validate(data: Any, kind: str, source: str) -> None:
     Raises:
         ArtifactError: one line with file, field, what was found and what is allowed.
     """
+    _require_finite(data, source)
+    parsed(data, record_class(kind), source)
+
+
+def parsed(data: Any, cls: type[_Record], source: str) -> _Record:
+    """The object behind plain data, as JSON has it.
+
+    Args:
+        data: what was read.
+        cls: the class of its format.
+        source: the file's name, for the message.
+
+    Raises:
+        ArtifactError: one line with file, field, what was found and what is allowed.
+    """
+    _require_version(data, source)
+    try:
+        return msgspec.convert(data, cls)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise ArtifactError(f"{source}: {_reason(data, _kind(cls), source, error)}") from error
+
+
+def _require_version(data: Any, source: str) -> None:
     if isinstance(data, dict) and data.get("format_version", FORMAT_VERSION) != FORMAT_VERSION:
         raise ArtifactError(
-            f"{source}: format_version: found {_shown(data['format_version'])}; this hios reads version "
+            f"{source}: format_version: found {shown(data['format_version'])}; this hios reads version "
             f"{FORMAT_VERSION}: write the file again with this version"
         )
+
+
+def _reason(data: Any, kind: str, source: str, refusal: Exception) -> str:
+    """Why data was refused, in the words of the schema."""
     try:
-        for place, number in _non_finite(data, ()):
-            raise ArtifactError(f"{source}: {_field(place)}: found {number}; allowed: a finite number")
-        # Errors nearest to the top first: what is wrong with the whole says more than what is wrong with a part.
-        found = min(_validator(kind).iter_errors(data), key=lambda e: len(e.instance_path), default=None)
+        _require_finite(data, source)
+        errors = schema_errors(data, schema(kind))
     except (ValueError, RecursionError) as error:  # nested too deeply, or text that is not Unicode
-        raise ArtifactError(f"{source}: cannot be an artifact of hios: {first_line(error)}") from error
-    if found is not None:
-        raise ArtifactError(f"{source}: {_explained(found, schema(kind))}")
+        return f"cannot be an artifact of hios: {first_line(error)}"
+    return errors[0] if errors else first_line(refusal)
+
+
+def _require_finite(data: Any, source: str) -> None:
+    for place, number in _non_finite(data, ()):
+        raise ArtifactError(f"{source}: {field_name(place)}: found {number}; allowed: a finite number")
 
 
 def _non_finite(value: Any, place: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], float]]:
@@ -188,69 +265,6 @@ def _non_finite(value: Any, place: tuple[str | int, ...]) -> Iterator[tuple[tupl
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _non_finite(item, (*place, key))
-    elif isinstance(value, list):
+    elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             yield from _non_finite(item, (*place, index))
-
-
-def _field(place: tuple[str | int, ...] | list[str | int]) -> str:
-    text = ""
-    for part in place:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}"
-    return text.lstrip(".") or "(whole file)"
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= _LONGEST_VALUE_SHOWN else f"{text[: _LONGEST_VALUE_SHOWN - 3]}..."
-
-
-def _rule(schema_root: Json, path: list[str | int]) -> Json:
-    """The subschema whose keyword failed, with local references followed."""
-    node: Any = schema_root
-    for part in path[:-1]:
-        node = schema_root["$defs"][node["$ref"].rsplit("/", 1)[1]] if part == "$ref" else node[part]
-    return node if isinstance(node, dict) else {}
-
-
-def _explained(error: Any, schema_root: Json) -> str:
-    of_key = error.kind.name == "propertyNames"
-    if of_key:
-        error = error.kind.error  # about the key; the outer error holds the whole mapping
-    rule = _rule(schema_root, list(error.schema_path))
-    keyword = error.schema_path[-1]
-    meaning = f" ({rule['description'].rstrip('.')})" if "description" in rule else ""
-    where = _field(error.instance_path)
-    value = error.instance
-    if keyword == "additionalProperties":
-        known = rule.get("properties", {})
-        unknown = ", ".join(sorted(set(value) - set(known)))
-        return f"{where}: unknown key {unknown}; allowed: {', '.join(sorted(known))}"
-    if keyword == "required":
-        missing = ", ".join(key for key in rule["required"] if key not in value)
-        return f"{where}: {missing} is missing; required: {', '.join(rule['required'])}"
-    found = f"the key {_shown(value)}" if of_key else _shown(value)
-    return f"{where}: found {found}; allowed: {_allowed(str(keyword), rule, error.message)}{meaning}"
-
-
-def _allowed(keyword: str, rule: Json, message: str) -> str:
-    """What a rule allows, in words; the validator's own message for keywords without words here."""
-    bound = rule.get(keyword)
-    if keyword == "enum":
-        return "one of " + ", ".join(map(_shown, rule["enum"]))
-    if keyword == "not" and "enum" in rule["not"]:
-        return "anything but " + ", ".join(map(_shown, rule["not"]["enum"]))
-    if keyword == "type":
-        return bound if isinstance(bound, str) else " or ".join(rule["type"])
-    words = {
-        "const": _shown(bound),
-        "minimum": f"at least {bound}",
-        "exclusiveMinimum": f"more than {bound}",
-        "maximum": f"at most {bound}",
-        "minLength": f"at least {bound} character(s)",
-        "minItems": f"at least {bound} item(s)",
-        "minProperties": f"at least {bound} key(s)",
-        "uniqueItems": "items that differ from each other",
-        "pattern": f"text matching {bound}",
-    }
-    return words.get(keyword, message)

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from hios import artifacts
-from hios.errors import ArtifactError
+from hios.errors import ArtifactError, shown
+from hios.formats.costs_file import CorunFactor, CostsFile, LinkModel
 from hios.graph import Edge
+
+__all__ = ["DEFAULT_ALPHA", "Costs", "CostsFile", "LinkModel", "Resources", "StageIds"]
 
 #: A stage in terms of operator ids: groups beside each other, the operators of a group one after another.
 #: The order of the groups does not matter, the order within a group does.
@@ -21,18 +24,6 @@ DEFAULT_ALPHA = 0.5
 #: What a thread block can have at most (CUDA C++ Programming Guide, technical specifications by compute capability:
 #: the same for all desktop and server GPUs since 5.0; shared memory without opting in).
 _MOST_SHARED_MEMORY_BYTES, _MOST_REGISTERS, _MOST_THREADS = 48 * 1024, 64 * 1024, 1024
-
-
-@dataclass(frozen=True, slots=True)
-class LinkModel:
-    """Transfer time of ``n`` bytes: ``latency_ms + 8 n / (bandwidth_gbps * 1e6)``."""
-
-    latency_ms: float
-    bandwidth_gbps: float
-
-    def time_ms(self, size: int) -> float:
-        """Time to transfer ``size`` bytes, in milliseconds."""
-        return self.latency_ms + 8 * size / (self.bandwidth_gbps * 1e6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,45 +79,44 @@ class Costs:
     @classmethod
     def read(cls, path: str | Path) -> Costs:
         """Read costs.json."""
-        return cls.from_json(artifacts.read(path, "costs"), source=str(path))
+        return cls.of(artifacts.load(path, CostsFile), source=str(path))
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], source: str = "costs") -> Costs:
+    def from_json(cls, data: Any, source: str = "costs") -> Costs:
         """Build costs from the contents of costs.json."""
-        transfers = data["transfers"]
-        if isinstance(transfers, list):
-            ends = [(entry["source"], entry["target"]) for entry in transfers]
-            if len(set(ends)) < len(ends):
-                position = next(number for number, end in enumerate(ends) if end in ends[:number])
-                raise ArtifactError(
-                    f"{source}: transfers[{position}]: edge {' -> '.join(ends[position])} stands twice; every edge once"
-                )
-        stages = [frozenset(tuple(group) for group in entry["groups"]) for entry in data.get("stages", ())]
+        return cls.of(artifacts.parsed(data, CostsFile, source), source)
+
+    @classmethod
+    def of(cls, file: CostsFile, source: str = "costs") -> Costs:
+        """What scheduling uses of a file.
+
+        Raises:
+            ArtifactError: an edge, a stage or a number of devices stands twice.
+        """
+        stages = [frozenset(stage.groups) for stage in file.stages]
         if len(set(stages)) < len(stages):
             position = next(number for number, stage in enumerate(stages) if stage in stages[:number])
             raise ArtifactError(f"{source}: stages[{position}]: this stage stands twice; every stage once")
-        contention = data.get("contention", {})
+        contention = file.contention
         return cls(
-            time_ms={key: entry["time_ms"] for key, entry in data["operators"].items()},
-            transfers=LinkModel(transfers["latency_ms"], transfers["bandwidth_gbps"])
-            if isinstance(transfers, dict)
-            else {(entry["source"], entry["target"]): entry["time_ms"] for entry in transfers},
+            time_ms={operator: cost.time_ms for operator, cost in file.operators.items()},
+            transfers=_transfers(file, source),
             utilization={
-                key: entry["utilization"] for key, entry in data["operators"].items() if "utilization" in entry
+                operator: cost.utilization for operator, cost in file.operators.items() if cost.utilization is not None
             },
-            stages={stage: entry["time_ms"] for stage, entry in zip(stages, data.get("stages", ()), strict=True)},
-            contention=contention.get("kind", "blend"),
-            alpha=contention.get("alpha", DEFAULT_ALPHA),
-            graph=data.get("graph", ""),
+            stages={stage: cost.time_ms for stage, cost in zip(stages, file.stages, strict=True)},
+            contention="blend" if contention is None else contention.kind,
+            alpha=DEFAULT_ALPHA if contention is None or contention.alpha is None else contention.alpha,
+            graph=file.graph,
             source=source,
-            merges={frozenset(entry["operators"]): entry["time_ms"] for entry in data.get("merges", ())},
+            merges={frozenset(merge.operators): merge.time_ms for merge in file.merges},
             resources={
-                key: Resources(found["shared_memory_bytes"], found["registers"], found["threads"])
-                for key, entry in data["operators"].items()
-                if (found := entry.get("resources")) is not None
+                operator: Resources(asked.shared_memory_bytes, asked.registers, asked.threads)
+                for operator, cost in file.operators.items()
+                if (asked := cost.resources) is not None
             },
-            graph_fingerprint=data.get("graph_fingerprint", ""),
-            corun=_corun(data.get("corun", ()), source),
+            graph_fingerprint=file.graph_fingerprint,
+            corun=_corun(file.corun, source),
         )
 
     def corun_factor(self, devices: int) -> float:
@@ -174,8 +164,21 @@ class Costs:
             ) from None
 
 
-def _corun(entries: Sequence[Mapping[str, Any]], source: str) -> dict[int, float]:
-    found = {entry["devices"]: entry["factor"] for entry in entries}
-    if len(found) < len(entries):
+def _transfers(file: CostsFile, source: str) -> dict[tuple[str, str], float] | LinkModel:
+    if isinstance(file.transfers, LinkModel):
+        return file.transfers
+    times: dict[tuple[str, str], float] = {}
+    for position, transfer in enumerate(file.transfers):
+        ends = (transfer.source, transfer.target)
+        if ends in times:
+            edge = " -> ".join(shown(end, quoted=False) for end in ends)
+            raise ArtifactError(f"{source}: transfers[{position}]: edge {edge} stands twice; every edge once")
+        times[ends] = transfer.time_ms
+    return times
+
+
+def _corun(entries: Sequence[CorunFactor], source: str) -> dict[int, float]:
+    factors = {entry.devices: entry.factor for entry in entries}
+    if len(factors) < len(entries):
         raise ArtifactError(f"{source}: corun: a number of devices stands twice; every number once")
-    return found
+    return factors

@@ -1,7 +1,25 @@
 """The errors that hios raises on purpose; the command line prints their message and nothing else."""
 
+import json
 import traceback
 from pathlib import Path
+from typing import Any
+
+_LONGEST_VALUE_SHOWN = 60
+
+
+def shown(value: Any, *, quoted: bool = True) -> str:
+    """A value as messages show it: as JSON, cut where it is long.
+
+    Args:
+        value: what was found, or is allowed.
+        quoted: whether text stands in quotes.
+    """
+    if isinstance(value, str):
+        value = value[: 2 * _LONGEST_VALUE_SHOWN]  # of text without end no more is needed
+    text = value if isinstance(value, str) and not quoted else json.dumps(value)
+    text = text.encode(errors="backslashreplace").decode()  # half a surrogate can neither be written nor printed
+    return text if len(text) <= _LONGEST_VALUE_SHOWN else f"{text[: _LONGEST_VALUE_SHOWN - 3]}..."
 
 
 def first_line(error: BaseException) -> str:

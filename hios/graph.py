@@ -5,38 +5,21 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from hios import artifacts
-from hios.errors import ArtifactError
+from hios.errors import ArtifactError, shown
+from hios.formats.graph_file import Call, Edge, GraphFile, Operator, Shapes, TensorSpec, Value
+
+__all__ = ["UNITS", "Call", "Edge", "Graph", "Operator", "Shapes", "TensorSpec", "Value"]
 
 #: Kinds of scheduling units that extraction knows (``hios.frontends.patterns`` has what each of them groups).
 UNITS = ("conv-relu", "relu-sepconv", "operator")
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """One scheduling unit.
-
-    ``id`` and ``type`` are all that scheduling needs; ``details`` holds the rest of the operator's entry in
-    graph.json (calls, shapes, dtype, flops, bytes), which profiling and execution use.
-    """
-
-    id: str
-    type: str
-    details: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A value that ``target`` takes from ``source``; ``bytes`` is its size where known."""
-
-    source: str
-    target: str
-    bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -54,9 +37,9 @@ class Graph:
     name: str
     operators: tuple[Operator, ...]
     edges: tuple[Edge, ...]
-    inputs: tuple[Mapping[str, Any], ...] = ()
-    outputs: tuple[Mapping[str, Any], ...] = ()
-    weights: tuple[Mapping[str, Any], ...] = ()
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs: tuple[Value, ...] = ()
+    weights: tuple[TensorSpec, ...] = ()
     blocks: tuple[tuple[str, ...], ...] = ()
     units: str | None = None
     source: str = "graph"
@@ -68,21 +51,22 @@ class Graph:
             for position, operator in enumerate(self.operators):
                 if operator.id in seen:
                     raise ArtifactError(
-                        f"{self.source}: operators[{position}].id: {operator.id} stands twice; ids are unique"
+                        f"{self.source}: operators[{position}].id: {_name(operator.id)} stands twice; ids are unique"
                     )
                 seen.add(operator.id)
         for position, edge in enumerate(self.edges):
             for end in ("source", "target"):
                 if getattr(edge, end) not in index:
                     raise ArtifactError(
-                        f"{self.source}: edges[{position}].{end}: found {getattr(edge, end)}; "
+                        f"{self.source}: edges[{position}].{end}: found {_name(getattr(edge, end))}; "
                         "allowed: the id of an operator"
                     )
         for position, block in enumerate(self.blocks):
             for operator_id in block:
                 if operator_id not in index:
                     raise ArtifactError(
-                        f"{self.source}: blocks[{position}]: found {operator_id}, which is not the id of an operator"
+                        f"{self.source}: blocks[{position}]: found {_name(operator_id)}, which is not the id of an "
+                        "operator"
                     )
         object.__setattr__(self, "index", index)
         object.__setattr__(self, "order", self._topological_order(index))
@@ -101,7 +85,7 @@ class Graph:
         blocks, or on the values of weights.
         """
         operators = [
-            [operator.id, operator.type, *(operator.details.get(key) for key in ("calls", "shapes", "dtype"))]
+            [operator.id, operator.type, operator.calls or None, operator.shapes, operator.dtype]
             for operator in self.operators
         ]
         edges = [[edge.source, edge.target, edge.bytes] for edge in self.edges]
@@ -126,56 +110,76 @@ class Graph:
                 if waiting[successor] == 0:
                     heapq.heappush(ready, successor)
         if len(order) < len(self.operators):
-            cycle = " -> ".join(self.operators[position].id for position in _find_cycle(successors, waiting))
+            cycle = _cycle_in_words(self.operators[position].id for position in _find_cycle(successors, waiting))
             raise ArtifactError(f"{self.source}: edges: found the cycle {cycle}; allowed: a directed acyclic graph")
         return tuple(order)
 
     @classmethod
     def read(cls, path: str | Path) -> Graph:
         """Read graph.json."""
-        return cls.from_json(artifacts.read(path, "graph"), source=str(path))
+        return cls.of(artifacts.load(path, GraphFile), source=str(path))
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], source: str = "graph") -> Graph:
+    def from_json(cls, data: Any, source: str = "graph") -> Graph:
         """Build a graph from the contents of graph.json."""
+        return cls.of(artifacts.parsed(data, GraphFile, source), source)
+
+    @classmethod
+    def of(cls, file: GraphFile, source: str = "graph") -> Graph:
+        """The graph that a file holds."""
         return cls(
-            name=data["name"],
-            operators=tuple(
-                Operator(entry["id"], entry["type"], {k: v for k, v in entry.items() if k not in ("id", "type")})
-                for entry in data["operators"]
-            ),
-            edges=tuple(Edge(entry["source"], entry["target"], entry.get("bytes")) for entry in data["edges"]),
-            inputs=tuple(data.get("inputs", ())),
-            outputs=tuple(data.get("outputs", ())),
-            weights=tuple(data.get("weights", ())),
-            blocks=tuple(tuple(block) for block in data.get("blocks", ())),
-            units=data.get("units"),
-            source=source,
+            file.name,
+            file.operators,
+            file.edges,
+            file.inputs,
+            file.outputs,
+            file.weights,
+            file.blocks,
+            file.units,
+            source,
+        )
+
+    def to_file(self) -> GraphFile:
+        """The contents of graph.json as an object."""
+        return GraphFile(
+            self.name,
+            self.operators,
+            self.edges,
+            self.inputs,
+            self.outputs,
+            self.weights,
+            self.blocks,
+            self.units,
         )
 
     def to_json(self) -> dict[str, Any]:
         """The contents of graph.json."""
-        data: dict[str, Any] = {
-            "name": self.name,
-            **({} if self.units is None else {"units": self.units}),
-            "operators": [{"id": o.id, "type": o.type, **o.details} for o in self.operators],
-            "edges": [
-                {"source": e.source, "target": e.target, **({} if e.bytes is None else {"bytes": e.bytes})}
-                for e in self.edges
-            ],
-        }
-        for key in ("inputs", "outputs", "weights", "blocks"):
-            if value := getattr(self, key):
-                data[key] = [list(item) if key == "blocks" else dict(item) for item in value]
-        return data
+        contents: dict[str, Any] = msgspec.to_builtins(self.to_file())
+        return contents
 
     def write(self, path: str | Path) -> None:
         """Write graph.json."""
-        artifacts.write(path, "graph", self.to_json())
+        artifacts.write(path, "graph", self.to_file())
 
 
 def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
+    return json.dumps(msgspec.to_builtins(value), sort_keys=True)
+
+
+def _name(operator: str) -> str:
+    return shown(operator, quoted=False)
+
+
+#: Operators of a cycle that a message names at most.
+_MOST_NAMED = 12
+
+
+def _cycle_in_words(cycle: Iterable[str]) -> str:
+    names = [_name(operator) for operator in cycle]
+    if len(names) > _MOST_NAMED:
+        half = _MOST_NAMED // 2
+        names = [*names[:half], f"({len(names) - _MOST_NAMED} more)", *names[-half:]]
+    return " -> ".join(names)
 
 
 def _find_cycle(successors: Sequence[Sequence[int]], waiting: Sequence[int]) -> list[int]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hios.graph import Graph, Operator
+from hios.graph import Call, Graph, Operator, Value
 
 #: (height, width).
 Pair = tuple[int, int]
@@ -67,42 +67,35 @@ def convolutions(graph: Graph) -> list[Convolution | None]:
     Kept are operators of one plain convolution (two-dimensional, dilation 1, groups 1, symmetric padding, weights
     from the weights file) that nothing but elementwise activations follow.
     """
-    shapes = {entry["name"]: entry["shape"] for entry in graph.weights}
+    shapes = {weight.name: weight.shape for weight in graph.weights}
     return [_convolution(operator, shapes) for operator in graph.operators]
 
 
 def _convolution(operator: Operator, weights: Mapping[str, Sequence[int]]) -> Convolution | None:
-    calls, shapes = operator.details.get("calls", ()), operator.details.get("shapes")
-    if not calls or calls[0]["function"] != "relax.nn.conv2d" or not shapes or "dtype" not in operator.details:
+    calls, shapes = operator.calls, operator.shapes
+    if not calls or calls[0].function != "relax.nn.conv2d" or shapes is None or operator.dtype is None:
         return None
-    read, *tensors = calls[0]["arguments"]
-    attributes = calls[0].get("attributes", {})
-    value = _value(read)
-    image, output = ([shape for shape in shapes[side] if len(shape) == 4] for side in ("inputs", "outputs"))
-    kernel = weights.get(tensors[0].get("weight", ""), ()) if tensors else ()
+    read, *tensors = calls[0].arguments
+    attributes = calls[0].attributes
+    image, output = ([shape for shape in side if len(shape) == 4] for side in (shapes.inputs, shapes.outputs))
+    kernel = weights.get(tensors[0].weight or "", ()) if tensors else ()
     plain = (
-        all("weight" in tensor for tensor in tensors)
+        all(tensor.weight is not None for tensor in tensors)
         and all(_is_activation(call, number) for number, call in enumerate(calls[1:]))
         and _is_plain(attributes)
     )
-    if value is None or not plain or not image or not output or len(kernel) != 4:
+    if (value := read.external) is None or not plain or not image or not output or len(kernel) != 4:
         return None
     return Convolution(
         value,
         image=_pair(image[0][2:]),
         output=_pair(output[0][2:]),
         stride=_pair(attributes["strides"]),
-        activation=tuple(call["function"] for call in calls[1:]),
-        dtype=operator.details["dtype"],
+        activation=tuple(call.function for call in calls[1:]),
+        dtype=operator.dtype,
         kernel=_pair(kernel[2:]),
         padding=_pair(attributes["padding"]),
     )
-
-
-def _value(argument: Mapping[str, Any]) -> tuple[str, str, int] | None:
-    if "operator" in argument:
-        return ("operator", argument["operator"], argument.get("item", 0))
-    return ("input", argument["input"], 0) if "input" in argument else None
 
 
 def _pair(numbers: Sequence[int]) -> Pair:
@@ -122,8 +115,8 @@ def _is_plain(attributes: Mapping[str, Any]) -> bool:
     )
 
 
-def _is_activation(call: Mapping[str, Any], before: int) -> bool:
-    return call["function"] in ACTIVATIONS and call["arguments"] == [{"call": before}]
+def _is_activation(call: Call, before: int) -> bool:
+    return call.function in ACTIVATIONS and call.arguments == (Value(call=before),)
 
 
 def merged_kernel(members: Sequence[Convolution | None]) -> MergedKernel | None:

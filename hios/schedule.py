@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from hios import artifacts
-from hios.errors import ScheduleError
+from hios.errors import ScheduleError, shown
+from hios.formats.schedule_file import Parameter, Placement, ScheduleFile
 from hios.graph import Graph
 from hios.merging import MERGEABLE, convolutions, merged_kernel
 from hios.problem import Stage
+
+__all__ = ["Placement", "Plan", "Schedule", "Solution", "StagedPlan", "StreamPlan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +67,6 @@ class Solution:
     staged_lower_bound_ms: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """Where and when one operator runs; ``stage`` is None in stream schedules. Times in milliseconds."""
-
-    operator: str
-    device: int
-    stream: int
-    stage: int | None
-    start_ms: float
-    finish_ms: float
-
-
 @dataclass(frozen=True)
 class Schedule:
     """A plan with its times under the cost model: the contents of schedule.json.
@@ -83,7 +76,7 @@ class Schedule:
     """
 
     algorithm: str
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, Parameter]
     devices: int
     latency_ms: float
     lower_bound_ms: float
@@ -99,52 +92,45 @@ class Schedule:
     @classmethod
     def read(cls, path: str | Path) -> Schedule:
         """Read schedule.json."""
-        return cls.from_json(artifacts.read(path, "schedule"), source=str(path))
+        return cls.of(artifacts.load(path, ScheduleFile), source=str(path))
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], source: str = "schedule") -> Schedule:
+    def from_json(cls, data: Any, source: str = "schedule") -> Schedule:
         """Build a schedule from the contents of schedule.json."""
-        return cls(
-            algorithm=data["algorithm"],
-            parameters=data["parameters"],
-            devices=data["devices"],
-            latency_ms=data["latency_ms"],
-            lower_bound_ms=data["lower_bound_ms"],
-            scheduling_time_s=data["scheduling_time_s"],
-            placements=tuple(Placement(**row) for row in data["placements"]),
-            graph=data.get("graph", ""),
-            merges=tuple(tuple(merge) for merge in data.get("merges", ())),
-            notes=data.get("notes", {}),
-            graph_fingerprint=data.get("graph_fingerprint", ""),
-            staged_lower_bound_ms=data.get("staged_lower_bound_ms", 0.0),
-            source=source,
+        return cls.of(artifacts.parsed(data, ScheduleFile, source), source)
+
+    @classmethod
+    def of(cls, file: ScheduleFile, source: str = "schedule") -> Schedule:
+        """The schedule that a file holds."""
+        contents = msgspec.structs.asdict(file)
+        del contents["format_version"]
+        return cls(**contents, source=source)
+
+    def to_file(self) -> ScheduleFile:
+        """The contents of schedule.json as an object."""
+        return ScheduleFile(
+            algorithm=self.algorithm,
+            parameters=dict(self.parameters),
+            devices=self.devices,
+            latency_ms=self.latency_ms,
+            lower_bound_ms=self.lower_bound_ms,
+            scheduling_time_s=self.scheduling_time_s,
+            placements=self.placements,
+            graph=self.graph,
+            merges=self.merges,
+            notes=dict(self.notes),
+            graph_fingerprint=self.graph_fingerprint,
+            staged_lower_bound_ms=self.staged_lower_bound_ms,
         )
 
     def to_json(self) -> dict[str, Any]:
         """The contents of schedule.json."""
-        data: dict[str, Any] = {
-            "algorithm": self.algorithm,
-            "parameters": dict(self.parameters),
-            "devices": self.devices,
-            "latency_ms": self.latency_ms,
-            "lower_bound_ms": self.lower_bound_ms,
-            **({"staged_lower_bound_ms": self.staged_lower_bound_ms} if self.staged_lower_bound_ms else {}),
-            "scheduling_time_s": self.scheduling_time_s,
-            "placements": [asdict(row) for row in self.placements],
-        }
-        if self.graph:
-            data["graph"] = self.graph
-        if self.graph_fingerprint:
-            data["graph_fingerprint"] = self.graph_fingerprint
-        if self.merges:
-            data["merges"] = [list(merge) for merge in self.merges]
-        if self.notes:
-            data["notes"] = dict(self.notes)
-        return data
+        contents: dict[str, Any] = msgspec.to_builtins(self.to_file())
+        return contents
 
     def write(self, path: str | Path) -> None:
         """Write schedule.json."""
-        artifacts.write(path, "schedule", self.to_json())
+        artifacts.write(path, "schedule", self.to_file())
 
     def plan(self, graph: Graph) -> Plan:
         """The plan behind the placements, in the operator numbers of ``graph``.
@@ -196,7 +182,7 @@ class Schedule:
                 found.add(operators)
                 continue
             raise ScheduleError(
-                f"{self.source}: merges[{position}]: found {', '.join(merge)}, {wrong}; allowed: stages of {MERGEABLE}"
+                f"{self.source}: merges[{position}]: found {_names(merge)}, {wrong}; allowed: stages of {MERGEABLE}"
             )
         return frozenset(found)
 
@@ -210,14 +196,14 @@ class Schedule:
         for position, row in enumerate(self.placements):
             if row.operator not in graph.index:
                 raise ScheduleError(
-                    f"{self.source}: placements[{position}].operator: found {row.operator}, which is not an operator "
-                    f"of graph {graph.name}"
+                    f"{self.source}: placements[{position}].operator: found {_names([row.operator])}, which is not "
+                    f"an operator of graph {_names([graph.name])}"
                 )
         self.check_table()
         seen = {row.operator for row in self.placements}
         if missing := [operator for operator in graph.index if operator not in seen]:
             raise ScheduleError(
-                f"{self.source}: placements: operator {missing[0]} is missing"
+                f"{self.source}: placements: operator {_names(missing[:1])} is missing"
                 + (f" (and {len(missing) - 1} more)" if len(missing) > 1 else "")
             )
 
@@ -233,7 +219,7 @@ class Schedule:
             field_name = f"{self.source}: placements[{position}]"
             if row.operator in seen:
                 raise ScheduleError(
-                    f"{field_name}.operator: {row.operator} is placed twice; every operator is placed once"
+                    f"{field_name}.operator: {_names([row.operator])} is placed twice; every operator is placed once"
                 )
             if row.device >= self.devices:
                 raise ScheduleError(f"{field_name}.device: found {row.device}; allowed: 0 to {self.devices - 1}")
@@ -242,3 +228,7 @@ class Schedule:
                     f"{field_name}.stage: some rows have a stage and some have none; a schedule is one or the other"
                 )
             seen.add(row.operator)
+
+
+def _names(operators: Iterable[str]) -> str:
+    return ", ".join(shown(operator, quoted=False) for operator in operators)

@@ -1,11 +1,13 @@
-"""Which code of hios a stage of the pipeline runs, as a hash: an edit runs again what depends on it, and only that."""
+"""Which code a stage of the pipeline runs, as a hash: an edit runs again what depends on it, and only that."""
 
 from __future__ import annotations
 
 import ast
 import functools
 import hashlib
+import importlib.util
 from collections.abc import Iterable, Iterator
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from hios.schedulers import ALGORITHMS, find
@@ -41,9 +43,10 @@ def source_hash(
 
     It covers every module that the stage imports, itself or through others, and what else lies in their packages
     (templates). Comments, docstrings and layout do not count. Of the algorithms only those named do, although all
-    are imported: a new one must not have everything measured again. So of the platforms only the one named does. Left
-    out are ``hios/__init__.py``, which only gathers names, the command line, which only passes options on, and imports
-    for type checkers. Modules that are imported by a name made at run time are not seen but for those of platforms.
+    are imported: a new one must not have everything measured again. So of the platforms only the one named does. Of an
+    algorithm of another distribution that is its module and what this imports from its own top-level package. Left out
+    are ``hios/__init__.py``, which only gathers names, the command line, which only passes options on, and imports for
+    type checkers. Modules that are imported by a name made at run time are not seen but for those of platforms.
 
     Args:
         stage: a key of ``STAGES``.
@@ -64,7 +67,7 @@ def source_hash(
 
 
 def code_hash(modules: Iterable[str], package: Path = _PACKAGE) -> str:
-    """Hash of the code of modules of hios and of all that they import, as `source_hash` takes it."""
+    """Hash of the code of modules and of all that they import from hios and their own package; see `source_hash`."""
     waiting = list(modules)
     reached: set[str] = set()
     while waiting:
@@ -77,19 +80,45 @@ def code_hash(modules: Iterable[str], package: Path = _PACKAGE) -> str:
 
 
 def _file(module: str, package: Path) -> Path | None:
-    """The file of a module; None for what is not a module below hios."""
+    """The file of a module; None for hios itself, and for what is no module."""
     top, *parts = module.split(".")
-    if top != "hios" or not parts:
-        return None
+    if top != "hios":
+        return _outside_file(module)
     path = package.joinpath(*parts)
-    return next((file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()), None)
+    files = (path / "__init__.py", path.with_suffix(".py")) if parts else ()
+    return next((file for file in files if file.is_file()), None)
+
+
+@functools.cache
+def _outside_file(module: str) -> Path | None:
+    """The file of a module of another package, found without importing it."""
+    top, *parts = module.split(".")
+    spec = importlib.util.find_spec(top)
+    name = top
+    for part in parts:
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        name = f"{name}.{part}"
+        spec = PathFinder.find_spec(name, spec.submodule_search_locations)
+    file = Path(spec.origin) if spec is not None and spec.origin is not None else None
+    return file if file is not None and file.is_file() else None
+
+
+def _parsed(file: Path | None) -> ast.Module | None:
+    """The code of a file; None if it is no Python that this interpreter can read."""
+    if file is None or file.suffix != ".py":
+        return None
+    try:
+        return ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        return None
 
 
 @functools.cache
 def _tree(module: str, package: Path) -> ast.Module:
     """The code of a module, without what changes nothing: docstrings, and which algorithms and platforms there are."""
     file = _file(module, package)
-    tree = ast.parse(b"" if file is None else file.read_bytes())
+    tree = _parsed(file) or ast.Module([], [])
     for node in ast.walk(tree):
         if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             del node.body[0]
@@ -115,24 +144,32 @@ def _assigns(node: ast.stmt, name: str) -> bool:
 
 @functools.cache
 def _imported(module: str, package: Path) -> tuple[str, ...]:
-    """Modules of hios that a module imports anywhere, and the packages that they lie in."""
-    named = [name for node in ast.walk(_tree(module, package)) for name in _names(node)]
+    """Modules of hios or its own package that a module imports anywhere, and the packages that they lie in."""
+    file = _file(module, package)
+    within = module if file is not None and file.name == "__init__.py" else module.rpartition(".")[0]
+    named = [name for node in ast.walk(_tree(module, package)) for name in _names(node, within)]
     parts = [name.split(".") for name in [module, *named]]
-    above = [".".join(part[:count]) for part in parts for count in range(2, len(part) + 1)]
+    own = {"hios", module.partition(".")[0]}
+    above = [".".join(part[:count]) for part in parts if part[0] in own for count in range(1, len(part) + 1)]
     return tuple(name for name in dict.fromkeys(above) if _file(name, package) is not None)
 
 
-def _names(node: ast.AST) -> Iterator[str]:
+def _names(node: ast.AST, within: str) -> Iterator[str]:
+    """Absolute names that a statement of a module in the package ``within`` imports."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module is not None:
-        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        above = within.split(".")[: len(within.split(".")) - node.level + 1] if node.level else []
+        name = ".".join([*above, *([node.module] if node.module else [])])
+        yield from (f"{name}.{alias.name}" for alias in node.names)
 
 
 @functools.cache
 def _digest(module: str, package: Path) -> str:
     found = hashlib.sha256(ast.dump(_tree(module, package)).encode())
     file = _file(module, package)
+    if file is not None and _parsed(file) is None:  # compiled
+        found.update(file.read_bytes())
     if file is not None and file.name == "__init__.py":
         for other in sorted(file.parent.rglob("*")):
             # What Python and numba compile (__pycache__) is no source.

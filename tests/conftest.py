@@ -6,7 +6,10 @@ import shutil
 import signal
 import tempfile
 
+import pytest
 from hypothesis import settings
+
+from tests.external_data import MISSING
 
 # Nothing is timed in tests: imports, compilation and busy neighbours would fail them at random.
 settings.register_profile("hios", deadline=None)
@@ -18,3 +21,15 @@ atexit.register(shutil.rmtree, os.environ["HIOS_CACHE"], ignore_errors=True)
 
 # A shell starts what it runs in the background with Ctrl-C ignored, and its children inherit that; tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in the last lines how many tests lacked published instances: such a skip is easily overlooked."""
+    reasons = [
+        report.longrepr[2]
+        for report in terminalreporter.stats.get("skipped", [])
+        if isinstance(report.longrepr, tuple) and MISSING in report.longrepr[2]
+    ]
+    if reasons:
+        terminalreporter.section("published data missing", yellow=True)
+        terminalreporter.line(f"{len(reasons)} tests skipped. {reasons[0].removeprefix('Skipped: ')}")

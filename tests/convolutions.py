@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hios import Costs, Edge, Graph, Operator, Problem
+from hios.graph import TensorSpec
+from tests.operators import operator_from
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,12 @@ class Conv:
         for number, function in enumerate(self.activation):
             calls.append({"function": function, "arguments": [{"call": number}], "attributes": {}})
         shapes = {"inputs": [[1, 2, *self.image]], "outputs": [[1, self.filters, *self.output]]}
-        return Operator(name, "conv2d", {"calls": calls, "shapes": shapes, "dtype": "float32"})
+        return operator_from(name, "conv2d", {"calls": calls, "shapes": shapes, "dtype": "float32"})
 
-    def weights(self, name: str) -> list[dict[str, Any]]:
+    def weights(self, name: str) -> list[TensorSpec]:
         """Its tensors in graph.json."""
-        filters = {"name": f"{name}.weight", "shape": [self.filters, 2, *self.kernel], "dtype": "float32"}
-        bias = {"name": f"{name}.bias", "shape": [self.filters], "dtype": "float32"}
+        filters = TensorSpec(f"{name}.weight", (self.filters, 2, *self.kernel), "float32")
+        bias = TensorSpec(f"{name}.bias", (self.filters,), "float32")
         return [filters, bias] if self.bias else [filters]
 
 
@@ -66,7 +68,7 @@ def conv_graph(members: Mapping[str, Conv], blocks: Sequence[Sequence[str]] = ()
         "convolutions",
         tuple(member.operator(name) for name, member in members.items()),
         tuple(Edge(member.value, name) for name, member in members.items() if member.value),
-        inputs=({"name": "x", "shape": [1, 2, 8, 8], "dtype": "float32"},),
+        inputs=(TensorSpec("x", (1, 2, 8, 8), "float32"),),
         weights=tuple(entry for name, member in members.items() for entry in member.weights(name)),
         blocks=tuple(tuple(block) for block in blocks),
     )

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from hios import HiosError, HiosWarning, dynamo
 from hios.optimizing import choosing, optimize
 from hios.optimizing.module import OptimizedModule
-from tests.optimizing_models import Broken, Unsupported
+from tests.optimizing.optimized_models import Broken, Unsupported
 from tests.runtime.small import Branches
 from tests.workers.processes import children, eventually
 

@@ -17,7 +17,7 @@ _READABLE_COLUMNS = 120
 @click.argument("name", required=False)
 def command(name: str | None) -> None:
     """List the algorithms (name, what they do, paper), or explain the one called NAME with all its parameters."""
-    from hios.schedulers import find
+    from hios.schedulers.plugins import find, load_all
 
     width = min(shutil.get_terminal_size((_PIPED_COLUMNS, 24)).columns, _READABLE_COLUMNS)
-    click.echo(listing(width) if name is None else described(find(name), width))
+    click.echo(listing(width, load_all()) if name is None else described(find(name), width))

@@ -59,12 +59,12 @@ def command(schedules: tuple[Path, ...], trust: bool, **given: Any) -> None:
     found = run(Job(schedules=schedules, trusted=trust, **given))
     if found is None:
         return  # rank 0 speaks for all
-    off = max(result["largest_difference"] for result in found["results"])
-    platform = found["platform"]
+    off = max(result.largest_difference for result in found.results)
+    platform = found.platform
     click.echo(latency_table(found))
     click.echo(
-        f"{given['output']}: medians of {found['runs']} runs on {platform['devices']} rank(s) over "
-        f"{platform['transport']} in {time.monotonic() - began:.0f} s; outputs differ from "
-        f"{RUNTIMES.get(found['checked_against'], 'the sequential schedule')} by {off:.2g} at most, allowed "
-        f"{found['tolerance']:g}"
+        f"{given['output']}: medians of {found.runs} runs on {platform.devices} rank(s) over "
+        f"{platform.transport} in {time.monotonic() - began:.0f} s; outputs differ from "
+        f"{RUNTIMES.get(found.checked_against or '', 'the sequential schedule')} by {off:.2g} at most, allowed "
+        f"{found.tolerance:g}"
     )

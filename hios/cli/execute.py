@@ -91,10 +91,10 @@ def command(
         traces=traces,
         chosen=auto,
     )
-    off = max(result["largest_difference"] for result in found["results"])
-    reference = RUNTIMES.get(found["checked_against"], "the sequential schedule")
+    off = max(result.largest_difference for result in found.results)
+    reference = RUNTIMES.get(found.checked_against or "", "the sequential schedule")
     click.echo(latency_table(found))
     click.echo(
-        f"{output}: medians of {found['runs']} runs on {devices} device(s) in {time.monotonic() - began:.0f} s; "
-        f"outputs differ from {reference} by {off:.2g} at most, allowed {found['tolerance']:g}"
+        f"{output}: medians of {found.runs} runs on {devices} device(s) in {time.monotonic() - began:.0f} s; "
+        f"outputs differ from {reference} by {off:.2g} at most, allowed {found.tolerance:g}"
     )

@@ -22,6 +22,7 @@ _EXTRAS = {
     "numpy": "opt",
     "ortools": "opt",
     "mpi4py": "mpi",
+    "pandas": "report",
     "plotly": "report",
     "jinja2": "report",
 }

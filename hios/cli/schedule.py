@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,34 @@ import click
 
 from hios.cli.options import PATH, devices_option, output_option, refuse_overwriting
 from hios.report.algorithms import option, parameter_help, parameters
+from hios.schedulers.plugins import entry_points, load, load_all
 
-
-def _algorithm_parameters(command: Callable[..., Any]) -> Callable[..., Any]:
-    """An option for every parameter of every algorithm, by its paper's name."""
-    for _, users in sorted(parameters().items(), reverse=True):
-        parameter = users[0][1]  # parameters of one name have one type
-        command = click.option(option(parameter), type=type(parameter.default), help=parameter_help(users))(command)
-    return command
+#: Where the context of a call keeps its options for parameters.
+_PARAMETERS = "hios.parameters"
 
 
 class _Schedule(click.Command):
-    """Its help lists parameters of algorithms apart from the options that every algorithm takes."""
+    """Every parameter of every algorithm is an option, by its paper's name; help lists these options apart."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Import the algorithm of another distribution that is named first: its parameters are options too."""
+        if set(args) & set(self.get_help_option_names(ctx)):
+            load_all()
+        for name in entry_points():
+            if name in args or f"--algorithm={name}" in args:
+                load(name)
+        return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The options of the command, and one for each parameter of the algorithms that are registered."""
+        theirs = ctx.meta.get(_PARAMETERS)
+        if theirs is None:
+            theirs = ctx.meta[_PARAMETERS] = [
+                # Parameters of one name have one type.
+                click.Option([name, option(users[0][1])], type=type(users[0][1].default), help=parameter_help(users))
+                for name, users in sorted(parameters().items())
+            ]
+        return [*self.params, *theirs, *([] if (last := self.get_help_option(ctx)) is None else [last])]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {"Options": [], "Parameters of algorithms": []}
@@ -40,7 +55,6 @@ class _Schedule(click.Command):
 @click.option("--algorithm", required=True, help="Name of the algorithm; see hios algorithms.")
 @devices_option
 @output_option("schedule.json")
-@_algorithm_parameters
 def command(graph: Path, costs: Path, algorithm: str, devices: int, output: Path, **parameters: Any) -> None:
     """Compute where and when each operator of GRAPH runs, given COSTS."""
     from hios.artifacts import require_writable

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from hios.frontends.declarations import Declarations
+from hios.graph import TensorSpec
 
 
-def example_inputs(inputs: Sequence[Mapping[str, Any]], seed: int) -> tuple[Tensor, ...]:
+def example_inputs(inputs: Sequence[TensorSpec], seed: int) -> tuple[Tensor, ...]:
     """Seeded random inputs.
 
     Args:
@@ -19,9 +19,7 @@ def example_inputs(inputs: Sequence[Mapping[str, Any]], seed: int) -> tuple[Tens
         seed: of the random numbers.
     """
     generator = torch.Generator().manual_seed(seed)
-    return tuple(
-        _example(entry["shape"], getattr(torch, entry["dtype"]), entry.get("below"), generator) for entry in inputs
-    )
+    return tuple(_example(entry.shape, getattr(torch, entry.dtype), entry.below, generator) for entry in inputs)
 
 
 def inputs_like(given: Sequence[Tensor], seed: int) -> tuple[Tensor, ...]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
@@ -26,7 +27,8 @@ from hios.frontends.lowering import lower
 from hios.frontends.patterns import DEFAULT_UNITS
 from hios.frontends.units import Unit, group
 from hios.frontends.verification import require_equal
-from hios.graph import Edge, Graph, Operator
+from hios.graph import Call as GraphCall
+from hios.graph import Edge, Graph, Operator, Shapes, TensorSpec, Value
 from hios.kernels import build
 from hios.kernels.flops import LOOKUPS, flops
 from hios.kernels.tensors import nbytes
@@ -120,8 +122,8 @@ def extract_lowered(
     return replace(graph, blocks=blocks, units=kind, inputs=inputs), writer.tensors
 
 
-def _limited(entry: Mapping[str, Any], below: int | None) -> Mapping[str, Any]:
-    return entry if below is None else {**entry, "below": below}
+def _limited(entry: TensorSpec, below: int | None) -> TensorSpec:
+    return entry if below is None else msgspec.structs.replace(entry, below=below)
 
 
 def _require_kernels(units: Sequence[Unit]) -> None:
@@ -162,55 +164,50 @@ class _Writer:
             name=name,
             operators=tuple(operators),
             edges=tuple(edges),
-            inputs=tuple(
-                {"name": value.name, "shape": list(value.shape), "dtype": value.dtype} for value in self._inputs
-            ),
+            inputs=tuple(TensorSpec(value.name, tuple(value.shape), value.dtype) for value in self._inputs),
             outputs=tuple(self._reference(value, []) for value in self._outputs),
             weights=tuple(
-                {"name": key, "shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
+                TensorSpec(key, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
                 for key, tensor in self.tensors.items()
             ),
         )
 
     def _operator(self, unit: Unit) -> Operator:
-        calls = [
-            {
-                "function": call.function,
-                "arguments": [self._reference(argument, unit.calls) for argument in call.arguments],
-                "attributes": {name: _json(value) for name, value in call.attributes.items()},
-            }
+        calls = tuple(
+            GraphCall(
+                call.function,
+                tuple(self._reference(argument, unit.calls) for argument in call.arguments),
+                {name: _json(value) for name, value in call.attributes.items()},
+            )
             for call in unit.calls
-        ]
+        )
         self._id_of[unit.output] = operator_id = self._unique_id(unit)
         self.modules[operator_id] = [call.origin.module for call in unit.calls if call.origin is not None]
         outside = [value for call in unit.calls for value in call.arguments if _is_outside(value, unit.calls)]
         inputs = [described(value) for value in dict.fromkeys(outside)]
         outputs = list(zip(unit.output.shapes, unit.output.dtypes, strict=True))
-        details = {
-            "calls": calls,
-            "shapes": {
-                "inputs": [list(shape) for shape, _ in inputs],
-                "outputs": [list(shape) for shape, _ in outputs],
-            },
-            "dtype": unit.output.dtypes[0],
-            **({"dtypes": unit.output.dtypes} if len(set(unit.output.dtypes)) > 1 else {}),
-            "flops": sum(_flops(call) for call in unit.calls),
-            "bytes": sum(nbytes(shape, dtype) for shape, dtype in (*inputs, *outputs)) + _weight_bytes(unit),
-        }
-        return Operator(operator_id, unit.type, details)
+        return Operator(
+            operator_id,
+            unit.type,
+            calls,
+            Shapes(tuple(tuple(shape) for shape, _ in inputs), tuple(tuple(shape) for shape, _ in outputs)),
+            dtype=unit.output.dtypes[0],
+            dtypes=tuple(unit.output.dtypes) if len(set(unit.output.dtypes)) > 1 else None,
+            flops=sum(_flops(call) for call in unit.calls),
+            bytes=sum(nbytes(shape, dtype) for shape, dtype in (*inputs, *outputs)) + _weight_bytes(unit),
+        )
 
-    def _reference(self, value: Any, calls: list[Call]) -> dict[str, Any]:
+    def _reference(self, value: Any, calls: list[Call]) -> Value:
         producer, item = _producer(value)
         if producer is not None:
             if producer in calls:
-                return {"call": calls.index(producer)}
-            reference: dict[str, Any] = {"operator": self._id_of[producer]}
-            return {**reference, "item": item} if len(producer.shapes) > 1 else reference
+                return Value(call=calls.index(producer))
+            return Value(operator=self._id_of[producer], item=item if len(producer.shapes) > 1 else None)
         if isinstance(value, Input):
-            return {"input": value.name}
+            return Value(input=value.name)
         if isinstance(value, Weight):
-            return {"weight": self._tensor_name(value)}
-        return {"constant": _json(value)}
+            return Value(weight=self._tensor_name(value))
+        return Value(constant=_json(value))
 
     def _tensor_name(self, weight: Weight) -> str:
         """The weight's own name; a number behind it where folding made several tensors from one."""

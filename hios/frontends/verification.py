@@ -11,9 +11,9 @@ from torch import Tensor
 from hios.errors import UnsupportedError, first_line
 from hios.frontends.differences import difference
 from hios.frontends.examples import example_inputs
-from hios.graph import Graph
+from hios.graph import Graph, Value
 from hios.kernels import compile_operator
-from hios.kernels.unit import External, external, number
+from hios.kernels.unit import External
 
 
 def require_equal(graph: Graph, weights: Mapping[str, Tensor], program: Callable[..., Any]) -> None:
@@ -48,7 +48,7 @@ def require_equal(graph: Graph, weights: Mapping[str, Tensor], program: Callable
 def run_graph(graph: Graph, weights: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> list[Tensor]:
     """Outputs of a graph, its operators run one after another in topological order."""
     values: dict[External, Any] = {
-        ("input", entry["name"], 0): value for entry, value in zip(graph.inputs, inputs, strict=True)
+        ("input", entry.name, 0): value for entry, value in zip(graph.inputs, inputs, strict=True)
     }
     with torch.inference_mode():
         for position in graph.order:
@@ -56,18 +56,17 @@ def run_graph(graph: Graph, weights: Mapping[str, Tensor], inputs: tuple[Tensor,
             try:
                 result = compiled.run(*(values[value] for value in compiled.externals))
             except Exception as error:  # torch's kernels raise many types; all mean the same to the user
-                functions = ", ".join(call["function"] for call in graph.operators[position].details["calls"])
+                functions = ", ".join(call.function for call in graph.operators[position].calls)
                 raise UnsupportedError(f"operator {compiled.id}: {functions}: {first_line(error)}") from error
             for item, part in enumerate(result if isinstance(result, tuple | list) else [result]):
                 values["operator", compiled.id, item] = part
     return [_output(reference, values, weights) for reference in graph.outputs]
 
 
-def _output(reference: Mapping[str, Any], values: Mapping[External, Any], weights: Mapping[str, Tensor]) -> Tensor:
-    value = external(reference)
-    if value is not None:
-        return torch.as_tensor(values[value])
-    return weights[reference["weight"]] if "weight" in reference else torch.as_tensor(number(reference["constant"]))
+def _output(reference: Value, values: Mapping[External, Any], weights: Mapping[str, Tensor]) -> Tensor:
+    if reference.external is not None:
+        return torch.as_tensor(values[reference.external])
+    return torch.as_tensor(reference.number) if reference.weight is None else weights[reference.weight]
 
 
 def flat(outputs: Any) -> list[Tensor]:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 
-from hios.errors import ArtifactError
-from hios.graph import Graph, Operator
-
-_KINDS = ("operator", "input", "weight", "call", "constant")
+from hios.errors import ArtifactError, shown
+from hios.graph import Graph, Operator, Value
 
 
 def require_executable(graph: Graph) -> None:
@@ -25,67 +21,77 @@ def require_executable(graph: Graph) -> None:
         _check_operator(graph, f"{graph.source}: operators[{position}]", operator)
     for position, entry in enumerate((*graph.inputs, *graph.weights)):
         kind = "inputs" if position < len(graph.inputs) else "weights"
-        _check_dtype(f"{graph.source}: {kind}: {entry['name']}", entry["dtype"])
+        _check_dtype(f"{graph.source}: {kind}: {shown(entry.name, quoted=False)}", entry.dtype)
     if not graph.outputs:
         raise ArtifactError(f"{graph.source}: outputs: found none; required to run it: at least one")
     for position, reference in enumerate(graph.outputs):
         field = f"{graph.source}: outputs[{position}]"
         _check_reference(graph, field, reference, 0)
-        if "operator" not in reference:
+        if reference.operator is None:
             raise ArtifactError(f"{field}: an output that no operator makes cannot be run")
     _check_edges(graph)
 
 
 def _check_operator(graph: Graph, field: str, operator: Operator) -> None:
     for key in ("calls", "shapes", "dtype"):
-        if not operator.details.get(key):
+        if not getattr(operator, key):
             raise ArtifactError(
-                f"{field}.{key}: operator {operator.id} has none, so it can be scheduled but not run; required: a "
-                "graph written by hios extract"
+                f"{field}.{key}: operator {shown(operator.id, quoted=False)} has none, so it can be scheduled but not "
+                "run; required: a graph written by hios extract"
             )
-    if not operator.details["shapes"]["outputs"]:
+    outputs = operator.output_types
+    if not outputs:
         raise ArtifactError(f"{field}.shapes.outputs: found none; required: the shape of every output")
-    _check_dtype(f"{field}.dtype", operator.details["dtype"])
-    for number, call in enumerate(operator.details["calls"]):
-        for place, argument in enumerate(call["arguments"]):
+    if operator.dtypes is not None and len(operator.dtypes) != len(outputs):
+        raise ArtifactError(f"{field}.dtypes: found {len(operator.dtypes)}; required: one for each of its outputs")
+    for dtype in (operator.dtype or "", *(dtype for _, dtype in outputs)):
+        _check_dtype(f"{field}.dtype", dtype)
+    for number, call in enumerate(operator.calls):
+        for place, argument in enumerate(call.arguments):
             _check_reference(graph, f"{field}.calls[{number}].arguments[{place}]", argument, number)
 
 
 def _check_dtype(field: str, dtype: str) -> None:
     if not isinstance(getattr(torch, dtype, None), torch.dtype):
-        raise ArtifactError(f"{field}: found {dtype}; allowed: a dtype of torch, such as float32")
+        raise ArtifactError(f"{field}: found {shown(dtype, quoted=False)}; allowed: a dtype of torch, such as float32")
 
 
-def _check_reference(graph: Graph, field: str, reference: Mapping[str, Any], calls: int) -> None:
-    kinds = [kind for kind in _KINDS if kind in reference]
+def _check_reference(graph: Graph, field: str, reference: Value, calls: int) -> None:
+    kinds = reference.kinds
     if len(kinds) != 1:
         raise ArtifactError(
-            f"{field}: found {' and '.join(kinds) or 'none'}; allowed: exactly one of {', '.join(_KINDS)}"
+            f"{field}: found {' and '.join(kinds) or 'none'}; allowed: exactly one of operator, input, weight, call, "
+            "constant"
         )
-    (kind,) = kinds
-    target = reference[kind]
-    if kind == "call" and target >= calls:
-        raise ArtifactError(f"{field}.call: found {target}; allowed: an earlier call, below {calls}")
-    names = {"input": graph.inputs, "weight": graph.weights}.get(kind)
-    if names is not None and target not in {entry["name"] for entry in names}:
-        raise ArtifactError(f"{field}.{kind}: found {target}, which the graph does not list under {kind}s")
-    if kind == "operator":
-        if target not in graph.index:
-            raise ArtifactError(f"{field}.operator: found {target}, which is not the id of an operator")
-        shapes = graph.operators[graph.index[target]].details.get("shapes", {}).get("outputs", [])
-        if reference.get("item", 0) >= len(shapes):
-            raise ArtifactError(f"{field}.item: found {reference.get('item', 0)}; allowed: below {len(shapes)}")
+    if reference.call is not None and reference.call >= calls:
+        raise ArtifactError(f"{field}.call: found {reference.call}; allowed: an earlier call, below {calls}")
+    for kind, name, known in (
+        ("input", reference.input, graph.inputs),
+        ("weight", reference.weight, graph.weights),
+    ):
+        if name is not None and name not in {tensor.name for tensor in known}:
+            raise ArtifactError(
+                f"{field}.{kind}: found {shown(name, quoted=False)}, which the graph does not list under {kind}s"
+            )
+    if reference.operator is not None:
+        if reference.operator not in graph.index:
+            name = shown(reference.operator, quoted=False)
+            raise ArtifactError(f"{field}.operator: found {name}, which is not the id of an operator")
+        shapes = graph.operators[graph.index[reference.operator]].shapes
+        outputs = 0 if shapes is None else len(shapes.outputs)
+        if (reference.item or 0) >= outputs:
+            raise ArtifactError(f"{field}.item: found {reference.item or 0}; allowed: below {outputs}")
 
 
 def _check_edges(graph: Graph) -> None:
     """The scheduler goes by the edges, the engine by the calls: they must say the same."""
     stated = Counter((edge.source, edge.target) for edge in graph.edges)
     needed = Counter(
-        (argument["operator"], operator.id)
+        (argument.operator, operator.id)
         for operator in graph.operators
-        for call in operator.details["calls"]
-        for argument in call["arguments"]
-        if "operator" in argument
+        for call in operator.calls
+        for argument in call.arguments
+        if argument.operator is not None
     )
     if stated != needed:
         source, target = next(iter((stated - needed) + (needed - stated)))

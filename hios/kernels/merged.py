@@ -43,15 +43,15 @@ def compile_merged(
     merged = merged_kernel(members)
     if merged is None:
         raise UnsupportedError(f"operators {', '.join(operator.id for operator in operators)} cannot run as one")
-    calls = [operator.details["calls"][0] for operator in operators]
-    names = [[argument["weight"] for argument in call["arguments"][1:]] for call in calls]
+    calls = [operator.calls[0] for operator in operators]
+    names = [[argument.weight or "" for argument in call.arguments[1:]] for call in calls]
     filters = torch.cat([_padded(weights[own[0]], merged.kernel) for own in names])
     bias = torch.cat([weights[own[1]] if len(own) > 1 else _no_bias(weights[own[0]]) for own in names])
     sizes = [weights[own[0]].shape[0] for own in names]
-    attributes = {**calls[0]["attributes"], "padding": merged.padding * 2}
+    attributes = {**calls[0].attributes, "padding": merged.padding * 2}
     prepare = packed_convolution if packed and is_packable(filters) else _convolution
     convolution = prepare(attributes, filters, bias)
-    activations = [IN_PLACE[call["function"]](call.get("attributes", {})) for call in operators[0].details["calls"][1:]]
+    activations = [IN_PLACE[call.function](call.attributes) for call in operators[0].calls[1:]]
 
     def run(x: Tensor) -> tuple[Tensor, ...]:
         result = convolution(x)

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from hios.graph import Call
 from hios.kernels.table import Kernel
 from hios.kernels.table.attributes import dtype_of, split_padding
 
@@ -20,12 +21,12 @@ from hios.kernels.table.attributes import dtype_of, split_padding
 _FUSED = {"relax.nn.relu": "relu", "relax.sigmoid": "sigmoid", "relax.tanh": "tanh"}
 
 
-def can_pack(call: Mapping[str, Any], weights: Mapping[str, Tensor]) -> bool:
+def can_pack(call: Call, weights: Mapping[str, Tensor]) -> bool:
     """Whether a call is a convolution of images that oneDNN computes with filters known beforehand."""
-    if call["function"] != "relax.nn.conv2d" or dtype_of(call["attributes"], "out_dtype") not in (None, torch.float32):
+    if call.function != "relax.nn.conv2d" or dtype_of(call.attributes, "out_dtype") not in (None, torch.float32):
         return False
-    tensors = call["arguments"][1:]
-    return all("weight" in tensor and is_packable(weights[tensor["weight"]]) for tensor in tensors)
+    tensors = call.arguments[1:]
+    return all(tensor.weight is not None and is_packable(weights[tensor.weight]) for tensor in tensors)
 
 
 def is_packable(filters: Tensor) -> bool:
@@ -33,9 +34,9 @@ def is_packable(filters: Tensor) -> bool:
     return torch.backends.mkldnn.is_available() and filters.dtype is torch.float32 and filters.device.type == "cpu"
 
 
-def can_fuse(call: Mapping[str, Any]) -> bool:
+def can_fuse(call: Call) -> bool:
     """Whether a call is an activation that a packed convolution computes along with itself."""
-    return call["function"] in _FUSED
+    return call.function in _FUSED
 
 
 def packed_convolution(

@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from hios.graph import Graph, Operator
-from hios.kernels.unit import external
 
 #: Batch, channels, height, width.
 _IMAGE_DIMENSIONS = 4
@@ -19,12 +20,12 @@ def signatures(graph: Graph) -> dict[str, str]:
     Two operators of one signature run the same torch calls on tensors of the same shapes; only the numbers in
     them differ.
     """
-    types: dict[str, Any] = {entry["name"]: [entry["shape"], entry["dtype"]] for entry in graph.weights}
-    types.update({f"input {entry['name']}": [entry["shape"], entry["dtype"]] for entry in graph.inputs})
+    types: dict[str, Any] = {weight.name: [weight.shape, weight.dtype] for weight in graph.weights}
+    types.update({f"input {entry.name}": [entry.shape, entry.dtype] for entry in graph.inputs})
     for operator in graph.operators:
         types[f"operator {operator.id}"] = [
-            operator.details["shapes"]["outputs"],
-            operator.details.get("dtypes", operator.details["dtype"]),
+            [shape for shape, _ in operator.output_types],
+            operator.dtypes or operator.dtype,
         ]
     return {operator.id: _signature(operator, types) for operator in graph.operators}
 
@@ -32,10 +33,10 @@ def signatures(graph: Graph) -> dict[str, str]:
 def _signature(operator: Operator, types: Mapping[str, Any]) -> str:
     calls = []
     numbers: dict[Any, int] = {}
-    for call in operator.details["calls"]:
+    for call in operator.calls:
         arguments = []
-        for argument in call["arguments"]:
-            value = external(argument)
+        for argument in call.arguments:
+            value = argument.external
             if value is not None:
                 kind = types[f"{value[0]} {value[1]}"]
                 # Which argument repeats which matters: x + x reads half of what x + y reads.
@@ -43,9 +44,9 @@ def _signature(operator: Operator, types: Mapping[str, Any]) -> str:
                 # Images come in another order in memory from operators than from outside.
                 outside = ["input"] if value[0] == "input" and len(shape[0]) == _IMAGE_DIMENSIONS else []
                 arguments.append(["value", numbers.setdefault(value, len(numbers)), shape, *outside])
-            elif "weight" in argument:
-                arguments.append(["weight", types[argument["weight"]]])
+            elif argument.weight is not None:
+                arguments.append(["weight", types[argument.weight]])
             else:
-                arguments.append(argument)
-        calls.append([call["function"], arguments, call.get("attributes", {})])
+                arguments.append(msgspec.to_builtins(argument))
+        calls.append([call.function, arguments, call.attributes])
     return json.dumps(calls, sort_keys=True)

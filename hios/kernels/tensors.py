@@ -25,6 +25,4 @@ def nbytes(shape: Sequence[int], dtype: str) -> int:
 
 def value_type(graph: Graph, value: External) -> tuple[tuple[int, ...], str]:
     """Shape and dtype of an operator's output."""
-    details = graph.operators[graph.index[value[1]]].details
-    dtype = details["dtypes"][value[2]] if "dtypes" in details else details["dtype"]
-    return tuple(details["shapes"]["outputs"][value[2]]), dtype
+    return graph.operators[graph.index[value[1]]].output_types[value[2]]

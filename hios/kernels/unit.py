@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from hios.graph import Operator
+from hios.graph import Call, Operator, Value
 from hios.kernels.packed import can_fuse, can_pack, packed_convolution
 from hios.kernels.table import ALLOCATES, IN_PLACE, Kernel, build
 
@@ -32,25 +32,11 @@ class CompiledOperator:
 def externals(operator: Operator) -> tuple[External, ...]:
     """What an operator reads from other operators and graph inputs, each value once, in order of first use."""
     found: dict[External, None] = {}
-    for call in operator.details["calls"]:
-        for argument in call["arguments"]:
-            if (value := external(argument)) is not None:
+    for call in operator.calls:
+        for argument in call.arguments:
+            if (value := argument.external) is not None:
                 found[value] = None
     return tuple(found)
-
-
-def external(argument: Mapping[str, Any]) -> External | None:
-    """The outside value behind an argument; None for weights, constants and results of the same operator."""
-    if "operator" in argument:
-        return ("operator", argument["operator"], argument.get("item", 0))
-    if "input" in argument:
-        return ("input", argument["input"], 0)
-    return None
-
-
-def number(constant: float | bool | str) -> float | bool:
-    """The number behind a constant of graph.json, where inf, -inf and nan are text."""
-    return float(constant) if isinstance(constant, str) else constant
 
 
 def compile_operator(operator: Operator, weights: Mapping[str, Tensor], *, packed: bool = False) -> CompiledOperator:
@@ -78,7 +64,7 @@ class _Compiler:
         self._operator = operator
         self._weights = weights
         self._packed = packed
-        self._calls = operator.details["calls"]
+        self._calls = operator.calls
         self._readers = _readers(self._calls)
         self._outside = externals(operator)
         self._fixed: list[Any] = []
@@ -101,17 +87,17 @@ class _Compiler:
         call = self._calls[position]
         self._step_of[position] = len(self._steps)
         if self._packed and can_pack(call, self._weights):
-            image, *tensors = call["arguments"]
-            filters, *bias = [self._weights[tensor["weight"]] for tensor in tensors]
+            image, *tensors = call.arguments
+            filters, *bias = [self._weights[tensor.weight or ""] for tensor in tensors]
             activation = self._activation(position)
             if activation is not None:
                 self._step_of[activation] = len(self._steps)
-            name = None if activation is None else self._calls[activation]["function"]
-            kernel = packed_convolution(call["attributes"], filters, bias[0] if bias else None, name)
+            name = None if activation is None else self._calls[activation].function
+            kernel = packed_convolution(call.attributes, filters, bias[0] if bias else None, name)
             self._steps.append((kernel, [self._kept(image)]))
         else:
             kernel = _chosen_kernel(self._operator.id, call, self._calls, self._readers)
-            self._steps.append((kernel, [self._kept(argument) for argument in call["arguments"]]))
+            self._steps.append((kernel, [self._kept(argument) for argument in call.arguments]))
 
     def _activation(self, position: int) -> int | None:
         """The call of the activation that alone reads a convolution."""
@@ -121,37 +107,35 @@ class _Compiler:
             (
                 other
                 for other, call in enumerate(self._calls)
-                if can_fuse(call) and call["arguments"] == [{"call": position}]
+                if can_fuse(call) and call.arguments == (Value(call=position),)
             ),
             None,
         )
 
-    def _kept(self, argument: Mapping[str, Any]) -> tuple[str, int]:
-        value = external(argument)
+    def _kept(self, argument: Value) -> tuple[str, int]:
+        value = argument.external
         if value is not None:
             return "outside", self._outside.index(value)
-        if "call" in argument:
-            return "step", self._step_of[argument["call"]]
-        self._fixed.append(self._weights[argument["weight"]] if "weight" in argument else number(argument["constant"]))
+        if argument.call is not None:
+            return "step", self._step_of[argument.call]
+        self._fixed.append(argument.number if argument.weight is None else self._weights[argument.weight])
         return "fixed", len(self._fixed) - 1
 
 
-def _readers(calls: Sequence[Mapping[str, Any]]) -> list[int]:
+def _readers(calls: Sequence[Call]) -> list[int]:
     count = [0] * len(calls)
     for call in calls:
-        for argument in call["arguments"]:
-            if "call" in argument:
-                count[argument["call"]] += 1
+        for argument in call.arguments:
+            if argument.call is not None:
+                count[argument.call] += 1
     return count
 
 
-def _chosen_kernel(
-    place: str, call: Mapping[str, Any], calls: Sequence[Mapping[str, Any]], readers: Sequence[int]
-) -> Kernel:
-    function, attributes = call["function"], call.get("attributes", {})
+def _chosen_kernel(place: str, call: Call, calls: Sequence[Call], readers: Sequence[int]) -> Kernel:
+    function, attributes = call.function, call.attributes
     if function in IN_PLACE:
-        producer = call["arguments"][0].get("call")
-        if producer is not None and readers[producer] == 1 and calls[producer]["function"] in ALLOCATES:
+        producer = call.arguments[0].call
+        if producer is not None and readers[producer] == 1 and calls[producer].function in ALLOCATES:
             return IN_PLACE[function](attributes)
     return build(function, attributes, place)
 

@@ -125,7 +125,7 @@ class Choosing:
         with tempfile.TemporaryDirectory(prefix="hios-") as name:
             graph, costs = Path(name) / "graph.json", Path(name) / "costs.json"
             self.traced.graph.write(graph)
-            return Costs.from_json(
+            return Costs.of(
                 profile(
                     graph,
                     costs,

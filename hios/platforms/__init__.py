@@ -20,13 +20,13 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from hios.errors import PlatformError
 
 if TYPE_CHECKING:
+    from hios.formats.base import Platform as Description
     from hios.platforms.protocol import (
-        Description,
         Distributing,
         Executing,
         Measuring,
@@ -114,8 +114,7 @@ def describe(name: str, devices: int, *, virtual: bool = False, **options: str) 
     if unknown := [option for option in options if option not in allowed]:
         others = f"with the options {', '.join(f'--{option}' for option in allowed)}" if allowed else "without it"
         raise PlatformError(f"platform {name}: found --{unknown[0]}; allowed: {others}")
-    given: dict[str, Any] = dict(options)
-    return platform.describe(devices, virtual=virtual, **given)
+    return platform.describe(devices, virtual=virtual, **options)
 
 
 def measuring(name: str) -> Measuring:

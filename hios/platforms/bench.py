@@ -8,6 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+from hios.formats.costs_file import BlockResources
 from hios.workers.pool import WorkerPool
 
 #: Groups of operator ids, sorted.
@@ -93,7 +94,7 @@ class Bench(ABC):
             alone_ms: milliseconds that it takes alone, about.
         """
 
-    def resources(self, operators: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def resources(self, operators: Sequence[str]) -> dict[str, BlockResources]:
         """What loaded operators ask of a GPU, as costs.json states it; nothing on other platforms."""
         return {}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from hios.errors import ScheduleError
 from hios.graph import Graph
 from hios.kernels.tensors import nbytes, value_type
-from hios.kernels.unit import External, external, externals
+from hios.kernels.unit import External, externals
 from hios.problem import positions
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from hios.workers.arena import Layout
@@ -106,10 +106,10 @@ class ArenaPlan:
     def __post_init__(self) -> None:
         layout = Layout()
         for entry in self.graph.inputs:
-            shape = tuple(entry["shape"])
-            self.inputs[entry["name"]] = Buffer(layout.add(nbytes(shape, entry["dtype"])), shape, entry["dtype"])
+            size = nbytes(entry.shape, entry.dtype)
+            self.inputs[entry.name] = Buffer(layout.add(size), entry.shape, entry.dtype)
         for reference in self.graph.outputs:
-            value = external(reference)
+            value = reference.external
             if value is None or value[0] != "operator":
                 raise ScheduleError(f"graph {self.graph.name}: an output that no operator makes cannot be executed")
             shape, dtype = value_type(self.graph, value)
@@ -167,7 +167,7 @@ class ArenaPlan:
         return tuple(
             (value, buffer)
             for reference, buffer in zip(self.graph.outputs, self.outputs, strict=True)
-            if (value := external(reference)) is not None and value[1] in operators
+            if (value := reference.external) is not None and value[1] in operators
         )
 
     def _stages(

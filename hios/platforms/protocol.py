@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import torch
 
+    from hios.formats.base import Platform as Description
+    from hios.formats.costs_file import CostsFile
     from hios.graph import Graph
     from hios.platforms.bench import Bench
     from hios.platforms.competitor import Competitor
@@ -32,9 +34,6 @@ if TYPE_CHECKING:
     from hios.workers.arena import Arena
     from hios.workers.pool import WorkerPool
     from hios.workers.worker import Worker
-
-#: ``platform`` of costs.json and run.json: ``name``, ``devices``, and what describes the devices of its kind.
-Description = dict[str, Any]
 
 
 class Platform(Protocol):
@@ -99,8 +98,8 @@ class Measuring(Protocol):
 class Predicting(Protocol):
     """Module ``predicting``: costs without running anything."""
 
-    def costs(self, graph: Graph, description: Description) -> dict[str, Any]:
-        """What costs.json says beside graph, platform and versions: operators, transfers, contention, ..."""
+    def costs(self, graph: Graph, description: Description) -> CostsFile:
+        """Costs, without graph, platform and versions, which `profile` adds."""
 
 
 class Executing(Protocol):
@@ -165,7 +164,7 @@ class Distributing(Protocol):
             PlatformError: there is no such device.
         """
 
-    def joined(self, ranks: Sequence[Description]) -> tuple[Description, list[list[int]]]:
+    def joined(self, ranks: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[list[int]]]:
         """The devices of all ranks as one description, and which hardware of its host each uses, by number.
 
         Args:
@@ -176,10 +175,10 @@ class Distributing(Protocol):
 class Reporting(Protocol):
     """Module ``reporting``: the devices in words."""
 
-    def facts(self, description: Mapping[str, Any]) -> dict[str, str]:
+    def facts(self, description: Description) -> dict[str, str]:
         """What the report says of the devices: names and texts."""
 
-    def shared(self, description: Mapping[str, Any]) -> str:
+    def shared(self, description: Description) -> str:
         """What virtual devices share, such as ``2 cores``."""
 
 

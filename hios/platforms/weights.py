@@ -25,7 +25,7 @@ def load_weights(path: str | Path, graph: Graph) -> dict[str, Tensor]:
     except SafetensorError as error:
         raise ArtifactError(f"{path}: damaged or not a safetensors file ({error}); extract it again") from error
     for entry in graph.weights:
-        name, required = entry["name"], f"{entry['dtype']} of shape {entry['shape']}"
+        name, required = entry.name, f"{entry.dtype} of shape {list(entry.shape)}"
         tensor = tensors.get(name)
         found = (
             "none" if tensor is None else f"{str(tensor.dtype).removeprefix('torch.')} of shape {list(tensor.shape)}"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from hios.graph import Graph, Operator
+from hios.graph import Graph, Operator, TensorSpec
 from hios.kernels import CompiledOperator, compile_operator
 from hios.kernels.merged import compile_merged
 from hios.kernels.packed import as_made
@@ -28,7 +27,7 @@ class Subject:
     """
 
     def __init__(self, graph: Graph, operator: Operator, generator: torch.Generator, *, packed: bool) -> None:
-        inputs = {entry["name"]: entry for entry in graph.inputs}
+        inputs = {entry.name: entry for entry in graph.inputs}
         weights = _weights(graph, [operator], generator)
         self.compiled: CompiledOperator = compile_operator(operator, weights, packed=packed)
         kinds = [_kind(graph, inputs, value) for value in self.compiled.externals]
@@ -60,7 +59,7 @@ class Merged:
         compiled = [compile_operator(operator, weights, packed=packed) for operator in members]
         self._apart = [operator.run for operator in compiled]
         (value,) = compiled[0].externals
-        shape, dtype = _kind(graph, {entry["name"]: entry for entry in graph.inputs}, value)
+        shape, dtype = _kind(graph, {entry.name: entry for entry in graph.inputs}, value)
         made = _random(shape, dtype, generator)
         self.input = as_made(made) if packed else made
         #: Bytes of its weights and input.
@@ -78,20 +77,20 @@ class Merged:
 
 def _weights(graph: Graph, operators: Sequence[Operator], generator: torch.Generator) -> dict[str, Tensor]:
     """Random weights of operators, by name."""
-    shapes = {entry["name"]: entry for entry in graph.weights}
+    known = {entry.name: entry for entry in graph.weights}
     names = dict.fromkeys(
-        argument["weight"]
+        argument.weight
         for operator in operators
-        for call in operator.details["calls"]
-        for argument in call["arguments"]
-        if "weight" in argument
+        for call in operator.calls
+        for argument in call.arguments
+        if argument.weight is not None
     )
-    return {name: _random(shapes[name]["shape"], shapes[name]["dtype"], generator) for name in names}
+    return {name: _random(known[name].shape, known[name].dtype, generator) for name in names}
 
 
-def _kind(graph: Graph, inputs: dict[str, Any], value: External) -> tuple[Sequence[int], str]:
+def _kind(graph: Graph, inputs: dict[str, TensorSpec], value: External) -> tuple[Sequence[int], str]:
     if value[0] == "input":
-        return inputs[value[1]]["shape"], inputs[value[1]]["dtype"]
+        return inputs[value[1]].shape, inputs[value[1]].dtype
     return value_type(graph, value)
 
 

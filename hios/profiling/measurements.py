@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count as counter
 from typing import Any, TypeVar
 
+from hios.formats.costs_file import BlockResources
 from hios.graph import Graph
 from hios.kernels.signature import signatures
 from hios.platforms.bench import Bench, Merge, Stage
@@ -48,7 +49,7 @@ class Session:
     stages: dict[Stage, Measured] = field(default_factory=dict)
     merges: dict[Merge, Measured] = field(default_factory=dict)
     corun: dict[int, Measured] = field(default_factory=dict)
-    resources: dict[str, dict[str, Any]] = field(default_factory=dict)
+    resources: Mapping[str, BlockResources] = field(default_factory=dict)
     drift: float | None = None
 
     def __post_init__(self) -> None:
@@ -132,7 +133,7 @@ class Session:
     def _with_neighbours(self, needed: Sequence[str]) -> list[str]:
         """Operators, and before each as many as fill the caches: they find there what a whole round would leave."""
         order, size = self._measured, self.bench.around_bytes
-        bytes_of = {operator.id: operator.details.get("bytes", 0) for operator in self.graph.operators}
+        bytes_of = {operator.id: operator.bytes or 0 for operator in self.graph.operators}
         if size is None:
             return list(order)
         chosen = set(needed)

@@ -7,14 +7,29 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
+
+import msgspec
 
 from hios import artifacts, platforms
 from hios.costs import Costs
 from hios.errors import HiosWarning
+from hios.formats.base import Platform
+from hios.formats.costs_file import (
+    ContentionError,
+    ContentionModel,
+    CorunFactor,
+    CostsFile,
+    Link,
+    LinkError,
+    MergeCost,
+    OperatorCost,
+    ProfileSummary,
+    StageCost,
+    TransferCost,
+)
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
-from hios.platforms.protocol import Description
 from hios.profiling import contention, links, transfers
 from hios.profiling.cache import Cache, Measured
 from hios.profiling.contention import Contention
@@ -48,8 +63,8 @@ def profile(
     platform: str = "cpu",
     virtual: bool = False,
     options: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """Measure a graph on the devices of a platform and write costs.json; returns its contents.
+) -> CostsFile:
+    """Measure a graph on the devices of a platform and write costs.json; returns what it holds.
 
     A platform on which nothing runs predicts the costs instead, and what is said here of measuring does not apply.
 
@@ -87,29 +102,25 @@ def profile(
         costs = _measured(known, str(graph), described, repeats, algorithms, budget_s, folder)
     else:
         costs = platforms.predicting(platform).costs(known, described)
-    data = {
-        "graph": known.name,
-        "graph_fingerprint": known.fingerprint,
-        "platform": described,
-        "versions": versions(),
-        **costs,
-    }
-    artifacts.write(output, "costs", data)
-    return data
+    costs = msgspec.structs.replace(
+        costs, graph=known.name, graph_fingerprint=known.fingerprint, platform=described, versions=versions()
+    )
+    artifacts.write(output, "costs", costs)
+    return costs
 
 
 def _measured(
     graph: Graph,
     path: str,
-    platform: Description,
+    platform: Platform,
     repeats: int,
     algorithms: Sequence[str],
     budget_s: float,
     cache: Path | None,
-) -> dict[str, Any]:
+) -> CostsFile:
     """What costs.json says of measurements; arguments are those of `profile`, checked."""
-    measuring = platforms.measuring(platform["name"])
-    quiet = platform["busy_share"] <= _BUSY
+    measuring = platforms.measuring(platform.name)
+    quiet = (platform.busy_share or 0.0) <= _BUSY
     kept = Cache(cache, measuring.environment(platform), keep=quiet)
     began = time.monotonic()
     with measuring.bench(graph, path, platform) as bench:
@@ -120,7 +131,7 @@ def _measured(
         asked = Questions(graph, session.stand_in)
         for _ in range(_STAGE_PASSES):
             before = len(asked.stages) + len(asked.merges)
-            asked.ask(algorithms, bench.devices, Costs.from_json(_costs(session, asked)))
+            asked.ask(algorithms, bench.devices, Costs.of(_costs(session, asked)))
             if len(asked.stages) + len(asked.merges) == before:
                 break
             # Merges are few; stages may take all the time that there is.
@@ -129,16 +140,12 @@ def _measured(
         session.find_resources()  # in the end: what traces kernels may stay with the process, and slow what follows
         for remark in bench.remarks():
             warnings.warn(remark, HiosWarning, stacklevel=2)
-    return {
-        **_costs(session, asked),
-        "profile": {
-            **_summary(session, asked, repeats, budget_s, time.monotonic() - began),
-            **({} if cache is None else {"kept": quiet}),
-        },
-    }
+    summary = _summary(session, asked, repeats, budget_s, time.monotonic() - began)
+    kept_later = None if cache is None else quiet
+    return msgspec.structs.replace(_costs(session, asked), profile=msgspec.structs.replace(summary, kept=kept_later))
 
 
-def _costs(session: Session, asked: Questions) -> dict[str, Any]:
+def _costs(session: Session, asked: Questions) -> CostsFile:
     """What was measured so far, as costs.json states it."""
     graph, alone = session.graph, session.median_ms()
     sizes: dict[tuple[str, str], int] = {}
@@ -153,51 +160,57 @@ def _costs(session: Session, asked: Questions) -> dict[str, Any]:
         alone,
     )
     link = links.fit({size: statistics.median(found.samples) for size, found in session.transfers.items()})
-    return {
-        "operators": {
-            operator.id: {
-                **_entry(session.operators[session.stand_in[operator.id]]),
-                **_utilization(fitted, session.stand_in[operator.id]),
-                **_resources(session, session.stand_in[operator.id]),
-            }
-            for operator in graph.operators
+    return CostsFile(
+        operators={
+            operator.id: OperatorCost(
+                **_timing(session.operators[alike])._asdict(),
+                utilization=fitted.utilization.get(alike),
+                resources=session.resources.get(alike),
+            )
+            for operator, alike in ((operator, session.stand_in[operator.id]) for operator in graph.operators)
         },
-        "transfers": [
-            {"source": source, "target": target, **_entry(session.transfers[size])}
+        transfers=tuple(
+            TransferCost(source=source, target=target, **_timing(session.transfers[size])._asdict())
             for (source, target), size in sizes.items()
-        ],
-        **({} if link is None else {"link": _link(link)}),
-        "stages": [
-            {
-                "groups": [list(group) for group in groups],
-                **_ratio_entry(session.stages[alike], alone, (operator for group in alike for operator in group)),
-            }
+        ),
+        stages=tuple(
+            StageCost(
+                groups=groups,
+                **_ratio_timing(
+                    session.stages[alike], alone, (operator for group in alike for operator in group)
+                )._asdict(),
+            )
             for groups, alike in sorted(asked.stages.items())
             if alike in session.stages
-        ],
-        "merges": [
-            {"operators": list(merge), **_ratio_entry(session.merges[alike], alone, alike)}
+        ),
+        merges=tuple(
+            MergeCost(operators=merge, **_ratio_timing(session.merges[alike], alone, alike)._asdict())
             for merge, alike in sorted(asked.merges.items())
             if alike in session.merges
-        ],
-        "contention": _contention(fitted),
-        **({"corun": [_corun(devices, found) for devices, found in session.corun.items()]} if session.corun else {}),
-    }
+        ),
+        contention=_contention(fitted),
+        corun=tuple(_corun(devices, measured) for devices, measured in session.corun.items()),
+        link=None if link is None else _link(link),
+    )
 
 
-def _entry(found: Measured, scale: float = 1.0) -> dict[str, Any]:
+class _Timing(NamedTuple):
+    """What costs.json says of everything that was measured."""
+
+    time_ms: float
+    p20_ms: float
+    p80_ms: float
+    interval_ms: tuple[float, float]
+    repeats: int
+
+
+def _timing(found: Measured, scale: float = 1.0) -> _Timing:
     median, p20, p80 = (number * scale for number in spread(found.samples))
     low, high = (number * scale for number in interval(found.samples))
-    return {
-        "time_ms": median,
-        "p20_ms": p20,
-        "p80_ms": p80,
-        "interval_ms": [low, high],
-        "repeats": len(found.samples),
-    }
+    return _Timing(median, p20, p80, (low, high), len(found.samples))
 
 
-def _ratio_entry(found: Measured, alone: dict[str, float], operators: Iterable[str]) -> dict[str, Any]:
+def _ratio_timing(found: Measured, alone: dict[str, float], operators: Iterable[str]) -> _Timing:
     """t(S) as the operators' own times by the ratio of the stage to its operators one after another; so for merges.
 
     The two were taken right after each other, t(v) at another time: their plain comparison would take drift
@@ -207,57 +220,46 @@ def _ratio_entry(found: Measured, alone: dict[str, float], operators: Iterable[s
     total = sum(alone[operator] for operator in operators)
     low, high = interval(found.samples)
     told = low > 1.0 or (high < 1.0 and len(found.samples) >= FEWEST)
-    entry = _entry(found, total)
-    return entry if told else {**entry, "time_ms": total}
+    timing = _timing(found, total)
+    return timing if told else timing._replace(time_ms=total)
 
 
-def _utilization(fitted: Contention, operator: str) -> dict[str, float]:
-    return {"utilization": fitted.utilization[operator]} if operator in fitted.utilization else {}
+def _contention(fitted: Contention) -> ContentionModel:
+    error = None
+    if fitted.median_error is not None and fitted.p90_error is not None:
+        error = ContentionError(fitted.median_error, fitted.p90_error, fitted.held_out)
+    return ContentionModel("blend", fitted.alpha, error)
 
 
-def _resources(session: Session, operator: str) -> dict[str, Any]:
-    return {"resources": session.resources[operator]} if operator in session.resources else {}
+def _link(link: links.FittedLink) -> Link:
+    error = LinkError(link.median_error, link.largest_error, link.sizes)
+    return Link(link.model.latency_ms, link.model.bandwidth_gbps, error)
 
 
-def _contention(fitted: Contention) -> dict[str, Any]:
-    entry: dict[str, Any] = {"kind": "blend", "alpha": fitted.alpha}
-    if fitted.median_error is not None:
-        error = {"median": fitted.median_error, "p90": fitted.p90_error, "stages": fitted.held_out}
-        entry["error"] = error
-    return entry
-
-
-def _link(link: links.FittedLink) -> dict[str, Any]:
-    return {
-        "latency_ms": link.model.latency_ms,
-        "bandwidth_gbps": link.model.bandwidth_gbps,
-        "error": {"median": link.median_error, "largest": link.largest_error, "sizes": link.sizes},
-    }
-
-
-def _corun(devices: int, found: Measured) -> dict[str, Any]:
+def _corun(devices: int, found: Measured) -> CorunFactor:
     """The factor of devices that run at once; one that its interval does not tell from 1 counts as 1."""
     low, high = interval(found.samples)
     factor = 1.0 if low <= 1.0 else statistics.median(found.samples)
-    return {"devices": devices, "factor": factor, "interval": [low, high], "repeats": len(found.samples)}
+    return CorunFactor(devices, factor, (low, high), len(found.samples))
 
 
-def _summary(session: Session, asked: Questions, repeats: int, budget_s: float, seconds: float) -> dict[str, Any]:
+def _summary(session: Session, asked: Questions, repeats: int, budget_s: float, seconds: float) -> ProfileSummary:
     """How much was measured, how well, and what came from the cache."""
     kinds = (session.operators, session.transfers, session.stages, session.merges, session.corun)
     everything: list[Measured] = [found for kind in kinds for found in kind.values()]
     cached = sorted(found.measured_at for found in everything if found.cached)
     open_stages = set(asked.stages.values()) - session.stages.keys()
     open_merges = set(asked.merges.values()) - session.merges.keys()
-    return {
-        "seconds": round(seconds, 1),
-        "budget_s": budget_s,
-        "repeats": repeats,
-        "precision": PRECISION,
-        "measured": len(everything) - len(cached),
-        "imprecise": sum(not is_precise(found.samples) for found in everything),
-        "modelled": len(open_stages) + len(open_merges),
-        "cached": len(cached),
-        **({"cached_from": cached[0], "cached_until": cached[-1]} if cached else {}),
-        **({} if session.drift is None else {"drift": session.drift}),
-    }
+    return ProfileSummary(
+        seconds=round(seconds, 1),
+        budget_s=budget_s,
+        repeats=repeats,
+        precision=PRECISION,
+        measured=len(everything) - len(cached),
+        imprecise=sum(not is_precise(found.samples) for found in everything),
+        modelled=len(open_stages) + len(open_merges),
+        cached=len(cached),
+        cached_from=cached[0] if cached else None,
+        cached_until=cached[-1] if cached else None,
+        drift=session.drift,
+    )

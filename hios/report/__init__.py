@@ -2,6 +2,7 @@
 
     results     what a report is made from: run.json, graph.json and costs.json of every model
     tables      rows and CSV files
+    dataframes  results as pandas data frames
     hardware    cores or GPUs, in words
     costs       what predictions rest on, in words
     facts       what was run and how far it can be trusted, in words
@@ -23,8 +24,8 @@
     terminal    one schedule as text
     algorithms  the registry of algorithms in words
 
-Plotly is loaded by axes, charts, gantt and page, Jinja2 by filling, and neither by anything else in hios: what prints
-text or draws an SVG needs neither.
+Plotly is loaded by axes, charts, gantt and page, Jinja2 by filling, pandas by dataframes and for tables, and none of
+them by anything else in hios: what prints text or draws an SVG needs none.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from pathlib import Path
 from hios import artifacts
 from hios.errors import ArtifactError
 from hios.graph import Graph
-from hios.report.results import read_results
-from hios.report.tables import LATENCY_COLUMNS, OPERATOR_COLUMNS, csv_text, latency_rows, operator_rows
+from hios.report.results import ModelResults, read_results
+from hios.report.tables import LATENCY_COLUMNS, OPERATOR_COLUMNS, Row, csv_text, latency_rows, operator_rows
 from hios.schedule import Schedule
 
 __all__ = ["write_picture", "write_report", "write_schedule"]
@@ -68,11 +69,15 @@ def write_report(directories: Sequence[Path], output: Path, tables: Path) -> Non
     texts = [
         (output, render(models)),
         (latency, csv_text(LATENCY_COLUMNS, [row for model in models for row in latency_rows(model)])),
-        (operators, csv_text(OPERATOR_COLUMNS, [row for model in models for row in operator_rows(model)])),
+        (operators, csv_text(OPERATOR_COLUMNS, _operators(models))),
     ]
     for path, text in texts:
         with artifacts.replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8", newline="")
+
+
+def _operators(models: Sequence[ModelResults]) -> list[Row]:
+    return [row for model in models for row in operator_rows(model.name, model.graph, model.costs)]
 
 
 def write_schedule(schedule: Schedule, output: Path, types: Mapping[str, str]) -> None:

@@ -14,16 +14,24 @@ from hios.schedulers.registry import AUTO
 _FOR_CALLERS = ("Args:", "Returns:", "Raises:", "Attributes:")
 
 
-def listing(width: int) -> str:
-    """Every algorithm with a line on what it does and one on where it comes from, wrapped at a width."""
+def listing(width: int, problems: Iterable[str] = ()) -> str:
+    """Every registered algorithm with a line on what it does and one on where it comes from.
+
+    Args:
+        width: columns at which lines are wrapped.
+        problems: why algorithms of other distributions are missing, a line each.
+    """
     indent = max(map(len, ALGORITHMS)) + 2
     lines = []
     for algorithm in ALGORITHMS.values():
         options = "".join(f"; {option(parameter)} {parameter.default}" for parameter in algorithm.parameters)
         lines += _wrapped(f"{algorithm.name:<{indent}}{algorithm.summary}", width, " " * indent)
         devices = "any number of devices" if algorithm.several_devices else "one device"
-        origin = f"{algorithm.paper}; {devices}{options}"
+        source = f"; from {algorithm.distribution}" if algorithm.distribution else ""
+        origin = f"{algorithm.paper}; {devices}{options}{source}"
         lines += _wrapped(" " * indent + origin, width, " " * indent)
+    for problem in problems:
+        lines += ["", *_wrapped(f"Not available: {problem}", width)]
     chosen = f"{AUTO}, the fastest of all as measured, is chosen in hios execute --auto."
     return "\n".join([*lines, "", *_wrapped(chosen, width), "hios algorithms NAME tells more about one."])
 
@@ -36,6 +44,7 @@ def described(algorithm: Algorithm, width: int) -> str:
         *_wrapped(f"Paper    {algorithm.paper}", width, " " * 9),
         f"Devices  {'any number' if algorithm.several_devices else 'one'}",
         f"Code     {algorithm.run.__module__}",
+        *([f"From     {algorithm.distribution}"] if algorithm.distribution else []),
         "",
         "Parameters, on the command line and in config.yaml:" if algorithm.parameters else "No parameters.",
     ]
@@ -76,11 +85,13 @@ def parameter_help(users: Iterable[tuple[Algorithm, Parameter]]) -> str:
 
 def _named(algorithm: Algorithm) -> Iterator[tuple[str, object]]:
     """The code of algorithms that a docstring names, which in turn holds what it says about its part."""
+    # The package of the algorithm: hios.schedulers, or that of another distribution.
+    package = algorithm.run.__module__.rpartition(".")[0] or algorithm.run.__module__
     for name in dict.fromkeys(re.findall(r"``([\w.]+)``", inspect.getdoc(algorithm.run) or "")):
         found: object = algorithm.run.__globals__.get(name.partition(".")[0])
         for part in name.split(".")[1:]:
             found = getattr(found, part, None)
-        if callable(found) and str(getattr(found, "__module__", "")).startswith("hios.schedulers."):
+        if callable(found) and str(getattr(found, "__module__", "")).startswith(package):
             yield name, found
 
 

@@ -82,14 +82,13 @@ def counts(picture: Picture, styles: Mapping[str, Style]) -> list[tuple[Style, i
 def operator_tooltip(operator: Operator) -> str:
     """What the pointer shows of an operator: id, type, and its outputs, GFLOP and MB where the graph states them."""
     lines = [operator.id, operator.type]
-    outputs = operator.details.get("shapes", {}).get("outputs", ())
-    if outputs:
+    if operator.shapes is not None and (outputs := operator.shapes.outputs):
         lines.append("output " + ", ".join("×".join(map(str, shape)) or "one number" for shape in outputs))  # noqa: RUF001
     work = []
-    if "flops" in operator.details:
-        work.append(f"{operator.details['flops'] / 1e9:.3g} GFLOP")
-    if "bytes" in operator.details:
-        work.append(f"{operator.details['bytes'] / 1e6:.3g} MB read and written")
+    if operator.flops is not None:
+        work.append(f"{operator.flops / 1e9:.3g} GFLOP")
+    if operator.bytes is not None:
+        work.append(f"{operator.bytes / 1e6:.3g} MB read and written")
     return "\n".join([*lines, *([", ".join(work)] if work else [])])
 
 

@@ -29,10 +29,10 @@ def type_styles(models: Sequence[ModelResults]) -> dict[str, Style]:
     """A style for every operator type of all models, by share of a model's operator time, summed over the models."""
     share: dict[str, float] = defaultdict(float)
     for model in models:
-        costs = model.costs["operators"]
-        total = sum(cost["time_ms"] for cost in costs.values()) or 1.0
+        costs = model.costs.operators
+        total = sum(cost.time_ms for cost in costs.values()) or 1.0
         for operator in model.graph.operators:
-            share[operator.type] += costs[operator.id]["time_ms"] / total
+            share[operator.type] += costs[operator.id].time_ms / total
     return ranked_styles(share)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hios.artifacts import Json
+from hios.costs import DEFAULT_ALPHA
+from hios.formats.costs_file import CostsFile, LinkModel, ProfileSummary
 from hios.report.captions import counted
 
 
@@ -17,17 +18,17 @@ class CostFact(NamedTuple):
     meaning: str
 
 
-def cost_facts(costs: Json) -> list[CostFact]:
+def cost_facts(costs: CostsFile) -> list[CostFact]:
     """All that costs.json says of how it was measured and of the models in it; files by hand say less.
 
     Args:
-        costs: contents of costs.json.
+        costs: what costs.json holds.
     """
     return [_operators(costs), *_effort(costs), *_stages(costs), *_contention(costs), *_corun(costs), *_link(costs)]
 
 
-def _operators(costs: Json) -> CostFact:
-    times = [entry["time_ms"] for entry in costs["operators"].values()]
+def _operators(costs: CostsFile) -> CostFact:
+    times = [entry.time_ms for entry in costs.operators.values()]
     return CostFact(
         "Operators",
         f"{len(times)}, {sum(times):.4g} ms one after another",
@@ -35,45 +36,45 @@ def _operators(costs: Json) -> CostFact:
     )
 
 
-def _effort(costs: Json) -> Iterator[CostFact]:
-    profile = costs.get("profile")
+def _effort(costs: CostsFile) -> Iterator[CostFact]:
+    profile = costs.profile
     if profile is None:
         return
-    certain = f"{profile['precision']:.0%}"
-    wide = f"{profile['imprecise']} not certain" if profile["imprecise"] else "all certain"
+    certain = f"{profile.precision:.0%}"
+    wide = f"{profile.imprecise} not certain" if profile.imprecise else "all certain"
     yield CostFact(
         "Repeats",
-        f"{profile['repeats']} at least; {wide} within {certain}",
+        f"{profile.repeats} at least; {wide} within {certain}",
         f"a median is certain when its 95 % interval is narrower than {certain} of it; more repeats make it so",
     )
     yield CostFact(
         "Measuring took",
-        f"{profile['seconds']:.0f} s, budget {profile['budget_s']:g} s",
+        f"{profile.seconds:.0f} s, budget {profile.budget_s:g} s",
         "when the budget is spent, repeating ends and stages are left to the contention model",
     )
     yield CostFact("Measurements", _cached(profile), "the cache keeps those of this hardware, software and code")
-    if "drift" in profile:
+    if profile.drift is not None:
         yield CostFact(
             "Drift",
-            f"{profile['drift']:.3f} times the time in the cache",
+            f"{profile.drift:.3f} times the time in the cache",
             "operators that the cache knows, measured again; too far from 1, all are measured anew",
         )
 
 
-def _cached(profile: Json) -> str:
-    text, cached = f"{profile['measured']} in this profile", profile["cached"]
+def _cached(profile: ProfileSummary) -> str:
+    text, cached = f"{profile.measured} in this profile", profile.cached
     if cached:
-        share = cached / (profile["measured"] + cached)
-        ends = list(dict.fromkeys(profile[key][:10] for key in ("cached_from", "cached_until")))
-        text += f", {cached} ({share:.0%}) from the cache, made {' to '.join(ends)}"
+        share = cached / (profile.measured + cached)
+        ends = dict.fromkeys(moment[:10] for moment in (profile.cached_from, profile.cached_until) if moment)
+        text += f", {cached} ({share:.0%}) from the cache, made {' to '.join(ends) or 'at a time not recorded'}"
     else:
         text += ", none from the cache"
-    return text if profile.get("kept", True) else f"{text}; not kept, as other work kept the cores busy"
+    return text if profile.kept is not False else f"{text}; not kept, as other work kept the cores busy"
 
 
-def _stages(costs: Json) -> Iterator[CostFact]:
-    modelled = costs.get("profile", {}).get("modelled", 0)
-    measured = [counted(len(costs[kind]), kind[:-1]) for kind in ("stages", "merges") if costs.get(kind)]
+def _stages(costs: CostsFile) -> Iterator[CostFact]:
+    modelled = 0 if costs.profile is None else costs.profile.modelled
+    measured = [counted(len(kind), name) for name, kind in (("stage", costs.stages), ("merge", costs.merges)) if kind]
     if measured or modelled:
         left = f"; {modelled} left to models" if modelled else ""
         yield CostFact(
@@ -83,29 +84,29 @@ def _stages(costs: Json) -> Iterator[CostFact]:
         )
 
 
-def _contention(costs: Json) -> Iterator[CostFact]:
-    contention = costs.get("contention")
-    if contention is None or contention["kind"] != "blend":
+def _contention(costs: CostsFile) -> Iterator[CostFact]:
+    contention = costs.contention
+    if contention is None or contention.kind != "blend":
         return
-    error = contention.get("error")
+    error = contention.error
     off = (
-        f"; off by {error['median']:.1%} (median; p90 {error['p90']:.1%}) on {error['stages']} stages held out"
+        f"; off by {error.median:.1%} (median; p90 {error.p90:.1%}) on {error.stages} stages held out"
         if error
         else "; not checked against stages"
     )
     yield CostFact(
         "Contention",
-        f"alpha {contention.get('alpha', 0.5):.3g}{off}",
+        f"alpha {DEFAULT_ALPHA if contention.alpha is None else contention.alpha:.3g}{off}",
         "stages that were not measured: with alpha 1 operators beside each other take as long as one after another, "
         "with 0 they share the device as far as each leaves room",
     )
 
 
-def _corun(costs: Json) -> Iterator[CostFact]:
+def _corun(costs: CostsFile) -> Iterator[CostFact]:
     factors = []
-    for entry in costs.get("corun", ()):
-        ends = "" if "interval" not in entry else " (95 % {:.3f} to {:.3f})".format(*entry["interval"])
-        factors.append(f"{entry['devices']} devices {entry['factor']:.3f} times as long{ends}")
+    for entry in costs.corun:
+        ends = "" if entry.interval is None else " (95 % {:.3f} to {:.3f})".format(*entry.interval)
+        factors.append(f"{entry.devices} devices {entry.factor:.3f} times as long{ends}")
     if factors:
         yield CostFact(
             "Devices at once",
@@ -115,17 +116,13 @@ def _corun(costs: Json) -> Iterator[CostFact]:
         )
 
 
-def _link(costs: Json) -> Iterator[CostFact]:
-    link = costs["transfers"] if isinstance(costs["transfers"], dict) else costs.get("link")
+def _link(costs: CostsFile) -> Iterator[CostFact]:
+    link = costs.transfers if isinstance(costs.transfers, LinkModel) else costs.link
     if link is None:
         return
-    latency_ms, gbps = link["latency_ms"], link["bandwidth_gbps"]
-    error = link.get("error")
-    off = (
-        f"; off by {error['median']:.0%} (median; largest {error['largest']:.0%}) over {error['sizes']} sizes"
-        if error
-        else ""
-    )
+    latency_ms, gbps = link.latency_ms, link.bandwidth_gbps
+    error = None if isinstance(link, LinkModel) else link.error
+    off = f"; off by {error.median:.0%} (median; largest {error.largest:.0%}) over {error.sizes} sizes" if error else ""
     yield CostFact(
         "Link between devices",
         f"{1e3 * latency_ms:.3g} µs and {gbps:.3g} Gbit/s{off}",

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
 
-from hios.artifacts import Json
+from hios.formats.run_file import ScheduleResult
 from hios.report.axes import INK, ROW_PX, layout, row_axis, short, time_axis
 from hios.report.colours import COLOURS, Style
 from hios.report.labels import short_names
 from hios.report.lanes import Lane, lane_names, lanes
 from hios.report.results import ModelResults
-from hios.schedule import Schedule
+from hios.schedule import Placement, Schedule
 
 _TINT = "#f6f7f9"
 _STAGE_TINT = "#dfe5ec"
@@ -28,29 +28,29 @@ _UNKNOWN = Style("type unknown", COLOURS[0])
 
 @dataclass(frozen=True, slots=True)
 class _Half:
-    """One pass of a schedule: placements as in schedule.json, a name for the hover, a heading above the lanes."""
+    """One pass of a schedule: placements, a name for the hover, a heading above the lanes."""
 
     kind: str
-    placements: Sequence[Json]
+    placements: Sequence[Placement]
     heading: str
 
     @property
     def end_ms(self) -> float:
-        return max((row["finish_ms"] for row in self.placements), default=0.0)
+        return max((row.finish_ms for row in self.placements), default=0.0)
 
 
-def gantt_chart(model: ModelResults, result: Json, styles: Mapping[str, Style]) -> go.Figure:
+def gantt_chart(model: ModelResults, result: ScheduleResult, styles: Mapping[str, Style]) -> go.Figure:
     """A schedule as predicted above the same schedule as it ran."""
-    predicted, measured = result["predicted_ms"], result["latency_ms"]["median"]
+    predicted, measured = result.predicted_ms, result.latency_ms.median
     halves = [
-        _Half("predicted", result["predicted"], f"<b>predicted</b>, {predicted:.{model.decimals}f} ms"),
+        _Half("predicted", result.predicted, f"<b>predicted</b>, {predicted:.{model.decimals}f} ms"),
         _Half(
             "measured",
-            result["measured"],
+            result.measured,
             f"<b>measured</b>, the run of median latency ({measured:.{model.decimals}f} ms)",
         ),
     ]
-    return _figure(halves, result["devices"], model.type_of, lambda row: styles[model.type_of(row["operator"])])
+    return _figure(halves, result.devices, model.type_of, lambda row: styles[model.type_of(row.operator)])
 
 
 def schedule_chart(schedule: Schedule, types: Mapping[str, str], styles: Mapping[str, Style]) -> go.Figure:
@@ -65,10 +65,10 @@ def schedule_chart(schedule: Schedule, types: Mapping[str, str], styles: Mapping
     def type_of(operator: str) -> str:
         return types.get(operator, "type unknown")
 
-    rows = [asdict(row) for row in schedule.placements]
+    rows = schedule.placements
     half = _Half("predicted", rows, "")
-    figure = _figure([half], schedule.devices, type_of, lambda row: styles.get(type_of(row["operator"]), _UNKNOWN))
-    names = short_names([row["operator"] for row in rows])
+    figure = _figure([half], schedule.devices, type_of, lambda row: styles.get(type_of(row.operator), _UNKNOWN))
+    names = short_names([row.operator for row in rows])
     figure.update_traces(textposition="inside", insidetextanchor="middle", textangle=0)
     for trace in figure.data:
         trace.text = [names[entry[0]] for entry in trace.customdata]
@@ -76,7 +76,7 @@ def schedule_chart(schedule: Schedule, types: Mapping[str, str], styles: Mapping
     figure.update_layout(
         uniformtext={"minsize": 10, "mode": "hide"}, margin={"t": 24}, height=figure.layout.height + 18
     )
-    shown = lanes(((row["device"], row["stream"]) for row in rows), schedule.devices)
+    shown = lanes(((row.device, row.stream) for row in rows), schedule.devices)
     for band in _stage_bands(rows, shown):
         figure.add_shape(band)
     if schedule.lower_bound_ms > 0:
@@ -90,17 +90,17 @@ def schedule_chart(schedule: Schedule, types: Mapping[str, str], styles: Mapping
 
 
 def _figure(
-    halves: Sequence[_Half], devices: int, type_of: Callable[[str], str], style_of: Callable[[Json], Style]
+    halves: Sequence[_Half], devices: int, type_of: Callable[[str], str], style_of: Callable[[Placement], Style]
 ) -> go.Figure:
     """Lanes of all halves, one half above the other."""
-    shown = lanes(((row["device"], row["stream"]) for half in halves for row in half.placements), devices)
+    shown = lanes(((row.device, row.stream) for half in halves for row in half.placements), devices)
     lane_of = {lane: number for number, lane in enumerate(shown)}
     names = lane_names(shown)
     tall = len(shown) + 1
-    bars: dict[Style, list[tuple[int, str, Json]]] = defaultdict(list)
+    bars: dict[Style, list[tuple[int, str, Placement]]] = defaultdict(list)
     for first, half in enumerate(halves):
         for row in half.placements:
-            lane = first * tall + lane_of[row["device"], row["stream"]]
+            lane = first * tall + lane_of[row.device, row.stream]
             bars[style_of(row)].append((lane, half.kind, row))
     figure = go.Figure([_operator_bars(type_of, style, rows) for style, rows in bars.items()])
     row_px = ROW_PX if len(shown) <= _MANY_LANES else _DENSE_ROW_PX
@@ -124,7 +124,7 @@ def _figure(
     return figure
 
 
-def _operator_bars(type_of: Callable[[str], str], style: Style, rows: Sequence[tuple[int, str, Json]]) -> go.Bar:
+def _operator_bars(type_of: Callable[[str], str], style: Style, rows: Sequence[tuple[int, str, Placement]]) -> go.Bar:
     """All operators of one style in one trace: plotly draws few large traces faster than many small ones."""
     marker: dict[str, Any] = {
         "color": style.colour,
@@ -143,18 +143,18 @@ def _operator_bars(type_of: Callable[[str], str], style: Style, rows: Sequence[t
         name=style.name,
         orientation="h",
         y=[lane for lane, _, _ in rows],
-        base=[short(row["start_ms"]) for _, _, row in rows],
-        x=[short(row["finish_ms"] - row["start_ms"]) for _, _, row in rows],
+        base=[short(row.start_ms) for _, _, row in rows],
+        x=[short(row.finish_ms - row.start_ms) for _, _, row in rows],
         width=0.84,
         marker=marker,
         customdata=[
             [
-                row["operator"],
-                type_of(row["operator"]),
+                row.operator,
+                type_of(row.operator),
                 kind,
-                short(row["start_ms"]),
-                short(row["finish_ms"]),
-                "none" if row["stage"] is None else row["stage"],
+                short(row.start_ms),
+                short(row.finish_ms),
+                "none" if row.stage is None else row.stage,
             ]
             for _, kind, row in rows
         ],
@@ -172,20 +172,20 @@ def _bands(half: _Half, first: int, count: int) -> list[dict[str, Any]]:
     ]
 
 
-def _stage_bands(rows: Sequence[Json], shown: Sequence[Lane]) -> list[dict[str, Any]]:
+def _stage_bands(rows: Sequence[Placement], shown: Sequence[Lane]) -> list[dict[str, Any]]:
     """A darker tint behind every other stage of a device, over all its lanes."""
-    spans: dict[tuple[int, int], list[Json]] = defaultdict(list)
+    spans: dict[tuple[int, int], list[Placement]] = defaultdict(list)
     for row in rows:
-        if row["stage"] is not None and row["stage"] % 2:
-            spans[row["device"], row["stage"]].append(row)
+        if row.stage is not None and row.stage % 2:
+            spans[row.device, row.stage].append(row)
     places: dict[int, list[int]] = defaultdict(list)
     for place, (device, _) in enumerate(shown):
         places[device].append(place)
     return [
         {
             "type": "rect",
-            "x0": short(min(row["start_ms"] for row in stage)),
-            "x1": short(max(row["finish_ms"] for row in stage)),
+            "x0": short(min(row.start_ms for row in stage)),
+            "x1": short(max(row.finish_ms for row in stage)),
             "y0": min(places[device]) - 0.5,
             "y1": max(places[device]) + 0.5,
             "fillcolor": _STAGE_TINT,

@@ -107,14 +107,14 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict
         ],
         "picture": _picture(model, styles),
         "costs": cost_facts(model.costs),
-        "virtual": is_virtual(model.run["platform"]),
+        "virtual": is_virtual(model.run.platform),
         "latency_chart": _chart(f"latency-{number}", latency_chart(model)),
         "legend": _legend(model, styles),
         "gantts": [
             {"row": row, **_chart(f"gantt-{number}-{position}", gantt_chart(model, result, styles))}
-            if result["predicted"] or result["measured"]
+            if result.predicted or result.measured
             else None
-            for position, (row, result) in enumerate(zip(schedules, model.run["results"], strict=True))
+            for position, (row, result) in enumerate(zip(schedules, model.run.results, strict=True))
         ],
     }
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hios import artifacts
-from hios.artifacts import Json
-from hios.errors import ArtifactError
+from hios.errors import ArtifactError, shown
+from hios.formats.costs_file import CostsFile
+from hios.formats.run_file import Run
 from hios.graph import Graph
 
 _DECIMALS_FROM_MS = ((1000.0, 0), (100.0, 1), (10.0, 2))
@@ -21,27 +22,29 @@ class ModelResults:
 
     Attributes:
         name: name of the graph, with its folder where several folders hold the same graph.
-        run: contents of run.json.
+        run: what run.json holds.
         graph: the graph.
-        costs: contents of costs.json.
+        costs: what costs.json holds.
     """
 
     name: str
-    run: Json
+    run: Run
     graph: Graph
-    costs: Json
+    costs: CostsFile
 
     @property
     def fastest(self) -> int | None:
         """Position of the result with the smallest measured median; None without results."""
-        medians = [result["latency_ms"]["median"] for result in self.run["results"]]
+        medians = [result.latency_ms.median for result in self.run.results]
         return medians.index(min(medians)) if medians else None
 
     @property
     def decimals(self) -> int:
         """Decimals of the model's times in milliseconds: four digits of its shortest measured latency."""
-        entries = [*self.run["results"], *self.run["references"], self.run["baseline"]]
-        shortest = min(entry["latency_ms"]["median"] for entry in entries)
+        run = self.run
+        latencies = [run.baseline.latency_ms]
+        latencies += [entry.latency_ms for entry in run.results] + [entry.latency_ms for entry in run.references]
+        shortest = min(latency.median for latency in latencies)
         return next((decimals for least, decimals in _DECIMALS_FROM_MS if shortest >= least), 3)
 
     def type_of(self, operator: str) -> str:
@@ -57,7 +60,7 @@ def read_results(directories: Sequence[Path]) -> list[ModelResults]:
     """
     if not directories:
         raise ArtifactError("report: no results folder is given; required: at least one")
-    read = [(Path(directory), _read(Path(directory))) for directory in directories]
+    read = [(Path(directory), read_model(Path(directory))) for directory in directories]
     count = Counter(model.name for _, model in read)
     return [
         model
@@ -67,22 +70,27 @@ def read_results(directories: Sequence[Path]) -> list[ModelResults]:
     ]
 
 
-def _read(directory: Path) -> ModelResults:
-    run = artifacts.read(directory / "run.json", "run")
+def read_model(directory: Path) -> ModelResults:
+    """Read the results folder of one network.
+
+    Raises:
+        ArtifactError: a file is missing, damaged or does not fit the others.
+    """
+    run = artifacts.load(directory / "run.json", Run)
     graph = Graph.read(directory / "graph.json")
-    costs = artifacts.read(directory / "costs.json", "costs")
+    costs = artifacts.load(directory / "costs.json", CostsFile)
     for operator in graph.index:
-        if operator not in costs["operators"]:
+        if operator not in costs.operators:
             raise ArtifactError(
-                f"{directory / 'costs.json'}: operators: no entry for operator {operator} of {graph.source}; "
-                "the two files must be of the same graph"
+                f"{directory / 'costs.json'}: operators: no entry for operator {shown(operator, quoted=False)} of "
+                f"{graph.source}; the two files must be of the same graph"
             )
-    for position, result in enumerate(run["results"]):
-        for kind in ("predicted", "measured"):
-            for row, placement in enumerate(result[kind]):
-                if placement["operator"] not in graph.index:
+    for position, result in enumerate(run.results):
+        for kind, placements in (("predicted", result.predicted), ("measured", result.measured)):
+            for row, placement in enumerate(placements):
+                if placement.operator not in graph.index:
                     raise ArtifactError(
                         f"{directory / 'run.json'}: results[{position}].{kind}[{row}].operator: found "
-                        f"{placement['operator']}, which is not an operator of {graph.source}"
+                        f"{shown(placement.operator, quoted=False)}, which is not an operator of {graph.source}"
                     )
-    return ModelResults(run["graph"], run, graph, costs)
+    return ModelResults(run.graph, run, graph, costs)

@@ -1,14 +1,17 @@
-"""The tables of the report: rows that the page shows rounded and the CSV files hold in full."""
+"""The tables of the report: rows that the page shows rounded and the CSV files hold in full.
+
+Light where no table is made: pandas is imported by `csv_text` alone.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hios.artifacts import Json
+from hios.formats.costs_file import CostsFile
+from hios.formats.run_file import Chosen, Latency, ReferenceResult, ScheduleResult
+from hios.graph import Graph
 from hios.report.hardware import is_virtual
 from hios.report.results import ModelResults
 
@@ -57,36 +60,36 @@ def schedule_rows(model: ModelResults) -> list[Row]:
     """One row a schedule, in the order of run.json."""
     return [
         {
-            **_measured(model, "schedule", result["label"], result["latency_ms"]),
-            "algorithm": result["algorithm"],
-            "parameters": json.dumps(result["parameters"], sort_keys=True),
-            "devices": result["devices"],
-            "speedup": result["speedup"],
+            **_measured(model, "schedule", result.label, result.latency_ms),
+            "algorithm": result.algorithm,
+            "parameters": json.dumps(result.parameters, sort_keys=True),
+            "devices": result.devices,
+            "speedup": result.speedup,
             **_interval(result),
-            "share_of_ceiling": result["share_of_ceiling"],
-            "predicted_ms": result["predicted_ms"],
-            "prediction_error": result["prediction_error"],
-            "predicted_lower_bound_ms": result["lower_bound_ms"],
-            "scheduling_time_s": result["scheduling_time_s"],
-            "largest_difference": result["largest_difference"],
+            "share_of_ceiling": result.share_of_ceiling,
+            "predicted_ms": result.predicted_ms,
+            "prediction_error": result.prediction_error,
+            "predicted_lower_bound_ms": result.lower_bound_ms,
+            "scheduling_time_s": result.scheduling_time_s,
+            "largest_difference": result.largest_difference,
         }
-        for result in model.run["results"]
+        for result in model.run.results
     ]
 
 
 def auto_rows(model: ModelResults) -> list[Row]:
     """The row of the fastest of all, chosen by half of the runs and measured in the others; none if not asked for."""
-    chosen = model.run.get("chosen")
+    chosen = model.run.chosen
     if chosen is None:
         return []
     return [
         {
             **dict.fromkeys(LATENCY_COLUMNS),
-            **_measured(model, "auto", f"auto: {chosen['label']}", chosen["latency_ms"]),
-            "algorithm": chosen["algorithm"],
-            "devices": chosen["devices"],
-            "threads": chosen["cores"] // chosen["devices"],
-            "speedup": chosen["speedup"],
+            **_measured(model, "auto", f"auto: {chosen.label}", chosen.latency_ms),
+            "algorithm": chosen.algorithm,
+            "devices": chosen.devices,
+            "threads": chosen.cores // chosen.devices,
+            "speedup": chosen.speedup,
             **_interval(chosen),
         }
     ]
@@ -94,24 +97,24 @@ def auto_rows(model: ModelResults) -> list[Row]:
 
 def reference_rows(model: ModelResults) -> list[Row]:
     """The baseline (the sequential schedule on one device), then the references."""
-    baseline = model.run["baseline"]["latency_ms"]
+    baseline = model.run.baseline.latency_ms
     rows = [
         {
             **_measured(model, "baseline", "sequential on one device (baseline)", baseline),
             "algorithm": "sequential",
             "devices": 1,
             "speedup": 1.0,
-            **_interval({}),
+            **_interval(None),
         }
     ]
-    for reference in model.run["references"]:
-        latency = reference["latency_ms"]
+    for reference in model.run.references:
+        latency = reference.latency_ms
         rows.append(
             {
                 **_measured(model, "reference", _reference_label(reference), latency),
-                "threads": reference["threads"],
-                "largest_difference": reference.get("largest_difference"),
-                "speedup": baseline["median"] / latency["median"] if latency["median"] > 0 else None,
+                "threads": reference.threads,
+                "largest_difference": reference.largest_difference,
+                "speedup": baseline.median / latency.median if latency.median > 0 else None,
                 **_interval(reference),
             }
         )
@@ -121,61 +124,70 @@ def reference_rows(model: ModelResults) -> list[Row]:
 def _ceiling_rows(model: ModelResults) -> list[Row]:
     return [
         {
-            **_measured(model, "ceiling", f"{ceiling['devices']} independent copies", ceiling["latency_ms"]),
-            "devices": ceiling["devices"],
-            "throughput_ratio": ceiling["throughput_ratio"],
+            **_measured(model, "ceiling", f"{ceiling.devices} independent copies", ceiling.latency_ms),
+            "devices": ceiling.devices,
+            "throughput_ratio": ceiling.throughput_ratio,
         }
-        for ceiling in model.run["ceilings"]
+        for ceiling in model.run.ceilings
     ]
 
 
-def operator_rows(model: ModelResults) -> list[Row]:
-    """One row an operator, in the order of the graph."""
-    costs = model.costs["operators"]
+def operator_rows(name: str, graph: Graph, contents: CostsFile) -> list[Row]:
+    """One row an operator, in the order of the graph.
+
+    Args:
+        name: of the network.
+        graph: its graph.
+        contents: its costs.json.
+    """
+    costs = contents.operators
     return [
         {
-            "model": model.name,
+            "model": name,
             "operator": operator.id,
             "type": operator.type,
-            "time_ms": costs[operator.id]["time_ms"],
-            "p20_ms": costs[operator.id].get("p20_ms"),
-            "p80_ms": costs[operator.id].get("p80_ms"),
-            "flops": operator.details.get("flops"),
-            "bytes": operator.details.get("bytes"),
+            "time_ms": costs[operator.id].time_ms,
+            "p20_ms": costs[operator.id].p20_ms,
+            "p80_ms": costs[operator.id].p80_ms,
+            "flops": operator.flops,
+            "bytes": operator.bytes,
         }
-        for operator in model.graph.operators
+        for operator in graph.operators
     ]
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Row]) -> str:
     """A CSV table with a header line; an absent value is an empty field."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    import pandas as pd
+
+    # As objects: columns of whole numbers with gaps stay whole numbers.
+    frame = pd.DataFrame(list(rows), columns=list(columns), dtype="object")
+    return str(frame.to_csv(index=False, lineterminator="\n"))
 
 
-def _measured(model: ModelResults, kind: str, label: str, latency: Json) -> Row:
+def _measured(model: ModelResults, kind: str, label: str, latency: Latency) -> Row:
     return {
         "model": model.name,
         "kind": kind,
         "label": label,
-        "runs": len(latency["runs"]),
-        "measured_median_ms": latency["median"],
-        "measured_p20_ms": latency["p20"],
-        "measured_p80_ms": latency["p80"],
-        "virtual": True if is_virtual(model.run["platform"]) else None,
+        "runs": len(latency.runs),
+        "measured_median_ms": latency.median,
+        "measured_p20_ms": latency.p20,
+        "measured_p80_ms": latency.p80,
+        "virtual": True if is_virtual(model.run.platform) else None,
     }
 
 
-def _interval(entry: Json) -> Row:
+def _interval(entry: ScheduleResult | ReferenceResult | Chosen | None) -> Row:
     """Ends of the interval of a speedup; none where rounds were too few, or in files of earlier versions."""
-    low, high = entry.get("speedup_interval", (None, None))
+    ends = None if entry is None else entry.speedup_interval
+    low, high = ends or (None, None)
     return {"speedup_low": low, "speedup_high": high}
 
 
-def _reference_label(reference: Json) -> str:
-    name, threads = str(reference["name"]), reference["threads"]
+def _reference_label(reference: ReferenceResult) -> str:
+    name, threads = reference.name, reference.threads
     # Names of old files may be the same for every number of threads.
-    return name if "kind" in reference or "thread" in name else f"{name}, {threads} thread{'' if threads == 1 else 's'}"
+    if reference.kind is not None or "thread" in name:
+        return name
+    return f"{name}, {threads} thread{'' if threads == 1 else 's'}"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+from hios.formats.run_file import Chosen
 from hios.graph import Graph
 from hios.platforms.competitor import Competitor
 from hios.runtime.bootstrap import LEAST_ROUNDS
@@ -47,28 +47,30 @@ class Choice:
         """Cores that it uses in all."""
         return self.competitor.cores * (1 if self.entry is None else self.entry.schedule.devices)
 
-    def to_json(self) -> dict[str, Any]:
+    def result(self) -> Chosen:
         """``chosen`` of run.json."""
         runs = self.competitor.latencies_ms[_REPORTED]
-        return {
-            "label": self.label,
-            "algorithm": "sequential" if self.entry is None else self.entry.schedule.algorithm,
-            "devices": 1 if self.entry is None else self.entry.schedule.devices,
-            "cores": self.cores,
-            "candidates": self.candidates,
-            "latency_ms": measured(runs),
-            **gained(self.baseline[_REPORTED], runs),
-        }
+        speedup, interval = gained(self.baseline[_REPORTED], runs)
+        return Chosen(
+            label=self.label,
+            algorithm="sequential" if self.entry is None else self.entry.schedule.algorithm,
+            devices=1 if self.entry is None else self.entry.schedule.devices,
+            cores=self.cores,
+            candidates=self.candidates,
+            latency_ms=measured(runs),
+            speedup=speedup,
+            speedup_interval=interval,
+        )
 
     def schedule(self, graph: Graph) -> Schedule:
         """The schedule, with a note on how it was chosen; with measured times where there is no file of it."""
-        found = self.to_json()
+        result = self.result()
         chosen = f"the fastest of {self.candidates} in every other run: {self.label}"
         if self.label == BASELINE:
             chosen = f"in every other run none of {self.candidates} was faster beyond doubt than {BASELINE}"
         note = (
-            f"{chosen}; in the other runs {found['latency_ms']['median']:.4g} ms, "
-            f"{found['speedup']:.2f} times as fast as {BASELINE}"
+            f"{chosen}; in the other runs {result.latency_ms.median:.4g} ms, "
+            f"{result.speedup:.2f} times as fast as {BASELINE}"
         )
         if self.competitor.cores > 1:
             note += f"; it ran on one device of {self.cores} cores, with a thread on each inside every operator"

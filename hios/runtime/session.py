@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import cast
 
+import msgspec
 from torch import Tensor
 
 from hios import artifacts, platforms
 from hios.errors import PlatformError
+from hios.formats.run_file import Checked, Run, RunPlatform
 from hios.frontends.examples import example_inputs
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
@@ -78,8 +80,8 @@ def execute(
     trusted: bool = False,
     traces: str | Path | None = None,
     chosen: str | Path | None = None,
-) -> dict[str, Any]:
-    """Run schedules on devices and write run.json, and a trace for each; returns the contents of run.json.
+) -> Run:
+    """Run schedules on devices and write run.json, and a trace for each; returns what run.json holds.
 
     Competitors take turns in random order, so that drift of the machine hits all alike: every schedule, the
     sequential schedule on one device, on cores also with those of all devices, independent copies of it on several
@@ -127,30 +129,30 @@ def execute(
         session = _Session(known, pool, workers, arena, plan, taking_part, taking_turns, settings)
         session.load(str(graph), str(weights), None if program is None else str(program), trusted)
         session.measure()
-        platform |= workers.finish()
-    data = {
-        "graph": known.name,
-        "platform": platform,
-        "versions": versions(),
-        "measured_at": f"{began:%Y-%m-%dT%H:%M:%SZ}",
-        "seed": settings.seed,
-        "runs": settings.runs,
-        "warmup": settings.warmup,
-        "tolerance": settings.tolerance,
-        "checked_against": runtime or "sequential",
-        **results(taking_part, taking_turns, entries),
-    }
-    if chosen is not None:
-        choice = choose(taking_part, entries)
-        data["chosen"] = choice.to_json()
+        facts = workers.finish()
+    choice = None if chosen is None else choose(taking_part, entries)
+    run = Run(
+        graph=known.name,
+        platform=RunPlatform(**{**msgspec.structs.asdict(platform), **facts}),
+        versions=versions(),
+        measured_at=f"{began:%Y-%m-%dT%H:%M:%SZ}",
+        seed=settings.seed,
+        runs=settings.runs,
+        warmup=settings.warmup,
+        tolerance=settings.tolerance,
+        checked_against=cast("Checked", runtime or "sequential"),
+        chosen=None if choice is None else choice.result(),
+        **results(taking_part, taking_turns, entries)._asdict(),
+    )
+    if chosen is not None and choice is not None:
         choice.schedule(known).write(chosen)
     if traces is not None:
-        where = ", virtual devices: times say little" if platform.get("virtual") else ""
+        where = ", virtual devices: times say little" if platform.virtual else ""
         for entry in entries:
             title, rows = f"{known.name} {entry.label}{where}", taking_part[entry.competitor].typical()
             write_trace(_trace_path(traces, entry.label), title, known, rows)
-    artifacts.write(output, "run", data)
-    return data
+    artifacts.write(output, "run", run)
+    return run
 
 
 def _require_runs(settings: Settings) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from hios.formats.run_file import Chosen, ReferenceResult, Run, ScheduleResult
 from hios.runtime.competitors import BASELINE
 
 #: Four digits of the shortest latency.
 _DECIMALS_FROM_MS = ((1000.0, 0), (100.0, 1), (10.0, 2))
 
 
-def latency_table(run: Mapping[str, Any]) -> str:
+def latency_table(run: Run) -> str:
     """A line a competitor with median, spread and speedup over the sequential schedule, aligned under a heading.
 
     Speedups have their 95 % interval where there were rounds enough for one. Schedules come first, then the chosen
@@ -20,29 +18,30 @@ def latency_table(run: Mapping[str, Any]) -> str:
     run as CUDA graphs.
 
     Args:
-        run: contents of run.json.
+        run: what run.json holds.
     """
-    baseline = run["baseline"]["latency_ms"]
-    shown = any(result["algorithm"] == "sequential" and result["devices"] == 1 for result in run["results"])
+    baseline = run.baseline.latency_ms
+    shown = any(result.algorithm == "sequential" and result.devices == 1 for result in run.results)
     entries = [] if shown else [(BASELINE, baseline, "1.00")]
-    entries += [(result["label"], result["latency_ms"], _speedup(result)) for result in run["results"]]
-    if chosen := run.get("chosen"):
-        entries.append((f"auto: {chosen['label']}", chosen["latency_ms"], _speedup(chosen)))
-    entries += [(reference["name"], reference["latency_ms"], _speedup(reference)) for reference in run["references"]]
+    entries += [(result.label, result.latency_ms, _speedup(result)) for result in run.results]
+    if chosen := run.chosen:
+        entries.append((f"auto: {chosen.label}", chosen.latency_ms, _speedup(chosen)))
+    entries += [(reference.name, reference.latency_ms, _speedup(reference)) for reference in run.references]
     entries += [
         (
-            f"{ceiling['devices']} independent copies (ceiling)",
-            ceiling["latency_ms"],
-            f"{ceiling['throughput_ratio']:.2f} in throughput",
+            f"{ceiling.devices} independent copies (ceiling)",
+            ceiling.latency_ms,
+            f"{ceiling.throughput_ratio:.2f} in throughput",
         )
-        for ceiling in run["ceilings"]
+        for ceiling in run.ceilings
     ]
-    shortest = min(latency["median"] for _, latency, _ in entries)
+    shortest = min(latency.median for _, latency, _ in entries)
     decimals = next((decimals for least, decimals in _DECIMALS_FROM_MS if shortest >= least), 3)
-    sure = any("speedup_interval" in entry for entry in (*run["results"], *run["references"]))
+    intervals = [entry.speedup_interval for entry in run.results] + [entry.speedup_interval for entry in run.references]
+    sure = any(interval is not None for interval in intervals)
     rows = [["", "median ms", "p20 to p80", f"speedup{' (95 %)' if sure else ''}"]]
     for label, latency, speedup in entries:
-        median, p20, p80 = (f"{latency[key]:.{decimals}f}" for key in ("median", "p20", "p80"))
+        median, p20, p80 = (f"{number:.{decimals}f}" for number in (latency.median, latency.p20, latency.p80))
         rows.append([label, median, f"{p20} to {p80}", speedup])
     width = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [
@@ -52,18 +51,20 @@ def latency_table(run: Mapping[str, Any]) -> str:
     return "\n".join([*lines, *_notes(run)])
 
 
-def _notes(run: Mapping[str, Any]) -> list[str]:
-    notes = ["virtual devices: times say little"] if run["platform"].get("virtual") else []
+def _notes(run: Run) -> list[str]:
+    notes = ["virtual devices: times say little"] if run.platform.virtual else []
     launched: dict[str, list[str]] = {}
-    for entry in ({"label": BASELINE, **run["baseline"]}, *run["results"]):
-        if "no_graph" in entry:
-            launched.setdefault(entry["no_graph"], []).append(entry["label"])
+    reasons = [(BASELINE, run.baseline.no_graph), *((result.label, result.no_graph) for result in run.results)]
+    for label, reason in reasons:
+        if reason is not None:
+            launched.setdefault(reason, []).append(label)
     return notes + [
         f"launched operator by operator, not as CUDA graphs: {', '.join(labels)} ({why})"
         for why, labels in launched.items()
     ]
 
 
-def _speedup(entry: Mapping[str, Any]) -> str:
-    ends = entry.get("speedup_interval")
-    return f"{entry['speedup']:.2f}" + ("" if ends in (None, [1, 1]) else f" ({ends[0]:.2f} to {ends[1]:.2f})")
+def _speedup(entry: ScheduleResult | ReferenceResult | Chosen) -> str:
+    ends = entry.speedup_interval
+    interval = "" if ends is None or ends == (1.0, 1.0) else f" ({ends[0]:.2f} to {ends[1]:.2f})"
+    return "" if entry.speedup is None else f"{entry.speedup:.2f}{interval}"

@@ -2,6 +2,7 @@
 
 To add one: a new file with a function ``(problem, devices, *, parameters) -> Plan`` under ``@register``, and its
 name in the import below. Everything else (command line, config, tests, documentation) reads the registry.
+Algorithms of other distributions register by entry point (``plugins``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Plan, Schedule, StagedPlan
 from hios.schedulers import greedy, heft, hios_lp, hios_mr, hios_opt, ios, lios, nimble, opara, sequential
-from hios.schedulers.registry import ALGORITHMS, Algorithm, Parameter, check_devices, find, register
+from hios.schedulers.plugins import find
+from hios.schedulers.registry import ALGORITHMS, Algorithm, Parameter, check_devices, register
 
 __all__ = [
     "ALGORITHMS",

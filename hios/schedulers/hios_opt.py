@@ -133,9 +133,10 @@ def _starts(problem: Problem, devices: int, bound: float, clock: _Clock) -> tupl
     found: list[_Start] = []
     left_out: list[str] = []
     bound_of_one = max(bound, lower_bound_ms(problem, 1))
+    # Algorithms of other distributions stay out: which of them are loaded depends on what was asked for before.
     # What is quick or good first: IOS and HIOS-MR take longest on large graphs.
     entries = sorted(
-        ALGORITHMS.values(),
+        (entry for entry in ALGORITHMS.values() if not entry.distribution),
         key=lambda entry: (entry.name == "ios", entry.name.startswith("hios-mr"), not entry.several_devices),
     )
     for entry in entries:

@@ -96,9 +96,12 @@ def demands(problem: Problem) -> Demands:
     Classes: memory-intensive below 12.5 FLOPs per byte, where an A100 is bound by its memory. Else below the median
     time. The paper classes them by a table of operator names that was collected beforehand.
     """
-    details = [operator.details for operator in problem.graph.operators]
     profiled = [resources for resources in problem.resources if resources is not None]
-    work = [(entry["flops"], entry["bytes"]) for entry in details if "flops" in entry and "bytes" in entry]
+    work = [
+        (operator.flops, operator.bytes)
+        for operator in problem.graph.operators
+        if operator.flops is not None and operator.bytes is not None
+    ]
     if len(work) == len(problem):
         memory_intensive = [flops < _RIDGE * size for flops, size in work]
         class_from = "arithmetic intensity"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from hios.errors import HiosError
@@ -65,6 +66,17 @@ class Algorithm:
     run: Callable[..., Plan | Solution]
     #: Cores that it uses; the pipeline reserves them.
     threads: int = 1
+    #: Name and version of the distribution whose entry point it is; empty for those of hios and of this process.
+    distribution: str = ""
+
+    @property
+    def origin(self) -> str:
+        """The function that it is, by module and name, for messages."""
+        return f"{self.run.__module__}.{self.run.__qualname__}"
+
+    def of(self, distribution: str) -> Algorithm:
+        """The same algorithm, as one of a distribution."""
+        return replace(self, distribution=distribution)
 
     def resolved(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """All parameters with their values, defaults filled in.
@@ -92,7 +104,13 @@ AUTO = "auto"
 #: More than any machine has; a typing error must not ask for memory by the gigabyte.
 MOST_DEVICES = 1024
 
-#: Every algorithm by name.
+#: Names are labels of config.yaml and parts of file names.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+#: What `hios schedule` and config.yaml call something else.
+_RESERVED = frozenset({"algorithm", "costs", "devices", "graph", "help", "output"})
+
+#: The algorithms that are registered so far, by name: those of hios, those that this process registers itself, and
+#: those of other distributions that were asked for (`hios.schedulers.plugins`).
 ALGORITHMS: dict[str, Algorithm] = {}
 
 
@@ -107,8 +125,10 @@ def register(
 ) -> Callable[[Run], Run]:
     """Register a function ``(problem, devices, **parameters) -> Plan | Solution`` under a name.
 
+    A function of ``__main__`` may be registered again, as happens when a cell of a notebook runs twice.
+
     Args:
-        name: the name on the command line and in config.yaml.
+        name: the name on the command line and in config.yaml: letters, digits, - and _.
         paper: where the algorithm comes from.
         summary: one line for ``hios algorithms``.
         several_devices: whether it can use more than one device.
@@ -116,42 +136,49 @@ def register(
         threads: cores that it uses.
 
     Raises:
-        ValueError: the name is taken, parameters and function disagree, or a parameter has another type than that of
-            the same name of another algorithm.
+        ValueError: the name is taken or not allowed, parameters and function disagree, a parameter is named like
+            another option, or has another type than that of the same name of another algorithm.
+
+    Examples:
+        >>> import hios
+        >>> @hios.register("reversed", paper="none", summary="any topological order", several_devices=False)
+        ... def one_after_another(problem, devices):
+        ...     return hios.StreamPlan(((tuple(problem.order),),), tuple(problem.order))
+        >>> graph = hios.Graph("pair", (hios.Operator("a", "conv"), hios.Operator("b", "conv")), (hios.Edge("a", "b"),))
+        >>> costs = hios.Costs(time_ms={"a": 1.0, "b": 2.0}, transfers={("a", "b"): 0.5})
+        >>> hios.schedule(hios.Problem(graph, costs), "reversed").latency_ms
+        3.0
     """
+    if not _NAME.fullmatch(name) or name == AUTO:
+        raise ValueError(f"algorithm {name}: found this name; allowed: letters, digits, - and _, but not {AUTO}")
 
     def decorate(run: Run) -> Run:
-        if name in ALGORITHMS:
-            raise ValueError(f"an algorithm named {name} is registered already")
+        algorithm = Algorithm(name, paper, summary, several_devices, parameters, run, threads)
+        known = ALGORITHMS.get(name)
+        if known is not None and not (run.__module__ == "__main__" and known.origin == algorithm.origin):
+            raise ValueError(f"an algorithm named {name} is registered already, {known.origin}")
         keywords = {p.name: p.default for p in inspect.signature(run).parameters.values() if p.kind is p.KEYWORD_ONLY}
         if keywords != {parameter.name: parameter.default for parameter in parameters}:
             raise ValueError(f"algorithm {name}: its parameters and the keywords of {run.__name__} disagree")
         for parameter in parameters:
-            for other in ALGORITHMS.values():
-                for known in other.parameters:
-                    # They are one option of the command line.
-                    if known.name == parameter.name and type(known.default) is not type(parameter.default):
-                        raise ValueError(f"algorithm {name}: {parameter.name} has another type than in {other.name}")
-        ALGORITHMS[name] = Algorithm(name, paper, summary, several_devices, parameters, run, threads)
+            _check_parameter(name, parameter)
+        ALGORITHMS[name] = algorithm
         return run
 
     return decorate
 
 
-def find(name: str) -> Algorithm:
-    """The algorithm of a name.
-
-    Raises:
-        HiosError: there is none; the message lists the names.
-    """
-    if name == AUTO:
-        raise HiosError(
-            f"{AUTO} is chosen by measurement: hios execute --auto FILE, or {AUTO}: {{}} among the algorithms of "
-            "config.yaml; name another algorithm here"
-        )
-    if name not in ALGORITHMS:
-        raise HiosError(f"unknown algorithm {name}; allowed: {', '.join(sorted(ALGORITHMS))}")
-    return ALGORITHMS[name]
+def _check_parameter(name: str, parameter: Parameter) -> None:
+    """Refuse a parameter that cannot be an option of the command line."""
+    if parameter.name in _RESERVED:
+        raise ValueError(f"algorithm {name}: parameter {parameter.name}: found this name; allowed: one not in use")
+    if type(parameter.default) not in (int, float, str):
+        kind = type(parameter.default).__name__
+        raise ValueError(f"algorithm {name}: parameter {parameter.name}: found {kind}; allowed: int, float or str")
+    for other in ALGORITHMS.values():
+        kinds = {type(known.default) for known in other.parameters if known.name == parameter.name}
+        if other.name != name and kinds - {type(parameter.default)}:  # they are one option of the command line
+            raise ValueError(f"algorithm {name}: {parameter.name} has another type than in {other.name}")
 
 
 def check_devices(algorithm: Algorithm, devices: int) -> None:

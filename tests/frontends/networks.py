@@ -17,6 +17,7 @@ from hios.frontends.declarations import Declarations
 from hios.frontends.extract import extract, extract_program
 from hios.frontends.program import export, save
 from hios.frontends.registered import build_model
+from hios.graph import Value
 from hios.kernels import compile_operator
 
 
@@ -88,7 +89,7 @@ def write_squeezenet(folder: Path, image_size: int = 64) -> Files:
 def run_graph(graph: Graph, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
     """Run the operators of a graph in topological order, each compiled, and return its outputs."""
     values: dict[tuple[str, str, int], Tensor] = {
-        ("input", entry["name"], 0): value for entry, value in zip(graph.inputs, inputs, strict=True)
+        ("input", entry.name, 0): value for entry, value in zip(graph.inputs, inputs, strict=True)
     }
     for number in graph.order:
         compiled = compile_operator(graph.operators[number], tensors)
@@ -97,13 +98,11 @@ def run_graph(graph: Graph, tensors: Mapping[str, Tensor], inputs: Sequence[Tens
     return [_value(reference, values, tensors) for reference in graph.outputs]
 
 
-def _value(
-    reference: Mapping[str, Any], values: Mapping[tuple[str, str, int], Tensor], tensors: Mapping[str, Tensor]
-) -> Tensor:
-    if "weight" in reference:
-        return tensors[reference["weight"]]
-    kind = "operator" if "operator" in reference else "input"
-    return values[kind, reference[kind], 0]
+def _value(reference: Value, values: Mapping[tuple[str, str, int], Tensor], tensors: Mapping[str, Tensor]) -> Tensor:
+    if reference.weight is not None:
+        return tensors[reference.weight]
+    assert reference.external is not None
+    return values[(*reference.external[:2], 0)]
 
 
 class Model(nn.Module):

@@ -179,9 +179,15 @@ def test_attacks_are_refused(records: Records, tmp_path: Path, monkeypatch: pyte
     assert not marker.exists()
 
 
+#: torch 2.11 does not load constants of this kind yet.
+_PICKLED_CONSTANTS_ARE_LOADED = hasattr(torch.export.pt2_archive.constants, "OPAQUE_OBJ_FILENAME_PREFIX")
+
+
 @pytest.mark.parametrize("name", ATTACKS)
 def test_attacks_are_real(records: Records, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The tests test something: with trust torch is given the same file, and the code in it runs."""
+    if name == "pickled constant" and not _PICKLED_CONSTANTS_ARE_LOADED:
+        pytest.skip(f"torch {torch.__version__} does not load pickled constants")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "hios_test_payload", raising=False)
     path, marker = tmp_path / "program.pt2", tmp_path / "marker"

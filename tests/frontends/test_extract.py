@@ -16,6 +16,7 @@ from hios.errors import HiosError, UnsupportedError
 from hios.frontends.extract import extract
 from hios.frontends.program import export, save
 from hios.frontends.verification import require_equal
+from hios.graph import Value
 from hios.kernels.table import KERNELS
 from tests.frontends.networks import Model, Network, batch_norm, extracted, read_files, write_files
 
@@ -344,7 +345,7 @@ def test_numbers_are_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     """A builder for an operator that takes numbers, as relax.clip does, gets them after the tensors."""
     monkeypatch.setitem(KERNELS, "relax.clip", lambda attributes: torch.clamp)
     found = extracted(Model(lambda m, x: torch.clamp(x, -0.5, 1)), (_image(),))
-    assert found.graph.operators[0].details["calls"][0]["arguments"][1:] == [{"constant": -0.5}, {"constant": 1.0}]
+    assert found.graph.operators[0].calls[0].arguments[1:] == (Value(constant=-0.5), Value(constant=1.0))
     torch.testing.assert_close(found.run(), found.eager())
 
 
@@ -411,5 +412,5 @@ def test_bytes_of_look_ups() -> None:
     """Of a table the rows looked up count, and a weight that a unit reads twice counts once."""
     module = Model(lambda m, x: m.table(x), table=nn.Embedding(1000, 8)).eval()
     operators = extracted(module, (torch.tensor([[1, 5, 7]]),)).graph.operators
-    (found,) = [operator.details["bytes"] for operator in operators if operator.type == "take"]
+    (found,) = [operator.bytes for operator in operators if operator.type == "take"]
     assert found == 3 * 4 + 2 * 3 * 8 * 4  # the ids as int32, rows read and written

@@ -19,7 +19,7 @@ from hios.frontends.registered import build_model, initialise
 from hios.kernels import compile_operator
 from hios.schedulers.ios import search_space
 from models.randwire import RandWire, watts_strogatz
-from tests.data import data_folder
+from tests.external_data import data_folder
 from tests.frontends.networks import Network, extracted
 
 
@@ -175,14 +175,14 @@ _COUNTED: dict[Any, Callable[..., int]] = {
 
 def test_flops_equal_torch_counter(found: Network) -> None:
     """Each operator has the operations that torch counts in it, and all convolutions together those of the module."""
-    values = {("input", found.graph.inputs[0]["name"], 0): found.inputs[0]}
+    values = {("input", found.graph.inputs[0].name, 0): found.inputs[0]}
     convolutions = 0
     for number in found.graph.order:
         operator = found.graph.operators[number]
         compiled = compile_operator(operator, found.tensors)
         with FlopCounterMode(display=False, custom_mapping=_COUNTED) as counter, torch.no_grad():
             values["operator", operator.id, 0] = compiled.run(*[values[value] for value in compiled.externals])
-        assert operator.details["flops"] == counter.get_total_flops()
+        assert operator.flops == counter.get_total_flops()
         convolutions += counter.get_flop_counts()["Global"].get(_aten.convolution, 0)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         found.module(*found.inputs)

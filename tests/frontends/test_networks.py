@@ -17,6 +17,7 @@ from hios.frontends import program as programs
 from hios.frontends.export import export
 from hios.frontends.extract import extract
 from hios.frontends.registered import build_model, initialise
+from hios.graph import Shapes, TensorSpec
 from hios.models import names
 from tests.frontends.networks import Files, Model, extracted, network, write_squeezenet
 
@@ -60,11 +61,11 @@ def test_classifier_adds_operators(name: str, image_size: int, batch_size: int, 
 def test_inception_is_folded() -> None:
     """Every convolution holds its batch norm and bias: three arguments, then at most a ReLU."""
     for operator in network("inception_v3", 75, 2).graph.operators:
-        functions = [call["function"] for call in operator.details["calls"]]
+        functions = [call.function for call in operator.calls]
         assert "relax.nn.batch_norm" not in functions
         if operator.type.startswith("conv2d"):
             assert functions == ["relax.nn.conv2d", "relax.nn.relu"]
-            assert [*map(list, operator.details["calls"][0]["arguments"][1:])] == [["weight"], ["weight"]]
+            assert [argument.kinds for argument in operator.calls[0].arguments[1:]] == [["weight"], ["weight"]]
 
 
 def test_operators_are_described() -> None:
@@ -72,11 +73,11 @@ def test_operators_are_described() -> None:
     graph = network("squeezenet", 64).graph
     assert graph.operators[0].id == "conv1"
     assert "fire2.expand3x3" in graph.index
-    details = graph.operators[0].details
-    assert details["shapes"] == {"inputs": [[1, 3, 64, 64]], "outputs": [[1, 96, 29, 29]]}
-    assert details["bytes"] == 4 * (3 * 64 * 64 + 96 * 29 * 29 + 96 * 3 * 7 * 7 + 96)
+    first = graph.operators[0]
+    assert first.shapes == Shapes(inputs=((1, 3, 64, 64),), outputs=((1, 96, 29, 29),))
+    assert first.bytes == 4 * (3 * 64 * 64 + 96 * 29 * 29 + 96 * 3 * 7 * 7 + 96)
     assert [edge.bytes for edge in graph.edges if edge.source == "conv1"] == [4 * 96 * 29 * 29]
-    assert [dict(entry) for entry in graph.inputs] == [{"name": "x", "shape": [1, 3, 64, 64], "dtype": "float32"}]
+    assert graph.inputs == (TensorSpec("x", (1, 3, 64, 64), "float32"),)
 
 
 def test_extraction_is_deterministic(tmp_path: Path, files: Files) -> None:

@@ -298,7 +298,7 @@ def test_weights_among_the_inputs(tmp_path: Path, version: int) -> None:
     export(str(path), tmp_path / "program.onnx", {})
     for file in (path, tmp_path / "program.onnx"):
         graph, weights = _extracted(file)
-        assert [entry["name"] for entry in graph.inputs] == ["x"]
+        assert [entry.name for entry in graph.inputs] == ["x"]
         found = run_graph(graph, weights, (torch.ones(1, 3, 4, 4),))
         assert torch.equal(found[0], torch.full((1, 2, 2, 2), 29.0))
 

@@ -62,7 +62,7 @@ def test_structures_of_inputs(
     """Inputs by keyword, in dictionaries and in lists are inputs of the graph in order, and given in order."""
     given = _saved(tmp_path, model, args, named)
     graph = extract(given, tmp_path / "graph.json", tmp_path / "weights.safetensors", "test")
-    assert [entry["shape"] for entry in graph.inputs] == [[4], [4]]
+    assert [entry.shape for entry in graph.inputs] == [(4,), (4,)]
     assert torch.equal(flat_module(programs.load(given))(_X, _Y), _X - _Y)
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hios import Operator
 from hios.kernels import compile_operator
 from hios.kernels.packed import as_made, packed_convolution
+from tests.operators import operator_from
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
 
@@ -42,7 +43,7 @@ def _operator(case: dict[str, Any]) -> Operator:
     calls = [{"function": "relax.nn.conv2d", "arguments": [{"input": "x"}, *weights], "attributes": case["attributes"]}]
     if case["activation"]:
         calls.append({"function": case["activation"], "arguments": [{"call": 0}], "attributes": {}})
-    return Operator("conv", "conv2d", {"calls": calls})
+    return operator_from("conv", "conv2d", {"calls": calls})
 
 
 @given(_convolutions(), st.booleans(), st.integers(1, 2))
@@ -83,7 +84,7 @@ def test_activation_is_part_of_the_convolution() -> None:
         ([conv, relu], F.relu(plain), False),
         ([conv, relu, add], F.relu(plain) + plain, True),
     ):
-        run = compile_operator(Operator("conv", "conv2d", {"calls": calls}), weights, packed=True).run
+        run = compile_operator(operator_from("conv", "conv2d", {"calls": calls}), weights, packed=True).run
         run(x)
         with torch.profiler.profile() as profile:
             found = run(x)

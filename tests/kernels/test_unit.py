@@ -13,6 +13,7 @@ from hios.errors import UnsupportedError
 from hios.kernels import compile_operator
 from hios.kernels.tensors import nbytes, torch_dtype, value_type
 from hios.kernels.unit import externals
+from tests.operators import operator_from
 
 _CONV = {"strides": [1, 1], "padding": [0, 0, 0, 0], "dilation": [1, 1], "groups": 1}
 
@@ -22,7 +23,7 @@ def _call(function: str, *arguments: dict[str, Any], **attributes: Any) -> dict[
 
 
 def _operator(*calls: dict[str, Any]) -> Operator:
-    return Operator("unit", "test", {"calls": list(calls)})
+    return operator_from("unit", "test", {"calls": list(calls)})
 
 
 X, Y = {"input": "x"}, {"operator": "y"}
@@ -135,5 +136,5 @@ def test_sizes_and_types() -> None:
     assert nbytes((0, 3), "float64") == 0
     assert torch_dtype("int64") is torch.int64
     details = {"shapes": {"inputs": [], "outputs": [[1], [2, 3]]}, "dtype": "float32"}
-    graph = Graph("test", (Operator("y", "test", details),), ())
+    graph = Graph("test", (operator_from("y", "test", details),), ())
     assert value_type(graph, ("operator", "y", 1)) == ((2, 3), "float32")

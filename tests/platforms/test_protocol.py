@@ -98,7 +98,8 @@ def predicted(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_options_of_a_platform(predicted: str) -> None:
     """An option reaches the platform that has it, and is refused by others; so are virtual devices."""
-    assert platforms.describe(predicted, 2, gpu="a40") == {"devices": 2, "virtual": False, "gpu": "a40"}
+    described: Any = platforms.describe(predicted, 2, gpu="a40")
+    assert described == {"devices": 2, "virtual": False, "gpu": "a40"}
     with pytest.raises(PlatformError, match=r"^platform planned: found --link; allowed: with the options --gpu$"):
         platforms.describe(predicted, 2, link="nvlink")
     with pytest.raises(PlatformError, match=r"^platform cpu: found --gpu; allowed: without it$"):

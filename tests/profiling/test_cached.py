@@ -9,9 +9,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from hios import Graph, artifacts
+from hios.formats.costs_file import CostsFile
 from hios.profiling import measurements as session
 from hios.profiling.cache import Cache
 from hios.profiling.profile import profile
@@ -64,7 +66,7 @@ def test_a_second_run_measures_nothing(first: dict[str, Any], graph_file: Path, 
     assert found["profile"]["cached"] + found["profile"]["measured"] == first["profile"]["measured"]
     assert found["profile"]["cached_from"] <= found["profile"]["cached_until"]
     assert found["profile"]["drift"] > 0
-    assert f"{found['profile']['cached']} taken from the cache" in profile_in_words(found)
+    assert f"{found['profile']['cached']} taken from the cache" in profile_in_words(msgspec.convert(found, CostsFile))
 
 
 def _renamed(value: Any, key: str = "") -> Any:
@@ -126,7 +128,7 @@ def test_busy_machines_keep_nothing(graph_file: Path, tmp_path: Path, monkeypatc
     found = _profile(graph_file, tmp_path / "costs.json", tmp_path / "kept", repeats=1, stages_of=[])
     assert found["profile"]["kept"] is False
     assert not (tmp_path / "kept").exists()
-    assert "none kept in the cache, as other work took " in profile_in_words(found)
+    assert "none kept in the cache, as other work took " in profile_in_words(msgspec.convert(found, CostsFile))
 
 
 def test_no_cache_keeps_nothing(graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +157,7 @@ def test_operators_run_behind_those_that_fill_the_caches(graph_file: Path) -> No
     bench = SimpleNamespace(devices=1, around_bytes=None)
     found = session.Session(graph, bench, 3, Cache(None, {}))  # type: ignore[arg-type]
     order = list(dict.fromkeys(found.stand_in[graph.operators[number].id] for number in graph.order))
-    bytes_of = {operator.id: operator.details["bytes"] for operator in graph.operators}
+    bytes_of = {operator.id: operator.bytes for operator in graph.operators}
     for size, expected in (
         (1, {order[0], order[-1], order[5], order[4]}),
         (bytes_of[order[4]] + 1, {order[0], order[-1], order[5], order[4], order[3]}),
@@ -177,4 +179,6 @@ def test_without_time_stages_are_modelled(graph_file: Path, tmp_path: Path) -> N
     assert found["stages"] == []
     assert found["profile"]["modelled"] > 0
     assert found["contention"] == {"kind": "blend", "alpha": 1.0}
-    assert f"{found['profile']['modelled']} stages or merges left to the models" in profile_in_words(found)
+    assert f"{found['profile']['modelled']} stages or merges left to the models" in profile_in_words(
+        msgspec.convert(found, CostsFile)
+    )

@@ -15,8 +15,9 @@ from hios import Costs, Edge, Graph, HiosError, Operator, Problem, artifacts, sc
 from hios.kernels.signature import signatures
 from hios.profiling import measurements as session
 from hios.profiling.cache import Measured
-from hios.profiling.profile import _ratio_entry, profile
+from hios.profiling.profile import _ratio_timing, profile
 from hios.statistics import interval, spread
+from tests.operators import operator_from, tensor_from, value_from
 from tests.profiling.conftest import DEVICES, REPEATS
 
 
@@ -75,8 +76,7 @@ def test_what_the_interval_tells_counts() -> None:
 
 def _stage_ms(ratios: list[float]) -> float:
     """Time of a stage of two operators of 1 and 2 ms with these ratios to them."""
-    found: float = _ratio_entry(Measured(ratios, ""), {"a": 1.0, "b": 2.0}, ["a", "b"])["time_ms"]
-    return found
+    return _ratio_timing(Measured(ratios, ""), {"a": 1.0, "b": 2.0}, ["a", "b"]).time_ms
 
 
 def test_equal_operators_have_equal_times(costs: dict[str, Any], graph: Graph) -> None:
@@ -231,8 +231,9 @@ def test_graph_without_edges(tmp_path: Path) -> None:
         "shapes": {"inputs": [[4]], "outputs": [[4]]},
         "dtype": "float32",
     }
-    inputs = ({"name": "x", "shape": [4], "dtype": "float32"},)
-    Graph("one", (Operator("a", "relu", details),), (), inputs, ({"operator": "a"},)).write(tmp_path / "graph.json")
+    inputs = (tensor_from({"name": "x", "shape": [4], "dtype": "float32"}),)
+    graph = Graph("one", (operator_from("a", "relu", details),), (), inputs, (value_from({"operator": "a"}),))
+    graph.write(tmp_path / "graph.json")
     profile(tmp_path / "graph.json", tmp_path / "costs.json", devices=DEVICES, repeats=2, stages_of=["hios-lp"])
     found = artifacts.read(tmp_path / "costs.json", "costs")
     assert 2 <= found["operators"]["a"]["repeats"] <= 10

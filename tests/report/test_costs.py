@@ -7,9 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from hios import artifacts
+from hios.formats.costs_file import CostsFile
 from hios.report import write_report
-from hios.report.costs import cost_facts
+from hios.report.costs import CostFact, cost_facts
 from tests.report.browser import needs_chromium, opened
 from tests.report.test_report import make_results, read_csv
 
@@ -44,8 +47,12 @@ MEASURED: dict[str, Any] = {
 }
 
 
+def _facts(costs: dict[str, Any]) -> list[CostFact]:
+    return cost_facts(msgspec.convert(costs, CostsFile))
+
+
 def _values(costs: dict[str, Any]) -> dict[str, str]:
-    facts = cost_facts(costs)
+    facts = _facts(costs)
     assert all(fact.meaning for fact in facts)
     found = {fact.name: fact.value for fact in facts}
     assert len(found) == len(facts)
@@ -66,7 +73,7 @@ def test_all_that_a_profile_measured() -> None:
         "Devices at once": "2 devices 1.031 times as long (95 % 1.012 to 1.052); 3 devices 1.200 times as long",
         "Link between devices": "6.2 µs and 20 Gbit/s; off by 4% (median; largest 21%) over 9 sizes",
     }
-    assert cost_facts(OPERATORS | MEASURED)[-1].meaning == "handing a value over: one of 1 MB takes 0.406 ms"
+    assert _facts(OPERATORS | MEASURED)[-1].meaning == "handing a value over: one of 1 MB takes 0.406 ms"
 
 
 def test_nothing_is_invented() -> None:
@@ -98,7 +105,7 @@ def test_page_shows_them(tmp_path: Path) -> None:
     measured = {key: value for key, value in MEASURED.items() if key != "stages"}
     page = html.unescape(_page(tmp_path, {}, measured).read_text(encoding="utf-8"))
     section = page.split("Costs that predictions rest on")[1].split("</dl>")[0]
-    for fact in cost_facts(json.loads((tmp_path / "net" / "costs.json").read_text())):
+    for fact in cost_facts(artifacts.load(tmp_path / "net" / "costs.json", CostsFile)):
         assert f"<dt>{fact.name}</dt><dd>{fact.value}<small>{fact.meaning}</small></dd>" in section
 
 

@@ -21,7 +21,8 @@ from hios.report.drawing import svg, svg_file
 from hios.report.frames import Box
 from hios.report.layering import assign_columns, order_columns, place_vertically
 from hios.report.picture import Picture, lay_out, text_width
-from tests.data import data_folder
+from tests.external_data import data_folder
+from tests.operators import operator_from
 from tests.report.browser import needs_chromium, opened
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -259,7 +260,7 @@ def test_hostile_names_stay_text() -> None:
 def test_tooltip_says_what_the_graph_states() -> None:
     """Id and type always; output, GFLOP and MB where the graph has them."""
     details = {"shapes": {"inputs": [], "outputs": [[1, 64, 54, 54], []]}, "flops": 1_394_703_552, "bytes": 6_130_496}
-    assert operator_tooltip(Operator("stem.conv", "conv2d", details)) == (
+    assert operator_tooltip(operator_from("stem.conv", "conv2d", details)) == (
         "stem.conv\nconv2d\noutput 1×64×54×54, one number\n1.39 GFLOP, 6.13 MB read and written"  # noqa: RUF001
     )
     assert operator_tooltip(Operator("a", "conv")) == "a\nconv"

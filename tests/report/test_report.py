@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from hios import Costs, Edge, Graph, Operator, Problem, artifacts, schedule
+from hios import Costs, Edge, Graph, Problem, artifacts, schedule
 from hios.errors import ArtifactError
 from hios.report import write_report
 from hios.report.colours import type_styles
 from hios.report.results import read_results
 from hios.runtime.bootstrap import speedup_interval
+from tests.operators import operator_from
 from tests.report.browser import loads_nothing, needs_chromium, opened
 
 COMPETITORS = (("sequential", 1), ("greedy", 1), ("hios-lp-inter", 2), ("hios-lp", 2))
@@ -29,7 +30,7 @@ COMPETITORS = (("sequential", 1), ("greedy", 1), ("hios-lp-inter", 2), ("hios-lp
 def make_graph(name: str, operators: int, chance: random.Random) -> Graph:
     """A random graph with a few operator types; every third operator states no flops and bytes."""
     units = tuple(
-        Operator(
+        operator_from(
             f"op{number}",
             chance.choice(["conv2d-relu", "conv2d-relu", "concat", "max_pool2d", "add"]),
             {} if number % 3 == 0 else {"flops": 1e6 * number, "bytes": 1000 * number},

@@ -20,7 +20,7 @@ from hios.report.labels import short_names, shortened
 from hios.report.summary import device_uses, operator_types, summary
 from hios.report.terminal import ASCII, PIPED_WIDTH, Look, draw, look
 from tests.problems import problem, problems
-from tests.report.schedules import made
+from tests.report.drawn_schedules import made
 
 STAGED = made(
     [

@@ -16,7 +16,7 @@ from hios.cli import main
 from hios.report import write_schedule
 from hios.report.summary import summary
 from tests.report.browser import loads_nothing, needs_chromium, opened
-from tests.report.schedules import made
+from tests.report.drawn_schedules import made
 
 NAMED = made(
     [

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -179,7 +180,7 @@ def _with_stages(found: Schedule, stage_of: dict[str, int]) -> Schedule:
     return dataclasses.replace(
         found,
         placements=tuple(
-            dataclasses.replace(row, stage=stage_of.get(row.operator, row.stage)) for row in found.placements
+            msgspec.structs.replace(row, stage=stage_of.get(row.operator, row.stage)) for row in found.placements
         ),
     )
 
@@ -195,7 +196,7 @@ def test_deadlocks_are_refused_before_the_run(files: Files, sequential: Path) ->
 def test_dependent_groups_are_refused_before_the_run(files: Files, sequential: Path) -> None:
     """Two groups of one stage that depend on each other would race."""
     found = Schedule.read(sequential)
-    rows = [dataclasses.replace(row, stage=0) if row.operator == "max_pool2d" else row for row in found.placements]
+    rows = [msgspec.structs.replace(row, stage=0) if row.operator == "max_pool2d" else row for row in found.placements]
     rows = [dataclasses.replace(row, stream=1) if row.operator == "max_pool2d" else row for row in rows]
     dataclasses.replace(found, placements=tuple(rows)).write(sequential)
     _refused(r"sequential\.json: operator max_pool2d depends on conv1", files, [sequential])
@@ -219,7 +220,7 @@ def test_deadlocks_across_devices_are_refused(files: Files, graph: Graph, sequen
 def test_schedule_of_another_graph_is_refused(files: Files, sequential: Path) -> None:
     """Operators that the graph does not have, or that the schedule lacks, are named."""
     found = Schedule.read(sequential)
-    first = dataclasses.replace(found.placements[0], operator="stem1")
+    first = msgspec.structs.replace(found.placements[0], operator="stem1")
     dataclasses.replace(found, placements=(first, *found.placements[1:])).write(sequential)
     _refused(r"sequential\.json: placements\[0\]\.operator: found stem1, which is not an operator", files, [sequential])
     dataclasses.replace(found, graph_fingerprint="0" * 16).write(sequential)

@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
+from hios.formats.run_file import (
+    Baseline,
+    Ceiling,
+    Chosen,
+    Latency,
+    ReferenceResult,
+    Run,
+    RunPlatform,
+    ScheduleResult,
+)
 from hios.runtime.table import latency_table
 
 
-def _run(scale: float, algorithm: str) -> dict[str, Any]:
-    """Contents of run.json as far as the table reads them; latencies are multiples of ``scale`` milliseconds."""
+def _run(scale: float, algorithm: str, *, result: Mapping[str, Any] | None = None, **changes: Any) -> Run:
+    """A run whose latencies are multiples of ``scale`` milliseconds."""
 
-    def latency(median: float) -> dict[str, float]:
-        return {"median": scale * median, "p20": scale * median * 0.9, "p80": scale * median * 1.5}
+    def latency(median: float) -> Latency:
+        return Latency(scale * median, scale * median * 0.9, scale * median * 1.5, ())
 
-    return {
-        "platform": {"name": "cpu"},
-        "baseline": {"latency_ms": latency(2)},
-        "results": [{"label": "mine", "algorithm": algorithm, "devices": 1, "latency_ms": latency(1), "speedup": 2.0}],
-        "references": [{"name": "eager PyTorch, 1 thread", "threads": 1, "latency_ms": latency(4), "speedup": 0.5}],
-        "ceilings": [{"devices": 2, "latency_ms": latency(2.5), "throughput_ratio": 1.6}],
-    }
+    mine = ScheduleResult("mine", algorithm, {}, 1, 1.0, 1.0, 0.0, latency(1), 0.0, 2.0, 1.0, 0.0, (), ())
+    run = Run(
+        graph="net",
+        platform=RunPlatform("cpu"),
+        versions={},
+        seed=0,
+        runs=1,
+        warmup=0,
+        tolerance=1e-4,
+        baseline=Baseline(latency(2)),
+        results=(msgspec.structs.replace(mine, **(result or {})),),
+        references=(ReferenceResult("eager PyTorch, 1 thread", 1, latency(4), speedup=0.5),),
+        ceilings=(Ceiling(2, latency(2.5), 1.6),),
+    )
+    return msgspec.structs.replace(run, **changes)
 
 
 def test_table() -> None:
@@ -38,27 +58,27 @@ def test_table() -> None:
 
 def test_intervals() -> None:
     """Speedups stand with their intervals, and the heading says what they are; one without has none."""
-    run = _run(10, "greedy")
-    run["results"][0]["speedup_interval"] = [1.889, 2.1]
-    head, _, mine, eager, _ = latency_table(run).splitlines()
+    told = {"speedup_interval": (1.889, 2.1)}
+    head, _, mine, eager, _ = latency_table(_run(10, "greedy", result=told)).splitlines()
     assert head.endswith("  speedup (95 %)")
     assert mine.endswith("  2.00 (1.89 to 2.10)")
     assert eager.endswith("  0.50")
-    run["results"][0] |= {"speedup": 1.0, "speedup_interval": [1, 1]}  # the sequential schedule over itself
-    assert latency_table(run).splitlines()[2].endswith("  1.00")
+    itself = {"speedup": 1.0, "speedup_interval": (1.0, 1.0)}  # the sequential schedule over itself
+    assert latency_table(_run(10, "greedy", result=itself)).splitlines()[2].endswith("  1.00")
 
 
 def test_virtual_devices() -> None:
     """Where devices share cores or GPUs, the last line says what times are worth; elsewhere nothing does."""
-    for platform, said in (({"virtual": True}, True), ({"virtual": False}, False), ({}, False)):
-        last = latency_table(_run(10, "greedy") | {"platform": platform}).splitlines()[-1]
+    for virtual, said in ((True, True), (False, False), (None, False)):
+        platform = RunPlatform("cpu", virtual=virtual)
+        last = latency_table(_run(10, "greedy", platform=platform)).splitlines()[-1]
         assert (last == "virtual devices: times say little") == said
 
 
 def test_chosen() -> None:
     """What was chosen stands behind the schedules, with what it is and its own runs."""
-    chosen = {"label": "mine", "latency_ms": {"median": 10.4, "p20": 10.0, "p80": 11.0}, "speedup": 1.92}
-    lines = latency_table(_run(10, "greedy") | {"chosen": chosen}).splitlines()
+    chosen = Chosen("mine", "greedy", 1, 1, 3, Latency(10.4, 10.0, 11.0, ()), 1.92)
+    lines = latency_table(_run(10, "greedy", chosen=chosen)).splitlines()
     assert lines[3] == "auto: mine                          10.40  10.00 to 11.00  1.92"
 
 

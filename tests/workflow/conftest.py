@@ -80,9 +80,9 @@ class Checkout:
             check=False,
         )
 
-    def planned(self, *arguments: str | Path) -> dict[str, int]:
+    def planned(self, *arguments: str | Path, **environment: str) -> dict[str, int]:
         """How many jobs of each rule a dry run announces."""
-        answer = self.snakemake("-n", *arguments)
+        answer = self.snakemake("-n", *arguments, **environment)
         assert answer.returncode == 0, answer.stdout
         if "Job stats:" not in answer.stdout:
             assert "Nothing to be done" in answer.stdout

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import plugin
+
 if TYPE_CHECKING:
     from conftest import Checkout
 
@@ -179,6 +181,31 @@ def test_edited_code(finished: Checkout, file: str, expected: dict[str, int]) ->
     finally:
         path.write_text(before)
     assert planned == expected
+
+
+def test_outside_algorithms(checkout: Checkout) -> None:
+    """An algorithm of another distribution runs by its name and parameters; an edit of its code runs it again."""
+    files = plugin.install(checkout.path / "site")
+    environment = {"PYTHONPATH": str(checkout.path / "site")}
+    changes = {"hios-lp": None, "backwards": {}, "other": {"algorithm": "backwards", "backwards_from": 2}}
+    checkout.config("config.yaml", algorithms=changes, models={"beta": None})
+    answer = checkout.snakemake("--cores", "2", **environment)
+    assert answer.returncode == 0, answer.stdout
+    words = [call["words"] for call in checkout.calls() if call["words"][0] == "schedule"]
+    asked = {tuple(call[3 : call.index("--output")]) for call in words}
+    assert asked == {
+        ("--algorithm", "sequential", "--devices", "1"),
+        ("--algorithm", "backwards", "--devices", "1", "--backwards-from", "0"),
+        ("--algorithm", "backwards", "--devices", "1", "--backwards-from", "2"),
+    }
+    assert checkout.planned(**environment) == {}
+    for file in files.values():
+        file.write_text(f"{file.read_text()}\nEDITED = True\n")
+        assert checkout.planned(**environment) == {"schedule": 2, "execute": 1, "report": 1}
+        file.write_text(file.read_text().replace("\nEDITED = True\n", ""))
+    missing = checkout.snakemake("-n")
+    assert missing.returncode != 0
+    assert "Error: config.yaml: algorithms.backwards: unknown algorithm backwards; allowed: greedy, " in missing.stdout
 
 
 def test_slurm_profile(checkout: Checkout) -> None:

@@ -14,6 +14,7 @@ from hios import config as configuration
 from hios.errors import HiosError
 from hios.machine import usable_cores
 from hios.models import files as model_files_of
+from hios.schedulers import find
 from hios.sources import source_hash
 from snakemake.settings.types import DeploymentMethod
 
@@ -88,10 +89,14 @@ wildcard_constraints:
 
 
 # Rules call the hios of this checkout, by the Python that runs Snakemake or that of their conda environment.
-environment = f"export PYTHONPATH={shlex.quote(str(workflow.basedir))}; "
+# Algorithms of other distributions may lie on the search path of the former.
+search = [str(workflow.basedir)]
+environment = ""
 if DeploymentMethod.CONDA not in workflow.deployment_settings.deployment_method:
+    search += filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     python = shlex.quote(os.path.dirname(sys.executable))
-    environment += f'export PATH={python}:"$PATH"; '
+    environment = f'export PATH={python}:"$PATH"; '
+environment += f"export PYTHONPATH={shlex.quote(os.pathsep.join(search))}; "
 shell.prefix(f"set -euo pipefail; {environment}")
 
 

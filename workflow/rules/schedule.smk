@@ -11,7 +11,7 @@ rule schedule:
         "<benchmarks>/schedule/{model}/{algorithm}-{devices}.tsv"
     conda:
         "../../envs/schedule.yaml"
-    threads: lambda w: hios.ALGORITHMS[settings["algorithms"][w.algorithm]["algorithm"]].threads
+    threads: lambda w: find(settings["algorithms"][w.algorithm]["algorithm"]).threads
     resources:
         mem_mb=2000,
         runtime=60,

@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from hios.formats.base import Platform
 from hios.graph import Graph
 from hios.models import RUNTIMES
 from hios.platforms.competitor import Competitor
 from hios.platforms.cpu import markers, running
-from hios.platforms.cpu.platform import all_cores
+from hios.platforms.cpu.platform import all_cores, cores_of
 from hios.platforms.device_program import ArenaPlan
 from hios.platforms.outputs import ReducedPrecision
 from hios.platforms.reference import Reference, require_compiler, require_onnx
@@ -19,25 +20,25 @@ from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
 
-def most_threads(description: Mapping[str, Any]) -> int:
+def most_threads(description: Platform) -> int:
     """As many threads as there are cores."""
-    return len(all_cores(description["cores"]))
+    return len(all_cores(cores_of(description)))
 
 
-def arena(plan: ArenaPlan, description: Mapping[str, Any]) -> Arena:
+def arena(plan: ArenaPlan, description: Platform) -> Arena:
     """Memory for inputs, outputs, flags and all values that devices hand over."""
-    return Arena(plan.flags, plan.size, shares_cores="virtual" in description)
+    return Arena(plan.flags, plan.size, shares_cores=bool(description.virtual))
 
 
 def workers(
     graph: Graph,
     plan: ArenaPlan,
     competitors: Mapping[str, Competitor],
-    description: Mapping[str, Any],
+    description: Platform,
     timeout_s: float,
 ) -> CpuWorkers:
     """A worker a device, and one that has the cores of all."""
-    return CpuWorkers(graph, plan, competitors, description["cores"], timeout_s)
+    return CpuWorkers(graph, plan, competitors, cores_of(description), timeout_s)
 
 
 def require_runtime(name: str) -> None:
@@ -52,12 +53,12 @@ def require_runtime(name: str) -> None:
         require_onnx()
 
 
-def references(description: Mapping[str, Any], runtime: str, baselines: Collection[str]) -> list[Reference]:
+def references(description: Platform, runtime: str, baselines: Collection[str]) -> list[Reference]:
     """The model itself with one thread, and with one on every core; workers come after those of the schedules.
 
     An ONNX file runs in ONNX Runtime only, whose threads also run operators beside each other (ORT_PARALLEL).
     """
-    cores: list[list[int]] = description["cores"]
+    cores: list[list[int]] = cores_of(description)
     everything = all_cores(cores)
     first = len(cores) + (len(everything) > 1)  # devices, and the one of all cores
     kinds = [kind for kind in RUNTIMES if kind == runtime or (kind in baselines and runtime == "eager")]

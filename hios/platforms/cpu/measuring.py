@@ -7,10 +7,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from hios.formats.base import Platform
 from hios.graph import Graph
 from hios.platforms.bench import TIMEOUT_S, Bench, Pairs, Stage, whose_turn
 from hios.platforms.cpu import timing, transfer_timing
 from hios.platforms.cpu.environment import cache_bytes, settings
+from hios.platforms.cpu.platform import cores_of
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
@@ -22,12 +24,12 @@ _INFERENCES, _LEAD_S = 3, 0.005
 _VIRTUAL_S = 0.1
 
 
-def environment(description: Mapping[str, Any]) -> dict[str, Any]:
+def environment(description: Platform) -> dict[str, Any]:
     """Processor, clocks and software."""
-    return settings(description["cores"])
+    return settings(cores_of(description))
 
 
-def bench(graph: Graph, path: str, description: Mapping[str, Any]) -> Bench:
+def bench(graph: Graph, path: str, description: Platform) -> Bench:
     """A worker a device."""
     return CpuBench(graph, path, description)
 
@@ -41,10 +43,10 @@ class CpuBench(Bench):
         platform: description of the platform (``hios.platforms.cpu.platform.describe``).
     """
 
-    def __init__(self, graph: Graph, path: str, platform: Mapping[str, Any]) -> None:
+    def __init__(self, graph: Graph, path: str, platform: Platform) -> None:
         self._path = path
-        self._cores: list[list[int]] = platform["cores"]
-        self._virtual: bool = platform.get("virtual", False)
+        self._cores: list[list[int]] = cores_of(platform)
+        self._virtual: bool = bool(platform.virtual)
         self._epoch = 0
         largest = max((edge.bytes or 0 for edge in graph.edges), default=0)
         arena = Arena(8, max(largest, 64), shares_cores=self._virtual)

@@ -8,6 +8,7 @@ from typing import Any
 
 from hios import machine
 from hios.errors import PlatformError
+from hios.formats.base import Platform
 from hios.machine import usable_cores
 
 #: Virtual devices of a core at most: each is a process that holds torch and the weights.
@@ -42,12 +43,17 @@ def device_cores(devices: int, *, virtual: bool = False) -> list[list[int]]:
     return [[cores[device % len(cores)]] for device in range(devices)]
 
 
+def cores_of(description: Platform) -> list[list[int]]:
+    """Cores of every device that a description states."""
+    return [list(own) for own in description.cores or ()]
+
+
 def all_cores(cores: Sequence[Sequence[int]]) -> list[int]:
     """The cores of all devices together; virtual devices share some."""
     return list(dict.fromkeys(core for own in cores for core in own))
 
 
-def describe(devices: int, *, virtual: bool = False, **_: Any) -> dict[str, Any]:
+def describe(devices: int, *, virtual: bool = False, **_: Any) -> Platform:
     """The platform as artifacts state it; takes half a second to see what else keeps its cores busy.
 
     Args:
@@ -59,15 +65,15 @@ def describe(devices: int, *, virtual: bool = False, **_: Any) -> dict[str, Any]
     """
     cores = device_cores(devices, virtual=virtual)
     used = {core for own in cores for core in own}
-    return {
-        "name": "cpu",
-        "devices": devices,
-        "cores": cores,
-        "processor": machine.processor(),
-        "load_average": round(os.getloadavg()[0], 2),
-        "busy_share": machine.busy_share(used),
-        **({"virtual": True} if len(used) < devices else {}),
-    }
+    return Platform(
+        name="cpu",
+        devices=devices,
+        cores=tuple(map(tuple, cores)),
+        processor=machine.processor(),
+        load_average=round(os.getloadavg()[0], 2),
+        busy_share=machine.busy_share(used),
+        virtual=True if len(used) < devices else None,
+    )
 
 
 def device_limit(cores: int) -> tuple[int, str]:

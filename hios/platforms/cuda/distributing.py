@@ -62,7 +62,10 @@ class Gpu:
     def describe(self) -> dict[str, Any]:
         """As platform cuda describes it, without what is of the host."""
         found = cuda.describe(self.place.index + 1)
-        return {**{key: [found[key][-1]] for key in _OWN}, **{key: found[key] for key in _ALIKE}}
+        return {
+            **{key: [getattr(found, key)[-1]] for key in _OWN},
+            **{key: getattr(found, key) for key in _ALIKE},
+        }
 
     def worker(self, rank: int, memory: Any) -> Worker:
         """Its groups are streams, its clock is events."""

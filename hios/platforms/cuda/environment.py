@@ -6,12 +6,12 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
 import torch
 
+from hios.formats.base import Platform
 from hios.sources import code_hash
 
 #: Variables that change what CUDA's libraries, or torch on GPUs, do. Which GPUs are visible is no such matter.
@@ -43,15 +43,17 @@ _ANSWER_S = 30.0
 _CODE = ("hios.platforms.cuda.timing", "hios.workers.worker")
 
 
-def settings(description: Mapping[str, Any]) -> dict[str, Any]:
+def settings(description: Platform) -> dict[str, Any]:
     """GPUs, clocks and software that measurements on devices depend on.
 
     Args:
         description: of the platform (``hios.platforms.cuda.platform.describe``).
     """
     return {
-        "gpus": sorted(set(zip(description["gpus"], description["compute_capability"], strict=True))),
-        **{name: description[name] for name in ("driver", "cuda", "cudnn")},
+        "gpus": sorted(set(zip(description.gpus or (), description.compute_capability or (), strict=True))),
+        "driver": description.driver,
+        "cuda": description.cuda,
+        "cudnn": description.cudnn,
         "clocks": clocks(_nvidia_smi()),
         "precision": _precision(),
         "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)},

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from hios.errors import PlatformError
+from hios.formats.base import Platform
 from hios.graph import Graph
 from hios.machine import usable_cores
 from hios.models import RUNTIMES
@@ -27,12 +28,12 @@ from hios.workers.pool import WorkerPool
 _WORKER = 0
 
 
-def most_threads(description: Mapping[str, Any]) -> int:
+def most_threads(description: Platform) -> int:
     """One: an operator is launched by one thread."""
     return 1
 
 
-def arena(plan: ArenaPlan, description: Mapping[str, Any]) -> Arena:
+def arena(plan: ArenaPlan, description: Platform) -> Arena:
     """Memory for inputs, outputs and flags; values stay on the GPUs."""
     return Arena(plan.flags, plan.size)
 
@@ -41,11 +42,11 @@ def workers(
     graph: Graph,
     plan: ArenaPlan,
     competitors: Mapping[str, Competitor],
-    description: Mapping[str, Any],
+    description: Platform,
     timeout_s: float,
 ) -> CudaWorkers:
     """One worker for all GPUs."""
-    return CudaWorkers(graph, plan, competitors, description["gpu_indices"])
+    return CudaWorkers(graph, plan, competitors, list(description.gpu_indices or ()))
 
 
 def require_runtime(name: str) -> None:
@@ -68,7 +69,7 @@ def require_runtime(name: str) -> None:
         )
 
 
-def references(description: Mapping[str, Any], runtime: str, baselines: Collection[str]) -> list[Reference]:
+def references(description: Platform, runtime: str, baselines: Collection[str]) -> list[Reference]:
     """The model itself on the first GPU, each in a worker of its own behind the one that holds all GPUs.
 
     An ONNX file runs in ONNX Runtime on cores.

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from hios.formats.base import Platform
+from hios.formats.costs_file import BlockResources
 from hios.graph import Graph
 from hios.kernels.signature import signatures
 from hios.platforms.bench import TIMEOUT_S, Bench, Pairs, Stage, whose_turn
@@ -19,12 +21,12 @@ from hios.workers.pool import WorkerPool
 _LEAST_MS = 2.0
 
 
-def environment(description: Mapping[str, Any]) -> dict[str, Any]:
+def environment(description: Platform) -> dict[str, Any]:
     """GPUs, clocks and software."""
     return settings(description)
 
 
-def bench(graph: Graph, path: str, description: Mapping[str, Any]) -> Bench:
+def bench(graph: Graph, path: str, description: Platform) -> Bench:
     """One worker for all GPUs."""
     return CudaBench(graph, path, description)
 
@@ -38,15 +40,15 @@ class CudaBench(Bench):
         platform: description of the platform (``hios.platforms.cuda.platform.describe``).
     """
 
-    def __init__(self, graph: Graph, path: str, platform: Mapping[str, Any]) -> None:
+    def __init__(self, graph: Graph, path: str, platform: Platform) -> None:
         cores = sorted(os.sched_getaffinity(0))
         pool = WorkerPool([cores], Arena(8, 64), TIMEOUT_S, ["the worker of the GPUs"])
         self._is_traced = True
         pool.describe = lambda number: f"operator {graph.operators[number - 1].id}" if number else ""
         # What a chain goes through fills the caches: no other operators have to.
-        super().__init__(pool, platform["devices"], around_bytes=0, least_ms=_LEAST_MS)
+        super().__init__(pool, len(platform.gpu_indices or ()), around_bytes=0, least_ms=_LEAST_MS)
         try:
-            given = {"indices": platform["gpu_indices"], "operators": len(set(signatures(graph).values()))}
+            given = {"indices": list(platform.gpu_indices or ()), "operators": len(set(signatures(graph).values()))}
             self._uuids: list[str] = self._call(timing.open_gpus, graph=path, **given)
         except BaseException:
             pool.close()
@@ -92,9 +94,9 @@ class CudaBench(Bench):
         found: float = self._call(timing.corun, device=device, devices=devices, network=network)
         return found
 
-    def resources(self, operators: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def resources(self, operators: Sequence[str]) -> dict[str, BlockResources]:
         """What operators ask of a GPU; nothing where torch.profiler may not say."""
-        found: dict[str, dict[str, Any]] = self._call(timing.resources, operators=operators)
+        found: dict[str, BlockResources] = self._call(timing.resources, operators=operators)
         self._is_traced = bool(found)
         return found
 

@@ -12,7 +12,7 @@ from hios.graph import Graph, Operator
 from hios.kernels import compile_operator
 from hios.kernels.merged import compile_merged
 from hios.kernels.tensors import torch_dtype
-from hios.kernels.unit import external, externals
+from hios.kernels.unit import externals
 from hios.merging import convolutions
 from hios.platforms.cuda.steps import Flow, Value
 
@@ -44,7 +44,7 @@ class Network:
         self._given: list[Tensor] = []
         self.reads = {operator.id: externals(operator) for operator in graph.operators}
         self.makes = {
-            operator.id: [("operator", operator.id, item) for item in range(len(operator.details["shapes"]["outputs"]))]
+            operator.id: [("operator", operator.id, item) for item in range(len(operator.output_types))]
             for operator in graph.operators
         }
 
@@ -63,8 +63,8 @@ class Network:
         if place not in self._inputs:
             found: dict[Value, Tensor] = {}
             for number, entry in enumerate(self.graph.inputs):
-                buffer = torch.zeros(tuple(entry["shape"]), dtype=torch_dtype(entry["dtype"]), device=place)
-                found["input", entry["name"], 0] = buffer.copy_(self._given[number]) if self._given else buffer
+                buffer = torch.zeros(entry.shape, dtype=torch_dtype(entry.dtype), device=place)
+                found["input", entry.name, 0] = buffer.copy_(self._given[number]) if self._given else buffer
             self._inputs[place] = found
         return self._inputs[place]
 
@@ -92,7 +92,7 @@ class Network:
         return Flow(self.reads, self.makes, self._outputs(), self._views(run))
 
     def _outputs(self) -> list[Value]:
-        found = [external(reference) for reference in self.graph.outputs]
+        found = [reference.external for reference in self.graph.outputs]
         return [value for value in found if value is not None]
 
     def _views(self, run: Run) -> dict[Value, Collection[Value]]:
@@ -145,7 +145,7 @@ def as_list(result: Any, count: int) -> list[Tensor]:
 
 
 def _at(place: torch.device, operator: Operator, run: Callable[..., Any]) -> Callable[..., Any]:
-    if not any(call["function"] in _FROM_NOTHING for call in operator.details["calls"]):
+    if not any(call.function in _FROM_NOTHING for call in operator.calls):
         return run
 
     def there(*values: Any) -> Any:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hios.costs import Resources
+from hios.formats.costs_file import BlockResources
 
 #: Begins the names of the annotations around operators.
 ANNOTATION = "hios operator "
 
 
-def resources_of(trace: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def resources_of(trace: Mapping[str, Any]) -> dict[str, BlockResources]:
     """Resources of every annotated operator, as costs.json states them.
 
     Of several kernels it is the one of which a block takes the largest share of what a block can have
@@ -50,27 +51,23 @@ def _is_within(call: Mapping[str, Any], annotation: Mapping[str, Any]) -> bool:
     return bool(annotation["ts"] <= call["ts"] <= annotation["ts"] + annotation["dur"])
 
 
-def _most_demanding(kernels: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def _most_demanding(kernels: Iterable[Mapping[str, Any]]) -> BlockResources:
     """The kernel that asks for most, with what it asks for."""
     asked = [(_asked(kernel), kernel) for kernel in kernels]
     if not asked:
-        return _entry(Resources(0, 0, 1))
+        return BlockResources(0, 0, 1)
     resources, kernel = max(asked, key=lambda pair: pair[0].share)
-    more = {"blocks": math.prod(kernel["grid"])}
-    if "est. achieved occupancy %" in kernel:
-        more["occupancy"] = min(kernel["est. achieved occupancy %"] / 100, 1.0)
-    return _entry(resources) | more
+    occupancy = kernel.get("est. achieved occupancy %")
+    return BlockResources(
+        resources.shared_memory_bytes,
+        resources.registers,
+        resources.threads,
+        blocks=math.prod(kernel["grid"]),
+        occupancy=None if occupancy is None else min(occupancy / 100, 1.0),
+    )
 
 
 def _asked(kernel: Mapping[str, Any]) -> Resources:
     """Resources of a block: Kineto has registers of a thread, and shared memory, static and dynamic, of a block."""
     threads = math.prod(kernel["block"])
     return Resources(kernel["shared memory"], kernel["registers per thread"] * threads, threads)
-
-
-def _entry(resources: Resources) -> dict[str, Any]:
-    return {
-        "shared_memory_bytes": resources.shared_memory_bytes,
-        "registers": resources.registers,
-        "threads": resources.threads,
-    }

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from hios.formats.costs_file import BlockResources
 from hios.graph import Graph
 from hios.platforms.bench import Pairs, Stage
 from hios.platforms.cuda.chains import bytes_for_copies
@@ -216,7 +217,7 @@ def _inferences(devices: Sequence[tuple[Gpu, Run]]) -> list[list[float]]:
     return [between(own) for own in marks]
 
 
-def resources(worker: Worker, operators: Sequence[str]) -> dict[str, dict[str, Any]]:
+def resources(worker: Worker, operators: Sequence[str]) -> dict[str, BlockResources]:
     """What operators ask of a GPU, from one run of each under torch.profiler."""
     gpu = _gpus(worker)[0]
     subjects = {operator: gpu.load(operator, 1)[0] for operator in operators}

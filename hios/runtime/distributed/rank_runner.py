@@ -14,7 +14,6 @@ from hios.errors import PlatformError
 from hios.frontends.examples import example_inputs
 from hios.graph import Graph
 from hios.kernels.tensors import nbytes, torch_dtype
-from hios.kernels.unit import external
 from hios.platforms.competitor import Competitor
 from hios.platforms.cpu import running
 from hios.platforms.device_program import ArenaPlan, Buffer, Row, StagedProgram
@@ -113,7 +112,7 @@ class Turns:
         self._stages[name] = {
             operator: stage.number for stage in program.stages for group in stage.groups for operator in group
         }
-        values = [external(reference) for reference in self._graph.outputs]
+        values = [reference.external for reference in self._graph.outputs]
         own = {value for stage in program.stages for value, _ in stage.results}
         self._makes[name] = [number for number, value in enumerate(values) if value in own]
 

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import torch
 
 from hios import artifacts, machine, platforms
 from hios.errors import HiosError, PlatformError, ScheduleError, first_line
+from hios.formats.run_file import Checked, Run, RunPlatform
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.models import RUNTIMES
@@ -82,7 +84,7 @@ class Job:
     timeout_s: float = 120.0
 
 
-def distribute(job: Job) -> dict[str, Any] | None:
+def distribute(job: Job) -> Run | None:
     """Run schedules with every device a rank; called by all processes that the launcher started.
 
     Competitors take turns in random order, the same on all ranks: every schedule, the sequential schedule on rank 0,
@@ -90,7 +92,7 @@ def distribute(job: Job) -> dict[str, Any] | None:
     or hangs ends this process and all others.
 
     Returns:
-        The contents of run.json on rank 0, None elsewhere.
+        What run.json holds on rank 0, None elsewhere.
 
     Raises:
         PlatformError: the ranks do not meet.
@@ -161,7 +163,7 @@ class _Session:
             return str(error) if self._monitor is not None else f"{this}: {error}"
         return f"{this}: {self._position.doing}: {error}"
 
-    def run(self) -> dict[str, Any] | None:
+    def run(self) -> Run | None:
         """Load, take all turns, and write run.json on rank 0."""
         began = datetime.now(UTC)
         cores = pin(self._places, self._transport.rank)
@@ -175,20 +177,20 @@ class _Session:
         if self._monitor is None:
             return None
         job = self._job
-        data = {
-            "graph": self._graph.name,
-            "platform": self._platform(ranks),
-            "versions": {**versions(), **self._transport.versions()},
-            "measured_at": f"{began:%Y-%m-%dT%H:%M:%SZ}",
-            "seed": job.seed,
-            "runs": job.runs,
-            "warmup": job.warmup,
-            "tolerance": job.tolerance,
-            "checked_against": "sequential" if job.program is None else reference.runtime(job.program),
-            **results(self._competitors, self._references, self._entries),
-        }
-        artifacts.write(job.output, "run", data)
-        return data
+        run = Run(
+            graph=self._graph.name,
+            platform=msgspec.convert(self._platform(ranks), RunPlatform),
+            versions={**versions(), **self._transport.versions()},
+            measured_at=f"{began:%Y-%m-%dT%H:%M:%SZ}",
+            seed=job.seed,
+            runs=job.runs,
+            warmup=job.warmup,
+            tolerance=job.tolerance,
+            checked_against=cast("Checked", "sequential" if job.program is None else reference.runtime(job.program)),
+            **results(self._competitors, self._references, self._entries)._asdict(),
+        )
+        artifacts.write(job.output, "run", run)
+        return run
 
     def _load(self) -> None:
         """Read and compile everything: first on rank 0, so that what is wrong with the files is said once."""

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import torch
 
-from hios import Graph, Operator
+from hios import Graph
 from hios.frontends.examples import example_inputs
 from hios.platforms.cpu.timing import load
 from hios.workers.arena import Arena
 from hios.workers.stream_threads import Streams
 from hios.workers.worker import Worker
+from tests.operators import operator_from, tensor_from, value_from
 
 
 def test_weights_and_inputs_that_are_single_numbers(tmp_path: Path) -> None:
@@ -21,15 +22,15 @@ def test_weights_and_inputs_that_are_single_numbers(tmp_path: Path) -> None:
     details = {"calls": [call], "shapes": {"inputs": [[]], "outputs": [[]]}, "dtype": "float32"}
     graph = Graph(
         "numbers",
-        (Operator("scale", "multiply", details),),
+        (operator_from("scale", "multiply", details),),
         (),
-        inputs=({"name": "x", **number},),
-        outputs=({"operator": "scale"},),
-        weights=({"name": "w", **number},),
+        inputs=(tensor_from({"name": "x", **number}),),
+        outputs=(value_from({"operator": "scale"}),),
+        weights=(tensor_from({"name": "w", **number}),),
     )
     graph.write(tmp_path / "graph.json")
-    (value,) = example_inputs(graph.inputs, seed=0)
-    assert value.shape == torch.Size([])
+    (example,) = example_inputs(graph.inputs, seed=0)
+    assert example.shape == torch.Size([])
     worker = Worker(0, Arena(1, 64), Streams())
     load(worker, str(tmp_path / "graph.json"), {"scale": 2})
     subjects = worker.state["subjects"]["scale"]

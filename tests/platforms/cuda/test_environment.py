@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
+from hios.formats.base import Platform
 from hios.platforms.cuda import environment
 
 #: As nvidia-smi prints them: a GPU a line, in the order of the fields.
@@ -38,18 +40,21 @@ def test_no_clocks(text: str) -> None:
     assert environment.clocks(text) == []
 
 
-def _description(**changes: Any) -> dict[str, Any]:
-    return {
-        "name": "cuda",
-        "devices": 1,
-        "gpus": ["NVIDIA H100"],
-        "gpu_indices": [0],
-        "compute_capability": ["9.0"],
-        "driver": "580.1",
-        "cuda": "13.0",
-        "cudnn": "91000",
-        **changes,
-    }
+def _description(**changes: Any) -> Platform:
+    return msgspec.convert(
+        {
+            "name": "cuda",
+            "devices": 1,
+            "gpus": ["NVIDIA H100"],
+            "gpu_indices": [0],
+            "compute_capability": ["9.0"],
+            "driver": "580.1",
+            "cuda": "13.0",
+            "cudnn": "91000",
+            **changes,
+        },
+        Platform,
+    )
 
 
 def test_keys_tell_gpus_and_software_apart(monkeypatch: pytest.MonkeyPatch) -> None:

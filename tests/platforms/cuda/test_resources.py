@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
 from hios import Costs, artifacts
 from hios.costs import Resources
+from hios.formats.costs_file import BlockResources
 from hios.platforms.cuda.resources import ANNOTATION, resources_of
 
 _OCCUPANCY = "est. achieved occupancy %"
@@ -76,8 +78,8 @@ def test_kernels_belong_to_the_operator_that_launched_them() -> None:
         )
     )
     assert found == {
-        "a": {"shared_memory_bytes": 0, "registers": 40 * 128, "threads": 128, "blocks": 12},
-        "b": {"shared_memory_bytes": 1024, "registers": 32 * 256, "threads": 256, "blocks": 12, "occupancy": 0.25},
+        "a": BlockResources(0, 40 * 128, 128, blocks=12),
+        "b": BlockResources(1024, 32 * 256, 256, blocks=12, occupancy=0.25),
     }
 
 
@@ -94,7 +96,7 @@ def test_the_most_demanding_kernel_counts(first: Any, second: Any, threads: int)
     for kernels in ((first, second), (second, first)):
         launched = [_launch(number, 110.0 + number) for number in (1, 2)]
         ran = [_kernel(number, *kernel) for number, kernel in enumerate(kernels, 1)]
-        assert resources_of(_trace(_annotation("a", 100.0, 50.0), *launched, *ran))["a"]["threads"] == threads
+        assert resources_of(_trace(_annotation("a", 100.0, 50.0), *launched, *ran))["a"].threads == threads
 
 
 def test_an_operator_without_kernels_asks_for_nothing() -> None:
@@ -102,7 +104,7 @@ def test_an_operator_without_kernels_asks_for_nothing() -> None:
     copied = {**_kernel(2, 0, 0, [1]), "cat": "gpu_memcpy", "args": {"correlation": 2, "bytes": 4}}
     events = [_annotation("view", 100.0, 5.0), _annotation("copy", 110.0, 5.0), _launch(2, 111.0), copied]
     found = resources_of(_trace(*events, _annotation("a", 200.0, 9.0), _launch(1, 201.0), _kernel(1, 8, 0, [32])))
-    nothing = {"shared_memory_bytes": 0, "registers": 0, "threads": 1}
+    nothing = BlockResources(0, 0, 1)
     assert {name: entry for name, entry in found.items() if name != "a"} == {"view": nothing, "copy": nothing}
 
 
@@ -115,8 +117,8 @@ def test_costs_hold_resources() -> None:
     """costs.json takes what was found, and scheduling reads of it what Opara compares."""
     events = [_annotation("a", 100.0, 50.0), _launch(1, 110.0), _kernel(1, 40, 64, [128], **{_OCCUPANCY: 150})]
     entry = resources_of(_trace(*events))["a"]
-    assert entry["occupancy"] == 1.0
-    data = {"operators": {"a": {"time_ms": 1.0, "resources": entry}}, "transfers": []}
+    assert entry.occupancy == 1.0
+    data = {"operators": {"a": {"time_ms": 1.0, "resources": msgspec.to_builtins(entry)}}, "transfers": []}
     artifacts.validate(data, "costs", "costs.json")
     assert Costs.from_json(data).resources == {"a": Resources(64, 5120, 128)}
 
@@ -131,4 +133,4 @@ def test_annotations_are_as_torch_writes_them(tmp_path: Path) -> None:
     trace = json.loads((tmp_path / "trace.json").read_text())
     (own,) = [event for event in trace["traceEvents"] if event.get("cat") == "user_annotation"]
     trace["traceEvents"] += [_launch(1, own["ts"] + own["dur"] / 2), _kernel(1, 8, 0, [32])]
-    assert {name: entry["threads"] for name, entry in resources_of(trace).items()} == {"blocks.0/conv": 32}
+    assert {name: entry.threads for name, entry in resources_of(trace).items()} == {"blocks.0/conv": 32}

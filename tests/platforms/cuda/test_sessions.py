@@ -11,6 +11,7 @@ import pytest
 
 from hios import Graph, Schedule, artifacts
 from hios.errors import PlatformError
+from hios.formats.base import Platform
 from hios.machine import usable_cores
 from hios.platforms import find
 from hios.platforms.cuda import executing, reference
@@ -45,8 +46,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 @pytest.fixture
 def run(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     """Runs plans in a session, whose worker loads what is named; afterwards no process is left."""
-    description = {"name": "cuda", "devices": DEVICES, "gpus": ["a test"] * DEVICES, "gpu_indices": [*range(DEVICES)]}
-    monkeypatch.setattr(cuda, "describe", lambda *_, **__: dict(description))
+    description = Platform("cuda", DEVICES, gpus=("a test",) * DEVICES, gpu_indices=tuple(range(DEVICES)))
+    monkeypatch.setattr(cuda, "describe", lambda *_, **__: description)
     eager = [Reference("eager PyTorch", 1, usable_cores()[:1], 1)]
     monkeypatch.setattr(executing, "references", lambda *_: eager)
     before = set(children())
@@ -157,14 +158,14 @@ def test_a_process_that_dies_is_named(run: Callable[..., dict[str, Any]], files:
 
 def test_runtimes_on_gpus() -> None:
     """Each has a worker of its own behind the one of the GPUs; eager PyTorch comes first, and always takes part."""
-    found = executing.references({}, "eager", ["compile-max-autotune", "cudagraph"])
+    found = executing.references(Platform("cuda"), "eager", ["compile-max-autotune", "cudagraph"])
     assert [(entry.kind, entry.worker, entry.options.get("gpu"), entry.threads) for entry in found] == [
         ("eager", 1, 0, 1),
         ("cudagraph", 2, 0, 1),
         ("compile-max-autotune", 3, 0, 1),
     ]
     assert all(entry.load is reference.load for entry in found)
-    (onnx,) = executing.references({}, "onnxruntime", ["eager"])
+    (onnx,) = executing.references(Platform("cuda"), "onnxruntime", ["eager"])
     assert onnx.load is not reference.load
     assert (onnx.kind, onnx.options.get("gpu"), onnx.threads) == ("onnxruntime", None, len(usable_cores()))
 

@@ -16,7 +16,7 @@ from hios import HiosWarning
 from hios.errors import UnsupportedError
 from hios.optimizing import choosing
 from hios.optimizing.purity import require_pure
-from tests.optimizing_models import Acting
+from tests.optimizing.optimized_models import Acting
 
 #: Something outside the model that a model may write into.
 _OUTSIDE = torch.zeros(2)

@@ -21,9 +21,9 @@ from hios.schedule import StagedPlan
 from hios.schedulers.ios import ios, search_space
 from hios.schedulers.ios_blocks import blocks
 from tests.convolutions import Conv, conv_problem
-from tests.data import data_folder
+from tests.external_data import data_folder
 from tests.problems import problem, problems
-from tests.test_merges import conv_problems
+from tests.test_merging import conv_problems
 
 #: Transitions without pruning and with r = 3, s = 8, and schedules without pruning, by block.
 INCEPTION = {

@@ -17,7 +17,7 @@ from benchmarks.networks import (
     synthetic_costs,
 )
 from hios import Graph, Problem
-from tests.data import data_folder
+from tests.external_data import data_folder
 
 
 def _kinds(graph: Graph) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,7 +111,7 @@ def test_dependent_groups_are_refused() -> None:
 
 def _mutated(schedule: Schedule, position: int, **changes: object) -> Schedule:
     rows = list(schedule.placements)
-    rows[position] = dataclasses.replace(rows[position], **changes)  # type: ignore[arg-type]
+    rows[position] = msgspec.structs.replace(rows[position], **changes)  # type: ignore[arg-type]
     return dataclasses.replace(schedule, placements=tuple(rows))
 
 

@@ -20,7 +20,7 @@ from hios.optimizing import choosing, optimize
 from hios.optimizing.module import OptimizedModule
 from hios.optimizing.options import Options
 from hios.optimizing.report import Report
-from tests.optimizing_models import Pair, Structured, Unsupported
+from tests.optimizing.optimized_models import Pair, Structured, Unsupported
 from tests.runtime.small import Branches
 from tests.workers.processes import children
 

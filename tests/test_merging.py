@@ -7,11 +7,12 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hios import Problem, Schedule, evaluate, lower_bound_ms, violations
+from hios import Operator, Problem, Schedule, evaluate, lower_bound_ms, violations
 from hios.errors import ArtifactError, ScheduleError, UnsupportedError
 from hios.evaluate import latency_ms
 from hios.merging import Convolution, MergedKernel, convolutions, least_growth, merged_kernel
@@ -87,7 +88,7 @@ def test_synthetic_operators_cannot_be_merged() -> None:
     """Without calls there is nothing to tell from, and one operator alone is no merge."""
     graph = conv_graph({"a": Conv(), "b": Conv()})
     bare = dataclasses.replace(
-        graph, operators=tuple(dataclasses.replace(operator, details={}) for operator in graph.operators)
+        graph, operators=tuple(Operator(operator.id, operator.type) for operator in graph.operators)
     )
     assert convolutions(bare) == [None, None]
     assert merged_kernel(convolutions(bare)) is None
@@ -132,7 +133,7 @@ def _outputs(members: tuple[Conv, ...]) -> tuple[list[Any], list[Any]]:
 
     graph = conv_graph({f"c{number}": member for number, member in enumerate(members)})
     generator = torch.Generator().manual_seed(0)
-    weights = {entry["name"]: torch.randn(entry["shape"], generator=generator) for entry in graph.weights}
+    weights = {entry.name: torch.randn(entry.shape, generator=generator) for entry in graph.weights}
     image = torch.randn((2, 2, *members[0].image), generator=generator)
     with torch.inference_mode():
         merged = compile_merged(graph.operators, convolutions(graph), weights)(image)
@@ -264,7 +265,7 @@ def test_impossible_merges_are_found() -> None:
 def test_merges_in_stream_schedules_are_refused() -> None:
     """A stream schedule has no stages to merge."""
     found = _schedule(INSTANCE, PLAN)
-    rows = tuple(dataclasses.replace(row, stage=None) for row in found.placements)
+    rows = tuple(msgspec.structs.replace(row, stage=None) for row in found.placements)
     with pytest.raises(ScheduleError, match="schedule: merges: found in a stream schedule; allowed in staged "):
         dataclasses.replace(found, placements=rows).plan(INSTANCE.graph)
 

@@ -16,7 +16,7 @@ from hios import HiosWarning
 from hios.errors import UnsupportedError
 from hios.optimizing import choosing
 from hios.optimizing.tracing import Inputs, Outputs
-from tests.optimizing_models import Acting
+from tests.optimizing.optimized_models import Acting
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from benchmarks.networks import (
 )
 from hios import Graph, Problem, schedule
 from hios.schedulers.nimble import assign_streams, transitive_reduction
-from tests.data import data_folder
+from tests.external_data import data_folder
 from tests.problems import problem, problems
 
 

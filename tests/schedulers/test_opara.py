@@ -15,7 +15,8 @@ from benchmarks.networks import googlenet, inception_v3, nasnet_large, randwire,
 from hios import Costs, Graph, HiosError, Operator, Problem, artifacts, schedule
 from hios.costs import Resources
 from hios.schedulers.opara import Demands, allocate_streams, demands, launch_order
-from tests.data import data_folder
+from tests.external_data import data_folder
+from tests.operators import operator_from
 from tests.problems import problem, problems
 
 
@@ -144,7 +145,7 @@ def test_every_launch_follows_algorithm_2(instance: Problem, data: st.DataObject
 
 def _detailed(details: Mapping[str, Mapping[str, Any]], resources: Mapping[str, Resources] | None = None) -> Problem:
     """Independent operators with the given entries of graph.json."""
-    graph = Graph("test", tuple(Operator(name, "task", entry) for name, entry in details.items()), ())
+    graph = Graph("test", tuple(operator_from(name, "task", entry) for name, entry in details.items()), ())
     times = {name: float(number) for number, name in enumerate(details, start=1)}
     return Problem(graph, Costs(times, {}, resources=resources or {}))
 

@@ -69,7 +69,7 @@ def test_files_of_the_pipeline(folder: Path) -> None:
     """Every stage wrote its file, each valid, named after the folder and made from the stage before."""
     graph = Graph.read(folder / "graph.json")
     assert graph.name == "tiny"
-    assert [list(entry["shape"]) for entry in graph.inputs] == [[2, 3, 64, 64]]
+    assert [list(entry.shape) for entry in graph.inputs] == [[2, 3, 64, 64]]
     assert list(Costs.read(folder / "costs.json").time_ms) == list(graph.index)
     run = artifacts.read(folder / "run.json", "run")
     assert [result["label"] for result in run["results"]] == ["greedy", "hios-lp", "sequential"]

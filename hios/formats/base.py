@@ -1,0 +1,119 @@
+"""What the classes of all file formats have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
+
+from msgspec import Meta, Struct
+
+if TYPE_CHECKING:
+    _T = TypeVar("_T")
+    OrAbsent: TypeAlias = _T | None
+else:
+
+    class OrAbsent:
+        """``OrAbsent[T]``: a key that a file may lack, which is None here; JSON's null is not allowed for it."""
+
+        def __class_getitem__(cls, kind: Any) -> Any:
+            """The type itself, as that is what a file must hold if it has the key."""
+            return kind
+
+
+class Record(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A JSON object with fixed keys; others are refused. Keys with their default are left out of files."""
+
+
+def doc(text: str) -> Meta:
+    """What a field means: its description in the schema."""
+    return Meta(description=text)
+
+
+#: End of a pattern that no line break may follow; ``$`` alone allows one in Python, though not in ECMAScript.
+END = r"$(?!\n)"
+
+Text = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+NonNegative = Annotated[float, Meta(ge=0)]
+#: A number that stays whole where it is written whole.
+Amount = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
+AboveZero = Annotated[float, Meta(gt=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+#: Numbers of devices; the largest is a guard against files that ask for absurd amounts of memory.
+DeviceCount = Annotated[int, Meta(ge=1, le=1024)]
+Fingerprint = Annotated[str, Meta(pattern=f"^[0-9a-f]{{16}}{END}")]
+Timestamp = Annotated[str, Meta(pattern=f"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T[0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}Z{END}")]
+FormatVersion = Annotated[Literal[1], doc("Version of the format.")]
+OperatorId = Annotated[Text, doc("Operator id.")]
+Versions = Annotated[dict[str, Annotated[str, doc("A version.")]], doc("Versions of the software that made the file.")]
+
+
+class Platform(Record, frozen=True):
+    """Where the costs were measured."""
+
+    name: Annotated[Text, doc("cpu, cuda or model.")]
+    devices: OrAbsent[Annotated[DeviceCount, doc("Number of devices.")]] = None
+    cores: OrAbsent[
+        Annotated[
+            tuple[Annotated[tuple[Annotated[Count, doc("Core number.")], ...], doc("Cores of one device.")], ...],
+            doc("Cores that each device is pinned to."),
+        ]
+    ] = None
+    gpus: OrAbsent[
+        Annotated[tuple[Annotated[Text, doc("Name of a GPU.")], ...], doc("Name of the GPU of every device.")]
+    ] = None
+    gpu_indices: OrAbsent[
+        Annotated[
+            tuple[Annotated[Count, doc("Number of a GPU, as torch numbers them.")], ...], doc("GPU of every device.")
+        ]
+    ] = None
+    compute_capability: OrAbsent[
+        Annotated[
+            tuple[
+                Annotated[str, Meta(pattern=rf"^[0-9]+\.[0-9]+{END}"), doc("Major and minor version, such as 9.0.")],
+                ...,
+            ],
+            doc("Compute capability of the GPU of every device."),
+        ]
+    ] = None
+    memory_gb: OrAbsent[
+        Annotated[
+            tuple[Annotated[AboveZero, doc("In units of 10^9 bytes.")], ...],
+            doc("Memory of the GPU of every device."),
+        ]
+    ] = None
+    driver: OrAbsent[Annotated[str, doc("Version of the GPUs' driver.")]] = None
+    cuda: OrAbsent[Annotated[str, doc("Version of CUDA that torch was built with.")]] = None
+    cudnn: OrAbsent[Annotated[str, doc("Version of cuDNN, as one number.")]] = None
+    peer_access: OrAbsent[
+        Annotated[
+            bool, doc("Whether GPUs copy from each other's memory without the host's; absent where there is one.")
+        ]
+    ] = None
+    tf32: OrAbsent[
+        Annotated[
+            bool,
+            doc("Whether convolutions of float32 were timed in TF32, as torch has it by default on GPUs that can."),
+        ]
+    ] = None
+    processor: OrAbsent[Annotated[str, doc("Model name of the processor.")]] = None
+    load_average: OrAbsent[
+        Annotated[
+            NonNegative,
+            doc("Load average over one minute when the measurement began; earlier steps of the pipeline count in it."),
+        ]
+    ] = None
+    busy_share: OrAbsent[
+        Annotated[
+            Share,
+            doc("Share of their time that the devices' cores spent on other work right before the measurement."),
+        ]
+    ] = None
+    virtual: OrAbsent[
+        Annotated[
+            bool,
+            doc(
+                "Whether devices or ranks shared cores or GPUs: then their times say little. Absent where they did not."
+            ),
+        ]
+    ] = None

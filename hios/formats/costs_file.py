@@ -1,0 +1,274 @@
+"""costs.json: times, how they were measured, and the models of what was not."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from hios.formats.base import (
+    AboveZero,
+    Count,
+    Fingerprint,
+    FormatVersion,
+    NonNegative,
+    OperatorId,
+    OrAbsent,
+    Platform,
+    Positive,
+    Record,
+    Share,
+    Text,
+    Timestamp,
+    Versions,
+    doc,
+)
+
+_Bound = Annotated[NonNegative, doc("Lower, then upper bound.")]
+
+
+class _Timed(Record, frozen=True, kw_only=True):
+    """How often something was measured, and how far its times spread."""
+
+    p20_ms: OrAbsent[Annotated[NonNegative, doc("20th percentile of the repeats, milliseconds.")]] = None
+    p80_ms: OrAbsent[Annotated[NonNegative, doc("80th percentile of the repeats, milliseconds.")]] = None
+    interval_ms: OrAbsent[
+        Annotated[
+            tuple[_Bound, _Bound],
+            doc(
+                "Bounds between which the true median lies with a probability of 95 %, from order statistics, "
+                "milliseconds."
+            ),
+        ]
+    ] = None
+    repeats: OrAbsent[Annotated[Positive, doc("How often it was measured, outliers included.")]] = None
+
+
+class BlockResources(Record, frozen=True):
+    """What a thread block of the operator's most demanding kernel asks of a GPU (Opara).
+
+    That is the kernel of which a block takes the largest share of the shared memory, registers or threads that a block
+    can have. An operator that launches none has 0, 0 and 1.
+    """
+
+    shared_memory_bytes: Annotated[Count, doc("Shared memory of a block.")]
+    registers: Annotated[Count, doc("Registers of a block, of all its threads together.")]
+    threads: Annotated[Positive, doc("Threads of a block.")]
+    blocks: OrAbsent[
+        Annotated[
+            Positive,
+            doc(
+                "Blocks of that kernel: with few of them an operator leaves room on the GPU for others. For readers; "
+                "no algorithm uses it. Absent where the operator launches no kernel."
+            ),
+        ]
+    ] = None
+    occupancy: OrAbsent[
+        Annotated[
+            Share,
+            doc(
+                "Share of the warps that the GPU can hold which that kernel is estimated to keep there, by "
+                "torch.profiler. For readers, who see why a stage gains or not; no algorithm uses it."
+            ),
+        ]
+    ] = None
+
+
+class OperatorCost(_Timed, frozen=True, kw_only=True):
+    """Cost of one operator."""
+
+    time_ms: Annotated[NonNegative, doc("t(v): execution time alone on a device, milliseconds.")]
+    utilization: OrAbsent[
+        Annotated[
+            float,
+            Meta(gt=0, le=1),
+            doc("Share of the device that the operator keeps busy; default 1."),
+        ]
+    ] = None
+    resources: OrAbsent[BlockResources] = None
+
+
+class TransferCost(_Timed, frozen=True, kw_only=True):
+    """Transfer of one edge."""
+
+    source: Annotated[Text, doc("Id of the producer.")]
+    target: Annotated[Text, doc("Id of the consumer.")]
+    time_ms: Annotated[NonNegative, doc("t(u,v), milliseconds.")]
+
+
+class LinkModel(Record, frozen=True):
+    """Transfer time of ``n`` bytes: ``latency_ms + 8 n / (bandwidth_gbps * 1e6)``."""
+
+    latency_ms: Annotated[NonNegative, doc("Time of an empty transfer, milliseconds.")]
+    bandwidth_gbps: Annotated[AboveZero, doc("Bandwidth in gigabits (10^9 bits) per second.")]
+
+    def time_ms(self, size: int) -> float:
+        """Time to transfer ``size`` bytes, in milliseconds."""
+        return self.latency_ms + 8 * size / (self.bandwidth_gbps * 1e6)
+
+
+class LinkError(Record, frozen=True):
+    """Relative errors of the transfers that it was fitted to."""
+
+    median: Annotated[NonNegative, doc("Median.")]
+    largest: Annotated[NonNegative, doc("Largest.")]
+    sizes: Annotated[int, Meta(ge=2), doc("Number of sizes.")]
+
+
+class Link(Record, frozen=True):
+    """Latency and bandwidth between two devices.
+
+    Fitted to measured transfers of 1 KB and more by least squares of relative errors. It says what the link is like;
+    t(u,v) is what transfers state.
+    """
+
+    latency_ms: Annotated[NonNegative, doc("Latency, milliseconds.")]
+    bandwidth_gbps: Annotated[AboveZero, doc("Bandwidth in gigabits (10^9 bits) per second.")]
+    error: OrAbsent[LinkError] = None
+
+
+class StageCost(_Timed, frozen=True, kw_only=True):
+    """One stage."""
+
+    groups: Annotated[
+        tuple[
+            Annotated[tuple[OperatorId, ...], Meta(min_length=1), doc("Operators that run one after another.")],
+            ...,
+        ],
+        Meta(min_length=1),
+        doc("The groups that run beside each other."),
+    ]
+    time_ms: Annotated[NonNegative, doc("t(S), milliseconds.")]
+
+
+class MergeCost(_Timed, frozen=True, kw_only=True):
+    """One merge."""
+
+    operators: Annotated[
+        tuple[OperatorId, ...],
+        Meta(min_length=2, extra_json_schema={"uniqueItems": True}),
+        doc("The operators that are merged, in any order."),
+    ]
+    time_ms: Annotated[NonNegative, doc("Time of the merged operator alone on a device, milliseconds.")]
+
+    def __post_init__(self) -> None:
+        if len(set(self.operators)) < len(self.operators):
+            raise ValueError("operators of a merge differ from each other")
+
+
+class ContentionError(Record, frozen=True):
+    """Relative errors of the model on measured stages that it was not fitted to."""
+
+    median: Annotated[NonNegative, doc("Median.")]
+    p90: Annotated[NonNegative, doc("90th percentile.")]
+    stages: Annotated[Positive, doc("Number of these stages.")]
+
+
+class ContentionModel(Record, frozen=True):
+    """How operators slow each other on one device where no stage was measured; default blend with alpha 0.5.
+
+    Fitted to measured stages, together with the utilizations, where that predicts others better than their sum does.
+    """
+
+    kind: Annotated[
+        Literal["blend", "none"],
+        doc("blend: a*sum(t) + (1-a)*max(sum(t*u), longest group); none: the longest group."),
+    ]
+    alpha: OrAbsent[Annotated[Share, doc("Share of serialisation in the blend.")]] = None
+    error: OrAbsent[ContentionError] = None
+
+
+class CorunFactor(Record, frozen=True):
+    """One number of devices."""
+
+    devices: Annotated[int, Meta(ge=2, le=1024), doc("Number M of devices, each once.")]
+    factor: Annotated[
+        float,
+        Meta(ge=1),
+        doc(
+            "Median of the time of all operators while M devices run them at once, over that on one device alone; 1 "
+            "where the interval holds 1."
+        ),
+    ]
+    interval: OrAbsent[
+        Annotated[tuple[_Bound, _Bound], doc("Bounds between which the true median lies with a probability of 95 %.")]
+    ] = None
+    repeats: OrAbsent[Annotated[Positive, doc("How often it was measured.")]] = None
+
+
+class ProfileSummary(Record, frozen=True):
+    """How the measurement went.
+
+    Entries from the cache are of other sessions, so that not all times of this file were taken together.
+    """
+
+    seconds: Annotated[NonNegative, doc("How long it took, seconds.")]
+    budget_s: Annotated[
+        NonNegative, doc("How long it was to take at most beyond the least number of repeats, seconds.")
+    ]
+    repeats: Annotated[Positive, doc("Least number of measurements.")]
+    precision: Annotated[
+        AboveZero, doc("Width of the interval of a median, as a share of it, at which measuring ends.")
+    ]
+    measured: Annotated[
+        Count,
+        doc("Entries measured in this session; operators, stages and merges of equal signature are one."),
+    ]
+    imprecise: Annotated[Count, doc("Entries whose interval stayed wider than that.")]
+    modelled: Annotated[Count, doc("Stages and merges that algorithms asked for and the budget left to the models.")]
+    cached: Annotated[Count, doc("Entries taken from the cache.")]
+    cached_from: OrAbsent[Annotated[Timestamp, doc("When the oldest of these was measured, UTC.")]] = None
+    cached_until: OrAbsent[Annotated[Timestamp, doc("When the newest of these was measured, UTC.")]] = None
+    kept: OrAbsent[
+        Annotated[
+            bool,
+            doc(
+                "Whether what was measured was added to the cache: not where other work kept the cores busy. Absent "
+                "without a cache."
+            ),
+        ]
+    ] = None
+    drift: OrAbsent[
+        Annotated[
+            AboveZero,
+            doc(
+                "Time of the operators that the cache knows, measured again, over their time in the cache; where it is "
+                "too far from 1 they are measured anew."
+            ),
+        ]
+    ] = None
+
+
+class CostsFile(Record, frozen=True):
+    """What operators, stages and transfers cost on a platform: t(v), t(S), t(u,v)."""
+
+    operators: Annotated[dict[str, OperatorCost], doc("Cost of every operator, by id.")]
+    transfers: Annotated[
+        tuple[TransferCost, ...] | LinkModel,
+        doc("t(u,v) between two devices: a list with an entry for every edge, or a link model that needs edge bytes."),
+    ]
+    stages: Annotated[tuple[StageCost, ...], doc("Measured t(S) of stages with several groups.")] = ()
+    merges: Annotated[tuple[MergeCost, ...], doc("Measured times of operators that run merged into one (IOS).")] = ()
+    contention: OrAbsent[ContentionModel] = None
+    corun: Annotated[
+        tuple[CorunFactor, ...],
+        doc(
+            "How much longer operators take while other devices work too, since devices share memory and cores. In a "
+            "schedule for M devices, times of operators, stages and merges, measured or modelled, are multiplied by "
+            "the factor of M; transfers are not. Without an entry for M, that of the next larger number counts, beyond "
+            "the largest that of the largest; absent, nothing is multiplied."
+        ),
+    ] = ()
+    link: OrAbsent[Link] = None
+    graph: Annotated[Text, doc("Name of the graph.")] = ""
+    graph_fingerprint: Annotated[
+        Fingerprint,
+        doc(
+            "Fingerprint of the graph that was measured: tells graphs of one name apart, such as those of two image "
+            "sizes. Absent in files by hand."
+        ),
+    ] = ""
+    platform: OrAbsent[Platform] = None
+    versions: OrAbsent[Versions] = None
+    profile: OrAbsent[ProfileSummary] = None
+    format_version: FormatVersion = 1

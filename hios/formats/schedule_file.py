@@ -1,0 +1,86 @@
+"""schedule.json: a row for every operator."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from hios.formats.base import (
+    DeviceCount,
+    Fingerprint,
+    FormatVersion,
+    NonNegative,
+    OperatorId,
+    Record,
+    Text,
+    doc,
+)
+
+#: Value of a parameter of an algorithm.
+Parameter = bool | int | float | str | None
+
+
+class Placement(Record, frozen=True):
+    """One operator's place."""
+
+    operator: OperatorId
+    device: Annotated[int, Meta(ge=0, le=1023), doc("Device, from 0.")]
+    stream: Annotated[
+        int,
+        Meta(ge=0, le=65535),
+        doc("Stream of the device, from 0; in a staged schedule the group within the stage."),
+    ]
+    stage: Annotated[Annotated[int, Meta(ge=0)] | None, doc("Stage of the device, from 0; null in stream schedules.")]
+    start_ms: Annotated[NonNegative, doc("Start, milliseconds after the inference began.")]
+    finish_ms: Annotated[NonNegative, doc("Finish, milliseconds after the inference began.")]
+
+
+class ScheduleFile(Record, frozen=True):
+    """Where and when every operator runs, under the cost model."""
+
+    algorithm: Annotated[Text, doc("Name of the algorithm in the registry.")]
+    parameters: Annotated[
+        dict[str, Annotated[Parameter, doc("Value of a parameter.")]],
+        doc("Parameters of the algorithm, by the names of its paper."),
+    ]
+    devices: Annotated[DeviceCount, doc("Number of devices it was made for.")]
+    latency_ms: Annotated[NonNegative, doc("Predicted latency: the last finish, milliseconds.")]
+    lower_bound_ms: Annotated[NonNegative, doc("No schedule can be faster under these costs, milliseconds.")]
+    scheduling_time_s: Annotated[NonNegative, doc("Time the algorithm took, seconds.")]
+    placements: Annotated[tuple[Placement, ...], Meta(min_length=1), doc("One row an operator, in launch order.")]
+    graph: Annotated[Text, doc("Name of the graph.")] = ""
+    merges: Annotated[
+        tuple[
+            Annotated[
+                tuple[OperatorId, ...],
+                Meta(min_length=2, extra_json_schema={"uniqueItems": True}),
+                doc("One merge: all operators of a stage."),
+            ],
+            ...,
+        ],
+        doc("Stages whose operators run merged into one (IOS); every row of such a stage has a stream of its own."),
+    ] = ()
+    notes: Annotated[
+        dict[str, Annotated[str, doc("One note.")]], doc("What the result rests on, in words, by topic.")
+    ] = msgspec.field(default_factory=dict)
+    graph_fingerprint: Annotated[
+        Fingerprint,
+        doc(
+            "Fingerprint of the graph that was scheduled: tells graphs of one name apart, such as those of two image "
+            "sizes. Absent in files by hand."
+        ),
+    ] = ""
+    staged_lower_bound_ms: Annotated[
+        NonNegative,
+        doc(
+            "No staged schedule can be faster under these costs, milliseconds; only where this says more than "
+            "lower_bound_ms."
+        ),
+    ] = 0.0
+    format_version: FormatVersion = 1
+
+    def __post_init__(self) -> None:
+        if any(len(set(merge)) < len(merge) for merge in self.merges):
+            raise ValueError("operators of a merge differ from each other")

@@ -1,0 +1,224 @@
+"""A results folder as pandas data frames."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pandas as pd
+
+from hios import artifacts
+from hios.costs import Costs
+from hios.errors import ArtifactError
+from hios.formats.costs_file import CostsFile, MergeCost, OperatorCost, StageCost, TransferCost
+from hios.graph import Graph
+from hios.problem import Problem
+from hios.report.hardware import is_virtual
+from hios.report.results import ModelResults, read_model
+from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, operator_rows
+from hios.schedule import Placement, Schedule
+
+#: The data types of columns; the others are text.
+_TYPES: Mapping[str, str] = {
+    **dict.fromkeys(("devices", "device", "stream", "stage", "threads", "runs", "repeats"), "Int64"),
+    **dict.fromkeys(("measured_median_ms", "measured_p20_ms", "measured_p80_ms", "predicted_ms"), "float64"),
+    **dict.fromkeys(("predicted_lower_bound_ms", "scheduling_time_s", "largest_difference"), "float64"),
+    **dict.fromkeys(("speedup", "speedup_low", "speedup_high", "share_of_ceiling"), "float64"),
+    **dict.fromkeys(("throughput_ratio", "prediction_error", "utilization", "flops", "bytes"), "float64"),
+    **dict.fromkeys(("time_ms", "p20_ms", "p80_ms", "low_ms", "high_ms", "start_ms", "finish_ms"), "float64"),
+    "virtual": "boolean",
+    "groups": "object",
+}
+
+_PLACEMENT_COLUMNS = ("model", "label", "times", "operator", "device", "stream", "stage", "start_ms", "finish_ms")
+_OPERATOR_COLUMNS = ("model", "operator", "type", "time_ms", "p20_ms", "p80_ms", "utilization", "flops", "bytes")
+_COST_COLUMNS = (
+    *("model", "kind", "operator", "source", "target", "groups"),
+    *("time_ms", "p20_ms", "p80_ms", "low_ms", "high_ms", "repeats"),
+)
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of one or several networks as data frames.
+
+    They share their key columns and merge on them: ``model`` names a network, ``label`` a schedule of it, and
+    ``operator`` one of its operators. What was not measured or does not apply is missing (``NaN`` or ``NA``).
+
+    Attributes:
+        latencies: what `hios report` writes as latency.csv. A row for each ``model`` and ``label``; ``kind`` is
+            schedule, auto, baseline, reference or ceiling; ``algorithm``, ``parameters`` (JSON), ``devices``,
+            ``threads``, ``runs``; ``measured_median_ms`` and the 20th and 80th percentile over the runs,
+            ``measured_p20_ms`` and ``measured_p80_ms``; ``speedup`` over the sequential schedule on one device with the
+            ends of its 95 % interval, ``speedup_low`` and ``speedup_high``; ``share_of_ceiling`` and
+            ``throughput_ratio`` (ratios); ``predicted_ms``, ``prediction_error`` (ratio) and
+            ``predicted_lower_bound_ms`` under the cost model; ``scheduling_time_s``; ``largest_difference`` in units
+            of the network's output; ``virtual``: whether devices shared cores or GPUs.
+        operators: a row for each ``model`` and ``operator``, in the order of the graph: ``type``, t(v) as ``time_ms``
+            with percentiles ``p20_ms`` and ``p80_ms`` over the repeats, ``utilization`` in (0, 1], ``flops`` with a
+            multiply-add as two, ``bytes`` read and written.
+        placements: a row for each ``model``, ``label``, ``times`` (predicted or measured) and ``operator``, in launch
+            order: ``device``, ``stream``, ``stage`` (missing in stream schedules), ``start_ms``, ``finish_ms``.
+        costs: a row for each entry of costs.json. ``kind`` is operator, transfer, stage or merge, and says which of
+            ``operator``, ``source`` and ``target`` or ``groups`` (tuple of tuples of operators) are there;
+            ``time_ms``, its percentiles ``p20_ms`` and ``p80_ms``, the 95 % interval of the median, ``low_ms`` and
+            ``high_ms``, and ``repeats``. Transfers of a link model have its times.
+    """
+
+    latencies: pd.DataFrame
+    operators: pd.DataFrame
+    placements: pd.DataFrame
+    costs: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """Results of one network: ``run`` is None where nothing was executed."""
+
+    name: str
+    directory: Path
+    graph: Graph
+    costs: CostsFile
+    run: ModelResults | None
+    schedules: Mapping[str, Schedule]
+
+
+def load_results(folder: str | Path) -> Results:
+    """Read what the pipeline wrote as pandas data frames.
+
+    Networks without run.json take part with their predictions: their schedules are read from ``schedules/``.
+
+    Args:
+        folder: the results folder, such as ``results``, or the folder of one network within it.
+
+    Returns:
+        Data frames with times in milliseconds; see `Results`.
+
+    Raises:
+        ArtifactError: there is no graph.json, or a file is missing, damaged or does not fit the others.
+
+    Examples:
+        >>> import hios
+        >>> results = hios.load_results("results")  # doctest: +SKIP
+        >>> schedules = results.latencies.query("kind == 'schedule'")  # doctest: +SKIP
+        >>> schedules.pivot(index="model", columns="label", values="speedup")  # doctest: +SKIP
+        >>> slowest = results.operators.nlargest(10, "time_ms")  # doctest: +SKIP
+        >>> slowest.merge(results.placements, on=["model", "operator"])  # doctest: +SKIP
+    """
+    folder = Path(folder)
+    directories = (
+        [folder] if (folder / "graph.json").is_file() else sorted(p.parent for p in folder.glob("*/graph.json"))
+    )
+    if not directories:
+        raise ArtifactError(
+            f"{folder}: found no graph.json in it or in its folders; allowed: the results folder of the pipeline, or "
+            "the folder of a network in it"
+        )
+    read = [_read(directory) for directory in directories]
+    count = Counter(model.name for model in read)
+    models = [
+        (model.name if count[model.name] == 1 else f"{model.name} ({model.directory.name})", model) for model in read
+    ]
+    return Results(
+        latencies=_frame(LATENCY_COLUMNS, (row for name, model in models for row in _latencies(name, model))),
+        operators=_frame(_OPERATOR_COLUMNS, (row for name, model in models for row in _operators(name, model))),
+        placements=_frame(_PLACEMENT_COLUMNS, (row for name, model in models for row in _placements(name, model))),
+        costs=_frame(_COST_COLUMNS, (row for name, model in models for row in _costs(name, model))),
+    )
+
+
+def _read(directory: Path) -> _Folder:
+    if (directory / "run.json").is_file():
+        model = read_model(directory)
+        return _Folder(model.name, directory, model.graph, model.costs, model, {})
+    graph = Graph.read(directory / "graph.json")
+    schedules = {path.stem: Schedule.read(path) for path in sorted((directory / "schedules").glob("*.json"))}
+    for schedule in schedules.values():
+        schedule.plan(graph)  # refuses schedules of another graph
+    costs = artifacts.load(directory / "costs.json", CostsFile)
+    return _Folder(graph.name or directory.resolve().name, directory, graph, costs, None, schedules)
+
+
+def _frame(columns: Iterable[str], rows: Iterable[Row]) -> pd.DataFrame:
+    frame = pd.DataFrame(list(rows), columns=list(columns), dtype="object")
+    return frame.astype({column: _TYPES.get(column, "string") for column in frame.columns})
+
+
+def _latencies(name: str, model: _Folder) -> Iterator[Row]:
+    platform = model.costs.platform if model.run is None else model.run.run.platform
+    virtual = platform is not None and is_virtual(platform)
+    for row in [] if model.run is None else latency_rows(model.run):
+        yield row | {"model": name, "virtual": virtual}
+    for label, schedule in model.schedules.items():
+        yield {
+            "model": name,
+            "kind": "schedule",
+            "label": label,
+            "algorithm": schedule.algorithm,
+            "parameters": json.dumps(dict(schedule.parameters), sort_keys=True),
+            "devices": schedule.devices,
+            "predicted_ms": schedule.latency_ms,
+            "predicted_lower_bound_ms": schedule.lower_bound_ms,
+            "scheduling_time_s": schedule.scheduling_time_s,
+            "virtual": virtual,
+        }
+
+
+def _operators(name: str, model: _Folder) -> Iterator[Row]:
+    for row in operator_rows(name, model.graph, model.costs):
+        yield row | {"utilization": model.costs.operators[row["operator"]].utilization or 1.0}
+
+
+def _placements(name: str, model: _Folder) -> Iterator[Row]:
+    for label, schedule in model.schedules.items():
+        yield from _rows(name, label, "predicted", schedule.placements)
+    for result in () if model.run is None else model.run.run.results:
+        yield from _rows(name, result.label, "predicted", result.predicted)
+        yield from _rows(name, result.label, "measured", result.measured)
+
+
+def _rows(name: str, label: str, times: str, placements: Iterable[Placement]) -> Iterator[Row]:
+    for placement in placements:
+        yield {"model": name, "label": label, "times": times, **msgspec.structs.asdict(placement)}
+
+
+def _costs(name: str, model: _Folder) -> Iterator[Row]:
+    for operator, entry in model.costs.operators.items():
+        yield {"model": name, "kind": "operator", "operator": operator, **_times(entry)}
+    for transfer in _transfers(model):
+        ends = {"source": transfer.source, "target": transfer.target}
+        yield {"model": name, "kind": "transfer", **ends, **_times(transfer)}
+    for stage in model.costs.stages or ():
+        yield {"model": name, "kind": "stage", "groups": stage.groups, **_times(stage)}
+    for merge in model.costs.merges or ():
+        groups = tuple((operator,) for operator in merge.operators)
+        yield {"model": name, "kind": "merge", "groups": groups, **_times(merge)}
+
+
+def _transfers(model: _Folder) -> Iterable[TransferCost]:
+    """The transfers, also where costs.json has a link model instead of them."""
+    measured = model.costs.transfers
+    if isinstance(measured, tuple):
+        return measured
+    problem = Problem(model.graph, Costs.of(model.costs, str(model.directory / "costs.json")))
+    return [
+        TransferCost(source=problem.ids[source], target=problem.ids[target], time_ms=time_ms)
+        for target, predecessors in enumerate(problem.predecessors)
+        for source, time_ms in predecessors
+    ]
+
+
+def _times(entry: OperatorCost | TransferCost | StageCost | MergeCost) -> Row:
+    low, high = entry.interval_ms or (None, None)
+    return {
+        "time_ms": entry.time_ms,
+        "p20_ms": entry.p20_ms,
+        "p80_ms": entry.p80_ms,
+        "repeats": entry.repeats,
+        "low_ms": low,
+        "high_ms": high,
+    }

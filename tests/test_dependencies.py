@@ -1,0 +1,111 @@
+"""Ranges in pyproject.toml, the lock file constraints.txt and the conda environments in envs/ fit together."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+LOCKED = {
+    canonicalize_name(name): locked
+    for name, locked in re.findall(r"^([\w.-]+)==(\S+)$", (REPOSITORY / "constraints.txt").read_text(), re.MULTILINE)
+}
+
+#: Extras of pyproject.toml that each environment holds beside the dependencies of hios itself.
+ENVIRONMENTS = {
+    "torch": ["opt", "torch", "onnx", "transformers"],
+    "tvm": ["torch", "tvm", "onnx"],
+    "schedule": ["opt"],
+    "report": ["report"],
+}
+
+
+def _requirements(*extras: str) -> list[Requirement]:
+    """The dependencies of hios and of these extras; each name once."""
+    texts = sum((PROJECT["optional-dependencies"][extra] for extra in extras), PROJECT["dependencies"])
+    return list({requirement.name: requirement for requirement in map(Requirement, texts)}.values())
+
+
+EVERYTHING = _requirements(*(extra for extra in PROJECT["optional-dependencies"] if extra != "all"))
+
+
+def test_every_environment_is_used() -> None:
+    """envs/ holds these environments, and the rules use each of them and no other."""
+    rules = "".join(file.read_text() for file in (REPOSITORY / "workflow" / "rules").glob("*.smk"))
+    assert {file.stem for file in (REPOSITORY / "envs").iterdir()} == set(ENVIRONMENTS)
+    assert set(re.findall(r'"\.\./\.\./envs/(\w+)\.yaml"', rules)) == set(ENVIRONMENTS)
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_environment(name: str) -> None:
+    """An environment has the locked versions of what its extras need, all of them and no more."""
+    environment = yaml.safe_load((REPOSITORY / "envs" / f"{name}.yaml").read_text())
+    expected = [
+        f"{requirement.name}=={LOCKED[canonicalize_name(requirement.name)]}"
+        for requirement in _requirements(*ENVIRONMENTS[name])
+    ]
+    assert environment["channels"] == ["conda-forge", "nodefaults"]
+    assert environment["dependencies"] == [f"python {PROJECT['requires-python']}", "pip", {"pip": expected}]
+
+
+@pytest.mark.parametrize("requirement", EVERYTHING, ids=lambda requirement: requirement.name)
+def test_lock_is_within_the_ranges(requirement: Requirement) -> None:
+    """What `make setup` installs is a version that pyproject.toml allows."""
+    assert LOCKED[canonicalize_name(requirement.name)] in requirement.specifier
+
+
+def test_all_has_every_extra_for_users() -> None:
+    """`pip install 'hios[all]'` installs every extra but the development tools."""
+    extras = set(PROJECT["optional-dependencies"]) - {"all", "dev"}
+    assert Requirement(PROJECT["optional-dependencies"]["all"][0]).extras == extras
+
+
+def test_lock_is_complete() -> None:
+    """The lock has everything that the dependencies bring, and theirs, as far as they are installed."""
+    waiting, reached = [(requirement.name, requirement.extras) for requirement in EVERYTHING], set[str]()
+    while waiting:
+        name, extras = waiting.pop()
+        needs = map(Requirement, _installed_requirements(canonicalize_name(name), reached))
+        waiting += [
+            (need.name, need.extras)
+            for need in needs
+            if not need.marker or any(need.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+        ]
+    brought_by_cuda = {name for name in reached if re.match(r"nvidia-|cuda-|triton", name)}  # torch pins its own
+    assert reached - brought_by_cuda - set(LOCKED) == set()
+
+
+def _installed_requirements(name: str, reached: set[str]) -> list[str]:
+    """What an installed distribution needs; nothing where it was reached before or is not installed."""
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return []
+    if name in reached:
+        return []
+    reached.add(name)
+    return requires(name) or []
+
+
+def test_minimum_versions() -> None:
+    """Constraints for the oldest supported versions name every dependency of users, at the lower bound of its range."""
+    output = subprocess.run(
+        [sys.executable, REPOSITORY / ".ci" / "minimum_versions.py"], capture_output=True, text=True, check=True
+    ).stdout
+    oldest = dict(line.split("==") for line in output.splitlines())
+    users = _requirements(*(extra for extra in PROJECT["optional-dependencies"] if extra not in ("all", "dev")))
+    assert set(oldest) == {requirement.name for requirement in users}
+    for requirement in users:
+        assert oldest[requirement.name] in requirement.specifier
+        assert Version(oldest[requirement.name]) <= Version(LOCKED[canonicalize_name(requirement.name)])

@@ -1,0 +1,260 @@
+"""Algorithms of other distributions, by entry point."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hios
+from hios import Costs, Edge, Graph, Operator
+from tests import plugin
+
+ROOT = Path(hios.__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder of the module search path of `_hios`, without distributions."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """graph.json and costs.json of a diamond whose branches differ."""
+    graph = Graph(
+        "diamond",
+        tuple(Operator(name, "conv") for name in "abcd"),
+        (Edge("a", "b"), Edge("a", "c"), Edge("b", "d"), Edge("c", "d")),
+    )
+    times = {"a": 1.0, "b": 4.0, "c": 3.0, "d": 1.0}
+    costs = Costs(time_ms=times, transfers={(e.source, e.target): 0.5 for e in graph.edges})
+    graph.write(tmp_path / "graph.json")
+    transfers = [{"source": e.source, "target": e.target, "time_ms": 0.5} for e in graph.edges]
+    entries = {name: {"time_ms": time} for name, time in costs.time_ms.items()}
+    (tmp_path / "costs.json").write_text(json.dumps({"operators": entries, "transfers": transfers}))
+    return [str(tmp_path / "graph.json"), str(tmp_path / "costs.json")]
+
+
+def _python(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=site,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(site), str(ROOT)))},
+    )
+
+
+def _hios(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return _python(site, "-m", "hios", *words)
+
+
+def _scheduled(site: Path, files: list[str], algorithm: str, *options: str) -> Any:
+    output = site / "schedule.json"
+    done = _hios(site, "schedule", *files, "--algorithm", algorithm, "--output", str(output), *options)
+    assert done.returncode == 0, done.stderr
+    return json.loads(output.read_text())
+
+
+def _refused(site: Path, *words: str) -> str:
+    """The one line that a command ends with."""
+    done = _hios(site, *words)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def test_schedule_with_an_outside_algorithm(site: Path, files: list[str]) -> None:
+    """Its schedule is evaluated like any other, and its parameters are options."""
+    plugin.install(site)
+    found = _scheduled(site, files, "backwards")
+    assert [row["operator"] for row in found["placements"]] == ["a", "c", "b", "d"]
+    assert (found["latency_ms"], found["parameters"]) == (9.0, {"backwards_from": 0})
+    found = _scheduled(site, files, "backwards", "--backwards-from", "3")
+    assert [row["operator"] for row in found["placements"]] == ["a", "b", "c", "d"]
+    assert found["parameters"] == {"backwards_from": 3}
+    checked = _hios(site, "evaluate", *files, str(site / "schedule.json"))
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_parameters_of_outside_algorithms_are_checked(site: Path, files: list[str]) -> None:
+    """A value below the minimum is refused, and another algorithm does not take the option."""
+    plugin.install(site)
+    words = ("schedule", *files, "--output", str(site / "out.json"), "--backwards-from", "-1")
+    assert "parameter backwards_from: found -1; allowed: a whole number of at least 0" in _refused(
+        site, *words, "--algorithm", "backwards"
+    )
+    other = _hios(site, *words, "--algorithm=sequential")
+    assert (other.returncode, other.stderr.count("\n")) == (2, 1)
+    assert "No such option" in other.stderr
+
+
+def test_words_about_outside_algorithms(site: Path) -> None:
+    """The list, the explanation and the help of schedule know it, and say where it comes from."""
+    plugin.install(site)
+    listing = " ".join(_hios(site, "algorithms").stdout.split())
+    assert "backwards the last operator that can run, again and again nowhere; one device;" in listing
+    assert "--backwards-from 0; from outside 1.2" in listing
+    explained = _hios(site, "algorithms", "backwards").stdout
+    assert "Code     outside.backwards\nFrom     outside 1.2\n" in explained
+    assert "\norder:\n  A topological order, the last of the ready operators first.\n" in explained
+    assert "--backwards-from INTEGER" in _hios(site, "schedule", "--help").stdout
+
+
+def test_outside_algorithms_in_a_configuration(site: Path) -> None:
+    """config.yaml takes it under any label, with its parameters; what is wrong is said with the place."""
+    plugin.install(site)
+    code = (
+        "from hios.config import resolve, competitors\n"
+        "settings = resolve({'models': {'squeezenet': {}}, 'devices': [1], 'algorithms': {\n"
+        "    'backwards': {}, 'b2': {'algorithm': 'backwards', 'backwards_from': 2}}}, 'config.yaml')\n"
+        "print(settings['algorithms'], competitors(settings))\n"
+        "resolve({'models': {'squeezenet': {}}, 'algorithms': {'backwards': {'from': 2}}}, 'config.yaml')\n"
+    )
+    done = _python(site, "-c", code)
+    first = {"backwards": {"algorithm": "backwards", "backwards_from": 0}}
+    second = {"b2": {"algorithm": "backwards", "backwards_from": 2}}
+    assert done.stdout == f"{first | second} [('backwards', 1), ('b2', 1)]\n"
+    assert done.stderr.splitlines()[-1] == (
+        "hios.errors.HiosError: config.yaml: algorithms.backwards: algorithm backwards: unknown parameter from; "
+        "allowed: backwards_from"
+    )
+
+
+def test_unknown_names_list_outside_algorithms(site: Path, files: list[str]) -> None:
+    """The message about an unknown name lists those of entry points beside those of hios."""
+    plugin.install(site)
+    line = _refused(site, "schedule", *files, "--algorithm", "forwards", "--output", str(site / "out.json"))
+    assert line.startswith("Error: unknown algorithm forwards; allowed: backwards, greedy, heft, ")
+
+
+def test_only_what_is_named_is_imported(site: Path, files: list[str]) -> None:
+    """A distribution whose import has effects does nothing where another algorithm is named."""
+    plugin.install(site, entries="loud = outside.loud:loud", loud="raise SystemExit('imported')\n")
+    assert _scheduled(site, files, "sequential")["latency_ms"] == 9.0
+    assert "imported" in _refused(site, "schedule", *files, "--algorithm", "loud", "--output", str(site / "out.json"))
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import nowhere_at_all", "cannot be imported: ModuleNotFoundError: No module named 'nowhere_at_all'"),
+        ("def broken(", "cannot be imported: SyntaxError: "),
+        ("raise RuntimeError('first line\\nsecond')", "cannot be imported: RuntimeError: first line"),
+        ("other = 1", "cannot be imported: AttributeError: "),
+        ("def broken(problem, devices): ...", 'is no function under @hios.register("broken", ...); an entry point has'),
+        (
+            "import hios\n"
+            "@hios.register('heft', paper='', summary='', several_devices=True)\n"
+            "def broken(problem, devices): ...\n",
+            "cannot be imported: ValueError: an algorithm named heft is registered already, hios.schedulers.heft.heft",
+        ),
+        (
+            "import hios\n"
+            "@hios.register('broken', paper='', summary='', several_devices=True,\n"
+            "    parameters=(hios.Parameter('devices', 1, ''),))\n"
+            "def broken(problem, _, *, devices=1): ...\n",
+            "ValueError: algorithm broken: parameter devices: found this name; allowed: one not in use",
+        ),
+    ],
+)
+def test_a_broken_distribution_is_one_line(site: Path, files: list[str], code: str, reason: str) -> None:
+    """It is named with its entry point and error, and every other algorithm still works."""
+    plugin.install(site / "one", name="faulty", version="0.3", entries="broken = faulty.m:broken", m=code)
+    plugin.install(site / "two")
+    for folder in (site / "one", site / "two"):
+        for path in folder.iterdir():
+            path.rename(site / path.name)
+    line = _refused(site, "schedule", *files, "--algorithm", "broken", "--output", str(site / "out.json"))
+    assert line.startswith("Error: algorithm broken: faulty 0.3 (entry point broken = faulty.m:broken) ")
+    assert reason in line
+    assert _scheduled(site, files, "backwards")["latency_ms"] == 9.0
+    assert _scheduled(site, files, "heft")["latency_ms"] == 9.0
+    listed = _hios(site, "algorithms")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    words = " ".join(listed.stdout.split())
+    assert "backwards the last operator" in words
+    assert "Not available: algorithm broken: faulty 0.3 (entry point broken = faulty.m:broken) " in words
+
+
+def test_a_name_of_hios_is_refused(site: Path, files: list[str]) -> None:
+    """An outside algorithm cannot take the place of one of hios, nor hide behind it."""
+    plugin.install(site, entries="heft = outside.backwards:backwards")
+    line = _refused(site, "schedule", *files, "--algorithm", "heft", "--output", str(site / "out.json"))
+    assert line == (
+        "Error: algorithm heft: hios (hios.schedulers.heft.heft) and outside 1.2 (entry point heft = "
+        "outside.backwards:backwards) have this name; allowed: one; rename or uninstall the others"
+    )
+    assert _scheduled(site, files, "sequential")["latency_ms"] == 9.0
+
+
+def test_a_name_of_two_distributions_is_refused(site: Path, files: list[str]) -> None:
+    """Both are named, as nothing says which one is meant."""
+    for name in ("first", "second"):
+        plugin.install(site, name)
+    line = _refused(site, "schedule", *files, "--algorithm", "backwards", "--output", str(site / "out.json"))
+    origins = ["first 1.2 (entry point backwards = first.b", "second 1.2 (entry point backwards = second.b"]
+    assert all(origin in line for origin in origins)
+    assert _scheduled(site, files, "sequential")["latency_ms"] == 9.0
+
+
+def test_an_imported_distribution_is_the_same(site: Path) -> None:
+    """A program that imports the module itself may name the algorithm too; its own of that name is refused."""
+    plugin.install(site)
+    code = "import hios, outside.backwards\nfrom hios.schedulers import find\n"
+    done = _python(site, "-c", f"{code}print(find('backwards').distribution, hios.ALGORITHMS['backwards'].origin)")
+    assert done.stdout == "outside 1.2 outside.backwards.backwards\n"
+    own = (
+        "import hios\nfrom hios.schedulers import find\n"
+        "@hios.register('backwards', paper='', summary='', several_devices=False)\n"
+        "def mine(problem, devices): ...\n"
+        "find('backwards')\n"
+    )
+    last = _python(site, "-c", own).stderr.splitlines()[-1]
+    assert "an algorithm named backwards is registered already, __main__.mine" in last
+
+
+def test_edits_change_the_hash(site: Path) -> None:
+    """The module of an algorithm and what it imports from its package count; words and other stages do not."""
+    files = plugin.install(site)
+    (site / "outside" / "unused.py").write_text("A = 1\n")
+    code = (
+        "from hios.sources import source_hash\n"
+        "print(source_hash('schedule', ['backwards']), source_hash('profile', ['backwards']), source_hash('execute'),\n"
+        "      source_hash('schedule', ['heft']))"
+    )
+
+    def hashes() -> list[str]:
+        done = _python(site, "-c", code)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    before = hashes()
+    assert len(set(before)) == 4
+    (site / "outside" / "unused.py").write_text("A = 2\n")
+    for file in files.values():
+        file.write_text(file.read_text().replace('"""', '"""Edited. ', 1) + "\n# edited\n")
+    assert hashes() == before
+    for file in files.values():
+        file.write_text(f"{file.read_text()}\nEDITED = True\n")
+        after = hashes()
+        assert [one == other for one, other in zip(before, after, strict=True)] == [False, False, True, True]
+        before = after
+
+
+def test_import_hios_looks_for_no_distributions(site: Path) -> None:
+    """Entry points are read, and outside algorithms imported, only once an algorithm is asked for by name."""
+    plugin.install(site)
+    code = (
+        "import hios, sys; print('outside' in sys.modules, 'importlib.metadata' in sys.modules, len(hios.ALGORITHMS))"
+    )
+    assert _python(site, "-c", code).stdout == f"False False {len(hios.ALGORITHMS)}\n"
