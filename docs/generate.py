@@ -53,7 +53,7 @@ def generated(text: str) -> str:
 def _table() -> str:
     rows = [_row("algorithm", "devices", "parameters and their defaults", "from"), _row(*["---"] * 4)]
     for algorithm in ALGORITHMS.values():
-        parameters = ", ".join(f"`{parameter.name}` {parameter.default}" for parameter in algorithm.parameters)
+        parameters = ", ".join(f"`{parameter.name}` {parameter.default_text}" for parameter in algorithm.parameters)
         link = f"[`{algorithm.name}`](#{algorithm.name})"
         rows.append(_row(link, _devices(algorithm), parameters or "none", algorithm.paper))
     return "\n".join(rows)
@@ -68,7 +68,7 @@ def _head(algorithm: Algorithm) -> str:
     ]
     if algorithm.parameters:
         lines += ["", _row("parameter", "default", "allowed", "meaning"), _row(*["---"] * 4)]
-        lines += [_row(f"`{p.name}`", p.default, p.allowed, p.help) for p in algorithm.parameters]
+        lines += [_row(f"`{p.name}`", p.default_text, p.allowed, p.help) for p in algorithm.parameters]
     return "\n".join(lines)
 
 

@@ -10,9 +10,10 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -73,7 +74,8 @@ def record_class(kind: str) -> type[Record]:
     return found
 
 
-def _kind(cls: type[Record]) -> str:
+def kind_of(cls: type[Record]) -> str:
+    """The artifact kind of a class."""
     return next(kind for kind, (_, name) in _CLASSES.items() if name == cls.__name__)
 
 
@@ -105,21 +107,26 @@ def read(path: str | Path, kind: str) -> Json:
     return data  # type: ignore[no-any-return]
 
 
-def read_json(path: str | Path) -> Any:
+def read_json(path: str | Path, report: Callable[[str], None] | None = None) -> Any:
     """Read a JSON file, whatever it holds.
 
+    Args:
+        path: the file.
+        report: is told of keys given twice and of numbers that are not finite, instead of an error that ends reading.
+
     Raises:
-        ArtifactError: missing, unreadable, damaged, nested too deeply, with a key given twice, with half a surrogate or
+        ArtifactError: missing, unreadable, damaged, nested too deeply, with half a surrogate, with a key given twice or
             with a number that is not finite.
     """
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
-        data = json.loads(text, object_pairs_hook=_without_repetition)
+        data = json.loads(text, object_pairs_hook=functools.partial(_object, report or _refuse))
         if "\\ud" in text.lower():  # an escaped surrogate: half of one is no text, and could not be written again
             json.dumps(data, ensure_ascii=False).encode()
         if _PERHAPS_NOT_FINITE.search(text):
-            _require_finite(data, str(path))
+            for message in _not_finite(data):
+                (report or _refuse)(message)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -131,17 +138,21 @@ def read_json(path: str | Path) -> Any:
         ) from error
     except RecursionError as error:
         raise ArtifactError(f"{path}: nested too deeply to be an artifact of hios") from error
-    except ValueError as error:  # a repeated key, a number of thousands of digits, half a surrogate
+    except ValueError as error:  # a key given twice, a number not finite or of thousands of digits, half a surrogate
         raise ArtifactError(f"{path}: {first_line(error)}") from error
     return data
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> Json:
+def _refuse(message: str) -> NoReturn:
+    raise ValueError(message)
+
+
+def _object(report: Callable[[str], None], pairs: list[tuple[str, Any]]) -> Json:
     members = dict(pairs)
     if len(members) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"duplicate key {shown(twice, quoted=False)} in an object; allowed: every key once")
+        for key, count in Counter(key for key, _ in pairs).items():
+            if count > 1:
+                report(f"duplicate key {shown(key, quoted=False)} in an object; allowed: every key once")
     return members
 
 
@@ -232,7 +243,7 @@ def parsed(data: Any, cls: type[_Record], source: str) -> _Record:
     try:
         return msgspec.convert(data, cls)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise ArtifactError(f"{source}: {_reason(data, _kind(cls), source, error)}") from error
+        raise ArtifactError(f"{source}: {_reason(data, kind_of(cls), source, error)}") from error
 
 
 def _require_version(data: Any, source: str) -> None:
@@ -254,8 +265,13 @@ def _reason(data: Any, kind: str, source: str, refusal: Exception) -> str:
 
 
 def _require_finite(data: Any, source: str) -> None:
+    for message in _not_finite(data):
+        raise ArtifactError(f"{source}: {message}")
+
+
+def _not_finite(data: Any) -> Iterator[str]:
     for place, number in _non_finite(data, ()):
-        raise ArtifactError(f"{source}: {field_name(place)}: found {number}; allowed: a finite number")
+        yield f"{field_name(place)}: found {number}; allowed: a finite number"
 
 
 def _non_finite(value: Any, place: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], float]]:

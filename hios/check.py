@@ -33,6 +33,8 @@ def violations(problem: Problem, schedule: Schedule) -> list[str]:
         schedule.plan(problem.graph)
     except ScheduleError as error:
         return [str(error)]
+    if impossible := _impossible_numbers(schedule):
+        return impossible
     problem = problem.on(schedule.devices)
     row_of = {row.operator: row for row in schedule.placements}
     end = max(row.finish_ms for row in schedule.placements)
@@ -42,12 +44,6 @@ def violations(problem: Problem, schedule: Schedule) -> list[str]:
         for row in schedule.placements
         if row.finish_ms < row.start_ms
     ]
-    for row in schedule.placements:
-        if row.device < 0 or not (row.start_ms >= 0 and math.isfinite(row.finish_ms)):
-            return [
-                f"operator {row.operator}: found device {row.device}, {row.start_ms} to {row.finish_ms} ms; "
-                "allowed: finite times and devices of at least 0"
-            ]
     if abs(schedule.latency_ms - end) > slack:
         found.append(f"latency_ms is {schedule.latency_ms} but the last operator finishes at {end}")
     if schedule.lower_bound_ms > schedule.latency_ms + slack:
@@ -65,6 +61,24 @@ def violations(problem: Problem, schedule: Schedule) -> list[str]:
         found += _streams(problem, schedule, slack)
     found += _precedence(problem, schedule, row_of, slack)
     return found
+
+
+def _impossible_numbers(schedule: Schedule) -> list[str]:
+    """Numbers that no comparison would refuse: NaN is neither above nor below anything.
+
+    A finish before 0 is left to the comparison with the start.
+    """
+    wrong = [
+        f"{name}: found {value}; allowed: a finite number of at least 0"
+        for name in ("latency_ms", "lower_bound_ms", "staged_lower_bound_ms", "scheduling_time_s")
+        if not 0 <= (value := getattr(schedule, name)) < math.inf
+    ]
+    return wrong + [
+        f"operator {row.operator}: found device {row.device}, {row.start_ms} to {row.finish_ms} ms; "
+        "allowed: finite times and devices of at least 0"
+        for row in schedule.placements
+        if row.device < 0 or not (0 <= row.start_ms < math.inf and math.isfinite(row.finish_ms))
+    ]
 
 
 def _launch_order(problem: Problem, schedule: Schedule) -> list[str]:

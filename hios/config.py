@@ -43,11 +43,7 @@ def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | 
     Raises:
         HiosError: one line with file, field, what was found and what is allowed.
     """
-    given = _plain(data, source, ())
-    if isinstance(given, dict):
-        for section in ("models", "algorithms"):  # `sequential:` with nothing behind it means defaults
-            if isinstance(given.get(section), dict):
-                given[section] = {label: {} if e is None else e for label, e in given[section].items()}
+    given = normalised(data, source)
     artifacts.validate(given, "config", source)
     settings: Json = _filled(given, artifacts.schema("config"))
     _resolve_models(settings, source, models or artifacts.resource_directory("models"))
@@ -56,6 +52,30 @@ def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | 
     _check_baselines(settings, source)
     _check_results(settings, source)
     return settings
+
+
+def normalised(data: Any, source: str) -> Any:
+    """What was read as JSON knows it; a label with nothing behind it means defaults.
+
+    Raises:
+        HiosError: a key that is not text, or a value that JSON does not know.
+    """
+    given = _plain(data, source, ())
+    if isinstance(given, dict):
+        for section in ("models", "algorithms"):
+            if isinstance(given.get(section), dict):
+                given[section] = {label: {} if e is None else e for label, e in given[section].items()}
+    return given
+
+
+def read_yaml(path: str | Path) -> Any:
+    """What a YAML file holds.
+
+    Raises:
+        ArtifactError: unreadable, not YAML, or a key given twice; one line with file and line.
+    """
+    refuse_repeated_keys(path)
+    return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
 
 
 def competitors(settings: Json) -> list[tuple[str, int]]:

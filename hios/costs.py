@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hios import artifacts
 from hios.errors import ArtifactError, shown
-from hios.formats.costs_file import CorunFactor, CostsFile, LinkModel
+from hios.formats.costs_file import CostsFile, LinkModel
 from hios.graph import Edge
 
 __all__ = ["DEFAULT_ALPHA", "Costs", "CostsFile", "LinkModel", "Resources", "StageIds"]
@@ -93,18 +93,18 @@ class Costs:
         Raises:
             ArtifactError: an edge, a stage or a number of devices stands twice.
         """
-        stages = [frozenset(stage.groups) for stage in file.stages]
-        if len(set(stages)) < len(stages):
-            position = next(number for number, stage in enumerate(stages) if stage in stages[:number])
-            raise ArtifactError(f"{source}: stages[{position}]: this stage stands twice; every stage once")
+        for defect in defects(file):
+            raise ArtifactError(f"{source}: {defect}")
         contention = file.contention
         return cls(
             time_ms={operator: cost.time_ms for operator, cost in file.operators.items()},
-            transfers=_transfers(file, source),
+            transfers=file.transfers
+            if isinstance(file.transfers, LinkModel)
+            else {(transfer.source, transfer.target): transfer.time_ms for transfer in file.transfers},
             utilization={
                 operator: cost.utilization for operator, cost in file.operators.items() if cost.utilization is not None
             },
-            stages={stage: cost.time_ms for stage, cost in zip(stages, file.stages, strict=True)},
+            stages={frozenset(stage.groups): stage.time_ms for stage in file.stages},
             contention="blend" if contention is None else contention.kind,
             alpha=DEFAULT_ALPHA if contention is None or contention.alpha is None else contention.alpha,
             graph=file.graph,
@@ -116,7 +116,7 @@ class Costs:
                 if (asked := cost.resources) is not None
             },
             graph_fingerprint=file.graph_fingerprint,
-            corun=_corun(file.corun, source),
+            corun={entry.devices: entry.factor for entry in file.corun},
         )
 
     def corun_factor(self, devices: int) -> float:
@@ -164,21 +164,19 @@ class Costs:
             ) from None
 
 
-def _transfers(file: CostsFile, source: str) -> dict[tuple[str, str], float] | LinkModel:
-    if isinstance(file.transfers, LinkModel):
-        return file.transfers
-    times: dict[tuple[str, str], float] = {}
-    for position, transfer in enumerate(file.transfers):
+def defects(file: CostsFile) -> Iterator[str]:
+    """What is measured twice, so that one of the times would be lost."""
+    edges: set[tuple[str, str]] = set()
+    for position, transfer in enumerate(() if isinstance(file.transfers, LinkModel) else file.transfers):
         ends = (transfer.source, transfer.target)
-        if ends in times:
+        if ends in edges:
             edge = " -> ".join(shown(end, quoted=False) for end in ends)
-            raise ArtifactError(f"{source}: transfers[{position}]: edge {edge} stands twice; every edge once")
-        times[ends] = transfer.time_ms
-    return times
-
-
-def _corun(entries: Sequence[CorunFactor], source: str) -> dict[int, float]:
-    factors = {entry.devices: entry.factor for entry in entries}
-    if len(factors) < len(entries):
-        raise ArtifactError(f"{source}: corun: a number of devices stands twice; every number once")
-    return factors
+            yield f"transfers[{position}]: edge {edge} stands twice; every edge once"
+        edges.add(ends)
+    stages: set[StageIds] = set()
+    for position, stage in enumerate(file.stages):
+        if frozenset(stage.groups) in stages:
+            yield f"stages[{position}]: this stage stands twice; every stage once"
+        stages.add(frozenset(stage.groups))
+    if len({entry.devices for entry in file.corun}) < len(file.corun):
+        yield "corun: a number of devices stands twice; every number once"

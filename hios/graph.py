@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,28 +46,8 @@ class Graph:
 
     def __post_init__(self) -> None:
         index = {operator.id: position for position, operator in enumerate(self.operators)}
-        if len(index) < len(self.operators):
-            seen: set[str] = set()
-            for position, operator in enumerate(self.operators):
-                if operator.id in seen:
-                    raise ArtifactError(
-                        f"{self.source}: operators[{position}].id: {_name(operator.id)} stands twice; ids are unique"
-                    )
-                seen.add(operator.id)
-        for position, edge in enumerate(self.edges):
-            for end in ("source", "target"):
-                if getattr(edge, end) not in index:
-                    raise ArtifactError(
-                        f"{self.source}: edges[{position}].{end}: found {_name(getattr(edge, end))}; "
-                        "allowed: the id of an operator"
-                    )
-        for position, block in enumerate(self.blocks):
-            for operator_id in block:
-                if operator_id not in index:
-                    raise ArtifactError(
-                        f"{self.source}: blocks[{position}]: found {_name(operator_id)}, which is not the id of an "
-                        "operator"
-                    )
+        for defect in defects(self.operators, self.edges, self.blocks):
+            raise ArtifactError(f"{self.source}: {defect}")
         object.__setattr__(self, "index", index)
         object.__setattr__(self, "order", self._topological_order(index))
 
@@ -160,6 +140,23 @@ class Graph:
     def write(self, path: str | Path) -> None:
         """Write graph.json."""
         artifacts.write(path, "graph", self.to_file())
+
+
+def defects(operators: Sequence[Operator], edges: Sequence[Edge], blocks: Sequence[Sequence[str]]) -> Iterator[str]:
+    """What the parts of a graph, each valid by itself, contradict each other in; cycles aside."""
+    known: set[str] = set()
+    for position, operator in enumerate(operators):
+        if operator.id in known:
+            yield f"operators[{position}].id: {_name(operator.id)} stands twice; ids are unique"
+        known.add(operator.id)
+    for position, edge in enumerate(edges):
+        for end, name in (("source", edge.source), ("target", edge.target)):
+            if name not in known:
+                yield f"edges[{position}].{end}: found {_name(name)}; allowed: the id of an operator"
+    for position, block in enumerate(blocks):
+        for name in block:
+            if name not in known:
+                yield f"blocks[{position}]: found {_name(name)}, which is not the id of an operator"
 
 
 def _canonical(value: Any) -> str:

@@ -57,14 +57,15 @@ class Solution:
     """What an algorithm returns that has more to say than its plan.
 
     ``lower_bound_ms`` is a bound that it proved, ``staged_lower_bound_ms`` one that holds for staged schedules only
-    and says more; ``notes`` tell the reader of schedule.json what the result rests on. Algorithms that have none of
-    these return the plan alone.
+    and says more; ``notes`` tell the reader of schedule.json what the result rests on; ``cuts`` is that of `Schedule`.
+    Algorithms that have none of these return the plan alone.
     """
 
     plan: Plan
     lower_bound_ms: float = 0.0
     notes: Mapping[str, str] = field(default_factory=dict)
     staged_lower_bound_ms: float = 0.0
+    cuts: int = 0
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,9 @@ class Schedule:
     """A plan with its times under the cost model: the contents of schedule.json.
 
     ``latency_ms`` is the last finish, ``lower_bound_ms`` holds for every schedule of the same problem. A bound that
-    says more and holds for staged schedules only is ``staged_lower_bound_ms``; 0 where there is none.
+    says more and holds for staged schedules only is ``staged_lower_bound_ms``; 0 where there is none. ``cuts`` is the
+    number of places at which a search for the best schedule cut the graph to keep its time within limits (``states``
+    of IOS): with more than 0, the schedule is the best of those in which no stage crosses a cut, not of all.
     """
 
     algorithm: str
@@ -87,6 +90,7 @@ class Schedule:
     notes: Mapping[str, str] = field(default_factory=dict)
     graph_fingerprint: str = ""
     staged_lower_bound_ms: float = 0.0
+    cuts: int = 0
     source: str = field(default="schedule", compare=False)
 
     @classmethod
@@ -121,6 +125,7 @@ class Schedule:
             notes=dict(self.notes),
             graph_fingerprint=self.graph_fingerprint,
             staged_lower_bound_ms=self.staged_lower_bound_ms,
+            cuts=self.cuts,
         )
 
     def to_json(self) -> dict[str, Any]:

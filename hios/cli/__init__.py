@@ -17,6 +17,7 @@ from hios.cli import (
     report,
     schedule,
     show,
+    verify,
     versions,
 )
 from hios.cli.group import Group
@@ -27,6 +28,7 @@ _COMMANDS = (
     profile.command,
     schedule.command,
     evaluate.command,
+    verify.command,
     show.command,
     draw.command,
     execute.command,

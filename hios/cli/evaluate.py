@@ -16,12 +16,17 @@ from hios.errors import HiosError, ScheduleError
 @click.argument("costs", type=PATH)
 @click.argument("schedule", type=PATH)
 def command(graph: Path, costs: Path, schedule: Path) -> None:
-    """Print the latency of SCHEDULE under the cost model, or why it is invalid."""
+    """Print the latency of SCHEDULE under the cost model, or why it is invalid.
+
+    It is invalid too where it states another latency than that, or a lower bound above a latency that is possible.
+    """
+    from hios.bound_check import judge_bounds
     from hios.check import violations
     from hios.evaluate import evaluate as run
     from hios.evaluate import latency_ms
     from hios.problem import Problem
     from hios.schedule import Schedule
+    from hios.schedulers import schedule as schedule_by
 
     problem, found = Problem.read(graph, costs), Schedule.read(schedule)
     try:
@@ -32,9 +37,15 @@ def command(graph: Path, costs: Path, schedule: Path) -> None:
     if wrong := violations(problem, found):
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise HiosError(f"{schedule}: invalid: {wrong[0]}{more}")
-    stated = (
-        ""
-        if math.isclose(latency, found.latency_ms, rel_tol=1e-6)
-        else f" ({schedule} states {found.latency_ms:.6g} ms)"
-    )
-    click.echo(f"{latency:.6g} ms{stated}")
+    if not math.isclose(latency, found.latency_ms, rel_tol=1e-6, abs_tol=1e-9):
+        raise HiosError(
+            f"{schedule}: latency_ms: found {found.latency_ms:.6g}; allowed: {latency:.6g}, that of its plan under the "
+            "cost model; schedule again, as graph, costs or placements were changed"
+        )
+    bounds = judge_bounds(problem, found)
+    if any(bound.verdict == "unconfirmed" for bound in bounds):  # a quick schedule may be faster than it allows
+        bounds = judge_bounds(problem, found, [schedule_by(problem, "heft", found.devices)])
+    for bound in bounds:
+        if bound.verdict == "wrong":
+            raise HiosError(f"{schedule}: {bound}")
+    click.echo(f"{latency:.6g} ms")

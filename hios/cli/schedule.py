@@ -9,10 +9,19 @@ import click
 
 from hios.cli.options import PATH, devices_option, output_option, refuse_overwriting
 from hios.report.algorithms import option, parameter_help, parameters
+from hios.schedulers import Algorithm, Parameter
 from hios.schedulers.plugins import entry_points, load, load_all
 
 #: Where the context of a call keeps its options for parameters.
 _PARAMETERS = "hios.parameters"
+
+
+def _parameter(name: str, users: list[tuple[Algorithm, Parameter]]) -> click.Option:
+    """The option of a parameter; those of one name have one type, and one that is true or false is a flag."""
+    default = users[0][1].default
+    flag = isinstance(default, bool)
+    names = [name, option(users[0][1])]
+    return click.Option(names, type=type(default), is_flag=flag, default=None, help=parameter_help(users))
 
 
 class _Schedule(click.Command):
@@ -31,11 +40,7 @@ class _Schedule(click.Command):
         """The options of the command, and one for each parameter of the algorithms that are registered."""
         theirs = ctx.meta.get(_PARAMETERS)
         if theirs is None:
-            theirs = ctx.meta[_PARAMETERS] = [
-                # Parameters of one name have one type.
-                click.Option([name, option(users[0][1])], type=type(users[0][1].default), help=parameter_help(users))
-                for name, users in sorted(parameters().items())
-            ]
+            theirs = ctx.meta[_PARAMETERS] = [_parameter(name, users) for name, users in sorted(parameters().items())]
         return [*self.params, *theirs, *([] if (last := self.get_help_option(ctx)) is None else [last])]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -59,7 +64,7 @@ def command(graph: Path, costs: Path, algorithm: str, devices: int, output: Path
     """Compute where and when each operator of GRAPH runs, given COSTS."""
     from hios.artifacts import require_writable
     from hios.problem import Problem
-    from hios.report.summary import gap_in_words
+    from hios.report.summary import cuts_in_words, gap_in_words
     from hios.schedulers import find
     from hios.schedulers import schedule as run
 
@@ -75,4 +80,5 @@ def command(graph: Path, costs: Path, algorithm: str, devices: int, output: Path
     click.echo(
         f"{output}: predicted latency {found.latency_ms:.4g} ms on {devices} device(s), lower bound {bound:.4g} ms"
         f"{' for staged schedules' if kind else ''}, {gap_in_words(found.latency_ms, bound, kind)}"
+        + (f"; cuts: {cuts_in_words(found.cuts)}" if found.cuts else "")
     )

@@ -199,6 +199,10 @@ class ScheduleResult(Record, frozen=True):
     speedup_interval: OrAbsent[Interval] = None
     launch: OrAbsent[Launch] = None
     no_graph: OrAbsent[NoGraph] = None
+    cuts: Annotated[
+        Count,
+        doc("Places at which the search cut the graph to keep its time within limits, as in schedule.json."),
+    ] = 0
 
 
 class Run(Record, frozen=True):

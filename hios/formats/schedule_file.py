@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from hios.formats.base import (
+    Count,
     DeviceCount,
     Fingerprint,
     FormatVersion,
@@ -79,6 +80,13 @@ class ScheduleFile(Record, frozen=True):
             "lower_bound_ms."
         ),
     ] = 0.0
+    cuts: Annotated[
+        Count,
+        doc(
+            "Places at which the search cut the graph to keep its time within limits (states of ios): with more than "
+            "0, the schedule is the best of those in which no stage crosses a cut, and a better one may exist."
+        ),
+    ] = 0
     format_version: FormatVersion = 1
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ def listing(width: int, problems: Iterable[str] = ()) -> str:
     indent = max(map(len, ALGORITHMS)) + 2
     lines = []
     for algorithm in ALGORITHMS.values():
-        options = "".join(f"; {option(parameter)} {parameter.default}" for parameter in algorithm.parameters)
+        options = "".join(f"; {option(parameter)} {parameter.default_text}" for parameter in algorithm.parameters)
         lines += _wrapped(f"{algorithm.name:<{indent}}{algorithm.summary}", width, " " * indent)
         devices = "any number of devices" if algorithm.several_devices else "one device"
         source = f"; from {algorithm.distribution}" if algorithm.distribution else ""
@@ -49,8 +49,10 @@ def described(algorithm: Algorithm, width: int) -> str:
         "Parameters, on the command line and in config.yaml:" if algorithm.parameters else "No parameters.",
     ]
     for parameter in algorithm.parameters:
-        lines.append(f"  {option(parameter)}, {parameter.name}: {parameter.default}")
-        lines += _wrapped(f"      {parameter.help} (default {parameter.default}; {parameter.allowed})", width, " " * 6)
+        lines.append(f"  {option(parameter)}, {parameter.name}: {parameter.default_text}")
+        lines += _wrapped(
+            f"      {parameter.help} (default {parameter.default_text}; {parameter.allowed})", width, " " * 6
+        )
     lines += ["", *_paragraphs(algorithm.run, width)]
     for name, code in _named(algorithm):
         lines += ["", f"{name}:", *("  " + line if line else "" for line in _paragraphs(code, width - 2))]
@@ -77,7 +79,7 @@ def parameter_help(users: Iterable[tuple[Algorithm, Parameter]]) -> str:
     for algorithm, parameter in users:
         sharing.setdefault(parameter, []).append(algorithm.name)
     texts = [
-        f"{parameter.help}; {parameter.allowed}, default {parameter.default} ({', '.join(names)})"
+        f"{parameter.help}; {parameter.allowed}, default {parameter.default_text} ({', '.join(names)})"
         for parameter, names in sharing.items()
     ]
     return "; or: ".join(texts)

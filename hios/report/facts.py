@@ -186,6 +186,17 @@ def slower_sentence(model: ModelResults) -> str | None:
     return f"Slower than the sequential schedule on one device: {', '.join(slower)}."
 
 
+def cut_sentence(model: ModelResults) -> str | None:
+    """Which schedules come from a search that cut the graph into pieces; None if none does."""
+    cut = [f"{result.label} ({result.cuts})" for result in model.run.results if result.cuts]
+    if not cut:
+        return None
+    return (
+        f"Searched in pieces, number of cuts in brackets: {', '.join(cut)}. Such a schedule is the best of those in "
+        "which no stage crosses a cut; a larger states may find a better one."
+    )
+
+
 def faster_references(model: ModelResults) -> list[str]:
     """References that are faster than the fastest schedule, with medians; by intervals if there are any."""
     if model.fastest is None:

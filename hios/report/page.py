@@ -17,6 +17,7 @@ from hios.report.drawing import svg
 from hios.report.facts import (
     cautions,
     ceiling_sentences,
+    cut_sentence,
     engine_sentence,
     facts,
     faster_references,
@@ -100,6 +101,7 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict
             for sentence in (
                 fastest_sentence(model),
                 slower_sentence(model),
+                cut_sentence(model),
                 engine_sentence(model),
                 *ceiling_sentences(model),
             )

@@ -34,6 +34,7 @@ def summary(schedule: Schedule) -> list[tuple[str, str]]:
             f"{ms(schedule.lower_bound_ms)}; {gap_in_words(schedule.latency_ms, schedule.lower_bound_ms, '')}",
         ),
         *_staged_bound(schedule),
+        *([("Cuts", cuts_in_words(schedule.cuts))] if schedule.cuts else []),
         ("Scheduling time", ms(1000 * schedule.scheduling_time_s)),
     ]
     facts += [(f"Note on {topic}", text) for topic, text in schedule.notes.items()]
@@ -118,6 +119,11 @@ def _staged_bound(schedule: Schedule) -> list[tuple[str, str]]:
     return [
         ("Staged bound", f"{ms(bound)} for staged schedules; {gap_in_words(schedule.latency_ms, bound, 'staged ')}")
     ]
+
+
+def cuts_in_words(cuts: int) -> str:
+    """What it means for a schedule that its search cut the graph; ``cuts`` is more than 0."""
+    return f"{cuts}; the best schedule with no stage across a cut, a larger states may find a better one"
 
 
 def gap_in_words(latency: float, bound: float, kind: str) -> str:

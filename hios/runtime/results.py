@@ -110,6 +110,7 @@ def _result(
         predicted=schedule.placements,
         measured=tuple(competitor.typical()),
         speedup_interval=interval,
+        cuts=schedule.cuts,
         launch=_launch(competitor),
         no_graph=competitor.no_graph or None,
     )

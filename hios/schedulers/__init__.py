@@ -75,6 +75,7 @@ def schedule(
         notes=solution.notes,
         graph_fingerprint=problem.graph.fingerprint,
         staged_lower_bound_ms=solution.staged_lower_bound_ms if solution.staged_lower_bound_ms > bound else 0.0,
+        cuts=solution.cuts,
     )
 
 

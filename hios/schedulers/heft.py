@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-
-from hios.problem import Problem, positions, priority_order
+from hios.problem import Problem, priority_order
 from hios.schedule import StagedPlan
+from hios.schedulers.insertion import InsertionTimetable
 from hios.schedulers.registry import register
 
 
@@ -24,36 +23,17 @@ def heft(problem: Problem, devices: int) -> StagedPlan:
     device. O(|V| M (|E|/|V| + |V|)).
     """
     order = priority_order(problem)
-    rank = positions(order)
-    rows: list[list[tuple[float, float, int]]] = [[] for _ in range(devices)]  # (start, finish, rank) by start
-    finish = [0.0] * len(problem)
-    home = [0] * len(problem)
+    timetable = InsertionTimetable(problem, order, devices)
     for operator in order:
-        time = problem.time[operator]
         best: tuple[float, int] | None = None
-        for device in range(devices):
-            arrivals = (
-                finish[u] + (0.0 if home[u] == device else transfer) for u, transfer in problem.predecessors[operator]
-            )
-            start = _first_gap(rows[device], max(arrivals, default=0.0), time)
+        for device, row in enumerate(timetable.rows):
+            start = timetable.earliest_start(operator, device)
+            # Devices take equally long, so the earliest start is the earliest finish.
             if best is None or start < best[0]:
                 best = (start, device)
-            if not rows[device]:
+            if not row:
                 break  # devices without operators are alike
         assert best is not None  # noqa: S101 - devices >= 1
-        start, home[operator] = best
-        finish[operator] = start + time
-        insort(rows[home[operator]], (start, finish[operator], rank[operator]))
-    return StagedPlan(tuple(tuple(((order[place],),) for _, _, place in row) for row in rows))
-
-
-def _first_gap(row: list[tuple[float, float, int]], ready: float, time: float) -> float:
-    """Earliest start from ``ready`` on at which ``time`` milliseconds are free."""
-    # Operators that start before could end leave no gap in front of them; rows do not overlap.
-    first = bisect_left(row, (ready + time,))
-    free = row[first - 1][1] if first else 0.0
-    for start, finish, _ in row[first:]:
-        if max(ready, free) + time <= start:
-            break
-        free = finish
-    return max(ready, free)
+        start, device = best
+        timetable.place(operator, device, start)
+    return timetable.plan()

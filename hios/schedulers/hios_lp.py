@@ -7,8 +7,9 @@ from heapq import heappop, heappush
 
 from hios.problem import Problem, positions, priority_order
 from hios.schedule import StagedPlan
+from hios.schedulers.insertion import timetable
 from hios.schedulers.parallelize import WINDOW, parallelize
-from hios.schedulers.registry import register
+from hios.schedulers.registry import Parameter, register
 
 _PAPER = "HIOS (Kundu and Shu), Algorithm 1"
 
@@ -16,20 +17,22 @@ _PAPER = "HIOS (Kundu and Shu), Algorithm 1"
 _ROUNDING = 1e-12
 _INFINITY = float("inf")
 
+_FILL_GAPS = Parameter("fill_gaps", False, "place operators into idle gaps between operators placed before (Line 12)")
+
 
 @register(
     "hios-lp",
     paper=f"{_PAPER} with Algorithm 2",
     summary="maps longest paths onto devices, then groups neighbours on each device within a window",
     several_devices=True,
-    parameters=(WINDOW,),
+    parameters=(WINDOW, _FILL_GAPS),
 )
-def hios_lp(problem: Problem, devices: int, *, window: int = 2) -> StagedPlan:
+def hios_lp(problem: Problem, devices: int, *, window: int = 2, fill_gaps: bool = False) -> StagedPlan:
     """Algorithm 1 in full: Lines 1-16 are ``map_longest_paths``, Line 17 is ``parallelize``.
 
     The paper states O(|V| |E| (M |V|^2 + w^2 |E|^2)) for both together.
     """
-    return parallelize(problem, map_longest_paths(problem, devices), window)
+    return parallelize(problem, map_longest_paths(problem, devices, fill_gaps=fill_gaps), window)
 
 
 @register(
@@ -37,13 +40,14 @@ def hios_lp(problem: Problem, devices: int, *, window: int = 2) -> StagedPlan:
     paper=f"{_PAPER}, Lines 1-16",
     summary="maps longest paths onto devices one after another; no grouping on a device",
     several_devices=True,
+    parameters=(_FILL_GAPS,),
 )
-def hios_lp_inter(problem: Problem, devices: int) -> StagedPlan:
+def hios_lp_inter(problem: Problem, devices: int, *, fill_gaps: bool = False) -> StagedPlan:
     """Algorithm 1 without Line 17; see ``map_longest_paths``."""
-    return map_longest_paths(problem, devices)
+    return map_longest_paths(problem, devices, fill_gaps=fill_gaps)
 
 
-def map_longest_paths(problem: Problem, devices: int) -> StagedPlan:
+def map_longest_paths(problem: Problem, devices: int, *, fill_gaps: bool = False) -> StagedPlan:
     """Inter-GPU operator parallelisation (HIOS section IV-A).
 
     While operators are unmapped, the longest valid path is mapped as a whole onto the device that gives the
@@ -51,22 +55,47 @@ def map_longest_paths(problem: Problem, devices: int) -> StagedPlan:
 
     Choices where the paper is silent:
 
-    - Line 12: "the earliest available start time on its GPU" is after the operators placed there before; idle
-      gaps between them are not filled.
+    - Line 12: "the earliest available start time on its GPU" is after the operators placed there before. With
+      ``fill_gaps`` it may also be in an idle gap between them, as in HEFT, where operators then need not run in order
+      of priority.
     - Among paths of equal length the one whose first operator, and then each next operator, comes first in
       topological order; a path goes on rather than ends. Equal priorities are ordered topologically.
     - Devices that hold no operator yet are alike, so only the first of them is tried.
 
     At most O(P M (|V| + |E|)) for P paths, at most |V|; the paper bounds the search for a path alone by |V|^2 |E|.
-    Lengths of paths and start times are updated where they change, which mostly is a small part of the graph.
+    Lengths of paths and start times are updated where they change, which mostly is a small part of the graph; with
+    ``fill_gaps`` start times are all computed anew, in at most O(P M |V| (|V| + |E|)).
     """
     order = priority_order(problem)
     paths = _ValidPaths(problem)
-    timetable = _Timetable(problem, order, devices)
+    if fill_gaps:
+        return _map_into_gaps(problem, order, paths, devices)
+    mapped = _Timetable(problem, order, devices)
     while path := paths.longest():
         paths.remove(path)
-        timetable.map_path(path)
-    return StagedPlan(tuple(tuple(((order[place],),) for place in row) for row in timetable.rows))
+        mapped.map_path(path)
+    return StagedPlan(tuple(tuple(((order[place],),) for place in row) for row in mapped.rows))
+
+
+def _map_into_gaps(problem: Problem, order: list[int], paths: _ValidPaths, devices: int) -> StagedPlan:
+    """Lines 4 to 16 with idle gaps filled in Line 12."""
+    home = [-1] * len(problem)
+    used = 0  # devices that hold operators are the first ones
+    best = timetable(problem, order, home, devices)
+    while path := paths.longest():
+        paths.remove(path)
+        candidates = []
+        for device in range(min(used + 1, devices)):  # devices that hold no operator yet are alike
+            for operator in path:
+                home[operator] = device
+            candidates.append(timetable(problem, order, home, devices))
+        latencies = [candidate.latency_ms for candidate in candidates]
+        chosen = latencies.index(min(latencies))
+        best = candidates[chosen]
+        for operator in path:
+            home[operator] = chosen
+        used = max(used, chosen + 1)
+    return best.plan()
 
 
 class _ValidPaths:

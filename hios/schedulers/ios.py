@@ -9,9 +9,9 @@ from typing import Any
 
 from hios.graph import Graph
 from hios.problem import Problem, Stage
-from hios.schedule import StagedPlan
+from hios.schedule import Solution, StagedPlan
 from hios.schedulers.deadline import check_deadline
-from hios.schedulers.ios_blocks import blocks
+from hios.schedulers.ios_blocks import blocks, searched_parts
 from hios.schedulers.ios_space import Block, SearchSpace, network_space
 from hios.schedulers.registry import Parameter, register
 
@@ -42,7 +42,7 @@ _Found = tuple[list[tuple[int, ...]], bool]
 )
 def ios(
     problem: Problem, devices: int, *, r: int = 3, s: int = 8, mode: str = "both", states: int = STATES
-) -> StagedPlan:
+) -> Solution:
     """The best schedule of every block among those whose stages are endings pruned by r and s.
 
     cost[S] = min over endings S' of S of cost[S - S'] + t(S'), with the last stage recorded that gives it. t(S') is
@@ -59,7 +59,9 @@ def ios(
     - Endings are rooted, as in the released program: see ``Block.endings``.
     - Blocks are those that the graph states; graphs without, and blocks too large for any search, are cut into parts,
       whose size ``states`` limits by the number of their states, which is what the search takes (see ``blocks``).
-      Borders of blocks are borders of stages. Blocks that are alike in structure and costs are searched once.
+      Borders of blocks are borders of stages. ``cuts`` of the result counts the borders that ``states`` put inside
+      of blocks; with none, the schedule of every block is the best that r and s allow. Blocks that are alike in
+      structure and costs are searched once.
     - Merging is restricted to where it is correct (``hios.merging``), which the released program does not check.
     - At equal times the groups run beside each other, and among equal schedules the first found counts, endings
       of fewer groups being tried first; Algorithm 1 merges at equal times (Lines 30 to 33).
@@ -70,7 +72,8 @@ def ios(
     stages: list[Stage] = []
     merges: set[frozenset[int]] = set()
     found: dict[Any, list[_Found]] = {}
-    parts = blocks(problem.graph, states)
+    parts_of_blocks = searched_parts(problem.graph, states)
+    parts = [part for parts_of_block in parts_of_blocks for part in parts_of_block]
     for block, likeness in zip(parts, _likenesses(problem, parts), strict=True):
         if likeness not in found:
             found[likeness] = search.best(block)
@@ -78,7 +81,10 @@ def ios(
             stages.append(tuple(tuple(block.operators[position] for position in group) for group in groups))
             if merged:
                 merges.add(frozenset(block.operators[position] for (position,) in groups))
-    return StagedPlan((tuple(stages),), frozenset(merges))
+    return Solution(
+        StagedPlan((tuple(stages),), frozenset(merges)),
+        cuts=sum(len(parts_of_block) - 1 for parts_of_block in parts_of_blocks),
+    )
 
 
 def search_space(

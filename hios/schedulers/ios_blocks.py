@@ -14,9 +14,16 @@ LARGEST = 1 << 16
 
 
 def blocks(graph: Graph, most_states: int) -> list[Block]:
-    """Blocks in an order in which they can run one after another.
+    """All parts of `searched_parts` in one list."""
+    return [part for parts in searched_parts(graph, most_states) for part in parts]
 
-    They are the blocks that the graph states, whole. Operators in no block, which is all of them where the graph
+
+def searched_parts(graph: Graph, most_states: int) -> list[list[Block]]:
+    """Blocks in an order in which they can run one after another, each as the parts that are searched one by one.
+
+    A block of several parts may have better schedules than the search finds: no stage crosses a border of parts.
+
+    Blocks are the blocks that the graph states, whole. Operators in no block, which is all of them where the graph
     states none, and those of a block of more than ``LARGEST`` states are cut into parts: first after every operator
     that has a path from or to each of the others, which loses nothing, since no stage of several groups can hold it;
     then into as many consecutive operators in topological order as have at most ``most_states`` states, and at least
@@ -32,7 +39,7 @@ def blocks(graph: Graph, most_states: int) -> list[Block]:
     predecessors: list[list[int]] = [[] for _ in graph.operators]
     for edge in graph.edges:
         predecessors[graph.index[edge.target]].append(graph.index[edge.source])
-    found: list[Block] = []
+    found: list[list[Block]] = []
     loose: list[int] = []  # operators in no block, one after another
     for operators, stated in [*in_order(graph), ([], True)]:
         if not stated:
@@ -42,12 +49,12 @@ def blocks(graph: Graph, most_states: int) -> list[Block]:
         loose = []
         if operators:
             whole = _parts(operators, predecessors, max(LARGEST, most_states))
-            found += whole if len(whole) == 1 else _cut(operators, predecessors, most_states)
+            found += [whole] if len(whole) == 1 else _cut(operators, predecessors, most_states)
     return found
 
 
-def _cut(operators: Sequence[int], predecessors: Sequence[Sequence[int]], most_states: int) -> list[Block]:
-    return [part for piece in pieces(operators, predecessors) for part in _parts(piece, predecessors, most_states)]
+def _cut(operators: Sequence[int], predecessors: Sequence[Sequence[int]], most_states: int) -> list[list[Block]]:
+    return [_parts(piece, predecessors, most_states) for piece in pieces(operators, predecessors)]
 
 
 def _parts(piece: Sequence[int], predecessors: Sequence[Sequence[int]], most_states: int) -> list[Block]:

@@ -10,8 +10,8 @@ from hios.schedule import Solution, StreamPlan
 from hios.schedulers.registry import Parameter, register
 
 #: FLOPs per byte from which on an operator is compute-intensive: peak float32 throughput over memory bandwidth of the
-#: paper's A100-PCIE-40GB (19.5 TFLOPS, 1555 GB/s).
-_RIDGE = 19.5e12 / 1.555e12
+#: paper's A100-PCIE-40GB (19.5 TFLOPS, 1555 GB/s), to the two decimals that the help states.
+RIDGE = round(19.5e12 / 1.555e12, 2)
 
 
 @register(
@@ -93,7 +93,7 @@ def demands(problem: Problem) -> Demands:
     operator's bytes and FLOPs, each relative to the largest in the graph. Else, where the graph does not state both,
     the time.
 
-    Classes: memory-intensive below 12.5 FLOPs per byte, where an A100 is bound by its memory. Else below the median
+    Classes: memory-intensive below 12.54 FLOPs per byte, where an A100 is bound by its memory. Else below the median
     time. The paper classes them by a table of operator names that was collected beforehand.
     """
     profiled = [resources for resources in problem.resources if resources is not None]
@@ -103,7 +103,7 @@ def demands(problem: Problem) -> Demands:
         if operator.flops is not None and operator.bytes is not None
     ]
     if len(work) == len(problem):
-        memory_intensive = [flops < _RIDGE * size for flops, size in work]
+        memory_intensive = [flops < RIDGE * size for flops, size in work]
         class_from = "arithmetic intensity"
     else:
         median = sorted(problem.time)[len(problem) // 2]

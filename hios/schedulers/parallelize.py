@@ -33,9 +33,12 @@ def parallelize(problem: Problem, plan: StagedPlan, window: int) -> StagedPlan:
 
     Operators start windows in descending order of priority; one that a stage holds already is skipped, as in
     the example of Fig. 5. A larger window may take in what a smaller one from the same operator grouped, so the best
-    of the windows from an operator stays. Deviation: Line 11 keeps every acyclic grouping in G, improved or not; as
-    the text says that the schedule changes only "if the schedule candidate with the lowest inference latency
-    performs better", a grouping is kept here only with a strict gain. The cycle check runs on the graph of stages
+    of the windows from an operator stays.
+
+    Deviation: Line 11 as printed keeps every acyclic grouping in G, improved or not, so that later candidates hold
+    groups that raised the latency. As the text says that the schedule changes only "if the schedule candidate with the
+    lowest inference latency performs better", a grouping is kept here, in G as in Q, only with a strict gain. The
+    cycle check runs on the graph of stages
     with the order on each device as edges, since those dependencies are implicit in the schedule (section I).
 
     The time of a stage is asked for only where it decides: where a longest path leads through the window, there is

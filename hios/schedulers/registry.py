@@ -22,17 +22,22 @@ class Parameter:
     """A parameter of an algorithm by the name that its paper uses; ``default`` also gives its type."""
 
     name: str
-    default: int | float | str
+    default: bool | int | float | str
     help: str
     minimum: float | None = None
     choices: tuple[str, ...] = ()
+
+    @property
+    def default_text(self) -> str:
+        """The default as it is written in config.yaml."""
+        return str(self.default).lower() if isinstance(self.default, bool) else str(self.default)
 
     @property
     def allowed(self) -> str:
         """The values that are allowed, in words."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
-        kind = {int: "a whole number", float: "a number", str: "text"}[type(self.default)]
+        kind = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[type(self.default)]
         return kind if self.minimum is None else f"{kind} of at least {self.minimum:g}"
 
     def checked(self, algorithm: str, value: Any) -> Any:
@@ -43,7 +48,7 @@ class Parameter:
         """
         kind = type(self.default)
         number = kind is float and isinstance(value, int) and not isinstance(value, bool)
-        fits = number or (isinstance(value, kind) and not isinstance(value, bool))
+        fits = number or (isinstance(value, kind) and isinstance(value, bool) == (kind is bool))
         if (
             not fits
             or (kind is float and not math.isfinite(value))
@@ -172,9 +177,11 @@ def _check_parameter(name: str, parameter: Parameter) -> None:
     """Refuse a parameter that cannot be an option of the command line."""
     if parameter.name in _RESERVED:
         raise ValueError(f"algorithm {name}: parameter {parameter.name}: found this name; allowed: one not in use")
-    if type(parameter.default) not in (int, float, str):
+    if type(parameter.default) not in (bool, int, float, str):
         kind = type(parameter.default).__name__
-        raise ValueError(f"algorithm {name}: parameter {parameter.name}: found {kind}; allowed: int, float or str")
+        raise ValueError(
+            f"algorithm {name}: parameter {parameter.name}: found {kind}; allowed: bool, int, float or str"
+        )
     for other in ALGORITHMS.values():
         kinds = {type(known.default) for known in other.parameters if known.name == parameter.name}
         if other.name != name and kinds - {type(parameter.default)}:  # they are one option of the command line

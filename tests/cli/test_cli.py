@@ -138,11 +138,34 @@ def test_schedule_and_evaluate_agree(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "schedule.json"
     printed = _done(*_schedule(folder, "hios-lp", path, 4), "--window", 3).output
     found = Schedule.read(path)
-    assert (found.devices, found.parameters) == (4, {"window": 3})
+    assert (found.devices, found.parameters) == (4, {"window": 3, "fill_gaps": False})
     assert printed.startswith(f"{path}: predicted latency {found.latency_ms:.4g} ms on 4 device(s), lower bound ")
     assert re.search(r"lower bound \S+ ms, gap \S+ % \(", printed)
     output = _done("evaluate", folder / "graph.json", folder / "costs.json", path).output
     assert output == f"{found.latency_ms:.6g} ms\n"
+
+
+def test_flags_of_algorithms(folder: Path, tmp_path: Path) -> None:
+    """A parameter that is true or false is a flag."""
+    path = tmp_path / "schedule.json"
+    assert "\n  --fill-gaps " in _done("schedule", "--help").output
+    _done(*_schedule(folder, "hios-lp", path, 2), "--fill-gaps")
+    assert Schedule.read(path).parameters == {"window": 2, "fill_gaps": True}
+
+
+def test_schedule_says_where_the_search_was_cut(folder: Path, tmp_path: Path) -> None:
+    """A graph without blocks that is searched in pieces has a worse schedule at times: it is said, in the file too."""
+    path, wide = tmp_path / "schedule.json", tmp_path / "graph.json"
+    names = [f"v{number}" for number in range(6)]
+    wide.write_text(json.dumps({"operators": [{"id": name, "type": "t"} for name in names], "edges": [], "name": "w"}))
+    costs = {"operators": {name: {"time_ms": 1.0} for name in names}, "transfers": [], "contention": {"kind": "none"}}
+    (tmp_path / "costs.json").write_text(json.dumps(costs))
+    arguments = ["schedule", wide, tmp_path / "costs.json", "--algorithm", "ios", "--output", path]
+    assert "; cuts: 1; the best schedule with no stage across a cut" in _done(*arguments, "--states", 8).output
+    assert json.loads(path.read_text())["cuts"] == 1
+    assert "cuts             1; the best schedule" in _done("show", path).output
+    assert "cuts" not in _done(*arguments).output
+    assert "cuts" not in json.loads(path.read_text())
 
 
 def test_extract_names_the_graph(folder: Path, tmp_path: Path) -> None:
@@ -173,8 +196,8 @@ def test_algorithms_lists_the_registry() -> None:
         told = _done("algorithms", name).output
         assert told.startswith(f"{name}: ")
         for parameter in algorithm.parameters:
-            assert f"{option(parameter)} {parameter.default}" in listed
-            assert f"{option(parameter)}, {parameter.name}: {parameter.default}\n" in told
+            assert f"{option(parameter)} {parameter.default_text}" in listed
+            assert f"{option(parameter)}, {parameter.name}: {parameter.default_text}\n" in told
     assert _error("algorithms", "magic").startswith("unknown algorithm magic; allowed: ")
 
 
@@ -400,6 +423,14 @@ def test_truncated_artifacts(folder: Path, tmp_path: Path, name: str, kept: int)
     assert "the file is damaged or cut off" in found
 
 
+def _later(data: Any) -> None:
+    """Everything a millisecond later: as valid as before, but not what the plan takes."""
+    data["latency_ms"] += 1
+    for row in data["placements"]:
+        row["start_ms"] += 1
+        row["finish_ms"] += 1
+
+
 def _swap_first(data: Any) -> None:
     """The first operator after all that read its output."""
     data["placements"].append(data["placements"].pop(0))
@@ -417,6 +448,7 @@ def _early(data: Any) -> None:
     ("edit", "message"),
     [
         (_faster, "schedule.json: invalid: latency_ms is "),
+        (_later, "schedule.json: latency_ms: found "),
         (_early, "schedule.json: invalid: "),
         (_swap_first, "schedule.json: invalid: operator conv1 of stage 0 is launched after stage "),
         (_delete("placements", 3), "schedule.json: placements: operator "),
@@ -432,6 +464,31 @@ def test_tampered_schedules(folder: Path, tmp_path: Path, edit: Callable[[Any], 
     copied = _copy(folder, tmp_path)
     _edited(copied / "schedule.json", edit)
     assert message in _error("evaluate", copied / "graph.json", copied / "costs.json", copied / "schedule.json")
+
+
+def test_impossible_bounds(tmp_path: Path) -> None:
+    """A stated lower bound is refuted by a schedule that is faster, though this one is slow enough for it."""
+    files = [tmp_path / name for name in ("graph.json", "costs.json", "schedule.json")]
+    operators = [{"id": name, "type": "t"} for name in "ab"]
+    contents: list[Any] = [
+        {"name": "pair", "operators": operators, "edges": []},
+        {"operators": {name: {"time_ms": 2.0} for name in "ab"}, "transfers": []},
+        {
+            **{"algorithm": "sequential", "parameters": {}, "devices": 2, "latency_ms": 4.0, "lower_bound_ms": 2.0},
+            "scheduling_time_s": 0.0,
+            "placements": [
+                {"operator": name, "device": 0, "stream": 0, "stage": k, "start_ms": 2.0 * k, "finish_ms": 2.0 * k + 2}
+                for k, name in enumerate("ab")
+            ],
+        },
+    ]
+    for file, content in zip(files, contents, strict=True):
+        file.write_text(json.dumps(content))
+    assert _done("evaluate", *files).output == "4 ms\n"
+    _edited(files[2], _set("lower_bound_ms", value=3.0))
+    assert _error("evaluate", *files) == (
+        f"{files[2]}: lower_bound_ms: found 3 ms; allowed: at most 2 ms, which is possible"
+    )
 
 
 @pytest.mark.parametrize(

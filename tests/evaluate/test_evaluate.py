@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hios import Placement, Problem, Schedule, evaluate, lower_bound_ms, violations
+from hios import ALGORITHMS, Placement, Problem, Schedule, evaluate, lower_bound_ms, schedule, violations
+from hios.bound_check import judge_bounds
 from hios.errors import ScheduleError
 from hios.evaluate import latency_ms
 from hios.problem import Stage
@@ -290,6 +291,69 @@ def test_checker_finds_deadlocks_of_whole_stages(
     assert set(line.removesuffix(" wait for each other").split(", ")) == stuck
     with pytest.raises(ScheduleError, match="deadlocks"):
         evaluate(instance, broken.plan(instance.graph))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), -1.0])
+@pytest.mark.parametrize("name", ["latency_ms", "lower_bound_ms", "staged_lower_bound_ms", "scheduling_time_s"])
+def test_checker_refuses_numbers_that_are_none(name: str, value: float) -> None:
+    """NaN is neither above nor below anything, so no comparison would refuse it."""
+    broken = dataclasses.replace(VALID, **{name: value})  # type: ignore[arg-type]
+    assert violations(DIAMOND, broken) == [f"{name}: found {value}; allowed: a finite number of at least 0"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("name", ["start_ms", "finish_ms"])
+@pytest.mark.parametrize("position", range(4))
+def test_checker_refuses_times_that_are_none(position: int, name: str, value: float) -> None:
+    """So in every row, whatever the order in which rows are compared."""
+    found = violations(DIAMOND, _mutated(VALID, position, **{name: value}))
+    assert len(found) == 1
+    assert "allowed: finite times" in found[0]
+
+
+THREE = problem({"a": 2.0, "b": 2.0, "c": 2.0}, {})
+#: 4 ms on two devices; the work is 3 ms a device.
+ON_TWO = _schedule(THREE, StagedPlan(((((0,),), ((1,),)), (((2,),),))))
+
+
+@pytest.mark.parametrize(
+    ("stated", "others", "verdict"),
+    [
+        (3.0, [], "recomputed"),
+        (0.0, [], "weaker"),
+        (3.5, [], "unconfirmed"),
+        (4.1, [], "wrong"),
+        (3.5, [dataclasses.replace(ON_TWO, latency_ms=3.4)], "wrong"),
+        (3.5, [dataclasses.replace(ON_TWO, latency_ms=3.4, devices=3)], "unconfirmed"),
+    ],
+)
+def test_verdicts_on_bounds(stated: float, others: list[Schedule], verdict: str) -> None:
+    """A bound is recomputed, and refuted by whatever is faster for as many devices."""
+    (found,) = judge_bounds(THREE, dataclasses.replace(ON_TWO, lower_bound_ms=stated), others)
+    assert (found.verdict, found.recomputed_ms) == (verdict, 3.0)
+
+
+def test_verdicts_on_staged_bounds() -> None:
+    """A bound for staged schedules is refuted by those only; one by one on one device is a staged schedule too."""
+    stated = dataclasses.replace(ON_TWO, lower_bound_ms=3.0, staged_lower_bound_ms=3.5)
+    quick = dataclasses.replace(ON_TWO, latency_ms=3.4)
+    streams = dataclasses.replace(
+        quick, placements=tuple(msgspec.structs.replace(r, stage=None) for r in quick.placements)
+    )
+    for other, verdict in ((quick, "wrong"), (streams, "unconfirmed")):
+        assert [found.verdict for found in judge_bounds(THREE, stated, [other])] == ["recomputed", verdict]
+    slow = dataclasses.replace(ON_TWO, latency_ms=9.0, lower_bound_ms=7.0, staged_lower_bound_ms=8.0)
+    assert [str(found) for found in judge_bounds(THREE, slow)] == [
+        "lower_bound_ms: found 7 ms; allowed: at most 6 ms, which is possible",
+        "staged_lower_bound_ms: found 8 ms; allowed: at most 6 ms, which is possible",
+    ]
+
+
+@given(problems(), st.sampled_from(["sequential", "heft", "hios-lp", "lios"]), st.integers(1, 3))
+def test_bounds_of_algorithms_are_recomputed(instance: Problem, name: str, devices: int) -> None:
+    """What algorithms that prove nothing themselves state is what the costs prove."""
+    devices = devices if ALGORITHMS[name].several_devices else 1
+    assert {found.verdict for found in judge_bounds(instance, schedule(instance, name, devices))} == {"recomputed"}
 
 
 def test_checker_refuses_impossible_times_and_bounds() -> None:

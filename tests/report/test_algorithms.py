@@ -38,7 +38,7 @@ def test_described_says_what_the_code_says(name: str) -> None:
     assert f"Paper {algorithm.paper} Devices {'any number' if algorithm.several_devices else 'one'}" in words
     assert f"Code {algorithm.run.__module__}" in words
     for parameter in algorithm.parameters:
-        assert f"{parameter.help} (default {parameter.default}; {parameter.allowed})" in words
+        assert f"{parameter.help} (default {parameter.default_text}; {parameter.allowed})" in words
     first = (inspect.getdoc(algorithm.run) or "").split("\n\n")[0]
     assert " ".join(first.replace("``", "'").split()) in words
     assert "``" not in text

@@ -427,6 +427,18 @@ def test_page_says_how_far_outputs_were_off(tmp_path: Path) -> None:
     assert facts["Outputs compared with"] == expected
 
 
+def test_schedules_searched_in_pieces_are_named(tmp_path: Path, page: str) -> None:
+    """A schedule whose search was cut says so with the number of cuts; without cuts nothing is said."""
+    assert "Searched in pieces" not in page
+    model = make_results(tmp_path / "m", "net")
+    run = json.loads((model / "run.json").read_text(encoding="utf-8"))
+    run["results"][1]["cuts"] = 3
+    (model / "run.json").write_text(json.dumps(run), encoding="utf-8")
+    write_report([model], tmp_path / "report.html", tmp_path)
+    text = html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert f"Searched in pieces, number of cuts in brackets: {run['results'][1]['label']} (3)." in text
+
+
 def test_columns_are_explained_before_the_first_table_of_schedules(page: str) -> None:
     """A reader meets what speedup and share of ceiling mean before the numbers."""
     assert page.index("<dt>Share of ceiling</dt>") < page.index('<table class="schedules">')

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hios import schedule
+from hios import schedule, violations
 from hios.problem import Problem, positions, priority_order, upward_ranks
 from hios.schedulers.hios_lp import _ValidPaths, map_longest_paths
 from tests.problems import problem, problems
@@ -186,17 +186,31 @@ def _longest_valid_path(instance: Problem, unmapped: list[bool]) -> list[int]:
     return path
 
 
-def _by_the_letter(instance: Problem, devices: int) -> list[list[int]]:
+def _earliest(row: list[tuple[float, float]], ready: float, time: float, gaps: bool) -> float:
+    """Line 12 in words: the first moment from ``ready`` on at which a device is free for long enough.
+
+    A device with spans of work is free before the first of them, between them and after the last; without gaps only
+    after all of them.
+    """
+    moments = [ready, *(finish for _, finish in row if finish > ready)]
+    if not gaps:
+        return max([ready, *(finish for _, finish in row)])
+    return min(moment for moment in moments if all(finish <= moment or moment + time <= start for start, finish in row))
+
+
+def _by_the_letter(instance: Problem, devices: int, gaps: bool = False) -> list[list[int]]:
     """Algorithm 1, Lines 1 to 16: every path searched for anew, every timetable written anew."""
     order = priority_order(instance)
     unmapped = [True] * len(instance)
     device: dict[int, int] = {}
     while path := _longest_valid_path(instance, unmapped):
         latencies = []
+        timetables = []
         for candidate in range(devices):
             device.update(dict.fromkeys(path, candidate))
-            free = [0.0] * devices
+            rows: list[list[tuple[float, float]]] = [[] for _ in range(devices)]
             finish: dict[int, float] = {}
+            starts: dict[int, float] = {}
             for operator in order:
                 if operator not in device:
                     continue
@@ -206,22 +220,54 @@ def _by_the_letter(instance: Problem, devices: int) -> list[list[int]]:
                     for u, transfer in instance.predecessors[operator]
                     if u in finish
                 ]
-                finish[operator] = free[where] = max([free[where], *arrivals]) + instance.time[operator]
-            latencies.append(max(free))
-        device.update(dict.fromkeys(path, latencies.index(min(latencies))))
+                start = _earliest(rows[where], max(arrivals, default=0.0), instance.time[operator], gaps)
+                finish[operator] = start + instance.time[operator]
+                rows[where].append((start, finish[operator]))
+                starts[operator] = start
+            latencies.append(max(finish.values()))
+            timetables.append(starts)
+        best = latencies.index(min(latencies))
+        begin = timetables[best]
+        device.update(dict.fromkeys(path, best))
         for operator in path:
             unmapped[operator] = False
+    if gaps:  # in the order in which they start; an operator of 0 ms before one that starts with it
+        order.sort(key=lambda operator: (begin[operator], begin[operator] + instance.time[operator]))
     return [[operator for operator in order if device[operator] == number] for number in range(devices)]
 
 
-def _mapped(instance: Problem, devices: int) -> list[list[int]]:
-    return [[operator for ((operator,),) in row] for row in map_longest_paths(instance, devices).devices]
+def _mapped(instance: Problem, devices: int, *, fill_gaps: bool = False) -> list[list[int]]:
+    plan = map_longest_paths(instance, devices, fill_gaps=fill_gaps)
+    return [[operator for ((operator,),) in row] for row in plan.devices]
 
 
 @given(problems(), st.integers(1, 6))
 def test_mapping_equals_the_algorithm_by_the_letter(instance: Problem, devices: int) -> None:
     """Updating paths and times where they change leads to what computing all of them anew leads to."""
     assert _mapped(instance, devices) == _by_the_letter(instance, devices)
+
+
+@given(problems(), st.integers(1, 6))
+def test_filling_gaps_equals_the_algorithm_by_the_letter(instance: Problem, devices: int) -> None:
+    """So with idle gaps filled in Line 12."""
+    assert _mapped(instance, devices, fill_gaps=True) == _by_the_letter(instance, devices, gaps=True)
+
+
+@given(problems(), st.sampled_from(["hios-lp", "hios-lp-inter"]), st.integers(1, 4))
+def test_schedules_with_filled_gaps_are_valid(instance: Problem, name: str, devices: int) -> None:
+    """The checker accepts every schedule whose gaps were filled; off is the default."""
+    filled = schedule(instance, name, devices, {"fill_gaps": True})
+    assert violations(instance, filled) == []
+    assert schedule(instance, name, devices).parameters["fill_gaps"] is False
+
+
+def test_a_gap_is_filled() -> None:
+    """Device 1 idles until x has its input. b, of lower priority, runs after x, or in the gap before it."""
+    instance = problem({"m": 10.0, "z": 5.0, "x": 3.0, "b": 2.0}, {("m", "z"): 1.0, ("m", "x"): 1.0})
+    plain, filled = (schedule(instance, "hios-lp-inter", 2, {"fill_gaps": gaps}) for gaps in (False, True))
+    assert (plain.latency_ms, filled.latency_ms) == (16.0, 15.0)
+    assert _by_device(instance, 2) == [["m", "z"], ["x", "b"]]
+    assert [row.operator for row in filled.placements if row.device == 1] == ["b", "x"]
 
 
 @pytest.mark.parametrize("devices", range(1, 7))
@@ -240,3 +286,4 @@ def test_larger_mappings_equal_the_algorithm_by_the_letter(devices: int, ties: b
             {name: milliseconds() for name in names}, {(names[u], names[v]): milliseconds() for u, v in pairs}
         )
         assert _mapped(instance, devices) == _by_the_letter(instance, devices)
+        assert _mapped(instance, devices, fill_gaps=True) == _by_the_letter(instance, devices, gaps=True)

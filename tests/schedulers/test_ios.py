@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.networks import inception_v3, nasnet_large, randwire, squeezenet
-from hios import Costs, Edge, Graph, HiosError, Operator, Problem, evaluate, schedule, violations
+from hios import Costs, Edge, Graph, HiosError, Operator, Problem, Schedule, evaluate, schedule, violations
 from hios.errors import ArtifactError
 from hios.evaluate import latency_ms
 from hios.problem import Stage
+from hios.report.summary import summary
 from hios.schedule import StagedPlan
 from hios.schedulers.ios import ios, search_space
 from hios.schedulers.ios_blocks import blocks
@@ -224,10 +225,16 @@ def test_optimal_with_merges(instance: Problem, s: int, mode: str) -> None:
     assert _latency(instance, s=s, mode=mode) == pytest.approx(_optimum(instance, s=s, mode=mode))
 
 
+def _plan(instance: Problem, *, r: int = 3, s: int = 8, mode: str = "both") -> StagedPlan:
+    found = ios(instance, 1, r=r, s=s, mode=mode).plan
+    assert isinstance(found, StagedPlan)
+    return found
+
+
 def test_groups_run_in_topological_order() -> None:
     """A group is a root and all its descendants, in an order in which they can run."""
     instance = problem({"c": 1.0, "b": 1.0, "a": 1.0, "x": 3.0}, {("a", "b"): 0.0, ("b", "c"): 0.0}, contention="none")
-    plan = ios(instance, 1)
+    plan = _plan(instance)
     assert plan.devices == ((((2, 1, 0), (3,)),),)
 
 
@@ -235,9 +242,9 @@ def test_pruning() -> None:
     """The operators of a group are at most r, the groups of a stage at most s."""
     chains = {(f"{name}1", f"{name}2"): 0.0 for name in "abc"}
     instance = problem({f"{name}{number}": 1.0 for name in "abc" for number in (1, 2)}, chains, contention="none")
-    assert [len(stage) for stage in ios(instance, 1).devices[0]] == [3]
-    assert max(len(stage) for stage in ios(instance, 1, s=2).devices[0]) == 2
-    assert max(len(group) for stage in ios(instance, 1, r=1).devices[0] for group in stage) == 1
+    assert [len(stage) for stage in _plan(instance).devices[0]] == [3]
+    assert max(len(stage) for stage in _plan(instance, s=2).devices[0]) == 2
+    assert max(len(group) for stage in _plan(instance, r=1).devices[0] for group in stage) == 1
     assert [_latency(instance, s=s) for s in (1, 2, 3)] == [6.0, 3.0, 2.0]
 
 
@@ -256,8 +263,8 @@ def test_modes() -> None:
     assert _latency(instance, mode="both", r=1) == pytest.approx(2.5)
     assert _latency(instance, mode="parallel", r=1) == pytest.approx(2.7)
     assert _latency(instance, mode="merge", r=1) == pytest.approx(3.2)
-    assert ios(instance, 1, r=1).merges == {frozenset({0, 1})}
-    assert ios(instance, 1, r=1, mode="parallel").merges == frozenset()
+    assert _plan(instance, r=1).merges == {frozenset({0, 1})}
+    assert _plan(instance, r=1, mode="parallel").merges == frozenset()
     assert schedule(instance, "ios", parameters={"r": 1}).merges == (("a", "b"),)
     with pytest.raises(HiosError, match="parameter mode: found 'all'; allowed: one of both, parallel, merge"):
         schedule(instance, "ios", parameters={"mode": "all"})
@@ -266,7 +273,7 @@ def test_modes() -> None:
 def test_merge_mode_without_merges_is_sequential() -> None:
     """Where nothing can be merged IOS-Merge gets what Sequential gets (section 6.1), and asks for no stage."""
     instance = problem({"a": 1.0, "b": 2.0, "c": 1.0}, {("a", "c"): 0.0}, utilization={"a": 0.1, "b": 0.1})
-    plan = ios(instance, 1, mode="merge")
+    plan = _plan(instance, mode="merge")
     assert all(len(stage) == 1 for stage in plan.devices[0])
     assert latency_ms(evaluate(instance, plan)) == 4.0
     assert instance.asked == set()
@@ -276,7 +283,7 @@ def test_nothing_is_merged_or_grouped_without_gain() -> None:
     """At equal times operators run one after another: neither beside each other nor merged."""
     instance = conv_problem({"a": Conv(), "b": Conv(), "c": Conv()}, {"a": 0.1, "b": 0.2, "c": 0.3})
     assert instance.merge_ms([0, 1, 2]) == pytest.approx(instance.stage_ms(((0,), (1,), (2,))))
-    plan = ios(instance, 1)
+    plan = _plan(instance)
     assert all(len(stage) == 1 for stage in plan.devices[0])
     assert plan.merges == frozenset()
 
@@ -287,7 +294,7 @@ def test_nothing_is_merged_that_runs_beside_as_fast() -> None:
     for time, merges in ((1.2, frozenset[frozenset[int]]()), (1.1, frozenset({frozenset({0, 1})}))):
         members, times = {"a": Conv(), "b": Conv()}, {"a": 1.0, "b": 1.0}
         instance = conv_problem(members, times, merges={frozenset("ab"): time}, stages=stages)
-        assert ios(instance, 1) == StagedPlan(((((0,), (1,)),),), merges)
+        assert _plan(instance) == StagedPlan(((((0,), (1,)),),), merges)
 
 
 def _with_blocks(instance: Problem, blocks: Sequence[Sequence[str]]) -> Problem:
@@ -330,6 +337,24 @@ def test_parts_have_few_states() -> None:
     assert _latency(instance, s=20, states=1024) == 2.0
 
 
+def test_cuts_are_stated() -> None:
+    """A schedule whose search was cut into pieces says at how many places, in schedule.json too; others say nothing."""
+    instance = problem({f"v{number}": 1.0 for number in range(10)}, {}, contention="none")
+    for states, cuts in ((16, 2), (2, 9), (1024, 0)):
+        found = schedule(instance, "ios", parameters={"s": 20, "states": states})
+        assert found.cuts == cuts
+        assert found.to_json().get("cuts", 0) == cuts
+        assert Schedule.from_json(found.to_json()).cuts == cuts
+        assert ("Cuts" in dict(summary(found))) == (cuts > 0)
+
+
+def test_borders_that_lose_nothing_are_no_cuts() -> None:
+    """Borders of stated blocks, and after operators that are on every path, are not counted."""
+    chain = problem({f"v{number}": 1.0 for number in range(6)}, {(f"v{k}", f"v{k + 1}"): 0.0 for k in range(5)})
+    assert schedule(chain, "ios", parameters={"states": 2}).cuts == 0
+    assert schedule(_block_problem([["f", "c"], ["b", "a"]], [("a", "c")]), "ios").cuts == 0
+
+
 def _block_problem(blocks: Sequence[Sequence[str]], edges: Sequence[tuple[str, str]]) -> Problem:
     names = ["a", "b", "c", "d", "e", "f"]
     instance = problem(dict.fromkeys(names, 1.0), dict.fromkeys(edges, 0.0), contention="none")
@@ -339,9 +364,7 @@ def _block_problem(blocks: Sequence[Sequence[str]], edges: Sequence[tuple[str, s
 def test_block_borders_are_stage_borders() -> None:
     """No stage holds operators of two blocks, whatever the order in which blocks and operators are stated."""
     instance = _block_problem([["f", "c"], ["b", "a"]], [("a", "c"), ("c", "d"), ("d", "e")])
-    stages = [
-        {instance.ids[operator] for group in stage for operator in group} for stage in ios(instance, 1).devices[0]
-    ]
+    stages = [{instance.ids[operator] for group in stage for operator in group} for stage in _plan(instance).devices[0]]
     assert stages == [{"a", "b"}, {"c", "f"}, {"d"}, {"e"}]
 
 
@@ -359,7 +382,7 @@ def test_blocks_too_large_to_search_are_cut() -> None:
 def test_operators_in_no_block() -> None:
     """Operators in no block are scheduled between the blocks, together with their like."""
     instance = _block_problem([["a", "b"]], [("a", "c"), ("a", "d"), ("c", "e"), ("d", "f")])
-    assert ios(instance, 1).devices[0] == (((0,), (1,)), ((2, 4), (3, 5)))
+    assert _plan(instance).devices[0] == (((0,), (1,)), ((2, 4), (3, 5)))
 
 
 def test_bad_blocks_are_refused() -> None:
@@ -387,7 +410,7 @@ def _twins(changes: Mapping[str, float], stages: Mapping[frozenset[tuple[str, ..
 def test_alike_blocks_are_searched_once() -> None:
     """Only the first of two equal blocks asks for stages; the second gets the same schedule in its operators."""
     alike = _twins({})
-    plan = ios(alike, 1)
+    plan = _plan(alike)
     assert alike.asked == {frozenset({(0,), (1,)})}
     half = len(plan.devices[0]) // 2
     moved = tuple(tuple(tuple(o + 3 for o in group) for group in stage) for stage in plan.devices[0][:half])
@@ -422,15 +445,15 @@ def test_blocks_that_merge_otherwise_are_searched_again() -> None:
     """What can be merged, and at which measured time, tells blocks apart; the names of values do not."""
     first, second, third = (frozenset({number, number + 1}) for number in (0, 2, 4))
     alike = _merging((3, 3))
-    assert ios(alike, 1).merges == {first, second, third}
+    assert _plan(alike).merges == {first, second, third}
     assert alike.asked_merges == {first}
-    assert ios(_merging((1, 1)), 1).merges == {first, third}
-    assert ios(_merging((3, 3), {frozenset("ab"): 5.0}), 1).merges == {second, third}
-    assert ios(_merging((3, 3), {frozenset("cd"): 5.0}), 1).merges == {first, third}
+    assert _plan(_merging((1, 1))).merges == {first, third}
+    assert _plan(_merging((3, 3), {frozenset("ab"): 5.0})).merges == {second, third}
+    assert _plan(_merging((3, 3), {frozenset("cd"): 5.0})).merges == {first, third}
 
 
 def test_measured_stages_are_not_asked_for() -> None:
     """A profile that has all stages that IOS asks for leaves it nothing to ask."""
     instance = _twins({}, {_FIRST: 1.0, _SECOND: 1.0})
-    assert isinstance(ios(instance, 1), StagedPlan)
+    assert isinstance(_plan(instance), StagedPlan)
     assert instance.asked == set()

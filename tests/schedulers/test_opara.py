@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from benchmarks.networks import googlenet, inception_v3, nasnet_large, randwire, squeezenet, synthetic_costs
 from hios import Costs, Graph, HiosError, Operator, Problem, artifacts, schedule
 from hios.costs import Resources
-from hios.schedulers.opara import Demands, allocate_streams, demands, launch_order
+from hios.schedulers.opara import RIDGE, Demands, allocate_streams, demands, launch_order
 from tests.external_data import data_folder
 from tests.operators import operator_from
 from tests.problems import problem, problems
@@ -167,7 +167,7 @@ def test_demands_from_a_profile() -> None:
 
 
 def test_demands_from_flops_and_bytes() -> None:
-    """Else bytes and FLOPs count, each relative to the largest; below 12.5 FLOPs a byte memory is what limits."""
+    """Else bytes and FLOPs count, each relative to the largest; below 12.54 FLOPs a byte memory is what limits."""
     details = {
         "convolution": {"flops": 1000.0, "bytes": 10},
         "pool": {"flops": 60.0, "bytes": 20},
@@ -181,6 +181,13 @@ def test_demands_from_flops_and_bytes() -> None:
     assert (found.amount_from, found.class_from) == ("FLOPs and bytes", "arithmetic intensity")
     profiled = demands(_detailed(details, dict.fromkeys(details, Resources(0, 0, 512))))
     assert profiled == Demands([0.5] * 5, found.memory_intensive, "GPU profile", "arithmetic intensity")
+
+
+def test_ridge_in_the_help_is_that_of_the_code() -> None:
+    """The FLOPs per byte that divide the classes are one number, and the help states it."""
+    assert f"below {RIDGE} FLOPs per byte" in " ".join((demands.__doc__ or "").split())
+    just = {"below": {"flops": RIDGE * 1000 - 1, "bytes": 1000}, "at": {"flops": RIDGE * 1000, "bytes": 1000}}
+    assert demands(_detailed(just)).memory_intensive == [True, False]
 
 
 def test_demands_of_nothing() -> None:

@@ -56,6 +56,11 @@ def test_unknown_names_are_refused() -> None:
         schedule(instance, "hios-lp", parameters={"window": 1})
     with pytest.raises(HiosError, match=r"parameter window: found 2\.5; allowed: a whole number"):
         schedule(instance, "hios-lp", parameters={"window": 2.5})
+    for value in (1, "true", None):
+        with pytest.raises(HiosError, match=f"parameter fill_gaps: found {value!r}; allowed: true or false"):
+            schedule(instance, "hios-lp", parameters={"fill_gaps": value})
+    with pytest.raises(HiosError, match="parameter window: found True; allowed: a whole number"):
+        schedule(instance, "hios-lp", parameters={"window": True})
     with pytest.raises(HiosError, match="devices: found 0; allowed: 1 to 1024"):
         schedule(instance, "hios-lp", 0)
     with pytest.raises(HiosError, match="devices: found 100000; allowed: 1 to 1024"):

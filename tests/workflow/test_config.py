@@ -42,7 +42,7 @@ def test_defaults(models: Path) -> None:
         "platform": "cpu",
         "virtual": False,
         "devices": [1, 2],
-        "algorithms": {"wide": {"algorithm": "hios-lp", "window": 2}},
+        "algorithms": {"wide": {"algorithm": "hios-lp", "window": 2, "fill_gaps": False}},
         "profile": {"stages_of": ["greedy", "hios-lp"], "repeats": 20, "budget": 120, "cache": True},
         "execute": {"runs": 1, "warmup": 3, "tolerance": 0.0001, "baselines": ["eager"]},
         "seed": 0,

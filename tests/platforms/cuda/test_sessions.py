@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hios import Graph, Schedule, artifacts
 from hios.errors import PlatformError
 from hios.formats.base import Platform
+from hios.formats.run_file import Run
 from hios.machine import usable_cores
 from hios.platforms import find
 from hios.platforms.cuda import executing, reference
@@ -193,7 +195,7 @@ def test_runtimes_that_gpus_lack(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_table_says_what_was_not_captured(run: Callable[..., dict[str, Any]], files: Files) -> None:
     """A last line names the schedules that were launched operator by operator, with the reason."""
     found = run(simulated.load_streams, {"merged": _plans(files)["merged"]})
-    assert latency_table(found).splitlines()[-1] == (
+    assert latency_table(msgspec.convert(found, Run)).splitlines()[-1] == (
         "launched operator by operator, not as CUDA graphs: sequential on one device, merged (operation not permitted "
         "when stream is capturing)"
     )

@@ -13,7 +13,7 @@ import pytest
 
 import hios
 from hios import Costs, Edge, Graph, Operator
-from tests import plugin
+from tests.schedulers import plugin
 
 ROOT = Path(hios.__file__).resolve().parents[1]
 

@@ -1,0 +1,131 @@
+"""Whether a results folder holds what it states: every artifact against its schema, and all against each other.
+
+contents        a file against its format, all violations
+consistency     costs against their graph; schedules against graph and costs
+run_numbers     run.json against its own runs, and against graph and schedules
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+from hios import artifacts
+from hios.costs import CostsFile
+from hios.errors import ArtifactError
+from hios.formats.graph_file import GraphFile
+from hios.formats.run_file import Run
+from hios.formats.schedule_file import ScheduleFile
+from hios.graph import Graph
+from hios.schedule import Schedule
+from hios.verify.consistency import costs_problems, problem_of, schedule_problems
+from hios.verify.contents import config_problems, contents
+from hios.verify.run_numbers import run_problems
+
+#: Files by name; schedules have any name in a folder of schedules, or beside a graph.
+_KINDS = {"graph.json": "graph", "costs.json": "costs", "run.json": "run", "schedule.json": "schedule"}
+#: Schedule that the pipeline writes beside the folder of schedules.
+_CHOSEN = "auto.json"
+_SCHEDULES = "schedules"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFile:
+    """A file and all that is wrong with it, a line each."""
+
+    path: str
+    kind: str
+    problems: tuple[str, ...]
+
+
+def verify(folder: str | Path) -> list[CheckedFile]:
+    """Check all artifacts in a folder and the folders in it.
+
+    Artifacts are graph.json, costs.json, run.json, config.yaml and schedules, which lie in a folder named schedules or
+    beside a graph. Those of one network lie in one folder, as the pipeline has them.
+
+    Raises:
+        ArtifactError: the folder is not there, or holds no artifact.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise ArtifactError(f"{root}: found no folder of this name; allowed: a folder of results")
+    networks: dict[Path, list[Path]] = {}
+    for path in sorted(root.rglob("*.json")):
+        if _kind(path) != "":
+            networks.setdefault(path.parent.parent if path.parent.name == _SCHEDULES else path.parent, []).append(path)
+    checked = [entry for own, paths in networks.items() for entry in _Network(own, paths, root).checked()]
+    if (config := root / "config.yaml").is_file():
+        checked.append(CheckedFile(config.name, "config", tuple(config_problems(config))))
+    if not checked:
+        names = ", ".join((*_KINDS, _CHOSEN, f"{_SCHEDULES}/*.json", "config.yaml"))
+        raise ArtifactError(f"{root}: found no artifact; allowed: a folder with some of {names}")
+    return sorted(checked, key=lambda entry: entry.path)
+
+
+@functools.cache
+def _kind(path: Path) -> str:
+    """Which artifact a file is; empty if none."""
+    if path.name in _KINDS:
+        return _KINDS[path.name]
+    if path.parent.name == _SCHEDULES or path.name == _CHOSEN:
+        return "schedule"
+    if not (path.parent / "graph.json").exists():
+        return ""
+    try:
+        data = artifacts.read_json(path, report=lambda message: None)
+    except ArtifactError:
+        return ""
+    return "schedule" if isinstance(data, dict) and "placements" in data else ""
+
+
+class _Network:
+    """The artifacts of one network."""
+
+    def __init__(self, own: Path, paths: list[Path], root: Path) -> None:
+        self._own, self._paths, self._root = own, paths, root
+        self._problems: dict[Path, list[str]] = {path: [] for path in paths}
+
+    def checked(self) -> list[CheckedFile]:
+        """All files, with what is wrong with them."""
+        graph_file, costs_file, run = self._graph_file(), self._costs_file(), self._run()
+        schedules = {
+            path: Schedule.of(file, path.name)
+            for path in self._paths
+            if _kind(path) == "schedule" and (file := contents(path, ScheduleFile, self._problems[path])) is not None
+        }
+        graph = None if graph_file is None else self._graph(graph_file)
+        problem = None
+        if costs_file is not None and graph is not None:
+            self._problems[self._own / "costs.json"] += costs_problems(costs_file, graph)
+            problem = problem_of(graph, costs_file)
+        for path, schedule in schedules.items():
+            self._problems[path] += schedule_problems(schedule, graph, problem)
+        if run is not None:
+            self._problems[self._own / "run.json"] += run_problems(
+                run, graph, {path.stem: schedule for path, schedule in schedules.items()}
+            )
+        return [
+            CheckedFile(str(path.relative_to(self._root)), _kind(path), tuple(problems))
+            for path, problems in self._problems.items()
+        ]
+
+    def _graph_file(self) -> GraphFile | None:
+        path = self._own / "graph.json"
+        return contents(path, GraphFile, self._problems[path]) if path in self._problems else None
+
+    def _costs_file(self) -> CostsFile | None:
+        path = self._own / "costs.json"
+        return contents(path, CostsFile, self._problems[path]) if path in self._problems else None
+
+    def _run(self) -> Run | None:
+        path = self._own / "run.json"
+        return contents(path, Run, self._problems[path]) if path in self._problems else None
+
+    def _graph(self, file: GraphFile) -> Graph | None:
+        """The graph, if its parts fit together; contents has said where they do not."""
+        try:
+            return Graph.of(file, "graph.json")
+        except ArtifactError:
+            return None

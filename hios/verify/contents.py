@@ -1,0 +1,72 @@
+"""A file against its format: all violations, by the reference validator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from hios import artifacts, config, costs, graph
+from hios.errors import HiosError, first_line
+from hios.formats.base import Record
+from hios.formats.costs_file import CostsFile
+from hios.formats.graph_file import GraphFile
+from hios.validation import schema_errors
+
+_Record = TypeVar("_Record", bound=Record)
+
+
+def contents(path: Path, cls: type[_Record], problems: list[str]) -> _Record | None:
+    """What a file holds; None where it is not of its format.
+
+    Args:
+        path: the file.
+        cls: the class of its format.
+        problems: takes all that is wrong with it.
+    """
+    try:
+        data = artifacts.read_json(path, problems.append)
+        problems += schema_errors(data, artifacts.schema(artifacts.kind_of(cls)))
+    except HiosError as error:
+        problems.append(str(error).removeprefix(f"{path}: "))
+        return None
+    except (ValueError, RecursionError) as error:
+        problems.append(f"cannot be an artifact of hios: {first_line(error)}")
+        return None
+    if problems:
+        return None
+    try:
+        record = msgspec.convert(data, cls)
+    except msgspec.ValidationError as error:  # schema and class are one, so this is a defect of hios
+        problems.append(first_line(error))
+        return None
+    problems += _contradictions(record)
+    return record
+
+
+def _contradictions(record: Record) -> Iterator[str]:
+    """What a schema cannot say."""
+    if isinstance(record, GraphFile):
+        defects = list(graph.defects(record.operators, record.edges, record.blocks))
+        yield from defects
+        if not defects:
+            try:
+                graph.Graph.of(record, "graph")
+            except HiosError as error:
+                yield str(error).removeprefix("graph: ")
+    elif isinstance(record, CostsFile):
+        yield from costs.defects(record)
+
+
+def config_problems(path: Path) -> Iterator[str]:
+    """What is wrong with a configuration: all violations of the schema, else the first of its other rules."""
+    try:
+        settings = config.normalised(config.read_yaml(path), path.name)
+        errors = schema_errors(settings, artifacts.schema("config"))
+        yield from errors
+        if not errors:
+            config.resolve(settings, path.name)
+    except HiosError as error:
+        yield str(error).removeprefix(f"{path}: ").removeprefix(f"{path.name}: ")

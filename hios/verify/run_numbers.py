@@ -1,0 +1,150 @@
+"""run.json: numbers that follow from others in it, and what it says of graph and schedules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from hios.errors import shown
+from hios.formats.run_file import Baseline, Ceiling, Chosen, Latency, ReferenceResult, Run, ScheduleResult
+from hios.graph import Graph
+from hios.schedule import Placement, Schedule
+from hios.statistics import spread
+
+#: Relative difference between a stated and a recomputed number that rounding explains.
+_ROUNDING = 1e-6
+
+
+def run_problems(run: Run, graph: Graph | None, schedules: Mapping[str, Schedule]) -> list[str]:
+    """What is wrong with a run, as far as the file itself, the graph and the schedules tell.
+
+    Medians, percentiles, speedups, ceilings and prediction errors are worked out again from the runs. Whether outputs
+    were right cannot be told from the file.
+
+    Args:
+        run: what run.json holds.
+        graph: the graph; None where there is no valid one.
+        schedules: valid schedules by the stem of their file, which labels results.
+    """
+    found = [*_latencies(run), *_ratios(run)]
+    for number, result in enumerate(run.results):
+        field = f"results[{number}]"
+        found += _placements(field, result, graph)
+        if result.label in schedules:
+            found += _of_schedule(field, result, schedules[result.label])
+    if graph is not None and run.graph != graph.name:
+        found.append(f"graph: found {_name(run.graph)}; allowed: {_name(graph.name)}, the name in graph.json")
+    return found
+
+
+#: What has latencies.
+_Timed = Baseline | Ceiling | ReferenceResult | ScheduleResult | Chosen
+
+
+def _timed(run: Run) -> Iterator[tuple[str, _Timed]]:
+    """All that has latencies, with its field."""
+    yield "baseline", run.baseline
+    lists: dict[str, Sequence[_Timed]] = {
+        "results": run.results,
+        "references": run.references,
+        "ceilings": run.ceilings,
+    }
+    for name, entries in lists.items():
+        for number, entry in enumerate(entries):
+            yield f"{name}[{number}]", entry
+    if run.chosen is not None:
+        yield "chosen", run.chosen
+
+
+def _latencies(run: Run) -> Iterator[str]:
+    for field, entry in _timed(run):
+        latency: Latency = entry.latency_ms
+        expected = run.runs if not isinstance(entry, Chosen) else run.runs // 2
+        if len(latency.runs) != expected:
+            yield f"{field}.latency_ms.runs: found {len(latency.runs)} runs; allowed: {expected}, as runs states"
+        if not latency.runs:
+            continue
+        for name, stated, computed in zip(
+            ("median", "p20", "p80"), (latency.median, latency.p20, latency.p80), spread(latency.runs), strict=True
+        ):
+            yield from _differs(f"{field}.latency_ms.{name}", stated, computed)
+
+
+def _ratios(run: Run) -> Iterator[str]:
+    """Speedups over the baseline, ceilings, shares of them, and errors of predictions."""
+    baseline = run.baseline.latency_ms.median
+    ceilings = {1: 1.0, **{ceiling.devices: ceiling.throughput_ratio for ceiling in run.ceilings}}
+    for number, ceiling in enumerate(run.ceilings):
+        ratio = _ratio(ceiling.devices * baseline, ceiling.latency_ms.median)
+        yield from _differs(f"ceilings[{number}].throughput_ratio", ceiling.throughput_ratio, ratio)
+    for field, entry in _timed(run):
+        if isinstance(entry, ScheduleResult | ReferenceResult) and entry.speedup is not None:
+            yield from _differs(f"{field}.speedup", entry.speedup, _ratio(baseline, entry.latency_ms.median))
+        if isinstance(entry, ScheduleResult | ReferenceResult | Chosen) and entry.speedup_interval is not None:
+            low, high = entry.speedup_interval
+            if low > high:
+                yield f"{field}.speedup_interval: found {low:.9g} to {high:.9g}; allowed: the lower end first"
+    for number, result in enumerate(run.results):
+        median = result.latency_ms.median
+        error = _ratio(result.predicted_ms - median, median)
+        yield from _differs(f"results[{number}].prediction_error", result.prediction_error, error)
+        if result.devices in ceilings:
+            share = _ratio(result.speedup, ceilings[result.devices])
+            yield from _differs(f"results[{number}].share_of_ceiling", result.share_of_ceiling, share)
+        else:
+            yield f"results[{number}].devices: found {result.devices}, for which ceilings has no entry"
+
+
+def _placements(field: str, result: ScheduleResult, graph: Graph | None) -> Iterator[str]:
+    """Operators are those of the graph, each once, and ran where they were predicted to."""
+    for kind, rows in (("predicted", result.predicted), ("measured", result.measured)):
+        seen: set[str] = set()
+        for number, row in enumerate(rows):
+            place = f"{field}.{kind}[{number}].operator"
+            if graph is not None and row.operator not in graph.index:
+                yield f"{place}: found {_name(row.operator)}, which is not an operator of the graph"
+            if row.operator in seen:
+                yield f"{place}: {_name(row.operator)} is placed twice; every operator is placed once"
+            if row.finish_ms < row.start_ms:
+                yield f"{field}.{kind}[{number}].finish_ms: found {row.finish_ms:.9g}; allowed: not before start_ms"
+            seen.add(row.operator)
+    predicted = {row.operator: _place(row) for row in result.predicted}
+    for number, row in enumerate(result.measured):
+        if row.operator in predicted and _place(row) != predicted[row.operator]:
+            yield f"{field}.measured[{number}]: {_name(row.operator)} ran elsewhere than predicted"
+
+
+def _of_schedule(field: str, result: ScheduleResult, schedule: Schedule) -> Iterator[str]:
+    """A result repeats what its schedule states."""
+    for name, stated, other in (
+        ("algorithm", result.algorithm, schedule.algorithm),
+        ("devices", result.devices, schedule.devices),
+        ("parameters", result.parameters, dict(schedule.parameters)),
+    ):
+        if stated != other:
+            yield f"{field}.{name}: found {shown(stated)}; the schedule {_name(result.label)} states {shown(other)}"
+    for name, number, other_number in (
+        ("predicted_ms", result.predicted_ms, schedule.latency_ms),
+        ("lower_bound_ms", result.lower_bound_ms, schedule.lower_bound_ms),
+    ):
+        if not math.isclose(number, other_number, rel_tol=_ROUNDING):
+            yield f"{field}.{name}: found {number:.9g}; the schedule {_name(result.label)} states {other_number:.9g}"
+    if result.predicted != schedule.placements:
+        yield f"{field}.predicted: differs from the placements of the schedule {_name(result.label)}"
+
+
+def _place(row: Placement) -> tuple[int, int, int | None]:
+    return row.device, row.stream, row.stage
+
+
+def _ratio(above: float, below: float) -> float:
+    return above / below if below > 0 else math.nan
+
+
+def _differs(field: str, stated: float, computed: float) -> Iterator[str]:
+    if math.isfinite(computed) and not math.isclose(stated, computed, rel_tol=_ROUNDING, abs_tol=1e-9):
+        yield f"{field}: found {stated:.9g}; recomputed: {computed:.9g}"
+
+
+def _name(text: str) -> str:
+    return shown(text, quoted=False)

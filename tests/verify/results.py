@@ -1,0 +1,99 @@
+"""A results folder as the pipeline writes it, measured by nobody."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from hios import Costs, Edge, Graph, Operator, Problem, Schedule, artifacts, schedule
+from hios.formats.costs_file import CostsFile, OperatorCost, StageCost, TransferCost
+from hios.formats.run_file import Baseline, Ceiling, Latency, ReferenceResult, Run, RunPlatform, ScheduleResult
+from hios.statistics import spread
+
+RUNS = 12
+ALGORITHMS = (("sequential", 1), ("greedy", 1), ("lios", 1), ("hios-lp", 2), ("hios-mr", 2))
+
+
+def write_network(folder: Path, seed: int) -> Path:
+    """Write graph, costs, schedules and a run of a random network; everything in them is right."""
+    chance = random.Random(seed)
+    graph = _graph(folder.name, chance)
+    graph.write(folder / "graph.json")
+    costs = _costs(graph, chance)
+    artifacts.write(folder / "costs.json", "costs", costs)
+    problem = Problem(graph, Costs.of(costs))
+    schedules = {}
+    for algorithm, devices in ALGORITHMS:
+        made = schedule(problem, algorithm, devices)
+        schedules[f"{algorithm}-{devices}"] = made
+        made.write(folder / "schedules" / f"{algorithm}-{devices}.json")
+    artifacts.write(folder / "run.json", "run", _run(graph, schedules, chance))
+    return folder
+
+
+def _graph(name: str, chance: random.Random) -> Graph:
+    operators = tuple(Operator(f"op{number}", "task") for number in range(9))
+    edges = sorted({(chance.randrange(number), number) for number in range(1, 9) for _ in range(2)})
+    return Graph(name, operators, tuple(Edge(f"op{source}", f"op{target}", 1000) for source, target in edges))
+
+
+def _costs(graph: Graph, chance: random.Random) -> CostsFile:
+    edges = dict.fromkeys((edge.source, edge.target) for edge in graph.edges)
+    return CostsFile(
+        operators={
+            operator.id: OperatorCost(time_ms=chance.uniform(1, 2), utilization=0.6) for operator in graph.operators
+        },
+        transfers=tuple(
+            TransferCost(source=source, target=target, time_ms=chance.uniform(0, 0.2)) for source, target in edges
+        ),
+        stages=(StageCost(groups=(("op7",), ("op8",)), time_ms=2.5),),
+        graph=graph.name,
+        graph_fingerprint=graph.fingerprint,
+    )
+
+
+def _run(graph: Graph, schedules: dict[str, Schedule], chance: random.Random) -> Run:
+    def latency(median: float) -> Latency:
+        runs = tuple(median * chance.lognormvariate(0, 0.05) for _ in range(RUNS))
+        return Latency(*spread(runs), runs)
+
+    baseline = latency(schedules["sequential-1"].latency_ms)
+    copies, eager = latency(1.1 * baseline.median), latency(1.3 * baseline.median)
+    ceiling = Ceiling(2, copies, 2 * baseline.median / copies.median)
+    ratios = {1: 1.0, 2: ceiling.throughput_ratio}
+    return Run(
+        graph=graph.name,
+        platform=RunPlatform("cpu", devices=2),
+        versions={"hios": "0"},
+        seed=0,
+        runs=RUNS,
+        warmup=1,
+        tolerance=1e-4,
+        ceilings=(ceiling,),
+        references=(ReferenceResult("eager PyTorch", 1, eager, speedup=baseline.median / eager.median),),
+        baseline=Baseline(baseline),
+        results=tuple(
+            _result(label, made, latency(1.1 * made.latency_ms), baseline.median, ratios)
+            for label, made in schedules.items()
+        ),
+    )
+
+
+def _result(label: str, made: Schedule, measured: Latency, baseline: float, ratios: dict[int, float]) -> ScheduleResult:
+    speedup = baseline / measured.median
+    return ScheduleResult(
+        label=label,
+        algorithm=made.algorithm,
+        parameters=dict(made.parameters),
+        devices=made.devices,
+        predicted_ms=made.latency_ms,
+        lower_bound_ms=made.lower_bound_ms,
+        scheduling_time_s=made.scheduling_time_s,
+        latency_ms=measured,
+        prediction_error=(made.latency_ms - measured.median) / measured.median,
+        speedup=speedup,
+        share_of_ceiling=speedup / ratios[made.devices],
+        largest_difference=0.0,
+        predicted=made.placements,
+        measured=made.placements,
+    )

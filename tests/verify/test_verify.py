@@ -1,0 +1,250 @@
+"""``hios verify``: everything that is wrong with a results folder is said, and nothing of one that is right."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from hios import HiosError
+from hios.cli import main
+from hios.verify import verify
+from tests.verify.results import write_network
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Results of two networks, and the configuration that asked for them."""
+    for seed, name in enumerate(("first", "second")):
+        write_network(tmp_path / name, seed)
+    settings = "models:\n  first: {model: squeezenet}\nalgorithms:\n  sequential:\n"
+    (tmp_path / "config.yaml").write_text(settings, encoding="utf-8")
+    return tmp_path
+
+
+def _run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["verify", *map(str, arguments)])
+
+
+def _edit(path: Path, change: Callable[[Any], None]) -> None:
+    data = json.loads(path.read_text(encoding="utf-8"))
+    change(data)
+    path.write_text(json.dumps(data), encoding="utf-8")
+
+
+def _at(path: str, value: Any) -> Callable[[Any], None]:
+    """A change of one entry, such as ``results.0.speedup``."""
+
+    def change(data: Any) -> None:
+        *way, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+        for part in way:
+            data = data[part]
+        data[last] = value
+
+    return change
+
+
+def test_what_is_right_passes(folder: Path) -> None:
+    """All artifacts of both networks are checked and none has a problem; the exit status is 0."""
+    checked = verify(folder)
+    assert [entry for entry in checked if entry.problems] == []
+    kinds = [entry.kind for entry in checked]
+    assert {kind: kinds.count(kind) for kind in set(kinds)} == {
+        "graph": 2,
+        "costs": 2,
+        "run": 2,
+        "schedule": 10,
+        "config": 1,
+    }
+    done = _run(folder)
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines()[-1] == "17 files, no problems"
+
+
+#: File, change, and what is said of it.
+PLANTED: list[tuple[str, Callable[[Any], None], str]] = [
+    ("first/graph.json", _at("operators.3.bytes", -1), r"^operators\[3\]\.bytes: found -1; allowed: at least 0"),
+    ("first/graph.json", _at("colour", "red"), r"^\(whole file\): unknown key colour; allowed: blocks, "),
+    (
+        "first/costs.json",
+        _at("operators.op2.utilization", 2),
+        r"^operators\.op2\.utilization: found 2; allowed: at most",
+    ),
+    ("first/costs.json", _at("stages.0.time_ms", "fast"), r'^stages\[0\]\.time_ms: found "fast"; allowed: number'),
+    ("first/run.json", _at("references.0.threads", 0), r"^references\[0\]\.threads: found 0; allowed: at least 1"),
+    (
+        "second/schedules/greedy-1.json",
+        _at("latency_ms", 0.5),
+        r"^latency_ms is 0\.5 but the last operator finishes at",
+    ),
+    ("second/schedules/lios-1.json", _at("lower_bound_ms", 0.1), r"^lower_bound_ms: found 0\.1; recomputed from graph"),
+    (
+        "second/schedules/hios-lp-2.json",
+        _at("placements.1.start_ms", 0),
+        r"^operator op\d+ starts at .* before its input",
+    ),
+    ("second/run.json", _at("results.3.speedup", 9.0), r"^results\[3\]\.speedup: found 9; recomputed: "),
+    (
+        "second/run.json",
+        _at("ceilings.0.latency_ms.median", 1.0),
+        r"^ceilings\[0\]\.latency_ms\.median: found 1; recomp",
+    ),
+]
+
+
+def test_ten_planted_errors_are_all_found(folder: Path) -> None:
+    """Ten errors of different kinds in five files are all reported, each with its file, and the exit status is 1."""
+    for name, change, _ in PLANTED:
+        _edit(folder / name, change)
+    problems = {entry.path: entry.problems for entry in verify(folder)}
+    for name, _, message in PLANTED:
+        assert any(re.search(message, problem) for problem in problems[name]), (name, message, problems[name])
+    done = _run(folder)
+    assert done.exit_code == 1
+    assert all(problem in done.output for found in problems.values() for problem in found)
+    for name in ("second/graph.json", "config.yaml"):
+        assert problems[name] == ()
+
+
+def test_json_for_machines(folder: Path) -> None:
+    """``--json`` has the same files and problems as the library, and the same exit status as the table."""
+    _edit(folder / "first" / "run.json", _at("results.0.speedup", 9.0))
+    done = _run(folder, "--json")
+    assert done.exit_code == 1
+    report = json.loads(done.output)
+    assert report["problems"] == sum(len(entry["problems"]) for entry in report["files"]) > 0
+    assert {entry["path"]: tuple(entry["problems"]) for entry in report["files"]} == {
+        entry.path: entry.problems for entry in verify(folder)
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (
+            "graph.json",
+            _at("edges.0.source", "nobody"),
+            r"^edges\[0\]\.source: found nobody; allowed: the id of an oper",
+        ),
+        ("graph.json", _at("edges.0", {"source": "op1", "target": "op1"}), r"^edges: found the cycle op1 -> op1"),
+        ("graph.json", _at("format_version", 2), r"^format_version: found 2; allowed: 1"),
+        ("graph.json", _at("format_version", 1.0), r"^format_version: found 1\.0; allowed: integer"),
+        (
+            "costs.json",
+            lambda data: data["operators"].pop("op4"),
+            r"^operators: no entry for operator op4 of the graph",
+        ),
+        ("costs.json", lambda data: data["transfers"].pop(), r"^transfers: no entry for edge op\d -> op\d"),
+        ("costs.json", _at("corun", [{"devices": 2, "factor": 1}] * 2), r"^corun: a number of devices stands twice"),
+        ("costs.json", _at("stages.0.groups.0.0", "nobody"), r"^stages\[0\]: found operator nobody"),
+        (
+            "costs.json",
+            _at("operators.op0.time_ms", float("nan")),
+            r"^operators\.op0\.time_ms: found nan; allowed: a fin",
+        ),
+        ("costs.json", _at("graph_fingerprint", "0" * 16), r"^graph_fingerprint: found 0000000000000000; allowed: "),
+        ("schedules/lios-1.json", lambda data: data["placements"].pop(), r"^placements: operator op\d is missing"),
+        ("schedules/lios-1.json", _at("lower_bound_ms", 99.0), r"^lower_bound_ms: found 99; recomputed"),
+        ("schedules/lios-1.json", _at("graph_fingerprint", "0" * 16), r"^graph_fingerprint: found 0000000000000000"),
+        ("run.json", _at("graph", "other"), r"^graph: found other; allowed: net, the name in graph\.json"),
+        ("run.json", _at("runs", 13), r"^baseline\.latency_ms\.runs: found 12 runs; allowed: 13"),
+        (
+            "run.json",
+            _at("results.0.prediction_error", 0.5),
+            r"^results\[0\]\.prediction_error: found 0\.5; recomputed",
+        ),
+        ("run.json", _at("results.3.share_of_ceiling", 2.0), r"^results\[3\]\.share_of_ceiling: found 2; recomputed"),
+        ("run.json", _at("results.3.devices", 3), r"^results\[3\]\.devices: found 3, for which ceilings has no entry"),
+        (
+            "run.json",
+            _at("results.3.predicted_ms", 0.5),
+            r"^results\[3\]\.predicted_ms: found 0\.5; the schedule hios-lp-2",
+        ),
+        ("run.json", _at("results.0.measured.2.operator", "op0"), r"\.operator: op0 is placed twice"),
+        ("run.json", _at("results.0.measured.2.device", 3), r"^results\[0\]\.measured\[2\]: op\d ran elsewhere"),
+        (
+            "run.json",
+            _at("results.0.measured.2.operator", "nobody"),
+            r"found nobody, which is not an operator of the gr",
+        ),
+        ("run.json", _at("results.0.speedup_interval", [2.0, 1.0]), r"^results\[0\]\.speedup_interval: found 2 to 1"),
+        ("run.json", _at("references.0.speedup", 3.0), r"^references\[0\]\.speedup: found 3; recomputed"),
+        ("run.json", _at("ceilings.0.throughput_ratio", 3.0), r"^ceilings\[0\]\.throughput_ratio: found 3; recomputed"),
+    ],
+)
+def test_each_kind_of_contradiction_is_found(
+    tmp_path: Path, name: str, change: Callable[[Any], None], message: str
+) -> None:
+    """A single change makes its file fail, with a line that says where and what."""
+    network = write_network(tmp_path / "net", 5)
+    _edit(network / name, change)
+    (problems,) = [entry.problems for entry in verify(network) if entry.path == name]
+    assert any(re.search(message, problem) for problem in problems), problems
+    assert all("\n" not in problem and len(problem) < 1000 for problem in problems)
+
+
+def test_damaged_files_are_problems(tmp_path: Path) -> None:
+    """A file that is cut off, and a key given twice, are problems of that file; the others are checked all the same."""
+    network = write_network(tmp_path / "net", 6)
+    run, costs = network / "run.json", network / "costs.json"
+    run.write_text(run.read_text(encoding="utf-8")[:500], encoding="utf-8")
+    text = costs.read_text(encoding="utf-8")
+    costs.write_text(text.replace('"graph":', '"graph": "other", "graph":', 1), encoding="utf-8")
+    problems = {entry.path: entry.problems for entry in verify(network)}
+    assert re.match(r"line \d+ column \d+: not valid JSON", problems["run.json"][0])
+    assert problems["costs.json"] == ("duplicate key graph in an object; allowed: every key once",)
+    assert problems["graph.json"] == ()
+    unpriced = "cannot be checked against costs: there is no costs.json beside it that fits the graph"
+    assert problems["schedules/greedy-1.json"] == (unpriced,)
+
+
+def test_bad_configuration_is_a_problem(folder: Path) -> None:
+    """config.yaml is checked with all violations of its schema, else by the rules that names and files obey."""
+    (folder / "config.yaml").write_text("models: {}\nalgorithms: {a: {}}\nseed: -1\n", encoding="utf-8")
+    problems = {entry.path: entry.problems for entry in verify(folder)}["config.yaml"]
+    assert [problem.partition(":")[0] for problem in problems] == ["models", "seed"]
+    (folder / "config.yaml").write_text("models: {squeezenet: }\nalgorithms: {magic: }\n", encoding="utf-8")
+    (problem,) = {entry.path: entry.problems for entry in verify(folder)}["config.yaml"]
+    assert problem.startswith("algorithms.magic: unknown algorithm magic; allowed: ")
+
+
+def test_schedules_beside_a_graph_are_checked(tmp_path: Path) -> None:
+    """A schedule of any name beside a graph is one; other JSON is not looked at."""
+    network = write_network(tmp_path / "net", 7)
+    (network / "schedules" / "greedy-1.json").rename(network / "mine.json")
+    (network / "other.json").write_text("{}", encoding="utf-8")
+    paths = [entry.path for entry in verify(network)]
+    assert "mine.json" in paths
+    assert "other.json" not in paths
+
+
+def test_measured_schedules_need_no_costs(tmp_path: Path) -> None:
+    """A schedule with measured times, as ``--auto`` writes, is held to its graph and not to the cost model."""
+    network = write_network(tmp_path / "net", 8)
+
+    def measured(data: Any) -> None:
+        data["notes"] = {"times": "measured; no cost model predicted them"}
+        data["latency_ms"] *= 2
+
+    path = network / "schedules" / "sequential-1.json"
+    _edit(path, measured)
+    path.rename(network / "auto.json")
+    (network / "run.json").unlink()
+    assert [entry.problems for entry in verify(network) if entry.path == "auto.json"] == [()]
+    _edit(network / "auto.json", lambda data: data["placements"].pop())
+    ((problem,),) = [entry.problems for entry in verify(network) if entry.path == "auto.json"]
+    assert "is missing" in problem
+
+
+def test_a_folder_without_artifacts_is_refused(tmp_path: Path) -> None:
+    """No folder, or one without artifacts, is an error in one line."""
+    with pytest.raises(HiosError, match="nowhere: found no folder of this name"):
+        verify(tmp_path / "nowhere")
+    with pytest.raises(HiosError, match="found no artifact; allowed: a folder with some of graph"):
+        verify(tmp_path)
+    assert _run(tmp_path).exit_code == 1
