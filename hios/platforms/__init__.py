@@ -7,6 +7,7 @@ bench           what a platform measures
 workloads       what is timed: operators with random weights and inputs
 device_program  a schedule as what each device does
 competitor      what runs in a session, with what was measured of it
+buffers         buffers of shared memory as tensors, and values copied into them
 reference       the model itself inside a worker: eager PyTorch, torch.compile, ONNX Runtime
 weights         weights.safetensors, checked against the graph
 outputs         whether what was computed is what the reference computes

@@ -1,8 +1,7 @@
-"""Executing schedules side by side in one session: interleaved, checked against the model itself, timed."""
+"""Executing schedules in the workers of a pool: interleaved, checked against the model itself, timed."""
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,17 +20,18 @@ from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.kernels.tensors import torch_dtype
 from hios.models import RUNTIMES
-from hios.platforms import reference
 from hios.platforms.competitor import Competitor
 from hios.platforms.device_program import ArenaPlan, Buffer
 from hios.platforms.outputs import compared
 from hios.platforms.protocol import Workers
 from hios.platforms.reference import Reference
+from hios.platforms.reference import run as run_reference
+from hios.platforms.reference import runtime as runtime_of
 from hios.progress import bar
 from hios.runtime.auto import LEAST_RUNS, choose
 from hios.runtime.baselines import require
 from hios.runtime.competitors import BASELINE, competitors, read_entries
-from hios.runtime.results import results
+from hios.runtime.rounds import Outcome, Session
 from hios.runtime.trace import write_trace
 from hios.versions import versions
 from hios.workers.arena import Arena
@@ -105,7 +105,7 @@ def execute(
     known = Graph.read(graph)
     require_executable(known)
     entries = read_entries(schedules, known, settings.devices)
-    runtime = None if program is None else reference.runtime(program)
+    runtime = None if program is None else runtime_of(program)
     require(settings.baselines, runtime, settings.platform)
     if chosen is not None:
         _require_runs(settings)
@@ -126,23 +126,18 @@ def execute(
     cores = workers.cores + [entry.cores for entry in taking_turns]
     with WorkerPool(cores, arena, settings.timeout_s, names) as pool:
         workers.join(pool)
-        session = _Session(known, pool, workers, arena, plan, taking_part, taking_turns, settings)
-        session.load(str(graph), str(weights), None if program is None else str(program), trusted)
-        session.measure()
+        runner = PoolRunner(known, pool, workers, arena, plan, taking_part, taking_turns, settings)
+        runner.load(str(graph), str(weights), None if program is None else str(program), trusted)
+        session = Session(known, taking_part, taking_turns, entries, runner, settings)
+        session.measure(shown=True)
         facts = workers.finish()
     choice = None if chosen is None else choose(taking_part, entries)
-    run = Run(
-        graph=known.name,
-        platform=RunPlatform(**{**msgspec.structs.asdict(platform), **facts}),
-        versions=versions(),
-        measured_at=f"{began:%Y-%m-%dT%H:%M:%SZ}",
-        seed=settings.seed,
-        runs=settings.runs,
-        warmup=settings.warmup,
-        tolerance=settings.tolerance,
-        checked_against=cast("Checked", runtime or "sequential"),
-        chosen=None if choice is None else choice.result(),
-        **results(taking_part, taking_turns, entries)._asdict(),
+    run = session.file(
+        RunPlatform(**{**msgspec.structs.asdict(platform), **facts}),
+        versions(),
+        began,
+        cast("Checked", runtime or "sequential"),
+        None if choice is None else choice.result(),
     )
     if chosen is not None and choice is not None:
         choice.schedule(known).write(chosen)
@@ -167,8 +162,8 @@ def _trace_path(traces: str | Path, label: str) -> Path:
 
 
 @dataclass
-class _Session:
-    """Workers with everything loaded, and the turns they take."""
+class PoolRunner:
+    """The workers of a pool, with everything loaded."""
 
     graph: Graph
     pool: WorkerPool
@@ -186,7 +181,7 @@ class _Session:
         self.workers.load(graph, weights)
         if program is not None:
             self._load_references(program, trusted)
-            self.pool.call(self.references[0].worker, reference.run, exact=True)
+            self.pool.call(self.references[0].worker, run_reference, exact=True)
         else:
             self.workers.check(BASELINE)
         self._expected = [self._tensor(buffer).clone() for buffer in self.plan.outputs]
@@ -219,35 +214,26 @@ class _Session:
     def _tensor(self, buffer: Buffer) -> Tensor:
         return self.arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype))
 
-    def measure(self) -> None:
-        """All rounds; every competitor and reference runs once a round, in random order."""
-        turns: list[str | Reference] = [*self.competitors, *self.references]
-        shuffle = random.Random(self.settings.seed).shuffle
-        rounds = self.settings.warmup + self.settings.runs
-        with bar(rounds, f"{self.graph.name}: {len(turns)} competitors take turns", "rounds") as progress:
-            for number in range(rounds):
-                shuffle(turns)
-                for turn in turns:
-                    self._take_turn(turn, measured=number >= self.settings.warmup)
-                progress.update()
-
-    def _take_turn(self, turn: str | Reference, measured: bool) -> None:
+    def run(self, name: str) -> Outcome:
+        """Run a competitor once."""
         self._clear_outputs()
-        if isinstance(turn, Reference):
-            latency = self.pool.call(turn.worker, reference.run) / 1e6
-            turn.difference = max(turn.difference, self._difference(turn.name, timed=True))
-            self._settle(turn.threads)
-            if measured:
-                turn.latencies_ms.append(latency)
-            return
-        latency, competitor = self.workers.run(turn), self.competitors[turn]
-        self._settle(competitor.cores)
-        off = self._difference(turn, timed=True)
-        if self.workers.reduced is None:  # else it was taken in full precision
-            competitor.difference = max(competitor.difference, off)
-        if measured:
-            competitor.latencies_ms.append(latency)
-            self.workers.take_rows(turn)
+        latency = self.workers.run(name)
+        self._settle(self.competitors[name].cores)
+        off = self._difference(name, timed=True)
+        # Where timed runs are less precise, it was taken in full precision.
+        return Outcome(latency, off if self.workers.reduced is None else None)
+
+    def run_reference(self, reference: Reference) -> Outcome:
+        """Run the model itself once."""
+        self._clear_outputs()
+        latency: float = self.pool.call(reference.worker, run_reference) / 1e6
+        off = self._difference(reference.name, timed=True)
+        self._settle(reference.threads)
+        return Outcome(latency, off)
+
+    def take_rows(self, name: str) -> None:
+        """Keep the rows of the last run."""
+        self.workers.take_rows(name)
 
     def _settle(self, threads: int) -> None:
         if threads > 1:

@@ -20,7 +20,7 @@ from hios.platforms.cpu.executing import CpuWorkers
 from hios.platforms.device_program import ArenaPlan
 from hios.platforms.reference import Reference
 from hios.runtime.competitors import BASELINE
-from hios.runtime.session import Settings, _Session, execute
+from hios.runtime.session import PoolRunner, Settings, execute
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from hios.workers.arena import Arena
 from tests.frontends.networks import Model, write_files
@@ -257,7 +257,7 @@ def test_several_inputs_and_outputs_without_a_program(tmp_path: Path) -> None:
 def test_wrong_outputs_are_found(graph: Graph, wrong: float) -> None:
     """An output that is not a number, infinite, off or never written is not taken for right."""
     plan = ArenaPlan(graph, 1)
-    session = _Session(
+    session = PoolRunner(
         graph, None, CpuWorkers(graph, plan, {}, [[0]], 1.0), Arena(plan.flags, plan.size), plan, {}, [], Settings(1)
     )  # type: ignore[arg-type]
     (output,) = plan.outputs
@@ -285,7 +285,7 @@ def test_differences_blame_who_shows_them(graph: Graph, name: str, cause: str) -
     plan = ArenaPlan(graph, 1)
     eager = [Reference(f"eager PyTorch, {threads} threads", threads, [0, 1], threads) for threads in (1, 2)]
     eager.append(Reference("torch.compile, 1 thread", 3, [0], 1, "compile"))
-    session = _Session(
+    session = PoolRunner(
         graph, None, CpuWorkers(graph, plan, {}, [[0]], 1.0), Arena(plan.flags, plan.size), plan, {}, eager, Settings(1)
     )  # type: ignore[arg-type]
     session._expected = [torch.ones(buffer.shape) for buffer in plan.outputs]

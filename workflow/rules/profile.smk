@@ -19,7 +19,11 @@ rule profile:
         devices=max(settings["devices"]),
         options=configuration.profile_options(settings),
         versions=versions("torch"),
-        code=source_hash("profile", settings["profile"]["stages_of"]),
+        code=source_hash(
+            "profile",
+            settings["profile"]["stages_of"],
+            platform=settings["platform"],
+        ),
     message:
         "Measuring the operators, stages and transfers of {wildcards.model}"
     shell:
