@@ -23,7 +23,6 @@ from hios.models import RUNTIMES
 from hios.platforms.competitor import Competitor
 from hios.platforms.device_program import ArenaPlan, Buffer
 from hios.platforms.outputs import compared
-from hios.platforms.protocol import Workers
 from hios.platforms.reference import Reference
 from hios.platforms.reference import run as run_reference
 from hios.platforms.reference import runtime as runtime_of
@@ -36,6 +35,9 @@ from hios.runtime.trace import write_trace
 from hios.versions import versions
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
+
+if TYPE_CHECKING:
+    from hios.platforms.protocol import Workers
 
 #: Longest time in which a runtime compiles a model.
 _COMPILE_TIMEOUT_S = 1800.0
