@@ -115,9 +115,8 @@ def test_new_platforms_do_not_count(package: Path) -> None:
     """A platform that joins the table changes nothing of a pipeline on another one."""
     file = package / "platforms" / "__init__.py"
     text = file.read_text()
-    file.write_text(
-        text.replace('\n    "cpu": Entry(', '\n    "added": Entry("devices of a test"),\n    "cpu": Entry(')
-    )
+    entry = '\n    "cpu": Entry('
+    file.write_text(text.replace(entry, f'\n    "added": Entry("devices of a test"),{entry}'))
     assert '"added"' in file.read_text()
     (package / "platforms" / "added").mkdir()
     for part in ("__init__", "platform", "measuring", "executing", "reporting"):
@@ -133,11 +132,10 @@ def test_other_platforms_do_not_count(package: Path, platform: str) -> None:
     for part in ("measuring", "platform", "timing"):
         with (package / "platforms" / platform / f"{part}.py").open("a") as stream:
             stream.write("\nEDITED = True\n")
-    changed = {
-        name
-        for name in ("cpu", "cuda")
-        if source_hash("profile", (), package, name) != source_hash("profile", (), PACKAGE, name)
-    }
+    changed = set()
+    for name in ("cpu", "cuda"):
+        if source_hash("profile", (), package, name) != source_hash("profile", (), PACKAGE, name):
+            changed.add(name)
     assert changed == {platform}
 
 

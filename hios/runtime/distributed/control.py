@@ -8,7 +8,7 @@ left.
 
 Why not by what torch brings: ranks do meet by its store, with a time-out (``gloo``), and its elastic agent, or mpirun,
 ends what is left. But its store has no key, so that whoever reaches the port may write; a client that dies is noticed
-there by time-outs only; ``monitored_barrier`` names late ranks but not what they do, is Gloo's alone, and blocks; and the
+there by time-outs only; ``monitored_barrier`` names late ranks, not what they do, is Gloo's alone, and blocks; and the
 agent reports a process, not the schedule, operator and stage that docs/distributed.md promises, under mpirun too.
 """
 
