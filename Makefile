@@ -1,5 +1,6 @@
 # make report   set up, run the pipeline with config.yaml, say where the report is
-# make test     set up, run the tests
+# make test     set up, run the tests that take at most some minutes
+# make test-all set up, run all tests, and say what they cover
 # make setup    the project's own environment in .venv, with pinned dependencies
 # make check    format, lint and types, as CI checks them
 # make bench    the benchmarks under benchmarks/
@@ -9,14 +10,29 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: report test setup check bench data clean
+.PHONY: report test test-all erase-coverage setup check bench data clean
 
 report: setup
 	@snakemake --cores all
 	@python -c 'import pathlib, yaml; folder = yaml.safe_load(open("config.yaml")).get("results", "results"); print("The report is", pathlib.Path(folder, "report.html").resolve())'
 
+# Tests that measure have the machine to themselves; the others share it, a file to a process, so that what a file
+# prepares is prepared once.
+TOGETHER := python -m pytest --numprocesses auto --dist loadfile
+ALONE := python -m pytest
+
 test: setup
-	@python -m pytest
+	@$(TOGETHER) $(COVERAGE) -m 'not slow and not measures'
+	@$(ALONE) $(COVERAGE) -m 'not slow and measures'
+
+test-all: COVERAGE := --cov --cov-append --cov-report=
+test-all: erase-coverage test
+	@$(TOGETHER) $(COVERAGE) -m 'slow and not measures'
+	@$(ALONE) $(COVERAGE) -m 'slow and measures'
+	@coverage report
+
+erase-coverage: setup
+	@coverage erase
 
 setup: .venv/installed
 

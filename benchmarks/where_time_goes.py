@@ -41,7 +41,8 @@ def _schedule(result: Mapping[str, Any], problem: hios.Problem, folder: Path) ->
     factor = hios.Costs.read(folder / "costs.json").corun_factor(devices)
     problem = problem.on(devices)
     path = _longest_path(problem)
-    yield f"  {result['label']}: {latency:.1f} ms, predicted {result['predicted_ms']:.1f} ms"
+    drift = f"; the machine drifted by {result['drift']['value'] - 1:+.1%} in between" if "drift" in result else ""
+    yield f"  {result['label']}: {latency:.1f} ms, predicted {result['predicted_ms']:.1f} ms{drift}"
     yield (
         f"    bounds, with a co-run factor of {factor:.3f}: work shared evenly "
         f"{sum(problem.time) / devices:.1f} ms, longest path {path:.1f} ms"

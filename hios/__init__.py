@@ -2,11 +2,12 @@
 
 The package is layered; a module imports only from layers above its own:
 
-    errors formats validation artifacts machine statistics progress versions    what all use; formats: a class a file
-    graph blocks merging costs problem schedule
+    errors defaults machine statistics drift progress    what every layer uses
+    formats validation artifacts versions          formats: a class a file
+    graph blocks merging costs problem recording schedule
     evaluate bound check bound_check     the problem and its solution (no torch, no TVM)
-    schedulers models sources            one algorithm a file, one registry; what MODEL may be; code hashes
-    kernels frontends                    Relax operator -> torch call; torch.export -> Relax -> graph
+    schedulers models yaml_file sources  one algorithm a file, one registry; what MODEL may be; code hashes
+    tolerances kernels frontends         Relax operator -> torch call; torch.export -> Relax -> graph
     workers                              processes, shared memory, calls
     platforms config                     a folder a platform: devices, measuring, executing; config.yaml
     verify                               whether a results folder holds what it states

@@ -34,7 +34,9 @@ _CLASSES = {
     "costs": ("costs_file", "CostsFile"),
     "schedule": ("schedule_file", "ScheduleFile"),
     "run": ("run_file", "Run"),
-    "config": ("config_file", "ConfigFile"),
+    "config": ("config_file", "Config"),
+    "gpu": ("description_files", "GpuFile"),
+    "link": ("description_files", "LinkFile"),
 }
 #: Text of JSON without a match holds no number beyond floating point: it needs three digits of exponent, or very many.
 _PERHAPS_NOT_FINITE = re.compile(r"NaN|Infinity|[eE]\+?[0-9]{3}|[0-9]{200}")
@@ -74,6 +76,12 @@ def record_class(kind: str) -> type[Record]:
     return found
 
 
+def plain(record: Record) -> Json:
+    """An object as JSON has it."""
+    contents: Json = msgspec.to_builtins(record)
+    return contents
+
+
 def kind_of(cls: type[Record]) -> str:
     """The artifact kind of a class."""
     return next(kind for kind, (_, name) in _CLASSES.items() if name == cls.__name__)
@@ -89,7 +97,7 @@ def load(path: str | Path, cls: type[_Record]) -> _Record:
     Raises:
         ArtifactError: missing, unreadable, damaged, of another version, or against its format.
     """
-    return parsed(read_json(path), cls, str(path))
+    return _converted(read_json(path), cls, str(path))
 
 
 def read(path: str | Path, kind: str) -> Json:
@@ -103,7 +111,7 @@ def read(path: str | Path, kind: str) -> Json:
         ArtifactError: missing, unreadable, damaged, of another version, or against its format.
     """
     data = read_json(path)
-    parsed(data, record_class(kind), str(path))
+    _converted(data, record_class(kind), str(path))
     return data  # type: ignore[no-any-return]
 
 
@@ -159,8 +167,7 @@ def _object(report: Callable[[str], None], pairs: list[tuple[str, Any]]) -> Json
 def write(path: str | Path, kind: str, data: Mapping[str, Any] | Record) -> None:
     """Validate an artifact and write it as JSON; the file appears whole, by rename."""
     path = Path(path)
-    plain = msgspec.to_builtins(data) if isinstance(data, Record) else data
-    document = {"format_version": FORMAT_VERSION, **plain}
+    document = {"format_version": FORMAT_VERSION, **(plain(data) if isinstance(data, Record) else data)}
     validate(document, kind, str(path))
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
@@ -224,7 +231,6 @@ def validate(data: Any, kind: str, source: str) -> None:
     Raises:
         ArtifactError: one line with file, field, what was found and what is allowed.
     """
-    _require_finite(data, source)
     parsed(data, record_class(kind), source)
 
 
@@ -239,6 +245,12 @@ def parsed(data: Any, cls: type[_Record], source: str) -> _Record:
     Raises:
         ArtifactError: one line with file, field, what was found and what is allowed.
     """
+    _require_finite(data, source)
+    return _converted(data, cls, source)
+
+
+def _converted(data: Any, cls: type[_Record], source: str) -> _Record:
+    """As `parsed`, of data whose numbers are known to be finite."""
     _require_version(data, source)
     try:
         return msgspec.convert(data, cls)

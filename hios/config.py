@@ -7,31 +7,30 @@ Light: neither torch nor Snakemake is imported.
 from __future__ import annotations
 
 import contextlib
-import copy
 import json
-import re
 import shlex
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from hios import artifacts, platforms
 from hios.artifacts import Json
-from hios.errors import ArtifactError, HiosError
+from hios.errors import HiosError
+from hios.formats.base import Record
+from hios.formats.config_file import Config, ModelEntry, Scalar
 from hios.models import RUNTIMES, Model, files, model
 from hios.schedulers import find
 from hios.schedulers.registry import AUTO
-
-# YAML 1.1, which PyYAML reads, takes 1e-4 for text; people and YAML 1.2 take it for a number.
-_EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+from hios.yaml_file import plain
 
 
-def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | None = None) -> Json:
+def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | None = None) -> Config:
     """The settings of a run: checked, and with nothing left open.
 
-    The result is itself a valid configuration that resolves to itself.
+    The result is itself a valid configuration that resolves to itself (`contents`, `as_yaml`).
 
     Args:
         data: what was read.
@@ -43,11 +42,13 @@ def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | 
     Raises:
         HiosError: one line with file, field, what was found and what is allowed.
     """
-    given = normalised(data, source)
-    artifacts.validate(given, "config", source)
-    settings: Json = _filled(given, artifacts.schema("config"))
-    _resolve_models(settings, source, models or artifacts.resource_directory("models"))
-    _resolve_algorithms(settings, source)
+    given = artifacts.parsed(normalised(data, source), Config, source)
+    settings = msgspec.structs.replace(
+        given,
+        models=_resolved_models(given, source, models or artifacts.resource_directory("models")),
+        algorithms=_resolved_algorithms(given, source),
+    )
+    _check_platform(settings, source)
     _check_devices(settings, source, cores)
     _check_baselines(settings, source)
     _check_results(settings, source)
@@ -60,7 +61,7 @@ def normalised(data: Any, source: str) -> Any:
     Raises:
         HiosError: a key that is not text, or a value that JSON does not know.
     """
-    given = _plain(data, source, ())
+    given = plain(data, source, ())
     if isinstance(given, dict):
         for section in ("models", "algorithms"):
             if isinstance(given.get(section), dict):
@@ -68,86 +69,100 @@ def normalised(data: Any, source: str) -> Any:
     return given
 
 
-def read_yaml(path: str | Path) -> Any:
-    """What a YAML file holds.
-
-    Raises:
-        ArtifactError: unreadable, not YAML, or a key given twice; one line with file and line.
-    """
-    refuse_repeated_keys(path)
-    return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-
-
-def competitors(settings: Json) -> list[tuple[str, int]]:
+def competitors(settings: Config) -> list[tuple[str, int]]:
     """What is scheduled and executed: labels of algorithms with a number of devices each."""
     return [
         (label, devices)
-        for label, entry in settings["algorithms"].items()
-        for devices in settings["devices"]
+        for label, entry in settings.algorithms.items()
+        for devices in settings.devices
         if entry["algorithm"] != AUTO
-        if devices == 1 or find(entry["algorithm"]).several_devices
+        if devices == 1 or find(str(entry["algorithm"])).several_devices
     ]
 
 
-def chooses(settings: Json) -> bool:
+def chooses(settings: Config) -> bool:
     """Whether the fastest of what is executed is chosen."""
-    return any(entry["algorithm"] == AUTO for entry in settings["algorithms"].values())
+    return any(entry["algorithm"] == AUTO for entry in settings.algorithms.values())
 
 
-def model_of(settings: Json, label: str) -> Model:
+def model_of(settings: Config, label: str) -> Model:
     """What the network of a label is."""
-    return model(settings["models"][label]["model"])
+    return model(settings.models[label].model or label)
 
 
-def export_options(entry: Json) -> str:
+def export_options(entry: ModelEntry) -> str:
     """Settings of a network as options of ``hios export``."""
-    given: Json = {key: entry[key] for key in ("image_size", "batch_size", "classifier") if key in entry}
+    given = {key: getattr(entry, key) for key in ("image_size", "batch_size", "classifier")}
     # JSON, as YAML too reads it: text stays text, and true stays true
-    more = [f"{name}={json.dumps(value)}" for name, value in entry.get("options", {}).items()]
-    return options({**given, "option": more, "trust": entry.get("trusted", False)})
+    more = [f"{name}={json.dumps(value)}" for name, value in (entry.options or {}).items()]
+    return options({**given, "option": more, "trust": entry.trusted})
 
 
-def extract_options(entry: Json) -> str:
+def extract_options(entry: ModelEntry) -> str:
     """Settings of a network as options of ``hios extract``."""
-    units = {"units": entry["units"]} if "units" in entry else {}
-    return options({**units, "trust": entry.get("trusted", False)})
+    return options({"units": entry.units, "trust": entry.trusted})
 
 
-def profile_options(settings: Json) -> str:
+def profile_options(settings: Config) -> str:
     """Settings of ``hios profile``."""
-    given = {key: value for key, value in settings["profile"].items() if key != "cache"}
-    cache: bool | str = settings["profile"]["cache"]
-    kept = {"cache": cache} if isinstance(cache, str) else {"no_cache": not cache}
-    own = {option.name: settings.get(option.name) for option in platforms.entry(settings["platform"]).options}
-    return options({**given, **kept, **own, "virtual": settings["virtual"]})
+    if predicts(settings):
+        return options(_own(settings))
+    given, cache = msgspec.structs.asdict(settings.profile), settings.profile.cache
+    given["cache"] = cache if isinstance(cache, str) else None
+    return options({**given, **_own(settings), "no_cache": cache is False, "virtual": settings.virtual})
 
 
-def execute_options(settings: Json, label: str) -> str:
+def _own(settings: Config) -> dict[str, str]:
+    """What options of the platform's own are given, by name."""
+    names = [option.name for option in platforms.entry(settings.platform).options]
+    return {name: value for name in names if (value := getattr(settings, name)) is not None}
+
+
+def description_files(settings: Config, source: str) -> list[Path]:
+    """The files that predicted costs depend on; none where costs are measured.
+
+    Args:
+        settings: of a run.
+        source: the configuration's file, for messages.
+
+    Raises:
+        HiosError: an option of the platform is not what it may be, or a file breaks its format.
+    """
+    if not predicts(settings):
+        return []
+    try:
+        return platforms.predicting(settings.platform).files(**_own(settings))
+    except HiosError as error:
+        raise HiosError(f"{source}: {error}") from error
+
+
+def execute_options(settings: Config, label: str) -> str:
     """Settings of ``hios execute`` for a network."""
-    trusted = settings["models"][label].get("trusted", False)
-    return options({**settings["execute"], "virtual": settings["virtual"], "trust": trusted})
+    given = msgspec.structs.asdict(settings.execute)
+    return options({**given, "virtual": settings.virtual, "trust": settings.models[label].trusted})
 
 
-def parsed_options(texts: Iterable[str], given: Json) -> Json:
+def parsed_options(texts: Iterable[str], given: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """Options of a model, of which some are given as ``name=value`` with values as in YAML.
 
     Raises:
         HiosError: one without a name, with a value that is no text, number, true or false, or one given twice.
     """
-    found = dict(given)
+    parsed: dict[str, Scalar] = dict(given)
     for text in texts:
         name, sign, value = text.partition("=")
         if not name.isidentifier() or not sign:
             raise HiosError(f"--option: found {text}; allowed: name=value")
-        if name in found:
+        if name in parsed:
             raise HiosError(f"--option: {name} is given twice; allowed: once")
         try:
-            found[name] = _plain(yaml.safe_load(value), "--option", (name,))
+            read = plain(yaml.safe_load(value), "--option", (name,))
         except yaml.YAMLError as error:
             raise HiosError(f"--option: {name}: found {value}, which is not YAML; put it in quotes") from error
-        if not isinstance(found[name], str | int | float):
+        if not isinstance(read, str | int | float):
             raise HiosError(f"--option: {name}: found {value or 'nothing'}; allowed: text, a number, true or false")
-    return found
+        parsed[name] = read
+    return parsed
 
 
 def options(values: Mapping[str, Any], *, without: str = "") -> str:
@@ -156,103 +171,40 @@ def options(values: Mapping[str, Any], *, without: str = "") -> str:
     ``{"window": 2, "stages_of": ["greedy"], "classifier": False}`` gives ``--window 2 --stages-of greedy``.
 
     Args:
-        values: the settings; lists repeat the option, True is a flag, False leaves it out.
+        values: the settings; lists repeat the option, True is a flag, False and None leave it out.
         without: a key to leave out.
     """
     words: list[str] = []
     for key, value in values.items():
         option = f"--{key.replace('_', '-')}"
-        if key == without or value is False:
+        if key == without or value is False or value is None:
             continue
         if value is True:
             words.append(option)
             continue
-        for item in value if isinstance(value, list) else [value]:
+        for item in value if isinstance(value, list | tuple) else [value]:
             words += [option, str(item)]
     return shlex.join(words)
 
 
-def as_yaml(settings: Json) -> str:
+def contents(settings: Config) -> Json:
+    """Settings as a configuration file has them, with nothing left to defaults."""
+    plain: Json = _contents(settings)
+    return plain
+
+
+def _contents(value: Any) -> Any:
+    if isinstance(value, Record):
+        fields = msgspec.structs.asdict(value)
+        return {key: _contents(item) for key, item in fields.items() if item is not None}
+    if isinstance(value, dict):
+        return {key: _contents(item) for key, item in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def as_yaml(settings: Config) -> str:
     """Settings as the text of a configuration file."""
-    return yaml.safe_dump(settings, sort_keys=False)
-
-
-def refuse_repeated_keys(path: str | Path) -> None:
-    """Refuse a YAML file that gives a key twice: YAML readers silently take the last one.
-
-    Raises:
-        ArtifactError: unreadable, not YAML, or a key given twice; one line with file and line.
-    """
-    path = Path(path)
-    try:
-        tree = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except OSError as error:
-        raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ArtifactError(f"{path}: not a text file: byte {error.start} is not UTF-8; expected YAML") from error
-    except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise ArtifactError(f"{path}: {line}not valid YAML ({error.problem or error.context})") from error
-    except yaml.YAMLError as error:
-        raise ArtifactError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
-    for first, second in _repeated(tree, set()):
-        raise ArtifactError(
-            f"{path}: line {second.start_mark.line + 1}: key {second.value} is given again; "
-            f"allowed: once (it is on line {first.start_mark.line + 1})"
-        )
-
-
-def _repeated(node: Any, visited: set[int]) -> Iterator[tuple[Any, Any]]:
-    if id(node) in visited:  # an anchor may be used many times, also within itself
-        return
-    visited.add(id(node))
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            yield from _repeated(item, visited)
-    elif isinstance(node, yaml.MappingNode):
-        seen: dict[Hashable, Any] = {}
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    yield seen[key.value], key
-                seen[key.value] = key
-            yield from _repeated(value, visited)
-
-
-def _plain(value: Any, source: str, place: tuple[str | int, ...]) -> Any:
-    """The value as JSON knows it: plain dictionaries, text as keys, 2.0 as 2, and no dates."""
-    field = ".".join(map(str, place)) or "(whole file)"
-    if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise HiosError(
-                    f"{source}: {field}: found the key {key}, which YAML reads as {type(key).__name__}; "
-                    "allowed: text, put it in quotes"
-                )
-        return {key: _plain(item, source, (*place, key)) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item, source, (*place, index)) for index, item in enumerate(value)]
-    if isinstance(value, str) and _EXPONENT.fullmatch(value):
-        value = float(value)
-    if isinstance(value, float) and value.is_integer():
-        return int(value)  # JSON Schema takes 2.0 for an integer; file names and commands need 2
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    raise HiosError(
-        f"{source}: {field}: found {value}, which YAML reads as {type(value).__name__}; "
-        "allowed: text or a number; put text in quotes"
-    )
-
-
-def _filled(value: Any, rule: Any) -> Any:
-    """The value with the schema's defaults, in the schema's order."""
-    if not isinstance(value, dict):
-        return value
-    known: Json = rule.get("properties", {})
-    default = {key: copy.deepcopy(part["default"]) for key, part in known.items() if "default" in part}
-    present = {**default, **value}
-    ordered = [*(key for key in known if key in present), *(key for key in present if key not in known)]
-    return {key: _filled(present[key], known.get(key, rule.get("additionalProperties"))) for key in ordered}
+    return yaml.safe_dump(contents(settings), sort_keys=False)
 
 
 @contextlib.contextmanager
@@ -263,87 +215,114 @@ def _at(source: str, field: str) -> Iterator[None]:
         raise HiosError(f"{source}: {field}: {error}") from error
 
 
-def _resolve_models(settings: Json, source: str, directory: Path) -> None:
-    for label, entry in settings["models"].items():
+def _resolved_models(settings: Config, source: str, directory: Path) -> dict[str, ModelEntry]:
+    resolved = {}
+    for label, entry in settings.models.items():
         with _at(source, f"models.{label}"):
-            found = model(entry.get("model", label), directory)
-            files(found, directory)
-            _check_model(found, entry)
-        settings["models"][label] = {"model": found.text, **entry}
+            known = model(label if entry.model is None else entry.model, directory)
+            files(known, directory)
+            _check_model(known, entry)
+        resolved[label] = entry if entry.model is not None else msgspec.structs.replace(entry, model=known.text)
+    return resolved
 
 
-def _check_model(found: Model, entry: Json) -> None:
+def _check_model(known: Model, entry: ModelEntry) -> None:
     """Refuse settings that make no sense for a kind of model."""
-    if entry.get("trusted") and found.kind != "pt2":
+    if entry.trusted and known.kind != "pt2":
         raise HiosError("trusted: found true; allowed: for .pt2 files, as loading others runs no code of theirs")
-    named = set(entry.get("options", {}))
+    named = set(entry.options or {})
     if twice := sorted(named & {"image_size", "batch_size", "classifier"}):
         raise HiosError(f"options: found {twice[0]}; allowed: beside options, not among them")
-    given = {key for key in ("image_size", "batch_size", "classifier") if entry.get(key)} | named
-    if found.is_file and (extra := sorted(given - ({"batch_size"} if found.kind == "onnx" else set()))):
-        raise HiosError(f"found {extra[0]}, but {found.text} holds a finished model; allowed: without it")
+    given = {key for key in ("image_size", "batch_size", "classifier") if getattr(entry, key)} | named
+    if known.is_file and (extra := sorted(given - ({"batch_size"} if known.kind == "onnx" else set()))):
+        raise HiosError(f"found {extra[0]}, but {known.text} holds a finished model; allowed: without it")
 
 
-def _resolve_algorithms(settings: Json, source: str) -> None:
-    for label, entry in settings["algorithms"].items():
+def _resolved_algorithms(settings: Config, source: str) -> dict[str, dict[str, Scalar]]:
+    resolved: dict[str, dict[str, Scalar]] = {}
+    for label, entry in settings.algorithms.items():
         with _at(source, f"algorithms.{label}"):
-            if entry.get("algorithm", label) == AUTO:
+            name = str(entry.get("algorithm", label))
+            if name == AUTO:
                 _check_auto(settings, label, entry)
-                settings["algorithms"][label] = {"algorithm": AUTO}
+                resolved[label] = {"algorithm": AUTO}
                 continue
-            algorithm = find(entry.get("algorithm", label))
+            algorithm = find(name)
             given = {key: value for key, value in entry.items() if key != "algorithm"}
             if any(parameter.name == "seed" for parameter in algorithm.parameters):
-                given.setdefault("seed", settings["seed"])
-            settings["algorithms"][label] = {"algorithm": algorithm.name, **algorithm.resolved(given)}
-    for index, name in enumerate(settings["profile"]["stages_of"]):
+                given.setdefault("seed", settings.seed)
+            resolved[label] = {"algorithm": algorithm.name, **algorithm.resolved(given)}
+    for index, name in enumerate(settings.profile.stages_of):
         with _at(source, f"profile.stages_of[{index}]"):
             find(name)
+    return resolved
 
 
-def _check_auto(settings: Json, label: str, entry: Json) -> None:
+def _check_auto(settings: Config, label: str, entry: Mapping[str, Scalar]) -> None:
     """Refuse a choice without alternatives, or by too few runs."""
     if label != AUTO or set(entry) - {"algorithm"}:
         raise HiosError(f"found the algorithm {AUTO} with another label or with parameters; allowed: {AUTO}: {{}}")
-    if len(settings["algorithms"]) == 1:
+    if len(settings.algorithms) == 1:
         raise HiosError(f"found {AUTO} alone; allowed: beside other algorithms, as it is the fastest of them")
-    if (runs := settings["execute"]["runs"]) < 12:
+    if (runs := settings.execute.runs) < 12:
         raise HiosError(f"execute.runs: found {runs}; allowed with {AUTO}: at least 12, as every other one chooses")
 
 
-def _check_devices(settings: Json, source: str, cores: int | None) -> None:
-    devices: list[int] = settings["devices"]
-    platform = platforms.find(settings["platform"])
-    if settings["virtual"] and not platform.VIRTUAL:
+def predicts(settings: Config) -> bool:
+    """Whether costs are predicted and nothing is executed."""
+    return not platforms.entry(settings.platform).executes
+
+
+def _check_platform(settings: Config, source: str) -> None:
+    """Refuse what the platform cannot use, and options of other platforms; their values are looked up later."""
+    for name, entry in platforms.PLATFORMS.items():
+        for option in entry.options:
+            given = getattr(settings, option.name) is not None
+            if given and name != settings.platform:
+                raise HiosError(
+                    f"{source}: {option.name}: found with platform {settings.platform}; allowed: with platform {name}"
+                )
+            if option.required and not given and name == settings.platform:
+                raise HiosError(f"{source}: {option.name}: missing; required with platform {name}: {option.required}")
+    if settings.virtual and not platforms.find(settings.platform).VIRTUAL:
+        raise HiosError(f"{source}: virtual: found true; allowed with platform {settings.platform}: false")
+    if predicts(settings) and chooses(settings):
         raise HiosError(
-            f"{source}: virtual: found true; allowed on platform {settings['platform']}: false, as its devices share "
-            "nothing"
+            f"{source}: algorithms: found {AUTO}, which chooses by measurements; allowed with platform "
+            f"{settings.platform}: without it"
         )
-    limit = None if settings["virtual"] or cores is None else platform.device_limit(cores)
+
+
+def _check_devices(settings: Config, source: str, cores: int | None) -> None:
+    devices = settings.devices
+    unlimited = settings.virtual or cores is None
+    limit = None if unlimited else platforms.find(settings.platform).device_limit(cores or 0)
     if limit is not None and max(devices) > limit[0]:
         raise HiosError(f"{source}: devices: found {max(devices)}; allowed: at most {limit[0]}, {limit[1]}")
-    for label, entry in settings["algorithms"].items():
-        if 1 not in devices and entry["algorithm"] != AUTO and not find(entry["algorithm"]).several_devices:
+    for label, algorithm in settings.algorithms.items():
+        name = str(algorithm["algorithm"])
+        if 1 not in devices and name != AUTO and not find(name).several_devices:
             raise HiosError(
-                f"{source}: devices: found {devices}; allowed: numbers with 1 among them, because "
+                f"{source}: devices: found {list(devices)}; allowed: numbers with 1 among them, because "
                 f"algorithms.{label} schedules a single device"
             )
 
 
-def _check_baselines(settings: Json, source: str) -> None:
+def _check_baselines(settings: Config, source: str) -> None:
     """Refuse what runs a model on another platform only."""
-    name = settings["platform"]
-    if not platforms.entry(name).executes:
+    if predicts(settings):
         return
-    runtimes = platforms.find(name).RUNTIMES
-    for baseline in settings["execute"]["baselines"]:
-        if baseline not in runtimes:
+    runtimes = platforms.find(settings.platform).RUNTIMES
+    for name in settings.execute.baselines:
+        if name not in runtimes:
             allowed = ", ".join(known for known in RUNTIMES if known in runtimes)
-            raise HiosError(f"{source}: execute.baselines: found {baseline}; allowed on platform {name}: {allowed}")
+            raise HiosError(
+                f"{source}: execute.baselines: found {name}; allowed on platform {settings.platform}: {allowed}"
+            )
 
 
-def _check_results(settings: Json, source: str) -> None:
-    folder = Path(settings["results"])
+def _check_results(settings: Config, source: str) -> None:
+    folder = Path(settings.results)
     for place in (folder, *folder.parents):
         if place.exists() and not place.is_dir():
             raise HiosError(

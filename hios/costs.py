@@ -9,10 +9,12 @@ from typing import Any
 
 from hios import artifacts
 from hios.errors import ArtifactError, shown
+from hios.formats.base import Platform
 from hios.formats.costs_file import CostsFile, LinkModel
+from hios.formats.probe_record import ProfiledSpeed
 from hios.graph import Edge
 
-__all__ = ["DEFAULT_ALPHA", "Costs", "CostsFile", "LinkModel", "Resources", "StageIds"]
+__all__ = ["DEFAULT_ALPHA", "Costs", "CostsFile", "LinkModel", "Resources", "StageIds", "predicted_for"]
 
 #: A stage in terms of operator ids: groups beside each other, the operators of a group one after another.
 #: The order of the groups does not matter, the order within a group does.
@@ -44,6 +46,14 @@ class Resources:
         )
 
 
+def predicted_for(platform: Platform | None) -> str | None:
+    """The GPUs that times are predicted for, in words; None where they were measured, or nobody says."""
+    if platform is None or not platform.predicted:
+        return None
+    gpu = platform.gpus[0] if platform.gpus else platform.gpu or "a GPU"
+    return f"predicted for {platform.devices or 1} x {gpu}, link {platform.link or 'unknown'}; nothing was measured"
+
+
 @dataclass(frozen=True)
 class Costs:
     """The contents of costs.json that scheduling uses. All times in milliseconds.
@@ -61,6 +71,8 @@ class Costs:
         graph_fingerprint: ``Graph.fingerprint`` of that graph; empty where unknown.
         source: file name for messages.
         corun: how many times as long operators take while so many devices work at once, by their number.
+        probe: speed of the machine when times were measured; None where unknown.
+        predicted_for: the GPUs that times are predicted for, in words; empty where they were measured.
     """
 
     time_ms: Mapping[str, float]
@@ -75,6 +87,8 @@ class Costs:
     resources: Mapping[str, Resources] = field(default_factory=dict)
     graph_fingerprint: str = ""
     corun: Mapping[int, float] = field(default_factory=dict)
+    probe: ProfiledSpeed | None = None
+    predicted_for: str = ""
 
     @classmethod
     def read(cls, path: str | Path) -> Costs:
@@ -117,6 +131,10 @@ class Costs:
             },
             graph_fingerprint=file.graph_fingerprint,
             corun={entry.devices: entry.factor for entry in file.corun},
+            probe=None
+            if file.probe is None
+            else ProfiledSpeed(file.probe.version, file.probe.speed, file.probe.copy_share),
+            predicted_for=predicted_for(file.platform) or "",
         )
 
     def corun_factor(self, devices: int) -> float:

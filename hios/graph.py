@@ -132,10 +132,9 @@ class Graph:
             self.units,
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> artifacts.Json:
         """The contents of graph.json."""
-        contents: dict[str, Any] = msgspec.to_builtins(self.to_file())
-        return contents
+        return artifacts.plain(self.to_file())
 
     def write(self, path: str | Path) -> None:
         """Write graph.json."""

@@ -8,6 +8,10 @@ import time
 from collections.abc import Collection
 from pathlib import Path
 
+#: Share of the cores' time that other work takes from which on measurements are not to be trusted: they are not kept,
+#: and people are warned.
+BUSY = 0.1
+
 _CPUS = Path("/sys/devices/system/cpu")
 _STATISTICS = Path("/proc/stat")
 

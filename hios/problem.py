@@ -37,11 +37,11 @@ class Problem:
         successors: for every operator, (successor, t(u,v) in milliseconds) pairs in topological order.
         order: operator numbers in topological order.
         alpha: share of serialisation of the contention model; None without contention.
-        asked: stages whose time was asked for and not measured; the profiler measures them.
         convolutions: by number, what merging an operator needs to know; None where it cannot be merged.
         measured_merges: measured times of merged operators, milliseconds.
-        asked_merges: merges whose time was asked for and not measured.
+        predicted_for: the GPUs that costs are predicted for, in words; empty where they were measured.
         devices: number of devices whose co-run factor the times hold; 0 where it is left to ``on``.
+        probe: speed of the machine when the times were measured; None where unknown.
 
     Raises:
         ArtifactError: an operator or edge has no cost, the costs are those of another graph, or they have a merge
@@ -51,7 +51,9 @@ class Problem:
     def __init__(self, graph: Graph, costs: Costs) -> None:
         self.graph = graph
         self.devices = 0
+        self.predicted_for = costs.predicted_for
         self._corun_factor = costs.corun_factor
+        self.probe = costs.probe
         _refuse_other_graph(graph, costs)
         self.ids = [operator.id for operator in graph.operators]
         self.time = [costs.operator_ms(operator) for operator in self.ids]
@@ -72,7 +74,6 @@ class Problem:
         for neighbours in (*self.predecessors, *self.successors):
             neighbours.sort(key=lambda neighbour: place[neighbour[0]])
         self.alpha = costs.alpha if costs.contention == "blend" else None
-        self.asked: set[frozenset[Group]] = set()
         for stage in costs.stages:
             for operator in (operator for group in stage for operator in group):
                 if operator not in graph.index:
@@ -84,7 +85,6 @@ class Problem:
             for stage, time in costs.stages.items()
         }
         self.convolutions = convolutions(graph)
-        self.asked_merges: set[frozenset[int]] = set()
         self.measured_merges = {self._merge(merge, costs.source): time for merge, time in costs.merges.items()}
 
     def _merge(self, merge: frozenset[str], source: str) -> frozenset[int]:
@@ -110,8 +110,7 @@ class Problem:
     def on(self, devices: int) -> Problem:
         """The problem with the times that operators, stages and merges have in a schedule for so many devices.
 
-        A problem that has them already stays as it is: a plan for fewer devices leaves the others idle. What is
-        asked for is noted in both.
+        A problem that has them already stays as it is: a plan for fewer devices leaves the others idle.
         """
         if self.devices:
             return self
@@ -135,7 +134,6 @@ class Problem:
         key = frozenset(stage)
         if key in self.measured:
             return self.measured[key]
-        self.asked.add(key)
         return self.modelled_stage_ms(stage)
 
     def modelled_stage_ms(self, stage: Stage) -> float:
@@ -160,10 +158,7 @@ class Problem:
         key = frozenset(operators)
         if key in self.measured_merges:
             return self.measured_merges[key]
-        modelled = self.modelled_merge_ms(key)
-        if modelled is not None:
-            self.asked_merges.add(key)
-        return modelled
+        return self.modelled_merge_ms(key)
 
     def modelled_merge_ms(self, operators: Iterable[int]) -> float | None:
         """Time of operators merged into one by a model alone, in milliseconds; None where they cannot be merged.

@@ -12,6 +12,7 @@ import msgspec
 
 from hios import artifacts
 from hios.errors import ScheduleError, shown
+from hios.formats.probe_record import ProfiledSpeed
 from hios.formats.schedule_file import Parameter, Placement, ScheduleFile
 from hios.graph import Graph
 from hios.merging import MERGEABLE, convolutions, merged_kernel
@@ -75,7 +76,8 @@ class Schedule:
     ``latency_ms`` is the last finish, ``lower_bound_ms`` holds for every schedule of the same problem. A bound that
     says more and holds for staged schedules only is ``staged_lower_bound_ms``; 0 where there is none. ``cuts`` is the
     number of places at which a search for the best schedule cut the graph to keep its time within limits (``states``
-    of IOS): with more than 0, the schedule is the best of those in which no stage crosses a cut, not of all.
+    of IOS): with more than 0, the schedule is the best of those in which no stage crosses a cut, not of all. ``probe``
+    is the speed of the machine when its costs were measured; None where unknown.
     """
 
     algorithm: str
@@ -91,6 +93,7 @@ class Schedule:
     graph_fingerprint: str = ""
     staged_lower_bound_ms: float = 0.0
     cuts: int = 0
+    probe: ProfiledSpeed | None = None
     source: str = field(default="schedule", compare=False)
 
     @classmethod
@@ -126,12 +129,12 @@ class Schedule:
             graph_fingerprint=self.graph_fingerprint,
             staged_lower_bound_ms=self.staged_lower_bound_ms,
             cuts=self.cuts,
+            probe=self.probe,
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> artifacts.Json:
         """The contents of schedule.json."""
-        contents: dict[str, Any] = msgspec.to_builtins(self.to_file())
-        return contents
+        return artifacts.plain(self.to_file())
 
     def write(self, path: str | Path) -> None:
         """Write schedule.json."""

@@ -17,6 +17,7 @@ STAGES = {
     "export": "hios.frontends.export",
     "extract": "hios.frontends.extract",
     "profile": "hios.profiling.profile",
+    "predict": "hios.profiling.predict",
     "schedule": "hios.schedulers",
     "execute": "hios.runtime.session",
     "report": "hios.report",
@@ -24,7 +25,8 @@ STAGES = {
 }
 #: Modules of a platform that a stage uses (``hios.platforms.protocol``), which are imported by name.
 _PARTS = {
-    "profile": ("platform", "measuring", "predicting"),
+    "profile": ("platform", "measuring"),
+    "predict": ("platform", "predicting"),
     "execute": ("platform", "executing"),
     "report": ("reporting",),
 }

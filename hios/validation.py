@@ -43,10 +43,13 @@ def _validator_class() -> Any:
     """Of Draft 2020-12, but 1.0 is no integer: what is read as one is one."""
     from jsonschema import Draft202012Validator, validators  # slow to import, and needed for refusals only
 
-    whole = Draft202012Validator.TYPE_CHECKER.redefine(
-        "integer", lambda checker, value: isinstance(value, int) and not isinstance(value, bool)
+    checker = Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {
+            "integer": lambda checker, value: isinstance(value, int) and not isinstance(value, bool),
+            "array": lambda checker, value: isinstance(value, list | tuple),  # objects that are not yet written
+        }
     )
-    return validators.extend(Draft202012Validator, type_checker=whole)
+    return validators.extend(Draft202012Validator, type_checker=checker)
 
 
 def _explained(error: Any) -> str:

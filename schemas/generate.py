@@ -11,15 +11,16 @@ import inspect
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 import yaml
 from msgspec import inspect as types
 
 from hios.formats.base import END
-from hios.formats.config_file import ConfigFile
+from hios.formats.config_file import Config
 from hios.formats.costs_file import CostsFile
+from hios.formats.description_files import GpuFile, LinkFile
 from hios.formats.graph_file import GraphFile
 from hios.formats.run_file import Run
 from hios.formats.schedule_file import ScheduleFile
@@ -30,7 +31,9 @@ CLASSES: dict[str, type[msgspec.Struct]] = {
     "costs": CostsFile,
     "schedule": ScheduleFile,
     "run": Run,
-    "config": ConfigFile,
+    "config": Config,
+    "gpu": GpuFile,
+    "link": LinkFile,
 }
 
 _WHOLE_NUMBERS = (
@@ -66,6 +69,8 @@ class _Schema:
     def __init__(self, kind: str) -> None:
         self._defaults = kind == "config"
         root = cast(types.StructType, types.type_info(CLASSES[kind]))
+        #: Choices in the order of the classes, which msgspec does not keep.
+        self._choices: dict[frozenset[Any], list[Any]] = {}
         self._count: Counter[type] = Counter()
         self._tally(root)
         self._definitions: dict[str, Any] = {}
@@ -84,6 +89,8 @@ class _Schema:
         if isinstance(kind, types.StructType):
             self._count[kind.cls] += 1
             if self._count[kind.cls] == 1:
+                for hint in get_type_hints(kind.cls, include_extras=True).values():
+                    self._note_choices(hint)
                 for field in kind.fields:
                     self._tally(field.type)
         elif isinstance(kind, types.Metadata):
@@ -95,6 +102,13 @@ class _Schema:
             self._tally(kind.value_type)
         elif isinstance(kind, types.VarTupleType):
             self._tally(kind.item_type)
+
+    def _note_choices(self, hint: Any) -> None:
+        if get_origin(hint) is Literal:
+            self._choices[frozenset(get_args(hint))] = list(get_args(hint))
+        else:
+            for part in get_args(hint):
+                self._note_choices(part)
 
     def _rule(self, kind: types.Type) -> dict[str, Any]:
         """The schema of a type."""
@@ -109,7 +123,7 @@ class _Schema:
         if isinstance(kind, types.AnyType):
             return {}
         if isinstance(kind, types.LiteralType):
-            values = list(kind.values)
+            values = self._choices[frozenset(kind.values)]
             return {"type": "integer", "const": values[0]} if values == [1] else {"enum": values}
         if isinstance(kind, types.UnionType):
             return self._union(kind)

@@ -17,6 +17,7 @@ from hios.errors import ArtifactError, ScheduleError, UnsupportedError
 from hios.evaluate import latency_ms
 from hios.merging import Convolution, MergedKernel, convolutions, least_growth, merged_kernel
 from hios.problem import Stage
+from hios.recording import RecordingProblem
 from hios.schedule import StagedPlan
 from tests.convolutions import Conv, conv_graph, conv_problem
 
@@ -183,7 +184,7 @@ TIMES = {"a": 1.0, "b": 2.0}
 )
 def test_modelled_merge(utilization: dict[str, float], contention: str, expected: float) -> None:
     """A merged operator takes max(sum(t*g*u), max(t*g)), and without contention max(t*g)."""
-    instance = conv_problem(PAIR, TIMES, utilization=utilization, contention=contention)
+    instance = RecordingProblem(conv_problem(PAIR, TIMES, utilization=utilization, contention=contention))
     assert instance.merge_ms([0, 1]) == pytest.approx(expected)
     assert instance.asked_merges == {frozenset({0, 1})}
     assert instance.asked == set()
@@ -191,7 +192,8 @@ def test_modelled_merge(utilization: dict[str, float], contention: str, expected
 
 def test_measured_merge_counts() -> None:
     """A measured merge is taken, in any order, and not asked for again; what cannot be merged has no time."""
-    instance = conv_problem({**PAIR, "c": Conv((5, 5), (1, 1))}, {**TIMES, "c": 1.0}, merges={frozenset("ab"): 1.5})
+    members = {**PAIR, "c": Conv((5, 5), (1, 1))}
+    instance = RecordingProblem(conv_problem(members, {**TIMES, "c": 1.0}, merges={frozenset("ab"): 1.5}))
     assert instance.merge_ms([1, 0]) == 1.5
     assert instance.merge_ms([0, 2]) is None
     assert instance.asked_merges == set()

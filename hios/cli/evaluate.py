@@ -48,4 +48,5 @@ def command(graph: Path, costs: Path, schedule: Path) -> None:
     for bound in bounds:
         if bound.verdict == "wrong":
             raise HiosError(f"{schedule}: {bound}")
-    click.echo(f"{latency:.6g} ms")
+    predicted = problem.predicted_for
+    click.echo(f"{latency:.6g} ms{f'; {predicted}' if predicted else ''}")

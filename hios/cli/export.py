@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
+from hios import defaults
 from hios.cli.options import check_seed, output_option, refuse_overwriting, trust_option
 from hios.errors import HiosError
+from hios.formats.config_file import Scalar
 
 
 @click.command("export")
@@ -24,7 +25,7 @@ from hios.errors import HiosError
     metavar="NAME=VALUE",
     help="Any other option of the function that builds the model; the value as in YAML. May be given several times.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of random weights.")
+@click.option("--seed", type=int, default=defaults.SEED, show_default=True, help="Seed of random weights.")
 @trust_option
 def command(
     model: str,
@@ -47,7 +48,7 @@ def command(
     for name, value in sizes.items():
         if value is not None and value < 1:
             raise HiosError(f"--{name.replace('_', '-')}: found {value}; allowed: at least 1")
-    given: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
+    given: dict[str, Scalar] = {name: value for name, value in sizes.items() if value is not None}
     if classifier:
         given["classifier"] = True
     check_seed(seed)

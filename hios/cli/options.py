@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
+from hios.defaults import RUNS, SEED, TIMEOUT_S, TOLERANCE, WARMUP
 from hios.errors import HiosError
 from hios.platforms import PLATFORMS, executable
 
@@ -19,34 +20,53 @@ _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 devices_option = click.option("--devices", type=int, default=1, show_default=True, help="Number of devices.")
 
 
-def _platform_option(names: Iterable[str], what: str) -> _Decorator:
-    known = {name: PLATFORMS[name].summary for name in names}
+def _refuse_predicting(context: click.Context, parameter: click.Parameter, platform: str) -> str:
+    if not PLATFORMS[platform].executes:
+        raise HiosError(
+            f"--platform: found {platform}, which predicts costs and runs nothing; allowed: {', '.join(executable())}"
+        )
+    return platform
+
+
+def _platform_option(names: Iterable[str], what: str, **more: Any) -> _Decorator:
+    summaries = "; ".join(f"{name}: {PLATFORMS[name].summary}" for name in names)
     return click.option(
         "--platform",
-        type=click.Choice(list(known)),
+        type=click.Choice(list(PLATFORMS)),
         default="cpu",
         show_default=True,
-        help=f"{what}: {'; '.join(f'{name}, {summary}' for name, summary in known.items())}.",
+        help=f"{what}. {summaries}.",
+        **more,
     )
 
 
 #: Any platform, for costs; and one that schedules run on.
 platform_option = _platform_option(PLATFORMS, "Where costs come from")
-executing_option = _platform_option(executable(), "Where to run")
+executing_option = _platform_option(
+    executable(), "Where to run", callback=_refuse_predicting, metavar=f"[{'|'.join(executable())}]"
+)
 
 
 def own_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that only some platforms have; `given_own` takes them out of what a command is given."""
     for name, entry in reversed(PLATFORMS.items()):
         for option in reversed(entry.options):
-            command = click.option(f"--{option.name}", help=f"{option.help} (platform {name})")(command)
+            command = click.option(f"--{option.name}", help=f"Platform {name}: {option.help}")(command)
     return command
 
 
-def given_own(options: dict[str, Any]) -> dict[str, str]:
-    """Those of `own_options` that were given."""
-    names = [option.name for entry in PLATFORMS.values() for option in entry.options]
-    return {name: value for name in names if (value := options.pop(name, None)) is not None}
+def given_own(platform: str, options: Mapping[str, str | None]) -> dict[str, str]:
+    """Those of `own_options` that were given.
+
+    Raises:
+        HiosError: one is of another platform.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    for name, entry in PLATFORMS.items():
+        for option in entry.options:
+            if option.name in given and name != platform:
+                raise HiosError(f"--{option.name}: found with platform {platform}; allowed: with platform {name}")
+    return given
 
 
 virtual_option = click.option(
@@ -59,15 +79,17 @@ trust_option = click.option(
 )
 
 _MEASURING = (
-    click.option("--runs", type=int, default=36, show_default=True, help="Measured runs of every competitor."),
-    click.option("--warmup", type=int, default=3, show_default=True, help="Runs before the measured ones."),
-    click.option("--tolerance", type=float, default=1e-4, show_default=True, help="Allowed difference of outputs."),
-    click.option("--seed", type=int, default=0, show_default=True, help="Seed of the input and of the order."),
+    click.option("--runs", type=int, default=RUNS, show_default=True, help="Measured runs of every competitor."),
+    click.option("--warmup", type=int, default=WARMUP, show_default=True, help="Runs before the measured ones."),
+    click.option(
+        "--tolerance", type=float, default=TOLERANCE, show_default=True, help="Allowed difference of outputs."
+    ),
+    click.option("--seed", type=int, default=SEED, show_default=True, help="Seed of the input and of the order."),
     click.option(
         "--timeout",
         "timeout_s",
         type=float,
-        default=120.0,
+        default=TIMEOUT_S,
         show_default=True,
         help="Longest time of one run, in seconds.",
     ),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from hios import defaults
 from hios.cli.options import (
     PATH,
     devices_option,
@@ -19,6 +21,10 @@ from hios.cli.options import (
     virtual_option,
 )
 from hios.errors import HiosError
+from hios.platforms import PLATFORMS
+
+#: Options of measuring, which predictions take none of.
+_MEASURING = ("virtual", "repeats", "budget", "cache", "no_cache", "stages_of")
 
 
 @click.command("profile")
@@ -31,14 +37,14 @@ from hios.errors import HiosError
 @click.option(
     "--repeats",
     type=int,
-    default=20,
+    default=defaults.REPEATS,
     show_default=True,
     help="Least number of measurements of every operator and stage.",
 )
 @click.option(
     "--budget",
     type=float,
-    default=120.0,
+    default=defaults.PROFILE_BUDGET_S,
     show_default=True,
     help="Seconds for repeating until medians are certain within 2 %, and for stages; those left out are modelled.",
 )
@@ -52,11 +58,14 @@ from hios.errors import HiosError
 @click.option(
     "--stages-of",
     multiple=True,
-    default=("greedy", "hios-lp"),
+    default=defaults.STAGES_OF,
     show_default=True,
     help="Measure the stages that this algorithm asks for; may be given several times.",
 )
+@click.pass_context
 def command(
+    context: click.Context,
+    /,
     graph: Path,
     platform: str,
     virtual: bool,
@@ -67,9 +76,14 @@ def command(
     cache: Path | None,
     no_cache: bool,
     stages_of: tuple[str, ...],
-    **options: Any,
+    **options: str | None,
 ) -> None:
-    """Measure what the operators, stages and transfers of GRAPH cost."""
+    """Measure what the operators, stages and transfers of GRAPH cost, or predict it (platform model)."""
+    given = given_own(platform, options)
+    if not PLATFORMS[platform].executes:
+        _refuse_measuring(context, platform)
+        _predict(graph, output, platform, devices, given)
+        return
     if repeats < 1:
         raise HiosError(f"--repeats: found {repeats}; allowed: at least 1")
     if not 0 <= budget < math.inf:
@@ -92,6 +106,21 @@ def command(
         cache=folder,
         platform=platform,
         virtual=virtual,
-        options=given_own(options),
     )
     click.echo(f"{output}: {profile_in_words(found)}")
+
+
+def _refuse_measuring(context: click.Context, platform: str) -> None:
+    for name in _MEASURING:
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            option = f"--{name.replace('_', '-')}"
+            raise HiosError(f"{option}: found with platform {platform}, which measures nothing; allowed: without it")
+
+
+def _predict(graph: Path, output: Path, platform: str, devices: int, options: Mapping[str, str]) -> None:
+    refuse_overwriting([graph], [output])
+    from hios.profiling.predict import predict
+    from hios.report.profiled import profile_in_words
+
+    costs = predict(graph, output, platform, devices, options)
+    click.echo(f"{output}: {profile_in_words(costs)}")

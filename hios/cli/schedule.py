@@ -72,7 +72,8 @@ def command(graph: Path, costs: Path, algorithm: str, devices: int, output: Path
     refuse_overwriting([graph, costs], [output])
     require_writable(output)
     given = {name: value for name, value in parameters.items() if value is not None}
-    found = run(Problem.read(graph, costs), algorithm, devices, given)
+    problem = Problem.read(graph, costs)
+    found = run(problem, algorithm, devices, given)
     found.write(output)
     bound, kind = found.lower_bound_ms, ""
     if found.staged_lower_bound_ms:
@@ -81,4 +82,5 @@ def command(graph: Path, costs: Path, algorithm: str, devices: int, output: Path
         f"{output}: predicted latency {found.latency_ms:.4g} ms on {devices} device(s), lower bound {bound:.4g} ms"
         f"{' for staged schedules' if kind else ''}, {gap_in_words(found.latency_ms, bound, kind)}"
         + (f"; cuts: {cuts_in_words(found.cuts)}" if found.cuts else "")
+        + (f"; costs {problem.predicted_for}" if problem.predicted_for else "")
     )

@@ -109,6 +109,11 @@ class Platform(Record, frozen=True):
             doc("Share of their time that the devices' cores spent on other work right before the measurement."),
         ]
     ] = None
+    predicted: OrAbsent[
+        Annotated[bool, doc("Whether times are predicted (platform model); absent where they were measured.")]
+    ] = None
+    gpu: OrAbsent[Annotated[Text, doc("GPU of all devices that times are predicted for: name or file.")]] = None
+    link: OrAbsent[Annotated[Text, doc("What lies between two of them: name or file.")]] = None
     virtual: OrAbsent[
         Annotated[
             bool,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from hios.formats.base import END, AboveZero, Count, NonNegative, OrAbsent, Positive, Record, Text, doc
+from hios import defaults
+from hios.formats.base import END, AboveZero, Amount, Count, OrAbsent, Positive, Record, Text, doc
 
 #: A label becomes part of file names.
 Label = Annotated[
@@ -29,6 +31,8 @@ ModelLabel = Annotated[
     ),
 ]
 Scalar = bool | int | float | str
+#: Keyword arguments of a function that builds a network.
+ModelOptions = Mapping[str, Scalar]
 Runtime = Literal[
     "eager", "compile", "onnxruntime", "cudagraph", "compile-reduce-overhead", "compile-max-autotune", "tensorrt"
 ]
@@ -83,12 +87,12 @@ class Profile(Record, frozen=True):
         tuple[Annotated[Text, doc("Name in the registry.")], ...],
         Meta(min_length=1, extra_json_schema={"uniqueItems": True}),
         doc("Algorithms of the registry whose stages are measured, each once; at least one."),
-    ] = ("greedy", "hios-lp")
-    repeats: Annotated[Positive, doc("Least number of measurements of every operator and stage.")] = 20
+    ] = defaults.STAGES_OF
+    repeats: Annotated[Positive, doc("Least number of measurements of every operator and stage.")] = defaults.REPEATS
     budget: Annotated[
-        NonNegative,
+        Amount,
         doc("Seconds for measuring on until medians are certain, and for stages; those left out are modelled."),
-    ] = 120
+    ] = defaults.PROFILE_BUDGET_S
     cache: Annotated[
         bool | Text,
         doc("Whether measurements of other runs and networks are used and kept, or the folder for them."),
@@ -98,9 +102,9 @@ class Profile(Record, frozen=True):
 class Execute(Record, frozen=True):
     """How schedules are run."""
 
-    runs: Annotated[Positive, doc("Timed runs of every competitor.")] = 36
-    warmup: Annotated[Count, doc("Untimed runs before them.")] = 3
-    tolerance: Annotated[AboveZero, doc("Largest difference from the output of eager PyTorch.")] = 0.0001
+    runs: Annotated[Positive, doc("Timed runs of every competitor.")] = defaults.RUNS
+    warmup: Annotated[Count, doc("Untimed runs before them.")] = defaults.WARMUP
+    tolerance: Annotated[AboveZero, doc("Largest difference from the output of eager PyTorch.")] = defaults.TOLERANCE
     baselines: Annotated[
         tuple[
             Annotated[
@@ -138,19 +142,29 @@ AlgorithmEntry = Annotated[
 ]
 
 
-class ConfigFile(Record, frozen=True):
+class Config(Record, frozen=True, kw_only=True):
     """What the pipeline compares, and how."""
 
     models: Annotated[dict[ModelLabel, ModelEntry], Meta(min_length=1), doc("Networks by label; at least one.")]
-    algorithms: Annotated[
-        dict[Label, AlgorithmEntry],
-        Meta(min_length=1),
-        doc("Scheduling algorithms by label; at least one."),
-    ]
     platform: Annotated[
-        Literal["cpu", "cuda"],
-        doc("Where costs are measured and schedules run: devices are cores or GPUs."),
+        Literal["cpu", "cuda", "model"],
+        doc(
+            "Where costs are measured and schedules run: devices are cores or GPUs. model predicts costs for GPUs that "
+            "are not here, and runs nothing."
+        ),
     ] = "cpu"
+    gpu: OrAbsent[
+        Annotated[Text, doc("GPU to predict for: a name that comes with hios, or a .yaml file; with platform model.")]
+    ] = None
+    link: OrAbsent[
+        Annotated[
+            Text,
+            doc(
+                "What lies between two GPUs: a word of the GPU's description, or a .yaml file; the first that it lists "
+                "if left out; with platform model."
+            ),
+        ]
+    ] = None
     virtual: Annotated[
         bool,
         doc("Whether devices share cores or GPUs where there are fewer of them; times say little then."),
@@ -160,13 +174,18 @@ class ConfigFile(Record, frozen=True):
         Meta(min_length=1, extra_json_schema={"uniqueItems": True}),
         doc("Numbers of devices to schedule for, each once."),
     ] = (1, 2)
+    algorithms: Annotated[
+        dict[Label, AlgorithmEntry],
+        Meta(min_length=1),
+        doc("Scheduling algorithms by label; at least one."),
+    ]
     profile: Profile = field(default_factory=Profile)
     execute: Execute = field(default_factory=Execute)
     seed: Annotated[
         int,
         Meta(ge=0, le=9223372036854775807),
         doc("Seed of weights, inputs and of every algorithm that is not given one itself."),
-    ] = 0
+    ] = defaults.SEED
     results: Annotated[
         str,
         Meta(pattern="^[^{}<>*]*[^{}<>*/]$"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta
 
 from hios.formats.base import (
@@ -23,6 +24,7 @@ from hios.formats.base import (
     Versions,
     doc,
 )
+from hios.formats.probe_record import ProfileProbe
 
 _Bound = Annotated[NonNegative, doc("Lower, then upper bound.")]
 
@@ -247,8 +249,12 @@ class CostsFile(Record, frozen=True):
         tuple[TransferCost, ...] | LinkModel,
         doc("t(u,v) between two devices: a list with an entry for every edge, or a link model that needs edge bytes."),
     ]
-    stages: Annotated[tuple[StageCost, ...], doc("Measured t(S) of stages with several groups.")] = ()
-    merges: Annotated[tuple[MergeCost, ...], doc("Measured times of operators that run merged into one (IOS).")] = ()
+    stages: Annotated[tuple[StageCost, ...], doc("Measured t(S) of stages with several groups.")] = msgspec.field(
+        default_factory=tuple
+    )  # written even if empty
+    merges: Annotated[tuple[MergeCost, ...], doc("Measured times of operators that run merged into one (IOS).")] = (
+        msgspec.field(default_factory=tuple)
+    )
     contention: OrAbsent[ContentionModel] = None
     corun: Annotated[
         tuple[CorunFactor, ...],
@@ -271,4 +277,5 @@ class CostsFile(Record, frozen=True):
     platform: OrAbsent[Platform] = None
     versions: OrAbsent[Versions] = None
     profile: OrAbsent[ProfileSummary] = None
+    probe: OrAbsent[ProfileProbe] = None
     format_version: FormatVersion = 1

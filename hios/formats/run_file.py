@@ -19,6 +19,7 @@ from hios.formats.base import (
     Versions,
     doc,
 )
+from hios.formats.probe_record import Estimate, RunProbe
 from hios.formats.schedule_file import Placement
 
 _End = Annotated[AboveZero, doc("One end.")]
@@ -203,6 +204,16 @@ class ScheduleResult(Record, frozen=True):
         Count,
         doc("Places at which the search cut the graph to keep its time within limits, as in schedule.json."),
     ] = 0
+    drift: OrAbsent[
+        Annotated[
+            Estimate,
+            doc(
+                "How many times as long the probe took on the devices of the schedule as when its costs were measured. "
+                "Absent where they do not hold the probe."
+            ),
+        ]
+    ] = None
+    error_beyond_drift: OrAbsent[Annotated[float, doc("(predicted * drift - measured) / measured.")]] = None
 
 
 class Run(Record, frozen=True):
@@ -243,4 +254,5 @@ class Run(Record, frozen=True):
             ),
         ]
     ] = None
+    probe: OrAbsent[RunProbe] = None
     format_version: FormatVersion = 1

@@ -14,10 +14,12 @@ from hios.formats.base import (
     FormatVersion,
     NonNegative,
     OperatorId,
+    OrAbsent,
     Record,
     Text,
     doc,
 )
+from hios.formats.probe_record import ProfiledSpeed
 
 #: Value of a parameter of an algorithm.
 Parameter = bool | int | float | str | None
@@ -87,6 +89,7 @@ class ScheduleFile(Record, frozen=True):
             "0, the schedule is the best of those in which no stage crosses a cut, and a better one may exist."
         ),
     ] = 0
+    probe: OrAbsent[ProfiledSpeed] = None
     format_version: FormatVersion = 1
 
     def __post_init__(self) -> None:

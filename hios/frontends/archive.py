@@ -14,7 +14,7 @@ import io
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -66,7 +66,7 @@ _TABLES = {
     **dict.fromkeys(("opset_version", "config"), _PATH),
 }
 #: Code, and what is only of use to torch's own tools, with what the copy has in its place.
-_REPLACED: dict[str, Any] = {"guards_code": [], "treespec_namedtuple_fields": {}, "range_constraints": {}}
+_REPLACED: Mapping[str, object] = {"guards_code": [], "treespec_namedtuple_fields": {}, "range_constraints": {}}
 #: Why keys that a program may have are refused.
 _REASONS = {
     "as_operator": "an operator as an argument",

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hios.errors import HiosError, first_line, place
+from hios.formats.config_file import ModelOptions
 from hios.models import Model
 
 #: Takes keyword options; gives the module and a tuple of example inputs.
@@ -20,7 +21,7 @@ Build = Callable[..., tuple[nn.Module, tuple[Tensor, ...]]]
 _RETURNS = "the module and a tuple of example inputs, which are tensors"
 
 
-def build_function(model: Model, options: dict[str, Any], seed: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
+def build_function(model: Model, options: ModelOptions, seed: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
     """The network of a user's ``package.module:function`` in inference mode, with its own weights.
 
     Args:
@@ -55,7 +56,7 @@ def built(
     build: Build,
     name: str,
     file: str | Path,
-    options: dict[str, Any],
+    options: ModelOptions,
     seed: int,
     prepare: Callable[[nn.Module, tuple[Tensor, ...]], None] = lambda module, inputs: None,
 ) -> tuple[nn.Module, tuple[Tensor, ...]]:
@@ -91,7 +92,7 @@ def built(
     return module, inputs
 
 
-def _check_options(build: Build, name: str, options: dict[str, Any]) -> None:
+def _check_options(build: Build, name: str, options: ModelOptions) -> None:
     parameters = inspect.signature(build).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return

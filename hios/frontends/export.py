@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 from torch.export import ExportedProgram
 
 from hios.artifacts import require_writable
 from hios.errors import HiosError, UnsupportedError
+from hios.formats.config_file import ModelOptions
 from hios.frontends import program as programs
 from hios.frontends.building import build_function
 from hios.frontends.declarations import Declarations
@@ -17,7 +17,7 @@ from hios.frontends.registered import build_model
 from hios.models import Model, model
 
 
-def export(text: str, output: str | Path, options: dict[str, Any], *, seed: int = 0, trusted: bool = False) -> str:
+def export(text: str, output: str | Path, options: ModelOptions, *, seed: int = 0, trusted: bool = False) -> str:
     """Export a model and write it; returns a line that says what was written.
 
     Args:
@@ -38,7 +38,10 @@ def export(text: str, output: str | Path, options: dict[str, Any], *, seed: int 
     if found.kind == "onnx":
         from hios.frontends import onnx
 
-        return f"{text}, {onnx.export(text, output, options.get('batch_size'))}"
+        batch_size = options.get("batch_size")
+        if not isinstance(batch_size, int | None):
+            raise HiosError(f"{text}: batch_size: found {batch_size}; allowed: a whole number")
+        return f"{text}, {onnx.export(text, output, batch_size)}"
     if found.kind == "pt2":
         program, declared = programs.load(text, trusted=trusted), programs.declarations(text)
         _require_fixed(text, program)
@@ -49,7 +52,7 @@ def export(text: str, output: str | Path, options: dict[str, Any], *, seed: int 
     return f"{text}, {_described(program)}"
 
 
-def _check(found: Model, options: dict[str, Any], trusted: bool) -> None:
+def _check(found: Model, options: ModelOptions, trusted: bool) -> None:
     allowed = {"batch_size"} if found.kind == "onnx" else set()
     if found.is_file and (extra := sorted(set(options) - allowed)):
         more = "; allowed: batch_size, where the file leaves it open" if allowed else ""

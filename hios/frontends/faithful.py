@@ -8,10 +8,10 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from hios.errors import UnsupportedError, first_line
-from hios.frontends.differences import difference
 from hios.frontends.examples import inputs_like
 from hios.frontends.interface import flat_module
 from hios.frontends.origin import of_node
+from hios.tolerances import difference
 
 #: Arguments with which an operator that can draw random numbers does not.
 _NOT_RANDOM = {"train": False, "training": False, "p": 0, "dropout_p": 0}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ _KEPT_WHOLE = {
 }
 
 #: Arguments of ATen operators that Relax's importer ignores, with the value that does no harm.
-_DROPPED: dict[str, dict[str, Any]] = {
+_DROPPED: Mapping[str, Mapping[str, Any]] = {
     "aten::avg_pool2d": {"divisor_override": None},
     "aten::elu": {"scale": 1, "input_scale": 1},
 }

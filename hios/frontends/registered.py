@@ -8,13 +8,13 @@ import math
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hios.artifacts import resource_directory
 from hios.errors import HiosError, first_line, place
+from hios.formats.config_file import ModelOptions
 from hios.frontends.building import Build, built
 from hios.models import names
 
@@ -22,7 +22,7 @@ from hios.models import names
 _PACKAGE = "hios_models"
 
 
-def build_model(name: str, options: dict[str, Any], seed: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
+def build_model(name: str, options: ModelOptions, seed: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
     """A registered network in inference mode with example inputs.
 
     Args:

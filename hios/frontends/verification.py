@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from hios.errors import UnsupportedError, first_line
-from hios.frontends.differences import difference
 from hios.frontends.examples import example_inputs
 from hios.graph import Graph, Value
 from hios.kernels import compile_operator
 from hios.kernels.unit import External
+from hios.tolerances import difference
 
 
 def require_equal(graph: Graph, weights: Mapping[str, Tensor], program: Callable[..., Any]) -> None:

@@ -20,7 +20,7 @@ def signatures(graph: Graph) -> dict[str, str]:
     Two operators of one signature run the same torch calls on tensors of the same shapes; only the numbers in
     them differ.
     """
-    types: dict[str, Any] = {weight.name: [weight.shape, weight.dtype] for weight in graph.weights}
+    types: dict[str, list[Any]] = {weight.name: [weight.shape, weight.dtype] for weight in graph.weights}
     types.update({f"input {entry.name}": [entry.shape, entry.dtype] for entry in graph.inputs})
     for operator in graph.operators:
         types[f"operator {operator.id}"] = [

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from hios.costs import Costs
-from hios.machine import busy_share, usable_cores
+from hios.machine import BUSY, busy_share, usable_cores
 from hios.optimizing.cache import Choices
 from hios.optimizing.contest import Contest
 from hios.optimizing.facts import eager_facts
 from hios.optimizing.module import torch_threads, warn
 from hios.optimizing.options import Options
-from hios.optimizing.report import BUSY, Report
+from hios.optimizing.report import Report
 from hios.optimizing.tracing import Traced
 from hios.optimizing.ways import Way, distinct, itself
 from hios.platforms.cpu.engine import Engine
@@ -94,7 +94,7 @@ class Choosing:
         with torch.no_grad():
             return self.traced.outputs.flat(self.model(*self.args, **self.kwargs))
 
-    def _key(self) -> dict[str, Any]:
+    def _key(self) -> dict[str, object]:
         """All that a choice rests on."""
         algorithms = _CANDIDATES if self.options.algorithm == "auto" else (self.options.algorithm,)
         modules = [find(algorithm).run.__module__ for algorithm in algorithms]

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from hios.errors import HiosError
-from hios.frontends.differences import TOLERANCE
 from hios.optimizing.report import Candidate
 from hios.optimizing.ways import Way
 from hios.platforms.cpu.platform import SETTLE_S
-from hios.platforms.outputs import compared
 from hios.profiling.cache import now
 from hios.progress import bar
 from hios.runtime.choosing import best
-from hios.statistics import interval, spread
+from hios.statistics import is_faster, speedup_interval, spread
+from hios.tolerances import beyond
 
 #: Runs of every way before any is measured.
 _WARMUP = 3
@@ -30,8 +29,6 @@ _MOST_ROUNDS = 42
 _FEWEST_ROUNDS = 18
 #: Pairs of calls that show whether a choice of earlier still holds.
 _PAIRS = 7
-#: Bytes of a number from which on the tolerance that is given is what counts.
-_FULL_BYTES = 4
 #: A way that takes this much longer than the fastest while warming up takes no further part.
 _HOPELESS = 1.5
 
@@ -142,7 +139,7 @@ class Contest:
     def _outruns(self, way: Way, other: Way) -> bool:
         """Whether a way is faster than another one, by the rounds that check."""
         own, theirs = (self.latencies[label][1::3] for label in (way.label, other.label))
-        return _candidate(way.label, own, theirs).low > 1
+        return is_faster(own, theirs)
 
     def _left_out(self) -> str:
         slow = [way.label for way in self.ways if way.label not in self.latencies and way.label not in self.wrong]
@@ -155,8 +152,8 @@ class Contest:
 
 
 def _candidate(label: str, times: Sequence[float], base: Sequence[float]) -> Candidate:
-    ratios = [reference / own for reference, own in zip(base, times, strict=True)]
-    return Candidate(label, *spread(times), len(times), spread(ratios)[0], *interval(ratios))
+    speedup = spread(base)[0] / spread(times)[0]
+    return Candidate(label, *spread(times), len(times), speedup, *(speedup_interval(base, times) or (0.0, math.inf)))
 
 
 def outruns(own: Callable[[], object], today: Callable[[], object], settle: bool) -> bool:
@@ -178,41 +175,6 @@ def outruns(own: Callable[[], object], today: Callable[[], object], settle: bool
                 time.sleep(SETTLE_S)
         ratios.append(took[today] / took[own])
     return spread(ratios[_WARMUP:])[0] > 1
-
-
-def beyond(found: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> float | None:
-    """The largest difference from the model's outputs, if one is beyond the tolerance; None if all are within.
-
-    A session compares by one number, as ``hios export`` gives the networks that it runs outputs of a size at which that
-    means something. Here the model is the user's: its outputs may be millions or millionths, so each counts in units of
-    its largest magnitude. Where numbers have 16 bits, rounding alone is more than what 32 bits deserve, and they are
-    allowed what extraction allows them. Whole numbers must be the same.
-
-    Args:
-        found: outputs, of the shapes and dtypes of the model's.
-        expected: the model's own.
-        tolerance: allowed difference, absolute plus relative.
-    """
-    largest, right = 0.0, True
-    for ours, theirs in zip(found, expected, strict=True):
-        size = _size(theirs)
-        off, within = compared(ours.double() / size, theirs.double() / size, _allowed(theirs.dtype, tolerance))
-        largest, right = max(largest, off), right and within
-    return None if right else largest
-
-
-def _size(output: Tensor) -> float:
-    """Largest magnitude among finite numbers; 1 for whole numbers, and where there is none but zero."""
-    if not output.is_floating_point():
-        return 1.0
-    finite = output[torch.isfinite(output)].double().abs()
-    return (finite.max().item() if finite.numel() else 0.0) or 1.0
-
-
-def _allowed(dtype: torch.dtype, tolerance: float) -> float:
-    if not dtype.is_floating_point:
-        return 0.0
-    return tolerance if dtype.itemsize >= _FULL_BYTES else max(tolerance, TOLERANCE.get(dtype, 0.0))
 
 
 def wrong_outputs(label: str, off: float, tolerance: float) -> HiosError:

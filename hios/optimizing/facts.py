@@ -6,7 +6,6 @@ import hashlib
 import inspect
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
@@ -15,7 +14,7 @@ from torch import Tensor, fx, nn
 _VARIABLES = ("GOMP_", "KMP_", "OMP_")
 
 
-def eager_facts(model: nn.Module, tensors: Sequence[Tensor]) -> dict[str, Any]:
+def eager_facts(model: nn.Module, tensors: Sequence[Tensor]) -> dict[str, object]:
     """Code of a model, memory formats of what it computes with, and what torch was told, as JSON.
 
     Other weights and values make no difference. Functions that the code calls outside its classes are not looked at.

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from hios import defaults
 from hios.errors import HiosError, UnsupportedError
 from hios.optimizing.choosing import Choosing
-from hios.optimizing.contest import beyond, outruns, wrong_outputs
+from hios.optimizing.contest import outruns, wrong_outputs
 from hios.optimizing.module import OptimizedModule, Runner, warn
 from hios.optimizing.options import Options
 from hios.optimizing.purity import require_pure
@@ -24,6 +25,7 @@ from hios.optimizing.watching import Watch, has_hooks
 from hios.optimizing.ways import Way
 from hios.platforms.cpu.engine import Engine
 from hios.progress import on_terminals_only
+from hios.tolerances import beyond
 
 #: Runs of the model that show how long it takes, before anything else.
 _TIMED = 3
@@ -40,10 +42,10 @@ def optimize(
     platform: str = "cpu",
     units: str | None = None,
     cache: str | Path | bool | None = None,
-    tolerance: float = 1e-4,
+    tolerance: float = defaults.TOLERANCE,
     least_ms: float = 2.0,
-    budget_s: float = 10.0,
-    timeout_s: float = 120.0,
+    budget_s: float = defaults.OPTIMIZE_BUDGET_S,
+    timeout_s: float = defaults.TIMEOUT_S,
 ) -> OptimizedModule:
     """A module that is called like the model and runs it the fastest way that was measured, for inference.
 

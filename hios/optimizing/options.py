@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hios import artifacts, platforms
+from hios import artifacts, defaults, platforms
 from hios.errors import ArtifactError, HiosError, PlatformError
 from hios.graph import UNITS
 from hios.machine import usable_cores
@@ -34,10 +34,10 @@ class Options:
     platform: str = "cpu"
     units: str | None = None
     cache: str | Path | bool | None = None
-    tolerance: float = 1e-4
+    tolerance: float = defaults.TOLERANCE
     least_ms: float = 2.0
-    budget_s: float = 10.0
-    timeout_s: float = 120.0
+    budget_s: float = defaults.OPTIMIZE_BUDGET_S
+    timeout_s: float = defaults.TIMEOUT_S
 
     def __post_init__(self) -> None:
         allowed = [name for name in platforms.executable() if platforms.find(name).OPTIMIZES]

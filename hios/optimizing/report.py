@@ -7,9 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hios.errors import ArtifactError
-
-#: Share of busy cores from which measurements are not to be trusted.
-BUSY = 0.25
+from hios.machine import BUSY
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +20,8 @@ class Candidate:
         p20_ms: 20th percentile.
         p80_ms: 80th percentile.
         runs: how many runs these rest on.
-        speedup: of the median over the model itself: the median of the ratios round by round.
-        low: lower end of its 95 % interval.
+        speedup: median of the model itself over this median.
+        low: lower end of its 95 % interval (`hios.statistics.speedup_interval`).
         high: upper end.
     """
 
@@ -76,7 +74,7 @@ class Report:
         lines.append(f"  {taken} {self.measured_at} in {self.candidates[0].runs} runs each, taking turns{busy}")
         return "\n".join(lines)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As the cache keeps it."""
         found = asdict(self)
         del found["cached"], found["model"]

@@ -51,7 +51,7 @@ class Way:
         """Whether threads inside operators spin on for a while after a run."""
         return self.wide or self.threads > 1
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """As the cache keeps it."""
         schedule = self.schedule and {"format_version": artifacts.FORMAT_VERSION, **self.schedule.to_json()}
         return {"label": self.label, "threads": self.threads, "schedule": schedule, "wide": self.wide}

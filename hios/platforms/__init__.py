@@ -3,6 +3,7 @@
 protocol        what a platform is: the modules in its folder, and what they offer
 cpu             devices are cores
 cuda            devices are GPUs
+model           GPUs that are not here: predicts costs, and runs nothing
 bench           what a platform measures
 workloads       what is timed: operators with random weights and inputs
 device_program  a schedule as what each device does
@@ -10,7 +11,6 @@ competitor      what runs in a session, with what was measured of it
 buffers         buffers of shared memory as tensors, and values copied into them
 reference       the model itself inside a worker: eager PyTorch, torch.compile, ONNX Runtime
 weights         weights.safetensors, checked against the graph
-outputs         whether what was computed is what the reference computes
 
 A platform is a folder of that name with the modules that `hios.platforms.protocol` describes, and a line in
 `PLATFORMS`. This module is light: those of a platform are imported when it is used.
@@ -19,6 +19,7 @@ A platform is a folder of that name with the modules that `hios.platforms.protoc
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
@@ -43,11 +44,13 @@ class Option:
 
     Attributes:
         name: in lower case.
-        help: one line for ``--help``.
+        help: for ``--help``.
+        required: what it may be, if it must be given; else empty.
     """
 
     name: str
     help: str
+    required: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,22 @@ class Entry:
 PLATFORMS = {
     "cpu": Entry("devices are cores"),
     "cuda": Entry("devices are GPUs"),
+    "model": Entry(
+        "devices are GPUs that are not here, whose costs are predicted",
+        executes=False,
+        options=(
+            Option(
+                "gpu",
+                "GPU to predict for: a name, such as a40 (a wrong one lists all), or a .yaml file that describes it.",
+                "the name of a GPU, such as a40, or a .yaml file",
+            ),
+            Option(
+                "link",
+                "What lies between two GPUs: a word of the GPU's description, such as nvlink or pcie, or a .yaml file; "
+                "the first that it lists if left out.",
+            ),
+        ),
+    ),
 }
 
 
@@ -97,7 +116,9 @@ def find(name: str) -> Platform:
     return cast("Platform", _module(name, "platform"))
 
 
-def describe(name: str, devices: int, *, virtual: bool = False, **options: str) -> Description:
+def describe(
+    name: str, devices: int, *, virtual: bool = False, options: Mapping[str, str] | None = None
+) -> Description:
     """The devices of a platform, as artifacts state them.
 
     Args:
@@ -109,13 +130,13 @@ def describe(name: str, devices: int, *, virtual: bool = False, **options: str) 
     Raises:
         PlatformError: unknown platform, too few devices, or an option that the platform does not have.
     """
-    platform, allowed = find(name), [option.name for option in entry(name).options]
+    platform, allowed, given = find(name), [option.name for option in entry(name).options], options or {}
     if virtual and not platform.VIRTUAL:
         raise PlatformError(f"platform {name}: found --virtual; allowed: without it, as its devices share nothing")
-    if unknown := [option for option in options if option not in allowed]:
+    if unknown := [option for option in given if option not in allowed]:
         others = f"with the options {', '.join(f'--{option}' for option in allowed)}" if allowed else "without it"
         raise PlatformError(f"platform {name}: found --{unknown[0]}; allowed: {others}")
-    return platform.describe(devices, virtual=virtual, **options)
+    return platform.describe(devices, virtual=virtual, **given)
 
 
 def measuring(name: str) -> Measuring:

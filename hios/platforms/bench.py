@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
 
 from hios.formats.costs_file import BlockResources
 from hios.workers.pool import WorkerPool
@@ -32,7 +31,16 @@ class Bench(ABC):
         around_bytes: bytes of operators that run before one in an inference and decide what it finds in the caches; 0
             where that does not count, None where all operators may.
         least_ms: milliseconds that a measurement takes at least, however short what is measured.
+
+    Attributes:
+        probe_version: tells what the probe of the platform does from what others do.
+        probe_flops: floating-point operations of its convolutions.
+        probe_bytes: bytes that its copies read and write.
     """
+
+    probe_version: str
+    probe_flops: int
+    probe_bytes: int
 
     def __init__(self, pool: WorkerPool, devices: int, around_bytes: int | None, least_ms: float = 0.0) -> None:
         self.pool = pool
@@ -50,8 +58,12 @@ class Bench(ABC):
         self.pool.__exit__(kind, error, traceback)
 
     @abstractmethod
-    def ends(self, devices: int) -> dict[str, Any]:
+    def ends(self, devices: int) -> Mapping[str, object]:
         """Which hardware the first devices are, as part of the cache's keys: what lies between them depends on it."""
+
+    @abstractmethod
+    def probe(self, device: int) -> tuple[float, float]:
+        """Milliseconds of the probe's convolutions and of its copies on a device (`ProbeSchedule`)."""
 
     @abstractmethod
     def load(self, operators: Mapping[str, int]) -> None:

@@ -21,6 +21,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
 
     from hios.formats.base import Platform as Description
@@ -29,8 +31,8 @@ if TYPE_CHECKING:
     from hios.platforms.bench import Bench
     from hios.platforms.competitor import Competitor
     from hios.platforms.device_program import ArenaPlan, Buffer, Row
-    from hios.platforms.outputs import ReducedPrecision
     from hios.platforms.reference import Reference
+    from hios.tolerances import ReducedPrecision
     from hios.workers.arena import Arena
     from hios.workers.pool import WorkerPool
     from hios.workers.worker import Worker
@@ -82,7 +84,7 @@ class Platform(Protocol):
 class Measuring(Protocol):
     """Module ``measuring``: costs by measurement."""
 
-    def environment(self, description: Description) -> dict[str, Any]:
+    def environment(self, description: Description) -> Mapping[str, object]:
         """All that measurements depend on beside what is measured: part of the keys under which they are kept."""
 
     def bench(self, graph: Graph, path: str, description: Description) -> Bench:
@@ -99,7 +101,17 @@ class Predicting(Protocol):
     """Module ``predicting``: costs without running anything."""
 
     def costs(self, graph: Graph, description: Description) -> CostsFile:
-        """Costs, without graph, platform and versions, which `profile` adds."""
+        """Costs, but for graph and platform, which ``hios.profiling.predict`` adds."""
+
+    def files(self, **options: str) -> list[Path]:
+        """Files that predictions depend on.
+
+        Args:
+            options: of the platform, by the names in ``hios.platforms.PLATFORMS``.
+
+        Raises:
+            HiosError: an option is not what it may be, or a file breaks its format.
+        """
 
 
 class Executing(Protocol):
@@ -224,11 +236,13 @@ class Workers(Protocol):
         names: of the workers, for messages.
         cores: of every worker.
         reduced: how timed runs are less precise than float32, None where they are not; known when they are loaded.
+        probe_version: tells what the probe of the platform does from what others do.
     """
 
     names: list[str]
     cores: list[list[int]]
     reduced: ReducedPrecision | None
+    probe_version: str
 
     def join(self, pool: WorkerPool) -> None:
         """Use the workers of a pool."""
@@ -241,6 +255,9 @@ class Workers(Protocol):
 
     def run(self, name: str) -> float:
         """Run a competitor once; returns milliseconds. Of copies it is the harmonic mean, if each is timed."""
+
+    def probe(self, device: int) -> tuple[float, float]:
+        """Milliseconds of the probe's convolutions and of its copies on a device (`ProbeSchedule`)."""
 
     def take_rows(self, name: str) -> None:
         """Keep the rows of a competitor's last run, where every run has them."""

@@ -17,11 +17,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from hios import artifacts
 from hios.errors import ArtifactError
+from hios.formats.probe_record import Speed
 
 #: Version of the entries' format; others are not found.
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +32,13 @@ class Measured:
     """Samples of one thing, and when they were taken; ``cached`` if by an earlier run.
 
     Samples are milliseconds of operators and transfers, and ratios of stages, merges and devices that run at once.
+    Of operators ``speed`` is that of the machine when they were measured: milliseconds mean nothing without it.
     """
 
     samples: Sequence[float]
     measured_at: str
     cached: bool = False
+    speed: Speed | None = None
 
 
 def now() -> str:
@@ -85,9 +90,10 @@ class Cache:
             samples, measured_at = found["samples"], found["measured_at"]
             whole = found["key"] == key and samples and all(_is_time(sample) for sample in samples)
             datetime.fromisoformat(measured_at)
+            speed = msgspec.convert(found["speed"], Speed) if "speed" in found else None
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return None  # none, or damaged: it is measured, and written anew
-        return Measured(samples, measured_at, cached=True) if whole else None
+        return Measured(samples, measured_at, cached=True, speed=speed) if whole else None
 
     def put(self, kind: str, what: Any, measured: Measured) -> None:
         """Keep an entry, in place of the one that was there.
@@ -99,6 +105,8 @@ class Cache:
             return
         key = self._key(kind, what)
         entry = {"key": key, "measured_at": measured.measured_at, "samples": list(measured.samples)}
+        if measured.speed is not None:
+            entry["speed"] = msgspec.to_builtins(measured.speed)
         file = self._file(self._folder, key)
         try:
             with artifacts.replacing(file) as temporary:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import random
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count as counter
 from typing import Any, TypeVar
 
+from hios import drift
 from hios.formats.costs_file import BlockResources
+from hios.formats.probe_record import ProfileProbe, Speed
 from hios.graph import Graph
 from hios.kernels.signature import signatures
 from hios.platforms.bench import Bench, Merge, Stage
+from hios.platforms.probe_schedule import ProbeSchedule
 from hios.profiling.cache import Cache, Measured, now
 from hios.profiling.requests import Questions
 from hios.profiling.sampling import CHUNK, Effort, sample
@@ -37,7 +40,7 @@ class Session:
     ``operators`` are milliseconds, ``transfers`` too, by size in bytes; ``stages`` and ``merges`` are ratios to their
     operators one after another; ``corun`` are ratios of devices that run at once to one alone, by their number.
     ``resources`` are what operators ask of a GPU. ``drift`` is how many times as long as in the cache operators take
-    now; None where none was taken from there.
+    now; None where none was taken from there. ``probe`` is timed between the measurements.
     """
 
     graph: Graph
@@ -67,6 +70,7 @@ class Session:
         }
         self._devices = self.bench.devices
         self.turns: Iterator[int] = counter()
+        self.probe = ProbeSchedule(self.bench.probe_version, self.bench.probe, self._devices)
         self._loaded: Counter[str] = Counter()
 
     def median_ms(self) -> dict[str, float]:
@@ -89,6 +93,7 @@ class Session:
         """t(v), in rounds that follow the order of the network."""
         effort = Effort(self.repeats, deadline)
         self.load(dict.fromkeys(self._measured, 1))
+        self.probe.take_at_end()
         for operator in self._measured:
             found = self.known("operator", self._signature[operator], effort)
             if found is not None and effort.is_settled(found.samples):
@@ -107,15 +112,47 @@ class Session:
 
         with Meter(len(needed) * effort.repeats, what, "runs", effort.deadline) as meter:
             samples = sample(needed, run, effort, meter, whole=True)
+        self.probe.take_at_end()
+        speed = drift.speed(self.probe.samples)
         for operator, own in samples.items():
-            self.operators[operator] = Measured(own, now())
+            self.operators[operator] = Measured(own, now(), speed=speed)
             self.cache.put("operator", self._signature[operator], self.operators[operator])
+
+    def profiled(self) -> ProfileProbe | None:
+        """The speed of the machine when t(v) was measured, by the shares of operators in the time of the network.
+
+        Operators that an earlier session measured count with its speed. None where that is not known.
+        """
+        shares: dict[Speed, float] = defaultdict(float)
+        times = self.median_ms()
+        for stand_in in self.stand_in.values():
+            if (own := self.operators[stand_in].speed) is not None:
+                shares[own] += times[stand_in]
+        speed = drift.mixed([(share, own) for own, share in shares.items()])
+        if speed is None:
+            return None
+        return ProfileProbe(self.probe.version, speed, self._copy_share(speed), tuple(self.probe.samples))
+
+    def _copy_share(self, speed: Speed) -> float:
+        """Share of the network's time in operators that memory limits on this machine.
+
+        By the roofline model they are those with fewer floating-point operations a byte than the probe shows that a
+        device can do in the time that it copies one.
+        """
+        least = (self.bench.probe_flops / speed.compute_ms.value) / (self.bench.probe_bytes / speed.copy_ms.value)
+        times, limited = self.median_ms(), 0.0
+        for operator in self.graph.operators:
+            if (operator.flops or 0) < least * (operator.bytes or 0):
+                limited += times[self.stand_in[operator.id]]
+        total = sum(times[stand_in] for stand_in in self.stand_in.values())
+        return limited / total if total > 0 else 0.0
 
     def find_resources(self) -> None:
         """What operators ask of a GPU, where devices are GPUs. It takes a run of each, so none of it is kept."""
         self.resources = self.bench.resources(self._measured)
 
     def _rounds(self, operators: Sequence[str], rounds: int) -> dict[str, list[float]]:
+        self.probe.take_if_due()
         turn = next(self.turns)
         return self.bench.time_operators(turn % self._devices, operators, rounds, self._warmup(turn))
 
@@ -162,6 +199,7 @@ class Session:
         self.load(needed)
 
         def run(keys: list[Stage], rounds: int) -> dict[Stage, list[float]]:
+            self.probe.take_if_due()
             device = next(self.turns) % self._devices
             found = self.bench.time_stages(device, keys, rounds, _AGAIN)
             return dict(zip(keys, map(_ratios, found), strict=True))
@@ -186,6 +224,7 @@ class Session:
             return
 
         def run(keys: list[Merge], rounds: int) -> dict[Merge, list[float]]:
+            self.probe.take_if_due()
             device, numbers = next(self.turns) % self._devices, [place[key] for key in keys]
             found = self.bench.time_merges(device, numbers, rounds, _AGAIN)
             return dict(zip(keys, map(_ratios, found), strict=True))

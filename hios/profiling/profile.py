@@ -5,13 +5,13 @@ from __future__ import annotations
 import statistics
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from hios import artifacts, platforms
+from hios import artifacts, defaults, platforms
 from hios.costs import Costs
 from hios.errors import HiosWarning
 from hios.formats.base import Platform
@@ -30,6 +30,7 @@ from hios.formats.costs_file import (
 )
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
+from hios.machine import BUSY
 from hios.profiling import contention, links, transfers
 from hios.profiling.cache import Cache, Measured
 from hios.profiling.contention import Contention
@@ -45,10 +46,6 @@ _STAGE_PASSES = 3
 _OPERATORS, _TRANSFERS, _CORUN = 0.3, 0.4, 0.5
 #: Share of the time left that merges may take.
 _MERGES = 0.3
-#: Share of the cores' time spent on other work above which nothing is kept for later.
-_BUSY = 0.1
-#: Seconds that measuring takes by default, where the least number of repeats does not need more.
-DEFAULT_BUDGET_S = 120.0
 
 
 def profile(
@@ -58,15 +55,12 @@ def profile(
     devices: int,
     repeats: int,
     stages_of: Sequence[str],
-    budget_s: float = DEFAULT_BUDGET_S,
+    budget_s: float = defaults.PROFILE_BUDGET_S,
     cache: str | Path | None = None,
     platform: str = "cpu",
     virtual: bool = False,
-    options: Mapping[str, str] | None = None,
 ) -> CostsFile:
     """Measure a graph on the devices of a platform and write costs.json; returns what it holds.
-
-    A platform on which nothing runs predicts the costs instead, and what is said here of measuring does not apply.
 
     Operators with equal signature are measured once. t(S) and the times of merged operators are measured for the stages
     and merges that the named algorithms ask for on 1 to ``devices`` devices, given the times found so far. Everything
@@ -83,25 +77,19 @@ def profile(
         budget_s: seconds for repeating beyond ``repeats``, and for stages and merges.
         cache: folder of measurements that are used, and added to unless other work kept the cores busy right before;
             None for neither.
-        platform: one of ``PLATFORMS``.
+        platform: one of ``PLATFORMS`` on which schedules run; `hios.profiling.predict` is for the others.
         virtual: whether devices may share cores or GPUs.
-        options: of the platform, by name.
 
     Raises:
         HiosError: bad graph, unknown algorithm, too many devices, a cache that cannot be written, or a worker failed.
     """
     known = Graph.read(graph)
-    executes = platforms.entry(platform).executes
-    if executes:
-        require_executable(known)
+    require_executable(known)
     artifacts.require_writable(output)
     algorithms = [find(name).name for name in stages_of]
-    described = platforms.describe(platform, devices, virtual=virtual, **(options or {}))
-    if executes:
-        folder = None if cache is None else Path(cache)
-        costs = _measured(known, str(graph), described, repeats, algorithms, budget_s, folder)
-    else:
-        costs = platforms.predicting(platform).costs(known, described)
+    described = platforms.describe(platform, devices, virtual=virtual)
+    folder = None if cache is None else Path(cache)
+    costs = _measured(known, str(graph), described, repeats, algorithms, budget_s, folder)
     costs = msgspec.structs.replace(
         costs, graph=known.name, graph_fingerprint=known.fingerprint, platform=described, versions=versions()
     )
@@ -120,7 +108,7 @@ def _measured(
 ) -> CostsFile:
     """What costs.json says of measurements; arguments are those of `profile`, checked."""
     measuring = platforms.measuring(platform.name)
-    quiet = (platform.busy_share or 0.0) <= _BUSY
+    quiet = (platform.busy_share or 0.0) <= BUSY
     kept = Cache(cache, measuring.environment(platform), keep=quiet)
     began = time.monotonic()
     with measuring.bench(graph, path, platform) as bench:
@@ -137,12 +125,16 @@ def _measured(
             # Merges are few; stages may take all the time that there is.
             session.measure_merges(asked, time.monotonic() + _MERGES * (began + budget_s - time.monotonic()))
             session.measure_stages(asked, began + budget_s)
+        session.probe.take_at_end()
+        session.probe.warn(f"profiling {graph.name}")
         session.find_resources()  # in the end: what traces kernels may stay with the process, and slow what follows
         for remark in bench.remarks():
             warnings.warn(remark, HiosWarning, stacklevel=2)
     summary = _summary(session, asked, repeats, budget_s, time.monotonic() - began)
     kept_later = None if cache is None else quiet
-    return msgspec.structs.replace(_costs(session, asked), profile=msgspec.structs.replace(summary, kept=kept_later))
+    return msgspec.structs.replace(
+        _costs(session, asked), profile=msgspec.structs.replace(summary, kept=kept_later), probe=session.profiled()
+    )
 
 
 def _costs(session: Session, asked: Questions) -> CostsFile:

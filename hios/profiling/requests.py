@@ -10,6 +10,7 @@ from hios.evaluate import evaluate
 from hios.graph import Graph
 from hios.platforms.bench import Merge, Stage
 from hios.problem import Problem
+from hios.recording import RecordingProblem
 from hios.schedulers import find
 
 
@@ -32,12 +33,12 @@ class Questions:
         for name in algorithms:
             algorithm = find(name)
             for count in range(1, devices + 1 if algorithm.several_devices else 2):
-                problem = Problem(self.graph, costs)
+                problem = RecordingProblem(Problem(self.graph, costs))
                 # What an algorithm does not ask for while it searches, the evaluation of its plan does.
                 evaluate(problem, algorithm.solve(problem, count).plan)
                 self._note(problem)
 
-    def _note(self, problem: Problem) -> None:
+    def _note(self, problem: RecordingProblem) -> None:
         for stage in problem.asked:
             groups = tuple(sorted(tuple(problem.ids[operator] for operator in group) for group in stage))
             self.stages[groups] = tuple(

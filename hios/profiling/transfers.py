@@ -33,6 +33,7 @@ def measure_transfers(session: Session, deadline: float) -> None:
         return
 
     def run(keys: list[int], rounds: int) -> dict[int, list[float]]:
+        session.probe.take_if_due()
         return session.bench.time_transfers(keys, rounds, next(session.turns))
 
     with Meter(len(needed) * effort.repeats, "measuring transfers", "runs", effort.deadline) as meter:
@@ -64,6 +65,7 @@ def _at_once(session: Session, network: list[str], devices: int, effort: Effort)
     alone_ms = sum(map(session.median_ms().__getitem__, network))
 
     def run(keys: list[int], rounds: int) -> dict[int, list[float]]:
+        session.probe.take_if_due()
         ratios = [session.bench.corun(next(session.turns), devices, network, alone_ms) for _ in range(rounds)]
         return dict.fromkeys(keys, ratios)
 

@@ -1,5 +1,6 @@
 """What people see: the report of a run, one schedule by itself, and the algorithms.
 
+    predictions what a report is made from where nothing was run: graph.json, costs.json and schedules of every model
     results     what a report is made from: run.json, graph.json and costs.json of every model
     tables      rows and CSV files
     dataframes  results as pandas data frames
@@ -11,6 +12,7 @@
     axes        the look of plotly figures
     charts      the latencies of a model as a figure
     gantt       Gantt charts as figures
+    prediction_page  the page of predictions
     page        HTML pages, from the templates beside it
     labels      short names of operators
     layering    layered drawing of a directed acyclic graph
@@ -37,6 +39,7 @@ from pathlib import Path
 from hios import artifacts
 from hios.errors import ArtifactError
 from hios.graph import Graph
+from hios.report.predictions import ModelPredictions, is_predicted, prediction_rows, read_predictions
 from hios.report.results import ModelResults, read_results
 from hios.report.tables import LATENCY_COLUMNS, OPERATOR_COLUMNS, Row, csv_text, latency_rows, operator_rows
 from hios.schedule import Schedule
@@ -44,39 +47,61 @@ from hios.schedule import Schedule
 __all__ = ["write_picture", "write_report", "write_schedule"]
 
 
-def write_report(directories: Sequence[Path], output: Path, tables: Path) -> None:
+def write_report(directories: Sequence[Path], output: Path, tables: Path, schedules: Sequence[str] = ()) -> None:
     """Write the page and its tables; each file appears whole, by rename.
 
     Args:
-        directories: results folders, one a model, each with run.json, graph.json and costs.json.
+        directories: results folders, one a model, each with run.json, graph.json and costs.json; or, where costs are
+            predicted, with graph.json, costs.json and the schedules in schedules/.
         output: the HTML page, self-contained: it loads nothing from elsewhere.
         tables: folder for ``latency.csv`` (a row per model and schedule, and the references) and
             ``operators.csv`` (a row per operator); times in milliseconds unless the column says otherwise.
+        schedules: labels of the predicted schedules to show, the names of their files; all of the folder if none.
 
     Raises:
-        ArtifactError: an output cannot be written, or a file is missing, damaged or does not fit the others of its
-            folder; then nothing is written.
+        ArtifactError: some folders hold predictions and some runs, an output cannot be written, or a file is missing,
+            damaged or does not fit the others of its folder; then nothing is written.
     """
     latency, operators = Path(tables) / "latency.csv", Path(tables) / "operators.csv"
     for path in (output, latency, operators):
         artifacts.require_writable(path)
     if Path(output).resolve() in (latency.resolve(), operators.resolve()):
         raise ArtifactError(f"{output}: named for the page, and it is the place of a table; name another")
-    from hios.report.page import render
-
-    models = read_results(directories)
     # All texts first: bad input must not leave a new page beside old tables.
+    page, rows, of_operators = _contents(list(map(Path, directories)), schedules)
     texts = [
-        (output, render(models)),
-        (latency, csv_text(LATENCY_COLUMNS, [row for model in models for row in latency_rows(model)])),
-        (operators, csv_text(OPERATOR_COLUMNS, _operators(models))),
+        (output, page),
+        (latency, csv_text(LATENCY_COLUMNS, rows)),
+        (operators, csv_text(OPERATOR_COLUMNS, of_operators)),
     ]
     for path, text in texts:
         with artifacts.replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8", newline="")
 
 
-def _operators(models: Sequence[ModelResults]) -> list[Row]:
+def _contents(directories: Sequence[Path], schedules: Sequence[str]) -> tuple[str, list[Row], list[Row]]:
+    """The page, the rows of latency.csv and those of operators.csv."""
+    predicted = [directory for directory in directories if is_predicted(directory)]
+    if not predicted:
+        if schedules:
+            raise ArtifactError(
+                f"--schedule: found {schedules[0]}; allowed: for predictions, as run.json states what ran"
+            )
+        from hios.report.page import render
+
+        results = read_results(directories)
+        return render(results), [row for model in results for row in latency_rows(model)], _operators(results)
+    if others := [directory for directory in directories if directory not in predicted]:
+        raise ArtifactError(
+            f"report: found predictions in {predicted[0]}, none in {others[0]}; allowed: only predictions, or only runs"
+        )
+    from hios.report.prediction_page import render_predictions
+
+    models = read_predictions(directories, schedules)
+    return render_predictions(models), [row for model in models for row in prediction_rows(model)], _operators(models)
+
+
+def _operators(models: Sequence[ModelResults | ModelPredictions]) -> list[Row]:
     return [row for model in models for row in operator_rows(model.name, model.graph, model.costs)]
 
 

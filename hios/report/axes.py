@@ -14,7 +14,11 @@ _FONT = {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "
 _DECIMALS = 4
 
 
-def layout(height: int, top: int) -> dict[str, Any]:
+#: Arguments of plotly.
+Properties = dict[str, Any]
+
+
+def layout(height: int, top: int) -> Properties:
     """Layout of a figure of a height, with a margin at the top, both in pixels."""
     return {
         "template": "none",
@@ -27,7 +31,7 @@ def layout(height: int, top: int) -> dict[str, Any]:
     }
 
 
-def time_axis(title: str) -> dict[str, Any]:
+def time_axis(title: str) -> Properties:
     """A horizontal axis of milliseconds."""
     return {
         "title": {"text": title, "standoff": 8},
@@ -39,7 +43,7 @@ def time_axis(title: str) -> dict[str, Any]:
     }
 
 
-def row_axis(names: Mapping[int, str], first: float, last: float) -> dict[str, Any]:
+def row_axis(names: Mapping[int, str], first: float, last: float) -> Properties:
     """Rows from top to bottom, which plotly counts upwards; zooming concerns time only."""
     return {
         "tickvals": list(names),

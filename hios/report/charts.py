@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import Any
 
 import plotly.graph_objects as go
 
-from hios.report.axes import INK, ROW_PX, layout, row_axis, short, time_axis
+from hios.report.axes import INK, ROW_PX, Properties, layout, row_axis, short, time_axis
 from hios.report.results import ModelResults
 from hios.report.tables import Row, auto_rows, reference_rows, schedule_rows
 
@@ -63,7 +62,7 @@ def _end(rows: Sequence[Row]) -> float | None:
     return None if len(within) == len(values) else _ROOM * max(within, default=0.0) or None
 
 
-def _cut_off(rows: Sequence[Row], end: float, decimals: int) -> list[dict[str, Any]]:
+def _cut_off(rows: Sequence[Row], end: float, decimals: int) -> list[Properties]:
     """What lies beyond the end of the axis, in numbers at the right of its row."""
     beyond = {
         position: [

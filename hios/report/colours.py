@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from hios.report.results import ModelResults
+if TYPE_CHECKING:
+    from hios.report.predictions import ModelPredictions
+    from hios.report.results import ModelResults
 
 #: The "light" scheme of Paul Tol, made for filled areas (https://personal.sron.nl/~pault/, version 3.2).
 COLOURS = ("#77aadd", "#ee8866", "#eedd88", "#44bb99", "#ffaabb", "#99ddff", "#bbcc33", "#aaaa00")
@@ -25,7 +28,7 @@ class Style:
 OTHER = Style("other types", "#dddddd")
 
 
-def type_styles(models: Sequence[ModelResults]) -> dict[str, Style]:
+def type_styles(models: Sequence[ModelResults | ModelPredictions]) -> dict[str, Style]:
     """A style for every operator type of all models, by share of a model's operator time, summed over the models."""
     share: dict[str, float] = defaultdict(float)
     for model in models:

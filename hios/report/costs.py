@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hios.costs import DEFAULT_ALPHA
+from hios.costs import DEFAULT_ALPHA, predicted_for
 from hios.formats.costs_file import CostsFile, LinkModel, ProfileSummary
 from hios.report.captions import counted
 
@@ -24,16 +24,42 @@ def cost_facts(costs: CostsFile) -> list[CostFact]:
     Args:
         costs: what costs.json holds.
     """
-    return [_operators(costs), *_effort(costs), *_stages(costs), *_contention(costs), *_corun(costs), *_link(costs)]
+    return [
+        _operators(costs),
+        *_probe(costs),
+        *_effort(costs),
+        *_stages(costs),
+        *_contention(costs),
+        *_corun(costs),
+        *_link(costs),
+    ]
 
 
 def _operators(costs: CostsFile) -> CostFact:
     times = [entry.time_ms for entry in costs.operators.values()]
+    if (words := predicted_for(costs.platform)) is not None:
+        return CostFact(
+            "Operators, predicted",
+            f"{len(times)}, {sum(times):.4g} ms one after another",
+            f"t(v), the time of each alone on one device, added up; {words}",
+        )
     return CostFact(
         "Operators",
         f"{len(times)}, {sum(times):.4g} ms one after another",
         "t(v), the time of each alone on one device, added up; equal operators are measured once",
     )
+
+
+def _probe(costs: CostsFile) -> Iterator[CostFact]:
+    if costs.probe is not None:
+        speed = costs.probe.speed
+        yield CostFact(
+            "Probe",
+            f"convolutions {speed.compute_ms.value:.4g} ms, copies {speed.copy_ms.value:.4g} ms",
+            "a fixed piece of work, timed while operators were measured and again in runs: what it takes longer there "
+            f"is drift of the machine; copies count {costs.probe.copy_share:.0%}, the share of the network's time in "
+            "operators that memory limits",
+        )
 
 
 def _effort(costs: CostsFile) -> Iterator[CostFact]:

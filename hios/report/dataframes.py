@@ -12,7 +12,7 @@ import msgspec
 import pandas as pd
 
 from hios import artifacts
-from hios.costs import Costs
+from hios.costs import Costs, predicted_for
 from hios.errors import ArtifactError
 from hios.formats.costs_file import CostsFile, MergeCost, OperatorCost, StageCost, TransferCost
 from hios.graph import Graph
@@ -31,11 +31,14 @@ _TYPES: Mapping[str, str] = {
     **dict.fromkeys(("throughput_ratio", "prediction_error", "utilization", "flops", "bytes"), "float64"),
     **dict.fromkeys(("time_ms", "p20_ms", "p80_ms", "low_ms", "high_ms", "start_ms", "finish_ms"), "float64"),
     "virtual": "boolean",
+    "predicted_only": "boolean",
     "groups": "object",
 }
 
 _PLACEMENT_COLUMNS = ("model", "label", "times", "operator", "device", "stream", "stage", "start_ms", "finish_ms")
-_OPERATOR_COLUMNS = ("model", "operator", "type", "time_ms", "p20_ms", "p80_ms", "utilization", "flops", "bytes")
+_OPERATOR_COLUMNS = (
+    *("model", "operator", "type", "time_ms", "p20_ms", "p80_ms", "utilization", "flops", "bytes", "predicted_only"),
+)
 _COST_COLUMNS = (
     *("model", "kind", "operator", "source", "target", "groups"),
     *("time_ms", "p20_ms", "p80_ms", "low_ms", "high_ms", "repeats"),
@@ -57,10 +60,11 @@ class Results:
             ends of its 95 % interval, ``speedup_low`` and ``speedup_high``; ``share_of_ceiling`` and
             ``throughput_ratio`` (ratios); ``predicted_ms``, ``prediction_error`` (ratio) and
             ``predicted_lower_bound_ms`` under the cost model; ``scheduling_time_s``; ``largest_difference`` in units
-            of the network's output; ``virtual``: whether devices shared cores or GPUs.
+            of the network's output; ``virtual``: whether devices shared cores or GPUs;
+            ``predicted_only``: whether the costs are predicted for GPUs that are not here (platform model).
         operators: a row for each ``model`` and ``operator``, in the order of the graph: ``type``, t(v) as ``time_ms``
             with percentiles ``p20_ms`` and ``p80_ms`` over the repeats, ``utilization`` in (0, 1], ``flops`` with a
-            multiply-add as two, ``bytes`` read and written.
+            multiply-add as two, ``bytes`` read and written; ``predicted_only`` as above.
         placements: a row for each ``model``, ``label``, ``times`` (predicted or measured) and ``operator``, in launch
             order: ``device``, ``stream``, ``stage`` (missing in stream schedules), ``start_ms``, ``finish_ms``.
         costs: a row for each entry of costs.json. ``kind`` is operator, transfer, stage or merge, and says which of
@@ -152,7 +156,7 @@ def _latencies(name: str, model: _Folder) -> Iterator[Row]:
     platform = model.costs.platform if model.run is None else model.run.run.platform
     virtual = platform is not None and is_virtual(platform)
     for row in [] if model.run is None else latency_rows(model.run):
-        yield row | {"model": name, "virtual": virtual}
+        yield row | {"model": name, "virtual": virtual, "predicted_only": False}
     for label, schedule in model.schedules.items():
         yield {
             "model": name,
@@ -165,12 +169,16 @@ def _latencies(name: str, model: _Folder) -> Iterator[Row]:
             "predicted_lower_bound_ms": schedule.lower_bound_ms,
             "scheduling_time_s": schedule.scheduling_time_s,
             "virtual": virtual,
+            "predicted_only": predicted_for(platform) is not None,
         }
 
 
 def _operators(name: str, model: _Folder) -> Iterator[Row]:
     for row in operator_rows(name, model.graph, model.costs):
-        yield row | {"utilization": model.costs.operators[row["operator"]].utilization or 1.0}
+        yield row | {
+            "utilization": model.costs.operators[row["operator"]].utilization or 1.0,
+            "predicted_only": bool(row["predicted_only"]),
+        }
 
 
 def _placements(name: str, model: _Folder) -> Iterator[Row]:

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from hios.formats.run_file import Baseline, Ceiling, ReferenceResult, Run, ScheduleResult
+from hios.graph import Graph
+from hios.machine import BUSY
 from hios.models import RUNTIMES
 from hios.report.hardware import hardware, virtual_text
 from hios.report.results import ModelResults
 from hios.report.tables import reference_rows
-from hios.runtime.bootstrap import Interval, speedup_interval, tells
+from hios.runtime import predictions
+from hios.statistics import Interval, speedup_interval, tells
 
-#: Share of the cores' time spent on other work from which a measurement no longer had the machine to itself.
-BUSY_SHARE = 0.1
 #: Share of the number of devices below which devices are not independent.
 FULL_CEILING = 0.9
 
@@ -39,7 +40,7 @@ def _described(model: ModelResults) -> dict[str, str]:
     versions = run.versions
     return {
         "Measured": _date(run),
-        "Input": input_text(model),
+        "Input": input_text(model.graph),
         **hardware(run.platform),
         "Runs of every competitor": f"{run.runs} measured, after {run.warmup} to warm up",
         "Seed": str(run.seed),
@@ -54,9 +55,9 @@ def _date(run: Run) -> str:
     return f"{datetime.fromisoformat(run.measured_at):%Y-%m-%d %H:%M} UTC"
 
 
-def input_text(model: ModelResults) -> str:
+def input_text(graph: Graph) -> str:
     """What the network takes; batch and image size for images."""
-    inputs = model.graph.inputs
+    inputs = graph.inputs
     if len(inputs) == 1 and len(inputs[0].shape) == _IMAGE_DIMENSIONS:
         batch, channels, height, width = inputs[0].shape
         return f"batch {batch}, {height} x {width} pixels, {channels} channels, {inputs[0].dtype}"
@@ -88,8 +89,9 @@ def cautions(models: Sequence[ModelResults]) -> list[str]:
     found = []
     for model in models:
         found += _virtual_cautions(model)
+        found += _changes(model)
         busy = model.run.platform.busy_share
-        if busy is not None and busy > BUSY_SHARE:
+        if busy is not None and busy > BUSY:
             found.append(
                 f"The cores were busy with other work right before the measurement of {model.name} ({busy:.0%} of "
                 "their time): its latencies may be too long and its speedups wrong."
@@ -102,6 +104,15 @@ def cautions(models: Sequence[ModelResults]) -> list[str]:
             if ceiling.throughput_ratio < FULL_CEILING * ceiling.devices
         ]
     return found
+
+
+def _changes(model: ModelResults) -> list[str]:
+    """On sessions in which the speed of the machine changed."""
+    said = (
+        predictions.change_in_words(model.costs.probe, f"the profile of {model.name}"),
+        predictions.change_in_words(model.run.probe, f"the runs of {model.name}"),
+    )
+    return [sentence for sentence in said if sentence is not None]
 
 
 def _virtual_cautions(model: ModelResults) -> list[str]:

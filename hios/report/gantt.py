@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import plotly.graph_objects as go
 
 from hios.formats.run_file import ScheduleResult
-from hios.report.axes import INK, ROW_PX, layout, row_axis, short, time_axis
+from hios.graph import Graph
+from hios.report.axes import INK, ROW_PX, Properties, layout, row_axis, short, time_axis
 from hios.report.colours import COLOURS, Style
 from hios.report.labels import short_names
 from hios.report.lanes import Lane, lane_names, lanes
@@ -51,6 +51,16 @@ def gantt_chart(model: ModelResults, result: ScheduleResult, styles: Mapping[str
         ),
     ]
     return _figure(halves, result.devices, model.type_of, lambda row: styles[model.type_of(row.operator)])
+
+
+def predicted_chart(schedule: Schedule, graph: Graph, styles: Mapping[str, Style]) -> go.Figure:
+    """A schedule that was not run, as predicted."""
+
+    def type_of(operator: str) -> str:
+        return graph.operators[graph.index[operator]].type
+
+    half = _Half("predicted", schedule.placements, f"<b>predicted</b>, {schedule.latency_ms:.3f} ms")
+    return _figure([half], schedule.devices, type_of, lambda row: styles[type_of(row.operator)])
 
 
 def schedule_chart(schedule: Schedule, types: Mapping[str, str], styles: Mapping[str, Style]) -> go.Figure:
@@ -126,7 +136,7 @@ def _figure(
 
 def _operator_bars(type_of: Callable[[str], str], style: Style, rows: Sequence[tuple[int, str, Placement]]) -> go.Bar:
     """All operators of one style in one trace: plotly draws few large traces faster than many small ones."""
-    marker: dict[str, Any] = {
+    marker: Properties = {
         "color": style.colour,
         "line": {"color": "rgba(36, 41, 47, 0.45)", "width": 0.5},
     }
@@ -163,7 +173,7 @@ def _operator_bars(type_of: Callable[[str], str], style: Style, rows: Sequence[t
     )
 
 
-def _bands(half: _Half, first: int, count: int) -> list[dict[str, Any]]:
+def _bands(half: _Half, first: int, count: int) -> list[Properties]:
     """A tint behind the lanes, and a dotted line where the half ends."""
     span = {"y0": first - 0.5, "y1": first + count - 0.5, "layer": "below"}
     return [
@@ -172,7 +182,7 @@ def _bands(half: _Half, first: int, count: int) -> list[dict[str, Any]]:
     ]
 
 
-def _stage_bands(rows: Sequence[Placement], shown: Sequence[Lane]) -> list[dict[str, Any]]:
+def _stage_bands(rows: Sequence[Placement], shown: Sequence[Lane]) -> list[Properties]:
     """A darker tint behind every other stage of a device, over all its lanes."""
     spans: dict[tuple[int, int], list[Placement]] = defaultdict(list)
     for row in rows:
@@ -196,6 +206,6 @@ def _stage_bands(rows: Sequence[Placement], shown: Sequence[Lane]) -> list[dict[
     ]
 
 
-def _heading(half: _Half, first: int) -> dict[str, Any]:
+def _heading(half: _Half, first: int) -> Properties:
     place = {"xref": "paper", "x": 0, "xanchor": "left", "y": first - 0.5, "yanchor": "bottom"}
     return {"text": half.heading, **place, "showarrow": False}

@@ -25,6 +25,13 @@ def hardware(platform: Platform) -> dict[str, str]:
     }
 
 
+def predicted_hardware(platform: Platform) -> list[tuple[str, str]]:
+    """Name and text of every fact of a platform that predicts."""
+    known = platform.name in platforms.PLATFORMS
+    facts = platforms.reporting(platform.name).facts(platform) if known else {}
+    return [("Platform", f"{platform.name}: predicted, nothing was measured or run"), *facts.items()]
+
+
 def is_virtual(platform: Platform) -> bool:
     """Whether devices share hardware."""
     return bool(platform.virtual)

@@ -32,7 +32,11 @@ from hios.report.picture import lay_out
 from hios.report.results import ModelResults
 from hios.report.summary import device_uses, summary, type_shares
 from hios.report.tables import auto_rows, reference_rows, schedule_rows
+from hios.runtime import predictions
 from hios.schedule import Schedule
+
+#: What a template shows of something, by the names in it.
+View = dict[str, Any]
 
 _ABSENT = "–"  # noqa: RUF001  a dash for an empty cell
 _SHORTEST_SHOWN_S = 0.0005
@@ -48,7 +52,7 @@ def render(models: Sequence[ModelResults]) -> str:
         models: at least one model's results, in the order of the page.
     """
     styles = type_styles(models)
-    return _filled(
+    return page(
         "report.html.j2",
         facts=facts(models),
         cautions=cautions(models),
@@ -65,22 +69,23 @@ def render_schedule(schedule: Schedule, types: Mapping[str, str]) -> str:
     """
     styles = ranked_styles(type_shares(schedule, types))
     count = Counter(styles[types[row.operator]] for row in schedule.placements if types)
-    return _filled(
+    return page(
         "schedule.html.j2",
         title=f"{schedule.algorithm} for {schedule.graph or 'a graph without a name'}",
         facts=summary(schedule),
         uses=device_uses(schedule),
         staged=schedule.placements[0].stage is not None,
         legend=[(style, count[style]) for style in dict.fromkeys(styles.values())],
-        chart=_chart("schedule", schedule_chart(schedule, types, styles)),
+        chart=chart_of("schedule", schedule_chart(schedule, types, styles)),
     )
 
 
-def _filled(template: str, **values: Any) -> str:
+def page(template: str, **values: Any) -> str:
+    """A page from its template, with plotly and the filters for numbers."""
     return filled(template, {**values, "plotly_js": get_plotlyjs()}, _FILTERS)
 
 
-def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict[str, Any]:
+def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> View:
     """What the template shows of a model."""
     schedules, references = schedule_rows(model), reference_rows(model)
     return {
@@ -89,7 +94,7 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict
         "operators": len(model.graph.operators),
         "edges": len(model.graph.edges),
         "units": model.graph.units,
-        "input": input_text(model),
+        "input": input_text(model.graph),
         "faster_references": faster_references(model),
         "schedules": schedules,
         "auto": auto_rows(model),
@@ -104,16 +109,17 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict
                 cut_sentence(model),
                 engine_sentence(model),
                 *ceiling_sentences(model),
+                predictions.in_words(model.run),
             )
             if sentence
         ],
         "picture": _picture(model, styles),
         "costs": cost_facts(model.costs),
         "virtual": is_virtual(model.run.platform),
-        "latency_chart": _chart(f"latency-{number}", latency_chart(model)),
+        "latency_chart": chart_of(f"latency-{number}", latency_chart(model)),
         "legend": _legend(model, styles),
         "gantts": [
-            {"row": row, **_chart(f"gantt-{number}-{position}", gantt_chart(model, result, styles))}
+            {"row": row, **chart_of(f"gantt-{number}-{position}", gantt_chart(model, result, styles))}
             if result.predicted or result.measured
             else None
             for position, (row, result) in enumerate(zip(schedules, model.run.results, strict=True))
@@ -121,13 +127,14 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> dict
     }
 
 
-def _picture(model: ModelResults, styles: Mapping[str, Style]) -> dict[str, Any]:
+def _picture(model: ModelResults, styles: Mapping[str, Style]) -> View:
     """The graph as a drawing with its words; a tall one is for the reader to open."""
     picture = lay_out(model.graph, _WIDEST_PICTURE)
     return {**words(picture), "svg": svg(picture, styles), "open": picture.plan.height <= _TALLEST_OPEN}
 
 
-def _chart(identity: str, figure: go.Figure) -> dict[str, Any]:
+def chart_of(identity: str, figure: go.Figure) -> View:
+    """A figure as templates take it: ``id``, ``height`` and ``json``."""
     # to_json writes "<" as an escape, so no label can end the script element that carries the JSON.
     return {"id": identity, "height": figure.layout.height, "json": figure.to_json()}
 
@@ -152,6 +159,7 @@ _FILTERS: dict[str, Callable[..., str]] = {
     "ms": _optional(lambda value, decimals: f"{value:.{decimals}f}"),
     "times": _optional(lambda value: f"{value:.2f}"),
     "percent": _optional(lambda value: f"{100 * value:.1f}"),
+    "drifted": _optional(lambda value: f"{100 * (value - 1):+.1f}"),
     "signed_percent": _optional(lambda value: f"{100 * value:+.1f}"),
     "seconds": _optional(_seconds),
     "difference": _optional(lambda value: f"{value:.1e}" if value else "0"),

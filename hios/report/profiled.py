@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from hios.costs import predicted_for
 from hios.formats.costs_file import CostsFile, LinkModel, ProfileSummary
+from hios.formats.probe_record import Estimate
 
 
 def profile_in_words(costs: CostsFile) -> str:
@@ -12,12 +14,19 @@ def profile_in_words(costs: CostsFile) -> str:
         costs: what the profiler made.
     """
     parts = [
+        *([] if (words := predicted_for(costs.platform)) is None else [words]),
         f"{len(costs.operators)} operators, {len(costs.stages)} stages, {len(costs.merges)} merges and "
         f"{0 if isinstance(costs.transfers, LinkModel) else len(costs.transfers)} transfers, all t(v) together "
         f"{sum(entry.time_ms for entry in costs.operators.values()):.4g} ms",
         *([] if costs.profile is None else _effort(costs.profile)),
         *_not_kept(costs),
     ]
+    if costs.probe is not None:
+        speed = costs.probe.speed
+        parts.append(
+            f"probe of the machine's speed {_certain(speed.compute_ms)} ms of convolutions, "
+            f"{_certain(speed.copy_ms)} ms of copies"
+        )
     contention = costs.contention
     if contention is not None and (error := contention.error) is not None:
         parts.append(
@@ -35,6 +44,11 @@ def profile_in_words(costs: CostsFile) -> str:
     if costs.platform is not None and costs.platform.virtual:
         parts.append("virtual devices: times say little")
     return "; ".join(parts)
+
+
+def _certain(estimate: Estimate) -> str:
+    """A time with half the width of its interval in per cent."""
+    return f"{estimate.value:.4g} (+-{(estimate.high - estimate.low) / (2 * estimate.value):.1%})"
 
 
 def _not_kept(costs: CostsFile) -> list[str]:

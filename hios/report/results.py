@@ -79,12 +79,7 @@ def read_model(directory: Path) -> ModelResults:
     run = artifacts.load(directory / "run.json", Run)
     graph = Graph.read(directory / "graph.json")
     costs = artifacts.load(directory / "costs.json", CostsFile)
-    for operator in graph.index:
-        if operator not in costs.operators:
-            raise ArtifactError(
-                f"{directory / 'costs.json'}: operators: no entry for operator {shown(operator, quoted=False)} of "
-                f"{graph.source}; the two files must be of the same graph"
-            )
+    require_costs(graph, costs, directory / "costs.json")
     for position, result in enumerate(run.results):
         for kind, placements in (("predicted", result.predicted), ("measured", result.measured)):
             for row, placement in enumerate(placements):
@@ -94,3 +89,17 @@ def read_model(directory: Path) -> ModelResults:
                         f"{shown(placement.operator, quoted=False)}, which is not an operator of {graph.source}"
                     )
     return ModelResults(run.graph, run, graph, costs)
+
+
+def require_costs(graph: Graph, costs: CostsFile, path: Path) -> None:
+    """Refuse costs of another graph.
+
+    Raises:
+        ArtifactError: an operator has no entry.
+    """
+    for operator in graph.index:
+        if operator not in costs.operators:
+            raise ArtifactError(
+                f"{path}: operators: no entry for operator {shown(operator, quoted=False)} of {graph.source}; the two "
+                "files must be of the same graph"
+            )

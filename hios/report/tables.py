@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from hios.costs import predicted_for
 from hios.formats.costs_file import CostsFile
 from hios.formats.run_file import Chosen, Latency, ReferenceResult, ScheduleResult
 from hios.graph import Graph
@@ -21,7 +22,9 @@ Row = dict[str, Any]
 #: Columns of latency.csv. ``kind`` is schedule, auto, baseline, reference or ceiling; columns without a unit
 #: are ratios as run.json defines them, ``speedup_low`` and ``speedup_high`` the ends of the interval of the speedup,
 #: ``largest_difference`` is in the units of the network's output; ``virtual`` is True where devices shared cores or
-#: GPUs, so that times say little.
+#: GPUs, so that times say little. ``drift`` is how many times as long a fixed probe took as while the costs were
+#: measured, ``drift_low`` and ``drift_high`` the ends of its interval.
+#: ``predicted_only`` is True where nothing was measured (platform model).
 LATENCY_COLUMNS = (
     "model",
     "kind",
@@ -45,10 +48,15 @@ LATENCY_COLUMNS = (
     "scheduling_time_s",
     "largest_difference",
     "virtual",
+    "drift",
+    "drift_low",
+    "drift_high",
+    "error_beyond_drift",
+    "predicted_only",
 )
 
 #: Columns of operators.csv; p20 and p80 over the repeats, flops with a multiply-add as two.
-OPERATOR_COLUMNS = ("model", "operator", "type", "time_ms", "p20_ms", "p80_ms", "flops", "bytes")
+OPERATOR_COLUMNS = ("model", "operator", "type", "time_ms", "p20_ms", "p80_ms", "flops", "bytes", "predicted_only")
 
 
 def latency_rows(model: ModelResults) -> list[Row]:
@@ -72,6 +80,7 @@ def schedule_rows(model: ModelResults) -> list[Row]:
             "predicted_lower_bound_ms": result.lower_bound_ms,
             "scheduling_time_s": result.scheduling_time_s,
             "largest_difference": result.largest_difference,
+            **_drift(result),
         }
         for result in model.run.results
     ]
@@ -141,6 +150,7 @@ def operator_rows(name: str, graph: Graph, contents: CostsFile) -> list[Row]:
         contents: its costs.json.
     """
     costs = contents.operators
+    predicted = True if predicted_for(contents.platform) is not None else None
     return [
         {
             "model": name,
@@ -151,6 +161,7 @@ def operator_rows(name: str, graph: Graph, contents: CostsFile) -> list[Row]:
             "p80_ms": costs[operator.id].p80_ms,
             "flops": operator.flops,
             "bytes": operator.bytes,
+            "predicted_only": predicted,
         }
         for operator in graph.operators
     ]
@@ -183,6 +194,13 @@ def _interval(entry: ScheduleResult | ReferenceResult | Chosen | None) -> Row:
     ends = None if entry is None else entry.speedup_interval
     low, high = ends or (None, None)
     return {"speedup_low": low, "speedup_high": high}
+
+
+def _drift(result: ScheduleResult) -> Row:
+    """Drift since the costs were measured, with its interval, and the error beyond it; none where it is not known."""
+    ends = (None, None, None) if result.drift is None else (result.drift.value, result.drift.low, result.drift.high)
+    columns = ("drift", "drift_low", "drift_high")
+    return {**dict(zip(columns, ends, strict=True)), "error_beyond_drift": result.error_beyond_drift}
 
 
 def _reference_label(reference: ReferenceResult) -> str:

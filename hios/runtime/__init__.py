@@ -4,7 +4,6 @@ baselines    what may run the model itself beside the schedules
 competitors  who else takes part: schedules, the sequential one on one device, independent copies
 rounds       a session: all of them take turns, whoever runs them
 session      sessions whose competitors run in the workers of a pool
-bootstrap    intervals of speedups
 results      what run.json says of it
 choosing     the fastest of several, and the steadiest of those that cannot be told from it
 auto         the fastest of all, chosen by measurement

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from hios.formats.run_file import Chosen
 from hios.graph import Graph
 from hios.platforms.competitor import Competitor
-from hios.runtime.bootstrap import LEAST_ROUNDS
 from hios.runtime.choosing import best
 from hios.runtime.competitors import BASELINE, Entry
 from hios.runtime.results import gained, measured
 from hios.schedule import Schedule
+from hios.statistics import LEAST_ROUNDS
 
 #: Rounds that choose, and rounds that are reported.
 _CHOOSING, _REPORTED = slice(0, None, 2), slice(1, None, 2)

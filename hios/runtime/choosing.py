@@ -5,8 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from hios.runtime.bootstrap import speedup_interval, tells
-from hios.statistics import spread
+from hios.statistics import is_faster, speedup_interval, spread, tells
 
 #: How many times the smallest median a steadier way may have: what noise may cost, also where runs spread so widely
 #: that they tell nothing apart.
@@ -33,7 +32,7 @@ def best(runs: Mapping[str, Sequence[float]], baseline: str | None = None) -> st
         baseline: the way that is taken unless another is faster; None if all are equally welcome.
     """
     if baseline is not None:
-        runs = {name: own for name, own in runs.items() if name == baseline or _is_faster(own, runs[baseline])}
+        runs = {name: own for name, own in runs.items() if name == baseline or is_faster(own, runs[baseline])}
     fastest = min(runs, key=lambda name: statistics.median(runs[name]))
     most = _AS_FAST * statistics.median(runs[fastest])
     equal = [fastest]
@@ -42,8 +41,3 @@ def best(runs: Mapping[str, Sequence[float]], baseline: str | None = None) -> st
         if name != fastest and found is not None and not tells(found) and statistics.median(own) <= most:
             equal.append(name)
     return min(equal, key=lambda name: spread(runs[name])[2])
-
-
-def _is_faster(own: Sequence[float], baseline: Sequence[float]) -> bool:
-    found = speedup_interval(baseline, own)
-    return found is not None and found[0] > 1

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
+from hios import drift
+from hios.formats.probe_record import Estimate
 from hios.formats.run_file import Baseline, Ceiling, Latency, Launch, ReferenceKind, ReferenceResult, ScheduleResult
 from hios.platforms.competitor import Competitor
+from hios.platforms.probe_schedule import ProbeSchedule
 from hios.platforms.reference import Reference
-from hios.runtime.bootstrap import speedup_interval
 from hios.runtime.competitors import BASELINE, Entry
-from hios.statistics import spread
+from hios.schedule import Schedule
+from hios.statistics import speedup_interval, spread
 
 
 class SessionResults(NamedTuple):
@@ -23,9 +26,19 @@ class SessionResults(NamedTuple):
 
 
 def results(
-    competitors: Mapping[str, Competitor], references: Sequence[Reference], entries: Sequence[Entry]
+    competitors: Mapping[str, Competitor],
+    references: Sequence[Reference],
+    entries: Sequence[Entry],
+    probe: ProbeSchedule | None = None,
 ) -> SessionResults:
-    """Ceilings, references, baseline and results of run.json."""
+    """Ceilings, references, baseline and results of run.json.
+
+    Args:
+        competitors: by name, with what was measured of each.
+        references: the model itself in other runtimes, with what was measured of each.
+        entries: schedule files.
+        probe: as timed in the session; None where it was not.
+    """
     baseline_runs = competitors[BASELINE].latencies_ms
     baseline = measured(baseline_runs)
     copies = {
@@ -46,7 +59,16 @@ def results(
             *(_reference(reference, baseline_runs) for reference in references),
         ),
         Baseline(baseline, _launch(first), first.no_graph or None),
-        tuple(_result(entry, competitors[entry.competitor], baseline_runs, {1: 1.0, **ratios}) for entry in entries),
+        tuple(
+            _result(
+                entry,
+                competitors[entry.competitor],
+                baseline_runs,
+                {1: 1.0, **ratios},
+                None if probe is None else _drift(entry.schedule, probe),
+            )
+            for entry in entries
+        ),
     )
 
 
@@ -90,7 +112,11 @@ def gained(baseline: Sequence[float], runs: Sequence[float]) -> tuple[float, tup
 
 
 def _result(
-    entry: Entry, competitor: Competitor, baseline: Sequence[float], ratios: Mapping[int, float]
+    entry: Entry,
+    competitor: Competitor,
+    baseline: Sequence[float],
+    ratios: Mapping[int, float],
+    drifted: Estimate | None,
 ) -> ScheduleResult:
     latency, schedule = measured(competitor.latencies_ms), entry.schedule
     speedup, interval = gained(baseline, competitor.latencies_ms)
@@ -113,7 +139,20 @@ def _result(
         cuts=schedule.cuts,
         launch=_launch(competitor),
         no_graph=competitor.no_graph or None,
+        drift=drifted,
+        error_beyond_drift=None
+        if drifted is None
+        else drift.error_beyond(drifted, schedule.latency_ms, latency.median),
     )
+
+
+def _drift(schedule: Schedule, probe: ProbeSchedule) -> Estimate | None:
+    """How far the machine drifted since the costs of a schedule were measured; None where that is not known."""
+    then = schedule.probe
+    now = drift.speed(probe.samples, schedule.devices)
+    if then is None or now is None or then.version != probe.version:
+        return None
+    return drift.between(now, then.speed, then.copy_share)
 
 
 def _launch(competitor: Competitor) -> Launch | None:

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 from hios.formats.run_file import Chosen, Run, RunPlatform
 from hios.graph import Graph
 from hios.platforms.competitor import Competitor
+from hios.platforms.probe_schedule import ProbeSchedule
 from hios.platforms.reference import Reference
 from hios.progress import bar
 from hios.runtime.competitors import Entry
@@ -78,6 +79,7 @@ class Session:
         entries: schedule files that take part.
         runner: runs all of them.
         effort: how often.
+        probe: what is timed throughout to tell how fast the machine is; None if nothing is.
     """
 
     graph: Graph
@@ -86,6 +88,7 @@ class Session:
     entries: Sequence[Entry]
     runner: Runner
     effort: Effort
+    probe: ProbeSchedule | None = None
 
     def measure(self, *, shown: bool) -> None:
         """All rounds; every competitor and reference runs once a round, in an order that the seed alone decides.
@@ -97,12 +100,18 @@ class Session:
         shuffle = random.Random(self.effort.seed).shuffle
         rounds, what = self.effort.warmup + self.effort.runs, f"{self.graph.name}: {len(turns)} competitors take turns"
         with bar(rounds, what, "rounds") if shown else nullcontext() as progress:
+            if self.probe is not None:
+                self.probe.take_at_end()
             for number in range(rounds):
+                if self.probe is not None:
+                    self.probe.take_if_due()
                 shuffle(turns)
                 for turn in turns:
                     self._take_turn(turn, measured=number >= self.effort.warmup)
                 if progress is not None:
                     progress.update()
+            if self.probe is not None:
+                self.probe.take_at_end()
 
     def _take_turn(self, turn: str | Reference, measured: bool) -> None:
         if isinstance(turn, Reference):
@@ -148,5 +157,6 @@ class Session:
             tolerance=self.effort.tolerance,
             checked_against=checked_against,
             chosen=chosen,
-            **results(self.competitors, self.references, self.entries)._asdict(),
+            **results(self.competitors, self.references, self.entries, self.probe)._asdict(),
+            probe=None if self.probe is None else self.probe.record(),
         )

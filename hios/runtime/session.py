@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 from torch import Tensor
 
-from hios import artifacts, platforms
+from hios import artifacts, defaults, platforms
 from hios.errors import PlatformError
 from hios.formats.run_file import Checked, Run, RunPlatform
 from hios.frontends.examples import example_inputs
@@ -22,7 +22,7 @@ from hios.kernels.tensors import torch_dtype
 from hios.models import RUNTIMES
 from hios.platforms.competitor import Competitor
 from hios.platforms.device_program import ArenaPlan, Buffer
-from hios.platforms.outputs import compared
+from hios.platforms.probe_schedule import ProbeSchedule
 from hios.platforms.reference import Reference
 from hios.platforms.reference import run as run_reference
 from hios.platforms.reference import runtime as runtime_of
@@ -32,6 +32,7 @@ from hios.runtime.baselines import require
 from hios.runtime.competitors import BASELINE, competitors, read_entries
 from hios.runtime.rounds import Outcome, Session
 from hios.runtime.trace import write_trace
+from hios.tolerances import compared
 from hios.versions import versions
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
@@ -61,11 +62,11 @@ class Settings:
     """
 
     devices: int
-    runs: int = 36
-    warmup: int = 3
-    tolerance: float = 1e-4
-    seed: int = 0
-    timeout_s: float = 120.0
+    runs: int = defaults.RUNS
+    warmup: int = defaults.WARMUP
+    tolerance: float = defaults.TOLERANCE
+    seed: int = defaults.SEED
+    timeout_s: float = defaults.TIMEOUT_S
     baselines: tuple[str, ...] = ("eager",)
     platform: str = "cpu"
     virtual: bool = False
@@ -130,8 +131,10 @@ def execute(
         workers.join(pool)
         runner = PoolRunner(known, pool, workers, arena, plan, taking_part, taking_turns, settings)
         runner.load(str(graph), str(weights), None if program is None else str(program), trusted)
-        session = Session(known, taking_part, taking_turns, entries, runner, settings)
+        probe = ProbeSchedule(workers.probe_version, workers.probe, settings.devices)
+        session = Session(known, taking_part, taking_turns, entries, runner, settings, probe)
         session.measure(shown=True)
+        probe.warn(f"running {known.name}")
         facts = workers.finish()
     choice = None if chosen is None else choose(taking_part, entries)
     run = session.file(

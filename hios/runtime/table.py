@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hios.formats.run_file import Chosen, ReferenceResult, Run, ScheduleResult
+from hios.runtime import predictions
 from hios.runtime.competitors import BASELINE
 
 #: Four digits of the shortest latency.
@@ -14,8 +15,9 @@ def latency_table(run: Run) -> str:
 
     Speedups have their 95 % interval where there were rounds enough for one. Schedules come first, then the chosen
     one, the references, and the ceilings. The sequential schedule on one device stands among them once, whether a
-    schedule file asked for it or not. Last lines say where devices share cores or GPUs, and which schedules could not
-    run as CUDA graphs.
+    schedule file asked for it or not. Schedules whose costs hold the speed of the machine when they were measured have
+    their prediction beside that, the drift of the machine since, and the error beyond it. Last lines say how right
+    predictions were, where devices share cores or GPUs, and which schedules could not run as CUDA graphs.
 
     Args:
         run: what run.json holds.
@@ -40,19 +42,32 @@ def latency_table(run: Run) -> str:
     intervals = [entry.speedup_interval for entry in run.results] + [entry.speedup_interval for entry in run.references]
     sure = any(interval is not None for interval in intervals)
     rows = [["", "median ms", "p20 to p80", f"speedup{' (95 %)' if sure else ''}"]]
+    predicted = {result.label: result for result in run.results if result.drift is not None}
+    if predicted:
+        rows[0] += ["predicted ms", "drift", "error beyond"]
     for label, latency, speedup in entries:
         median, p20, p80 = (f"{number:.{decimals}f}" for number in (latency.median, latency.p20, latency.p80))
-        rows.append([label, median, f"{p20} to {p80}", speedup])
-    width = [max(len(row[column]) for row in rows) for column in range(3)]
+        rows.append([label, median, f"{p20} to {p80}", speedup, *_prediction(predicted.get(label), decimals)])
+    width = [max(len(row[column]) for row in rows if column < len(row)) for column in range(len(rows[0]))]
     lines = [
-        f"{label:<{width[0]}}  {median:>{width[1]}}  {spread:>{width[2]}}  {speedup}"
-        for label, median, spread, speedup in rows
+        "  ".join(f"{cell:{align}{most}}" for cell, align, most in zip(row, "<>><>>>", width, strict=False))
+        for row in rows
     ]
-    return "\n".join([*lines, *_notes(run)])
+    return "\n".join([*(line.rstrip() for line in lines), *_notes(run)])
+
+
+def _prediction(result: ScheduleResult | None, decimals: int) -> list[str]:
+    """Predicted latency, drift of the machine since it was profiled, and the error beyond it."""
+    if result is None or result.drift is None or result.error_beyond_drift is None:
+        return []
+    drift, beyond = result.drift.value - 1, result.error_beyond_drift
+    return [f"{result.predicted_ms:.{decimals}f}", f"{drift:+.1%}", f"{beyond:+.1%}"]
 
 
 def _notes(run: Run) -> list[str]:
-    notes = ["virtual devices: times say little"] if run.platform.virtual else []
+    said = predictions.in_words(run)
+    notes = [] if said is None else [said]
+    notes += ["virtual devices: times say little"] if run.platform.virtual else []
     launched: dict[str, list[str]] = {}
     reasons = [(BASELINE, run.baseline.no_graph), *((result.label, result.no_graph) for result in run.results)]
     for label, reason in reasons:

@@ -72,10 +72,11 @@ def schedule(
         placements=tuple(placements),
         graph=problem.graph.name,
         merges=_merges(problem, solution.plan),
-        notes=solution.notes,
+        notes={**solution.notes, **({"costs": predicted} if (predicted := problem.predicted_for) else {})},
         graph_fingerprint=problem.graph.fingerprint,
         staged_lower_bound_ms=solution.staged_lower_bound_ms if solution.staged_lower_bound_ms > bound else 0.0,
         cuts=solution.cuts,
+        probe=problem.probe,
     )
 
 

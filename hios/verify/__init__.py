@@ -8,6 +8,7 @@ run_numbers     run.json against its own runs, and against graph and schedules
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +19,9 @@ from hios.formats.graph_file import GraphFile
 from hios.formats.run_file import Run
 from hios.formats.schedule_file import ScheduleFile
 from hios.graph import Graph
+from hios.problem import Problem
 from hios.schedule import Schedule
-from hios.verify.consistency import costs_problems, problem_of, schedule_problems
+from hios.verify.consistency import bound_problems, costs_problems, is_measured, problem_of, schedule_problems
 from hios.verify.contents import config_problems, contents
 from hios.verify.run_numbers import run_problems
 
@@ -102,6 +104,8 @@ class _Network:
             problem = problem_of(graph, costs_file)
         for path, schedule in schedules.items():
             self._problems[path] += schedule_problems(schedule, graph, problem)
+        if problem is not None:
+            self._check_bounds(schedules, problem)
         if run is not None:
             self._problems[self._own / "run.json"] += run_problems(
                 run, graph, {path.stem: schedule for path, schedule in schedules.items()}
@@ -110,6 +114,13 @@ class _Network:
             CheckedFile(str(path.relative_to(self._root)), _kind(path), tuple(problems))
             for path, problems in self._problems.items()
         ]
+
+    def _check_bounds(self, schedules: Mapping[Path, Schedule], problem: Problem) -> None:
+        predicted = {path: schedule for path, schedule in schedules.items() if not is_measured(schedule)}
+        valid = [schedule for path, schedule in predicted.items() if not self._problems[path]]
+        for path, schedule in predicted.items():
+            if schedule in valid:
+                self._problems[path] += bound_problems(schedule, problem, valid)
 
     def _graph_file(self) -> GraphFile | None:
         path = self._own / "graph.json"

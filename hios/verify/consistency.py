@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from hios.bound import lower_bound_ms
+from hios.bound_check import judge_bounds
 from hios.check import violations
 from hios.costs import Costs, CostsFile, LinkModel
 from hios.errors import HiosError, shown
@@ -69,19 +69,18 @@ def problem_of(graph: Graph, file: CostsFile) -> Problem | None:
 def schedule_problems(schedule: Schedule, graph: Graph | None, problem: Problem | None) -> list[str]:
     """What is wrong with a schedule, as far as there are graph and costs to tell from.
 
-    Rows are checked by ``hios.check``; the latency is compared with that of the evaluator, the lower bound with that of
-    ``hios.bound``. A schedule with measured times, which ``hios execute --auto`` writes where no cost model predicted
-    them, is checked for its plan alone.
+    Rows are checked by ``hios.check``, and the latency is compared with that of the evaluator. A schedule with measured
+    times, which ``hios execute --auto`` writes where no cost model predicted them, is checked for its plan alone.
     """
     if graph is None:
         return ["cannot be checked: there is no valid graph.json beside it"]
-    if "times" in schedule.notes or problem is None:
+    if is_measured(schedule) or problem is None:
         try:
             schedule.plan(graph)
         except HiosError as error:
             return [_without_name(error, schedule)]
         unpriced = "cannot be checked against costs: there is no costs.json beside it that fits the graph"
-        return [] if "times" in schedule.notes else [unpriced]
+        return [] if is_measured(schedule) else [unpriced]
     found = [_without_name(text, schedule) for text in violations(problem, schedule)]
     try:
         latency = latency_ms(evaluate(problem, schedule.plan(graph)))
@@ -89,22 +88,39 @@ def schedule_problems(schedule: Schedule, graph: Graph | None, problem: Problem 
         return found or [_without_name(error, schedule)]
     if not math.isclose(schedule.latency_ms, latency, rel_tol=_ROUNDING):
         found.append(f"latency_ms: found {schedule.latency_ms:.9g}; recomputed from graph and costs: {latency:.9g}")
-    return found + _bound_problems(schedule, problem)
+    return found
 
 
-def _bound_problems(schedule: Schedule, problem: Problem) -> list[str]:
-    """A stated bound is the recomputed one, or, of an algorithm that proves bounds, a better one that holds."""
-    least = lower_bound_ms(problem, schedule.devices)
-    most = math.inf if schedule.algorithm not in ALGORITHMS else least
-    if schedule.algorithm == "hios-opt":
-        most = interval_bound_ms(problem, schedule.devices)
-    stated, found = schedule.lower_bound_ms, []
-    if not least * (1 - _ROUNDING) <= stated <= most * (1 + _ROUNDING):
-        found.append(f"lower_bound_ms: found {stated:.9g}; recomputed from graph and costs: {most:.9g}")
-    if 0 < schedule.staged_lower_bound_ms < stated * (1 - _ROUNDING):
-        found.append(
-            f"staged_lower_bound_ms: found {schedule.staged_lower_bound_ms:.9g}; allowed: more than lower_bound_ms"
-        )
+def is_measured(schedule: Schedule) -> bool:
+    """Whether its times are measured ones, which no cost model predicted."""
+    return "times" in schedule.notes
+
+
+def bound_problems(schedule: Schedule, problem: Problem, others: Sequence[Schedule]) -> list[str]:
+    """What is wrong with the lower bounds of a schedule.
+
+    No schedule may be faster; and a bound is the recomputed one, or, of an algorithm that proves bounds, a better one.
+
+    Args:
+        schedule: the schedule.
+        problem: graph and costs.
+        others: valid schedules of the same problem.
+    """
+    found = []
+    for verdict in judge_bounds(problem, schedule, others):
+        expected = verdict.recomputed_ms
+        if verdict.verdict == "unconfirmed" and schedule.algorithm == "hios-opt":
+            expected = interval_bound_ms(problem, schedule.devices)
+        if verdict.verdict == "wrong":
+            found.append(str(verdict))
+        elif (
+            verdict.name == "lower_bound_ms"
+            and (schedule.algorithm in ALGORITHMS or verdict.verdict == "weaker")
+            and not math.isclose(verdict.stated_ms, expected, rel_tol=_ROUNDING)
+        ):
+            found.append(
+                f"lower_bound_ms: found {verdict.stated_ms:.9g}; recomputed from graph and costs: {expected:.9g}"
+            )
     return found
 
 

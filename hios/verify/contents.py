@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from hios import artifacts, config, costs, graph
+from hios import artifacts, config, costs, graph, yaml_file
 from hios.errors import HiosError, first_line
 from hios.formats.base import Record
 from hios.formats.costs_file import CostsFile
@@ -63,7 +63,7 @@ def _contradictions(record: Record) -> Iterator[str]:
 def config_problems(path: Path) -> Iterator[str]:
     """What is wrong with a configuration: all violations of the schema, else the first of its other rules."""
     try:
-        settings = config.normalised(config.read_yaml(path), path.name)
+        settings = config.normalised(yaml_file.read_yaml(path), path.name)
         errors = schema_errors(settings, artifacts.schema("config"))
         yield from errors
         if not errors:

@@ -18,6 +18,7 @@ from tests.runtime.small import branches
 
 EXECUTE = ("execute", "graph.json", "weights.safetensors", "schedule.json", "--devices", "3", "--output", "run.json")
 PROFILE = ("profile", "graph.json", "--devices", "3", "--output", "costs.json")
+GRAPH = '{"name": "one", "operators": [{"id": "a", "type": "task"}], "edges": []}'
 
 
 class StoppedError(Exception):
@@ -95,4 +96,48 @@ def test_no_gpu_is_said_in_one_line(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: platform cuda: ")
     assert result.stderr.endswith("or use --platform cpu\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["graph.json"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            (*EXECUTE, "--platform", "model"),
+            "--platform: found model, whose GPUs are not here: it predicts costs and runs",
+        ),
+        (
+            ("distribute", *EXECUTE[1:4], "--transport", "gloo", *EXECUTE[6:], "--platform", "model"),
+            "--platform: found model, whose GPUs are not here",
+        ),
+        (
+            (*PROFILE, "--platform", "model"),
+            "--gpu: missing; required with platform model: one of a100-pcie-40gb, a40, ",
+        ),
+        ((*PROFILE, "--platform", "model", "--gpu", "a41"), "gpu: found a41; allowed: a100-pcie-40gb, a40, "),
+        (
+            (*PROFILE, "--platform", "model", "--gpu", "rtx3080", "--link", "nvlink"),
+            "link: found nvlink; allowed with gpu rtx3080: pcie, pcie3, or the path of a .yaml file",
+        ),
+        (
+            (*PROFILE, "--platform", "model", "--gpu", "a40", "--repeats", "5"),
+            "--repeats: found with platform model, which measures nothing; allowed: without it",
+        ),
+        ((*PROFILE, "--gpu", "a40"), "--gpu: found with platform cpu; allowed: with platform model"),
+        (
+            (*PROFILE, "--platform", "cuda", "--link", "pcie"),
+            "--link: found with platform cuda; allowed: with platform",
+        ),
+    ],
+)
+def test_gpus_that_are_not_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    """What platform model needs and cannot, in one line; nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    Path("graph.json").write_text(GRAPH, encoding="utf-8")
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: {message}")
+    assert len(result.stderr.splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["graph.json"]

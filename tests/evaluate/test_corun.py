@@ -21,6 +21,7 @@ from hios import (
     violations,
 )
 from hios.costs import StageIds
+from hios.recording import RecordingProblem
 from hios.schedule import StagedPlan, StreamPlan
 from tests.problems import briefly, problem
 
@@ -113,8 +114,8 @@ def test_the_checker_refuses_times_of_one_device() -> None:
 
 
 def test_on_devices() -> None:
-    """A problem on devices stays there, the one that it comes from stays as it was, and both note what is asked for."""
-    base = problem({"a": 4.0, "b": 8.0}, {}, stages={frozenset({("a",), ("b",)}): 9.0}, corun=FACTORS)
+    """A problem on devices stays there, the one that it comes from stays as it was, and both write one record."""
+    base = RecordingProblem(problem({"a": 4.0, "b": 8.0}, {}, stages={frozenset({("a",), ("b",)}): 9.0}, corun=FACTORS))
     on = base.on(2)
     assert (on.time, on.measured[frozenset({(0,), (1,)})], on.devices) == ([5.0, 10.0], 11.25, 2)
     assert on.on(4) is on.on(1) is on

@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from hios.errors import UnsupportedError
-from hios.frontends.differences import difference
+from hios.tolerances import difference
 from tests.frontends.networks import Model, batch_norm, extracted, run_graph
 
 

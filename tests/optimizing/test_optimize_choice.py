@@ -22,6 +22,7 @@ from hios.optimizing.facts import eager_facts
 from hios.optimizing.module import OptimizedModule
 from hios.optimizing.report import Report
 from hios.optimizing.ways import Way, itself
+from hios.tolerances import beyond
 from tests.runtime.small import Branches
 
 DEVICES = min(2, len(os.sched_getaffinity(0)))
@@ -107,7 +108,7 @@ def test_the_steadiest_of_equals_is_taken() -> None:
 )
 def test_outputs_of_any_size(found: list[float], expected: list[float], tolerance: float, off: float | None) -> None:
     """Outputs count in units of their largest magnitude, so that large ones may be rounded and small ones are seen."""
-    got = contest.beyond([torch.tensor(found)], [torch.tensor(expected)], tolerance)
+    got = beyond([torch.tensor(found)], [torch.tensor(expected)], tolerance)
     assert got == (off if off is None else pytest.approx(off))
 
 
@@ -116,10 +117,10 @@ def test_outputs_of_any_precision() -> None:
     values = torch.linspace(-3, 3, 1000, dtype=torch.float64)
     for dtype in (torch.float16, torch.bfloat16):
         half = values.to(dtype)
-        assert contest.beyond([half], [(values * 1.001).to(dtype)], 1e-4) is None
-        assert contest.beyond([half], [half * 1.5], 1e-4) == pytest.approx(1 / 3, rel=0.05)
-    assert contest.beyond([torch.tensor([1000000])], [torch.tensor([1000001])], 1e-2) == 1.0
-    assert contest.beyond([torch.tensor([True])], [torch.tensor([True])], 1e-4) is None
+        assert beyond([half], [(values * 1.001).to(dtype)], 1e-4) is None
+        assert beyond([half], [half * 1.5], 1e-4) == pytest.approx(1 / 3, rel=0.05)
+    assert beyond([torch.tensor([1000000])], [torch.tensor([1000001])], 1e-2) == 1.0
+    assert beyond([torch.tensor([True])], [torch.tensor([True])], 1e-4) is None
 
 
 def test_auto_keeps_the_model_in_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,13 +21,17 @@ from hios.platforms.cuda import executing as cuda_executing
 from hios.platforms.cuda import measuring as cuda_measuring
 from hios.platforms.cuda import platform as cuda_platform
 from hios.platforms.cuda import reporting as cuda_reporting
+from hios.platforms.model import platform as model_platform
+from hios.platforms.model import predicting as model_predicting
+from hios.platforms.model import reporting as model_reporting
 
 # For type checkers: every module offers what the protocol of its name asks for.
-_PLATFORMS: tuple[protocol.Platform, ...] = (cpu_platform, cuda_platform)
+_PLATFORMS: tuple[protocol.Platform, ...] = (cpu_platform, cuda_platform, model_platform)
 _MEASURING: tuple[protocol.Measuring, ...] = (cpu_measuring, cuda_measuring)
 _EXECUTING: tuple[protocol.Executing, ...] = (cpu_executing, cuda_executing)
 _DISTRIBUTING: tuple[protocol.Distributing, ...] = (cpu_distributing, cuda_distributing)
-_REPORTING: tuple[protocol.Reporting, ...] = (cpu_reporting, cuda_reporting)
+_REPORTING: tuple[protocol.Reporting, ...] = (cpu_reporting, cuda_reporting, model_reporting)
+_PREDICTING: protocol.Predicting = model_predicting
 _FIND = {
     protocol.Platform: platforms.find,
     protocol.Measuring: platforms.measuring,
@@ -98,12 +102,12 @@ def predicted(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_options_of_a_platform(predicted: str) -> None:
     """An option reaches the platform that has it, and is refused by others; so are virtual devices."""
-    described: Any = platforms.describe(predicted, 2, gpu="a40")
+    described: Any = platforms.describe(predicted, 2, options={"gpu": "a40"})
     assert described == {"devices": 2, "virtual": False, "gpu": "a40"}
     with pytest.raises(PlatformError, match=r"^platform planned: found --link; allowed: with the options --gpu$"):
-        platforms.describe(predicted, 2, link="nvlink")
+        platforms.describe(predicted, 2, options={"link": "nvlink"})
     with pytest.raises(PlatformError, match=r"^platform cpu: found --gpu; allowed: without it$"):
-        platforms.describe("cpu", 1, gpu="a40")
+        platforms.describe("cpu", 1, options={"gpu": "a40"})
     with pytest.raises(PlatformError, match=r"^platform planned: found --virtual; allowed: without it, as "):
         platforms.describe(predicted, 2, virtual=True)
 

@@ -6,11 +6,13 @@ import contextlib
 import json
 import os
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hios import HiosError
+from hios.formats.probe_record import Estimate, Speed
 from hios.platforms.cpu.environment import cache_bytes, settings
 from hios.profiling.cache import Cache, Measured, default_folder
 
@@ -27,6 +29,20 @@ def test_entries_come_back(tmp_path: Path) -> None:
     Cache(tmp_path, SETTINGS).put("stage", [("a", "b"), ("c",)], MEASURED)
     found = Cache(tmp_path, SETTINGS).get("stage", [["a", "b"], ["c"]])
     assert found == Measured(MEASURED.samples, MEASURED.measured_at, cached=True)
+
+
+def test_speed_of_the_session_is_kept(tmp_path: Path) -> None:
+    """The speed of the machine comes back with what was measured; where it is damaged there is no entry."""
+    speed = Speed(Estimate(1.5, 1.25, 1.75), Estimate(1.0, 1.0, 1.0))
+    Cache(tmp_path, SETTINGS).put("operator", "conv", replace(MEASURED, speed=speed))
+    found = Cache(tmp_path, SETTINGS).get("operator", "conv")
+    assert found is not None
+    assert found.speed == speed
+    (file,) = _files(tmp_path)
+    entry = json.loads(file.read_text())
+    for wrong in (None, {}, {**entry["speed"], "copy_ms": {"value": "1", "low": 1, "high": 1}}, {"compute_ms": 1}):
+        file.write_text(json.dumps({**entry, "speed": wrong}))
+        assert Cache(tmp_path, SETTINGS).get("operator", "conv") is None
 
 
 def test_entries_of_other_keys_are_not_found(tmp_path: Path) -> None:

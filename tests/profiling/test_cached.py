@@ -41,7 +41,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kept() -> Iterator[None]:
     """Measurements are kept although other programs may be at work while tests run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules[profile.__module__], "_BUSY", 1.0)
+        patch.setattr(sys.modules[profile.__module__], "BUSY", 1.0)
         yield
 
 
@@ -124,7 +124,7 @@ def test_a_missing_entry_is_measured_alone(graph_file: Path, cache: Path, tmp_pa
 
 def test_busy_machines_keep_nothing(graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where other work took the cores right before, nothing is added to the cache, and costs.json says so."""
-    monkeypatch.setattr(sys.modules[profile.__module__], "_BUSY", -1.0)
+    monkeypatch.setattr(sys.modules[profile.__module__], "BUSY", -1.0)
     found = _profile(graph_file, tmp_path / "costs.json", tmp_path / "kept", repeats=1, stages_of=[])
     assert found["profile"]["kept"] is False
     assert not (tmp_path / "kept").exists()
@@ -154,7 +154,7 @@ def test_operators_run_behind_those_that_fill_the_caches(graph_file: Path) -> No
     These are all where sizes are unknown, and none where caches do not count.
     """
     graph = Graph.read(graph_file)
-    bench = SimpleNamespace(devices=1, around_bytes=None)
+    bench = SimpleNamespace(devices=1, around_bytes=None, probe_version="", probe=None)
     found = session.Session(graph, bench, 3, Cache(None, {}))  # type: ignore[arg-type]
     order = list(dict.fromkeys(found.stand_in[graph.operators[number].id] for number in graph.order))
     bytes_of = {operator.id: operator.bytes for operator in graph.operators}

@@ -16,6 +16,7 @@ from hios.kernels.signature import signatures
 from hios.profiling import measurements as session
 from hios.profiling.cache import Measured
 from hios.profiling.profile import _ratio_timing, profile
+from hios.recording import RecordingProblem
 from hios.statistics import interval, spread
 from tests.operators import operator_from, tensor_from, value_from
 from tests.profiling.conftest import DEVICES, REPEATS
@@ -123,7 +124,7 @@ def test_the_measurement_is_described(costs: dict[str, Any]) -> None:
 
 def test_stages_of_greedy_are_measured(costs_file: Path, graph_file: Path) -> None:
     """Every stage with several groups that greedy makes is among the measured ones."""
-    problem = Problem.read(graph_file, costs_file)
+    problem = RecordingProblem(Problem.read(graph_file, costs_file))
     schedule(problem, "greedy")
     assert problem.asked == set()
     assert len(problem.measured) > 0
@@ -131,7 +132,7 @@ def test_stages_of_greedy_are_measured(costs_file: Path, graph_file: Path) -> No
 
 def test_stages_of_hios_lp_are_measured(costs: dict[str, Any], graph: Graph) -> None:
     """HIOS-LP asks for stages that greedy does not make, and those are measured too."""
-    unmeasured = Problem(graph, Costs.from_json({**costs, "stages": []}))
+    unmeasured = RecordingProblem(Problem(graph, Costs.from_json({**costs, "stages": []})))
     schedule(unmeasured, "greedy")
     measured = Problem(graph, Costs.from_json(costs)).measured
     assert set(measured) > unmeasured.asked
@@ -181,7 +182,7 @@ def test_merges_of_ios_are_measured(
     path = tmp_path / "costs.json"
     profile(graph_file, path, devices=1, repeats=2, stages_of=["ios"])
     found = artifacts.read(path, "costs")
-    unmeasured = Problem(graph, Costs.from_json({**found, "stages": [], "merges": []}))
+    unmeasured = RecordingProblem(Problem(graph, Costs.from_json({**found, "stages": [], "merges": []})))
     schedule(unmeasured, "ios")
     problem = Problem(graph, Costs.from_json(found))
     assert len(unmeasured.asked) > 3 < len(unmeasured.asked_merges)

@@ -30,6 +30,15 @@ MEASURED: dict[str, Any] = {
         {"devices": 3, "factor": 1.2},
     ],
     "stages": [{"groups": [["a"], ["b"]], "time_ms": 3.0}],
+    "probe": {
+        "version": "cpu-1",
+        "speed": {
+            "compute_ms": {"value": 1.25, "low": 1.2, "high": 1.3},
+            "copy_ms": {"value": 1.0, "low": 1.0, "high": 1.0},
+        },
+        "copy_share": 0.25,
+        "samples": [],
+    },
     "profile": {
         "seconds": 64.2,
         "budget_s": 120,
@@ -63,6 +72,7 @@ def test_all_that_a_profile_measured() -> None:
     """Every number of costs.json that predictions rest on stands there, with its unit and its error."""
     assert _values(OPERATORS | MEASURED) == {
         "Operators": "2, 3.25 ms one after another",
+        "Probe": "convolutions 1.25 ms, copies 1 ms",
         "Repeats": "20 at least; 3 not certain within 2%",
         "Measuring took": "64 s, budget 120 s",
         "Measurements": "180 in this profile, 20 (10%) from the cache, made 2026-11-20 to 2026-11-21; not kept, as "

@@ -20,7 +20,7 @@ from hios.errors import ArtifactError
 from hios.report import write_report
 from hios.report.colours import type_styles
 from hios.report.results import read_results
-from hios.runtime.bootstrap import speedup_interval
+from hios.statistics import speedup_interval
 from tests.operators import operator_from
 from tests.report.browser import loads_nothing, needs_chromium, opened
 
@@ -57,12 +57,15 @@ def make_results(directory: Path, name: str, operators: int = 12, seed: int = 1,
         "transfers": [{"source": e.source, "target": e.target, "time_ms": 0.02} for e in graph.edges],
     }
     costs["operators"]["op1"] |= {"p20_ms": 0.1, "p80_ms": 2.5}
+    costs["probe"] = {**make_probe(1.0), "copy_share": 0.25}
     problem = Problem(graph, Costs.from_json(costs))
     results = [make_result(problem, algorithm, devices, chance) for algorithm, devices in COMPETITORS]
     baseline = results[0]["latency_ms"]
     for result in results:
         median = result["latency_ms"]["median"]
         result["prediction_error"] = (result["predicted_ms"] - median) / median
+        result["drift"] = {"value": 1.06, "low": 1.05, "high": 1.08}
+        result["error_beyond_drift"] = (1.06 * result["predicted_ms"] - median) / median
         result["speedup"] = baseline["median"] / median
         result["share_of_ceiling"] = result["speedup"] / (1.9 if result["devices"] == 2 else 1.0)
     document = {
@@ -87,11 +90,27 @@ def make_results(directory: Path, name: str, operators: int = 12, seed: int = 1,
         ],
         "baseline": {"latency_ms": baseline},
         "results": results,
+        "probe": make_probe(1.06),
     }
     graph.write(directory / "graph.json")
     artifacts.write(directory / "costs.json", "costs", costs)
     artifacts.write(directory / "run.json", "run", document | run)
     return directory
+
+
+def make_probe(factor: float, later: float = 1.0) -> dict[str, Any]:
+    """A probe on two devices that takes so many times as long as usual, and as many again in the second half."""
+    speed = {
+        part: {"value": factor * usual, "low": 0.99 * factor * usual, "high": 1.01 * factor * usual}
+        for part, usual in (("compute_ms", 1.5), ("copy_ms", 1.0))
+    }
+    samples = [
+        {"at_s": float(number), "device": device, "compute_ms": 1.5 * slow, "copy_ms": 1.0 * slow}
+        for number in range(20)
+        for device in range(2)
+        if (slow := factor * (later if number >= 10 else 1.0))
+    ]
+    return {"version": "cpu-1", "speed": speed, "samples": samples}
 
 
 def make_result(problem: Problem, algorithm: str, devices: int, chance: random.Random) -> dict[str, Any]:
@@ -204,8 +223,10 @@ def test_schedule_table_equals_csv(report: Path, page: str) -> None:
         assert cells[5] == (f"{100 * float(row['share_of_ceiling']):.1f}" if several else "–")  # noqa: RUF001
         assert cells[6] == ms("predicted_ms")
         assert cells[7] == f"{100 * float(row['prediction_error']):+.1f}"
-        assert cells[8] == ms("predicted_lower_bound_ms")
-        assert cells[10] == "2.0e-06"
+        assert cells[8] == f"{100 * (float(row['drift']) - 1):+.1f}" == "+6.0"
+        assert cells[9] == f"{100 * float(row['error_beyond_drift']):+.1f}"
+        assert cells[10] == ms("predicted_lower_bound_ms")
+        assert cells[12] == "2.0e-06"
 
 
 def test_fastest_schedule_is_marked(report: Path, page: str) -> None:
@@ -226,7 +247,8 @@ def test_latency_csv(report: Path) -> None:
     assert header == (
         "model,kind,label,algorithm,parameters,devices,threads,runs,measured_median_ms,measured_p20_ms,"
         "measured_p80_ms,speedup,speedup_low,speedup_high,share_of_ceiling,throughput_ratio,predicted_ms,prediction_error,"
-        "predicted_lower_bound_ms,scheduling_time_s,largest_difference,virtual"
+        "predicted_lower_bound_ms,scheduling_time_s,largest_difference,virtual,drift,drift_low,drift_high,"
+        "error_beyond_drift,predicted_only"
     )
     run = artifacts.read(report / "first" / "run.json", "run")
     first = [row for row in rows if row["model"] == "first"]
@@ -237,6 +259,8 @@ def test_latency_csv(report: Path) -> None:
         assert float(row["predicted_ms"]) == result["predicted_ms"]
         assert json.loads(row["parameters"]) == result["parameters"]
         assert row["runs"] == "21"
+        assert [float(row[f"drift{end}"]) for end in ("", "_low", "_high")] == [1.06, 1.05, 1.08]
+        assert float(row["error_beyond_drift"]) == result["error_beyond_drift"]
     eager = first[len(COMPETITORS) + 1]
     assert eager["threads"] == "1"
     assert float(eager["speedup"]) == pytest.approx(
@@ -244,7 +268,7 @@ def test_latency_csv(report: Path) -> None:
     )
     assert eager["predicted_ms"] == ""
     assert float(first[-1]["throughput_ratio"]) == 1.9
-    assert {row["virtual"] for row in rows} == {""}
+    assert {row["virtual"] for row in rows} == {row["predicted_only"] for row in rows} == {""}
 
 
 def test_operators_csv(report: Path) -> None:
@@ -266,7 +290,8 @@ def test_predicted_figures_say_so(page: str) -> None:
     assert "predicted, ms" in heads
     assert '"name":"predicted"' in page
     assert page.count(r"\u003cb\u003epredicted\u003c\u002fb\u003e") == 2 * len(COMPETITORS)
-    assert len(re.findall(r"measured [\d.]+ ms, predicted [\d.]+ ms", page)) == 2 * len(COMPETITORS)
+    stated = r"measured [\d.]+ ms, predicted [\d.]+ ms; drift \+6\.0 %, error beyond drift [+-][\d.]+ %"
+    assert len(re.findall(stated, page)) == 2 * len(COMPETITORS)
 
 
 def test_quiet_machine_gets_no_warning(page: str) -> None:
@@ -283,6 +308,48 @@ def test_busy_machine_and_shared_cores_are_named(tmp_path: Path) -> None:
     assert "25% of their time" in page
     assert "1.40 times the throughput" in page
     assert "not recorded" in page  # processor and cores
+
+
+def test_drift_and_error_are_told_apart(report: Path, page: str) -> None:
+    """A sentence says how much slower the machine was than when it was profiled, and what is left of the errors."""
+    run = artifacts.read(report / "first" / "run.json", "run")
+    whole, beyond = (
+        [abs(result[key]) for result in run["results"]] for key in ("prediction_error", "error_beyond_drift")
+    )
+    assert (
+        "The machine was 6.0% slower than when it was profiled. Predictions are off by "
+        f"{statistics.median(whole):.1%} in the median and {max(whole):.1%} at most; beyond that drift by "
+        f"{statistics.median(beyond):.1%} and {max(beyond):.1%}."
+    ) in page
+
+
+def test_without_a_probe_drift_is_not_known(tmp_path: Path) -> None:
+    """Results of costs without a probe have no drift, and no sentence on it."""
+    model = make_results(tmp_path / "m", "net")
+    for kind in ("costs", "run"):
+        data = artifacts.read(model / f"{kind}.json", kind)
+        del data["probe"]
+        for result in data.get("results", ()):
+            del result["drift"], result["error_beyond_drift"]
+        artifacts.write(model / f"{kind}.json", kind, data)
+    write_report([model], tmp_path / "report.html", tmp_path)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "than when it was profiled" not in page
+    assert "; drift " not in page
+    rows = PageTables(page).tables["schedules"]
+    assert {cells[8] for cells in rows if cells[0].split()[0] in dict(COMPETITORS)} == {"–"}  # noqa: RUF001
+    assert {row["drift"] for row in read_csv(tmp_path / "latency.csv")} == {""}
+
+
+def test_machine_that_changed_during_a_session_is_named(tmp_path: Path) -> None:
+    """Where the probe became slower or faster within the profile or the runs, that is to be read with care."""
+    model = make_results(tmp_path / "m", "net", probe=make_probe(1.0, later=1.2))
+    costs = artifacts.read(model / "costs.json", "costs")
+    artifacts.write(model / "costs.json", "costs", costs | {"probe": {**make_probe(1.0, later=0.9), "copy_share": 0.0}})
+    write_report([model], tmp_path / "report.html", tmp_path)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "During the runs of net, device 0 became 20% slower" in page
+    assert "During the profile of net, device 0 became 11% faster" in page
 
 
 def test_faster_reference_is_named(tmp_path: Path) -> None:

@@ -145,7 +145,8 @@ def test_wrong_devices_are_refused(files: Files, sequential: Path, devices: int)
 def _on_streams(found: Schedule, stream_of: dict[str, int], first: Sequence[str] = ()) -> Schedule:
     """The same operators without stages, on streams of device 0; some of them launched ahead of the others."""
     rows = [
-        dataclasses.replace(row, stage=None, stream=stream_of.get(row.operator, row.stream)) for row in found.placements
+        msgspec.structs.replace(row, stage=None, stream=stream_of.get(row.operator, row.stream))
+        for row in found.placements
     ]
     ahead = {operator: number - len(first) for number, operator in enumerate(first)}
     return dataclasses.replace(found, placements=tuple(sorted(rows, key=lambda row: ahead.get(row.operator, 0))))
@@ -197,7 +198,7 @@ def test_dependent_groups_are_refused_before_the_run(files: Files, sequential: P
     """Two groups of one stage that depend on each other would race."""
     found = Schedule.read(sequential)
     rows = [msgspec.structs.replace(row, stage=0) if row.operator == "max_pool2d" else row for row in found.placements]
-    rows = [dataclasses.replace(row, stream=1) if row.operator == "max_pool2d" else row for row in rows]
+    rows = [msgspec.structs.replace(row, stream=1) if row.operator == "max_pool2d" else row for row in rows]
     dataclasses.replace(found, placements=tuple(rows)).write(sequential)
     _refused(r"sequential\.json: operator max_pool2d depends on conv1", files, [sequential])
 

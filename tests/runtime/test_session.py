@@ -16,6 +16,7 @@ import torch.nn.functional as F  # noqa: N812
 
 from hios import Graph, artifacts
 from hios.errors import PlatformError
+from hios.platforms.cpu import core_probe
 from hios.platforms.cpu.executing import CpuWorkers
 from hios.platforms.device_program import ArenaPlan
 from hios.platforms.reference import Reference
@@ -24,7 +25,7 @@ from hios.runtime.session import PoolRunner, Settings, execute
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from hios.workers.arena import Arena
 from tests.frontends.networks import Model, write_files
-from tests.runtime.conftest import DEVICES, RUNS, Session
+from tests.runtime.conftest import DEVICES, PROBES, RUNS, Session
 from tests.runtime.schedules import random_plan, random_streams, schedule_of
 
 LABELS = [
@@ -157,6 +158,26 @@ def test_latencies_are_those_of_the_runs(session: Session) -> None:
         median = result["latency_ms"]["median"]
         assert result["speedup"] == pytest.approx(baseline / median)
         assert result["prediction_error"] == pytest.approx((result["predicted_ms"] - median) / median)
+
+
+def test_drift_is_told_from_errors(session: Session) -> None:
+    """Schedules that know the speed of the machine when costs were measured have the drift of their devices since."""
+    samples = session.run["probe"]["samples"]
+    assert session.run["probe"]["version"] == core_probe.VERSION
+    assert {sample["device"] for sample in samples} == set(range(DEVICES))
+    for result in session.run["results"]:
+        then = PROBES.get(result["label"])
+        if then is None or then.version != core_probe.VERSION:
+            assert not {"drift", "error_beyond_drift"} & result.keys()
+            continue
+        drift = 0.0
+        for part, share, before in (("compute_ms", 0.75, 2.0), ("copy_ms", 0.25, 1.0)):
+            times = [[s[part] for s in samples if s["device"] == device] for device in range(result["devices"])]
+            drift += share * statistics.fmean(map(statistics.median, times)) / before
+        assert result["drift"]["low"] <= result["drift"]["value"] <= result["drift"]["high"]
+        assert result["drift"]["value"] == pytest.approx(drift)
+        median = result["latency_ms"]["median"]
+        assert result["error_beyond_drift"] == pytest.approx((drift * result["predicted_ms"] - median) / median)
 
 
 def test_sequential_schedule_is_the_baseline(session: Session) -> None:

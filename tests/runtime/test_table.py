@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from hios.formats.probe_record import Estimate
 from hios.formats.run_file import (
     Baseline,
     Ceiling,
@@ -18,6 +19,7 @@ from hios.formats.run_file import (
     RunPlatform,
     ScheduleResult,
 )
+from hios.runtime.predictions import in_words
 from hios.runtime.table import latency_table
 
 
@@ -65,6 +67,44 @@ def test_intervals() -> None:
     assert eager.endswith("  0.50")
     itself = {"speedup": 1.0, "speedup_interval": (1.0, 1.0)}  # the sequential schedule over itself
     assert latency_table(_run(10, "greedy", result=itself)).splitlines()[2].endswith("  1.00")
+
+
+def test_predictions() -> None:
+    """Where the speed when profiled is known, predictions stand with drift and the error beyond it, and in words."""
+    result = {
+        "predicted_ms": 9.0,
+        "prediction_error": -0.1,
+        "drift": Estimate(1.06, 1.05, 1.07),
+        "error_beyond_drift": -0.046,
+    }
+    head, baseline, mine, *_, said = latency_table(_run(10, "greedy", result=result)).splitlines()
+    assert head.endswith("  speedup             predicted ms  drift  error beyond")
+    assert mine.endswith("  2.00                        9.00  +6.0%         -4.6%")
+    assert baseline.endswith("  1.00")
+    assert said == (
+        "The machine was 6.0% slower than when it was profiled. Predictions are off by 10.0% in the median and 10.0% "
+        "at most; beyond that drift by 4.6% and 4.6%."
+    )
+
+
+@pytest.mark.parametrize(
+    ("factors", "said"),
+    [
+        ((1.06, 1.0604), "6.0% slower"),
+        ((1.061, 1.05), "5.0 to 6.1% slower"),
+        ((0.9, 0.92), "8.0 to 10.0% faster"),
+        ((0.99, 1.02), "between 1.0% faster and 2.0% slower"),
+        ((1.0, 1.0), "as fast as"),
+        ((0.9999, 1.0003), "as fast as"),
+    ],
+)
+def test_drift_in_words(factors: tuple[float, ...], said: str) -> None:
+    """The drifts of all schedules in one phrase."""
+    run = _run(10, "greedy", result={"error_beyond_drift": 0.0})
+    results = [msgspec.structs.replace(run.results[0], drift=Estimate(factor, 1, 1)) for factor in factors]
+    found = in_words(msgspec.structs.replace(run, results=tuple(results)))
+    assert found is not None
+    assert found.startswith(f"The machine was {said}")
 
 
 def test_virtual_devices() -> None:

@@ -17,6 +17,7 @@ from hios import Costs, Edge, Graph, HiosError, Operator, Problem, Schedule, eva
 from hios.errors import ArtifactError
 from hios.evaluate import latency_ms
 from hios.problem import Stage
+from hios.recording import RecordingProblem
 from hios.report.summary import summary
 from hios.schedule import StagedPlan
 from hios.schedulers.ios import ios, search_space
@@ -272,7 +273,8 @@ def test_modes() -> None:
 
 def test_merge_mode_without_merges_is_sequential() -> None:
     """Where nothing can be merged IOS-Merge gets what Sequential gets (section 6.1), and asks for no stage."""
-    instance = problem({"a": 1.0, "b": 2.0, "c": 1.0}, {("a", "c"): 0.0}, utilization={"a": 0.1, "b": 0.1})
+    times = {"a": 1.0, "b": 2.0, "c": 1.0}
+    instance = RecordingProblem(problem(times, {("a", "c"): 0.0}, utilization={"a": 0.1, "b": 0.1}))
     plan = _plan(instance, mode="merge")
     assert all(len(stage) == 1 for stage in plan.devices[0])
     assert latency_ms(evaluate(instance, plan)) == 4.0
@@ -303,7 +305,6 @@ def _with_blocks(instance: Problem, blocks: Sequence[Sequence[str]]) -> Problem:
     found = Problem.__new__(Problem)
     found.__dict__.update(instance.__dict__)
     found.graph = graph
-    found.asked = set()
     return found
 
 
@@ -409,7 +410,7 @@ def _twins(changes: Mapping[str, float], stages: Mapping[frozenset[tuple[str, ..
 
 def test_alike_blocks_are_searched_once() -> None:
     """Only the first of two equal blocks asks for stages; the second gets the same schedule in its operators."""
-    alike = _twins({})
+    alike = RecordingProblem(_twins({}))
     plan = _plan(alike)
     assert alike.asked == {frozenset({(0,), (1,)})}
     half = len(plan.devices[0]) // 2
@@ -444,7 +445,7 @@ def _merging(kernel: tuple[int, int], merges: Mapping[frozenset[str], float] | N
 def test_blocks_that_merge_otherwise_are_searched_again() -> None:
     """What can be merged, and at which measured time, tells blocks apart; the names of values do not."""
     first, second, third = (frozenset({number, number + 1}) for number in (0, 2, 4))
-    alike = _merging((3, 3))
+    alike = RecordingProblem(_merging((3, 3)))
     assert _plan(alike).merges == {first, second, third}
     assert alike.asked_merges == {first}
     assert _plan(_merging((1, 1))).merges == {first, third}
@@ -454,6 +455,6 @@ def test_blocks_that_merge_otherwise_are_searched_again() -> None:
 
 def test_measured_stages_are_not_asked_for() -> None:
     """A profile that has all stages that IOS asks for leaves it nothing to ask."""
-    instance = _twins({}, {_FIRST: 1.0, _SECOND: 1.0})
+    instance = RecordingProblem(_twins({}, {_FIRST: 1.0, _SECOND: 1.0}))
     assert isinstance(_plan(instance), StagedPlan)
     assert instance.asked == set()

@@ -13,6 +13,7 @@ from hios import HiosError, schedule
 from hios.errors import ScheduleError
 from hios.evaluate import staged_times
 from hios.problem import Problem, Stage, priority_order
+from hios.recording import RecordingProblem
 from hios.schedule import StagedPlan
 from hios.schedulers.heft import heft
 from hios.schedulers.hios_lp import map_longest_paths
@@ -94,7 +95,7 @@ def test_window_bounds_the_stage(window: int, sizes: list[int]) -> None:
 
 def test_asked_stages_are_recorded() -> None:
     """What the window tried and nobody measured is what the profiler measures next."""
-    instance = problem({"a": 1.0, "b": 1.0}, {})
+    instance = RecordingProblem(problem({"a": 1.0, "b": 1.0}, {}))
     schedule(instance, "hios-lp", 1)
     assert instance.asked == {frozenset({(0,), (1,)})}
 
@@ -256,24 +257,26 @@ def test_larger_plans_are_grouped_by_the_letter(window: int, ties: bool) -> None
 def test_stages_that_are_not_asked_for_do_not_matter(instance: Problem, window: int, data: st.DataObject) -> None:
     """However fast the stages turned out whose times were not asked for, the plan would be the same."""
     plan = _drawn_plan(instance, data)
-    expected = parallelize(instance, plan, window)
+    recording = RecordingProblem(instance)
+    expected = parallelize(recording, plan, window)
     for size in range(2, window + 1):
         for members in combinations(range(len(instance)), size):
             stage = frozenset((operator,) for operator in members)
-            if stage not in instance.asked:
+            if stage not in recording.asked:
                 instance.measured.setdefault(stage, 0.0)  # what was measured already is not asked for
     assert parallelize(instance, plan, window) == expected
 
 
 def test_stages_that_cannot_gain_are_not_asked_for() -> None:
     """While the longest path is on another device, no window of this one is measured."""
-    instance = problem({"a": 1.0, "b": 1.0, "long": 9.0}, {})
+    instance = RecordingProblem(problem({"a": 1.0, "b": 1.0, "long": 9.0}, {}))
     parallelize(instance, StagedPlan((_row(0, 1), _row(2))), 2)
     assert instance.asked == set()
 
 
 def test_stages_that_wait_too_long_are_not_asked_for() -> None:
     """B waits for c and d waits for a, so that d would follow c: no time of a stage of a and b makes that a gain."""
-    instance = problem({"a": 1.0, "b": 1.0, "c": 5.0, "d": 4.5}, {("c", "b"): 0.0, ("a", "d"): 0.0})
+    times = {"a": 1.0, "b": 1.0, "c": 5.0, "d": 4.5}
+    instance = RecordingProblem(problem(times, {("c", "b"): 0.0, ("a", "d"): 0.0}))
     parallelize(instance, StagedPlan((_row(0, 1), _row(2), _row(3))), 2)
     assert instance.asked == set()

@@ -13,7 +13,7 @@ import pytest
 
 import hios
 from hios import Costs, Edge, Graph, Operator
-from tests.schedulers import plugin
+from tests import plugin
 
 ROOT = Path(hios.__file__).resolve().parents[1]
 
@@ -117,7 +117,7 @@ def test_outside_algorithms_in_a_configuration(site: Path) -> None:
         "from hios.config import resolve, competitors\n"
         "settings = resolve({'models': {'squeezenet': {}}, 'devices': [1], 'algorithms': {\n"
         "    'backwards': {}, 'b2': {'algorithm': 'backwards', 'backwards_from': 2}}}, 'config.yaml')\n"
-        "print(settings['algorithms'], competitors(settings))\n"
+        "print(settings.algorithms, competitors(settings))\n"
         "resolve({'models': {'squeezenet': {}}, 'algorithms': {'backwards': {'from': 2}}}, 'config.yaml')\n"
     )
     done = _python(site, "-c", code)

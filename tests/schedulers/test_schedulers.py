@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hios import ALGORITHMS, HiosError, Problem, schedule, violations
+from hios import ALGORITHMS, Costs, Graph, HiosError, Operator, Problem, Schedule, schedule, violations
 from hios.schedulers.registry import Parameter, register
 from tests.problems import briefly, problem, problems
 
@@ -43,6 +43,19 @@ def test_single_device_algorithms_say_so(name: str) -> None:
 def problems_example() -> Problem:
     """A problem with a single operator."""
     return problem({"a": 1.0}, {})
+
+
+def test_schedules_keep_the_speed_of_the_machine() -> None:
+    """schedule.json has what costs know of the speed of the machine when they were measured, without its samples."""
+    sample = {"at_s": 0.5, "device": 0, "compute_ms": 1.5, "copy_ms": 1.0}
+    speed = {part: {"value": 1.5, "low": 1.25, "high": 1.75} for part in ("compute_ms", "copy_ms")}
+    probe = {"version": "cpu-1", "speed": speed, "copy_share": 0.25}
+    costs = {"operators": {"a": {"time_ms": 1.0}}, "transfers": [], "probe": {**probe, "samples": [sample]}}
+    found = schedule(Problem(Graph("one", (Operator("a", "task"),), ()), Costs.from_json(costs)), "sequential")
+    assert found.to_json()["probe"] == probe
+    assert Schedule.from_json(found.to_json()) == found
+    assert found.probe is not None
+    assert found.probe.speed.copy_ms.high == 1.75
 
 
 def test_unknown_names_are_refused() -> None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 import yaml
 
-from hios import artifacts, config, machine
+from hios import artifacts, config, defaults, machine, optimize
+from hios.cli import main
 from hios.errors import ArtifactError, HiosError
 from hios.models import RUNTIMES
 from hios.platforms import PLATFORMS
 from hios.schedulers import ALGORITHMS, Algorithm, Parameter
+from hios.yaml_file import refuse_repeated_keys
 
 if TYPE_CHECKING:
     from conftest import Checkout
@@ -34,10 +38,52 @@ def models(tmp_path: Path) -> Path:
     return folder
 
 
+def test_defaults_are_those_of_the_library() -> None:
+    """The schema, the command line and the functions of the library take their defaults from one table."""
+    found = artifacts.schema("config")
+    execute, profile = (found["properties"][part]["properties"] for part in ("execute", "profile"))
+    assert found["properties"]["seed"]["default"] == defaults.SEED
+    assert [execute[key]["default"] for key in ("runs", "warmup", "tolerance")] == [
+        defaults.RUNS,
+        defaults.WARMUP,
+        defaults.TOLERANCE,
+    ]
+    assert [profile[key]["default"] for key in ("stages_of", "repeats", "budget")] == [
+        list(defaults.STAGES_OF),
+        defaults.REPEATS,
+        defaults.PROFILE_BUDGET_S,
+    ]
+    options = {
+        (name, option.name): option.default
+        for name in ("execute", "profile", "distribute", "export")
+        for option in main.get_command(click.Context(main), name).params  # type: ignore[union-attr]
+    }
+    for name in ("execute", "distribute"):
+        given = [options[name, key] for key in ("runs", "warmup", "tolerance", "seed", "timeout_s")]
+        assert given == [
+            defaults.RUNS,
+            defaults.WARMUP,
+            defaults.TOLERANCE,
+            defaults.SEED,
+            defaults.TIMEOUT_S,
+        ]
+    assert [options["profile", key] for key in ("repeats", "budget", "stages_of")] == [
+        defaults.REPEATS,
+        defaults.PROFILE_BUDGET_S,
+        defaults.STAGES_OF,
+    ]
+    optimized = inspect.signature(optimize).parameters
+    assert [optimized[key].default for key in ("tolerance", "budget_s", "timeout_s")] == [
+        defaults.TOLERANCE,
+        defaults.OPTIMIZE_BUDGET_S,
+        defaults.TIMEOUT_S,
+    ]
+
+
 def test_defaults(models: Path) -> None:
     """What is left out takes the schema's defaults, parameters of algorithms included."""
     data = {"models": {"net": None}, "algorithms": {"wide": {"algorithm": "hios-lp"}}, "execute": {"runs": 1}}
-    assert config.resolve(data, "config.yaml", models=models) == {
+    assert config.contents(config.resolve(data, "config.yaml", models=models)) == {
         "models": {"net": {"model": "net", "classifier": False}},
         "platform": "cpu",
         "virtual": False,
@@ -60,9 +106,9 @@ def test_input_stays(models: Path) -> None:
     """What was read is not changed, and neither are the defaults in the schema."""
     data = {**SMALL, "devices": [1]}
     before = json.dumps(data)
-    config.resolve(data, "config.yaml", models=models)["profile"]["stages_of"].append("sequential")
+    config.contents(config.resolve(data, "config.yaml", models=models))["profile"]["stages_of"].append("sequential")
     assert json.dumps(data) == before
-    assert config.resolve(data, "", models=models)["profile"]["stages_of"] == ["greedy", "hios-lp"]
+    assert config.resolve(data, "", models=models).profile.stages_of == ("greedy", "hios-lp")
 
 
 def test_default_configuration_shows_the_defaults() -> None:
@@ -73,7 +119,7 @@ def test_default_configuration_shows_the_defaults() -> None:
         assert shown[key] == known[key]["default"]
     for section in ("profile", "execute"):
         assert shown[section] == {key: rule["default"] for key, rule in known[section]["properties"].items()}
-    assert set(shown) == set(known)
+    assert set(shown) == set(known) - {"gpu", "link"}  # platform model alone takes these
 
 
 def objects(rule: Any) -> Iterator[dict[str, Any]]:
@@ -92,6 +138,39 @@ def test_lists_of_the_schema() -> None:
     known = artifacts.schema("config")["properties"]
     assert known["platform"]["enum"] == list(PLATFORMS)
     assert known["execute"]["properties"]["baselines"]["items"]["enum"] == list(RUNTIMES)
+
+
+PREDICTED = {**SMALL, "platform": "model", "gpu": "a40"}
+
+
+def test_predicting(models: Path) -> None:
+    """Platform model takes a GPU and a link, any number of devices, and no option of measuring."""
+    settings = config.resolve({**PREDICTED, "link": "nvlink", "devices": [1, 8]}, "", cores=1, models=models)
+    assert config.predicts(settings)
+    assert config.profile_options(settings) == "--gpu a40 --link nvlink"
+    assert config.resolve(yaml.safe_load(config.as_yaml(settings)), "", cores=1, models=models) == settings
+    assert not config.predicts(config.resolve(SMALL, "", models=models))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"gpu": None}, "config.yaml: gpu: missing; required with platform model"),
+        ({"platform": "cpu"}, "config.yaml: gpu: found with platform cpu; allowed: with platform model"),
+        ({"platform": "cuda", "gpu": None, "link": "pcie"}, "config.yaml: link: found with platform cuda; allowed"),
+        ({"virtual": True}, "config.yaml: virtual: found true; allowed with platform model: false"),
+        (
+            {"algorithms": {"sequential": {}, "auto": {}}},
+            "config.yaml: algorithms: found auto, which chooses by measurements",
+        ),
+    ],
+)
+def test_predicting_refuses(models: Path, changes: dict[str, Any], message: str) -> None:
+    """What platform model cannot use, and what only it can."""
+    data = {key: value for key, value in {**PREDICTED, **changes}.items() if value is not None}
+    with pytest.raises(HiosError) as raised:
+        config.resolve(data, "config.yaml", models=models)
+    assert str(raised.value).startswith(message)
 
 
 def test_virtual_devices(models: Path) -> None:
@@ -116,8 +195,11 @@ def test_numbers_as_people_write_them(models: Path) -> None:
     """YAML reads 1e-4 as text and 2.0 as a float; both mean what they look like."""
     data = yaml.safe_load("{models: {net: }, algorithms: {sequential: }, execute: {tolerance: 1e-4, runs: 2.0}}")
     settings = config.resolve(data, "config.yaml", models=models)
-    assert settings["execute"]["tolerance"] == 0.0001
-    assert config.options(settings["execute"]) == "--runs 2 --warmup 3 --tolerance 0.0001 --baselines eager"
+    assert settings.execute.tolerance == 0.0001
+    assert (
+        config.options(config.contents(settings)["execute"])
+        == "--runs 2 --warmup 3 --tolerance 0.0001 --baselines eager"
+    )
 
 
 def test_competitors(models: Path) -> None:
@@ -131,8 +213,8 @@ def test_auto(models: Path) -> None:
     """Auto is not scheduled: it is chosen among what the other algorithms schedule."""
     data = {**SMALL, "algorithms": {"sequential": {}, "auto": {}, "hios-lp": {}}, "devices": [2, 1]}
     settings = config.resolve(data, "config.yaml", models=models)
-    assert settings["algorithms"]["auto"] == {"algorithm": "auto"}
-    assert config.resolve(settings, "", models=models) == settings
+    assert settings.algorithms["auto"] == {"algorithm": "auto"}
+    assert config.resolve(config.contents(settings), "", models=models) == settings
     assert config.competitors(settings) == [("sequential", 1), ("hios-lp", 2), ("hios-lp", 1)]
     assert config.chooses(settings)
     assert not config.chooses(config.resolve(SMALL, "config.yaml", models=models))
@@ -179,11 +261,11 @@ def test_options_of_a_network(models: Path) -> None:
     entry = {"model": "net", "image_size": 64, "classifier": True, "units": "operator"}
     entry["options"] = {"depth": 2, "kind": "3", "wide": False}
     settings = config.resolve({**SMALL, "models": {"net": entry}}, "config.yaml", models=models)
-    words = shlex.split(config.export_options(settings["models"]["net"]))
+    words = shlex.split(config.export_options(settings.models["net"]))
     assert words[:3] == ["--image-size", "64", "--classifier"]
     assert words[3::2] == ["--option"] * 3
     assert config.parsed_options(words[4::2], {}) == entry["options"]
-    assert config.extract_options(settings["models"]["net"]) == "--units operator"
+    assert config.extract_options(settings.models["net"]) == "--units operator"
 
 
 @pytest.mark.parametrize(
@@ -210,7 +292,7 @@ def test_seed_of_randomised_algorithms(models: Path, monkeypatch: pytest.MonkeyP
     dice = Algorithm("dice", "", "", False, (Parameter("seed", 0, "seed"),), ALGORITHMS["sequential"].run)
     monkeypatch.setitem(ALGORITHMS, "dice", dice)
     data = {**SMALL, "algorithms": {"dice": {}, "own": {"algorithm": "dice", "seed": 1}}, "seed": 7}
-    algorithms = config.resolve(data, "config.yaml", models=models)["algorithms"]
+    algorithms = config.resolve(data, "config.yaml", models=models).algorithms
     assert [entry["seed"] for entry in algorithms.values()] == [7, 1]
 
 
@@ -365,7 +447,7 @@ def test_results_in_place_of_a_file(models: Path, tmp_path: Path, below: str) ->
     assert str(caught.value) == (
         f"my.yaml: results: found {tmp_path}/taken, which is a file; allowed: a folder, or a name not taken"
     )
-    assert config.resolve({**SMALL, "results": str(models)}, "my.yaml", models=models)["results"] == str(models)
+    assert config.resolve({**SMALL, "results": str(models)}, "my.yaml", models=models).results == str(models)
 
 
 def test_folders_beside_the_networks_are_no_labels(finished: Checkout) -> None:
@@ -404,7 +486,7 @@ def test_bad_yaml(tmp_path: Path, text: str, expected: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(text)
     with pytest.raises(ArtifactError) as caught:
-        config.refuse_repeated_keys(path)
+        refuse_repeated_keys(path)
     message = str(caught.value)
     assert message.startswith(f"{path}: {expected}")
     assert "\n" not in message
@@ -413,17 +495,17 @@ def test_bad_yaml(tmp_path: Path, text: str, expected: str) -> None:
 def test_unreadable_file(tmp_path: Path) -> None:
     """A missing file and one that is not text are named."""
     with pytest.raises(ArtifactError, match=r"config.yaml: cannot be read: No such file"):
-        config.refuse_repeated_keys(tmp_path / "config.yaml")
+        refuse_repeated_keys(tmp_path / "config.yaml")
     (tmp_path / "config.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ArtifactError, match="byte 0 is not UTF-8; expected YAML"):
-        config.refuse_repeated_keys(tmp_path / "config.yaml")
+        refuse_repeated_keys(tmp_path / "config.yaml")
 
 
 def test_anchors_are_no_repetition(tmp_path: Path) -> None:
     """YAML's anchors, merge keys and even cycles pass."""
     path = tmp_path / "config.yaml"
     path.write_text("a: &x {b: 1}\nc: {<<: *x, b: 2}\nd: [*x, *x]\ne: &y [*y]\n? [1, 2]\n: 3\n")
-    config.refuse_repeated_keys(path)
+    refuse_repeated_keys(path)
 
 
 def test_usable_cores() -> None:

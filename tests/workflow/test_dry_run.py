@@ -33,6 +33,38 @@ def test_tiny_configuration(checkout: Checkout) -> None:
     assert planned == {"export": 1, "extract": 1, "profile": 1, "schedule": 7, "execute": 1, **ALWAYS}
 
 
+def test_platform_model_executes_nothing(checkout: Checkout) -> None:
+    """Platform model plans predictions, schedules and the report of them, and nothing that runs."""
+    config = checkout.config(platform="model", gpu="a40", link="nvlink")
+    planned = checkout.planned("--configfile", config)
+    assert planned == {"export": 2, "extract": 2, "profile": 2, "schedule": 6, **ALWAYS}
+    assert checkout.snakemake("--cores", "1", "--configfile", config).returncode == 0
+    calls = [call["words"] for call in checkout.calls()]
+    (report,) = [words for words in calls if words[0] == "report"]
+    assert [report[place + 1] for place, word in enumerate(report) if word == "--schedule"] == [
+        "sequential-1",
+        "hios-lp-1",
+        "hios-lp-2",
+    ]
+    profile = next(words for words in calls if words[0] == "profile")
+    assert profile[-6:-2] == ["--gpu", "a40", "--link", "nvlink"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"gpu": "a41"}, "Error: other.yaml: gpu: found a41; allowed: a100-pcie-40gb, a40, "),
+        ({"gpu": "rtx3080", "link": "nvlink"}, "Error: other.yaml: link: found nvlink; allowed with gpu rtx3080: pcie"),
+    ],
+)
+def test_unknown_gpus_are_refused(checkout: Checkout, changes: dict[str, Any], message: str) -> None:
+    """In one line, before anything runs."""
+    answer = checkout.snakemake("-n", "--configfile", checkout.config(platform="model", **changes))
+    assert answer.returncode != 0
+    assert message in answer.stdout
+    assert "Traceback" not in answer.stdout
+
+
 def test_second_run(finished: Checkout) -> None:
     """A second run does nothing and says so."""
     answer = finished.snakemake("--cores", "2")

@@ -16,6 +16,7 @@ from hios.machine import usable_cores
 from hios.models import files as model_files_of
 from hios.schedulers import find
 from hios.sources import source_hash
+from hios.yaml_file import refuse_repeated_keys
 from snakemake.settings.types import DeploymentMethod
 
 
@@ -34,7 +35,7 @@ config_files = [
     )
 ]
 for file in config_files:
-    checked(configuration.refuse_repeated_keys, file)
+    checked(refuse_repeated_keys, file)
 
 
 # Snakemake would merge a file given with --configfile into config.yaml, whose models and algorithms would then
@@ -54,27 +55,40 @@ settings = checked(
     cores=None if on_cluster else len(usable_cores()),
 )
 
+# Some platforms predict and run nothing; their costs depend on descriptions of what is not here.
+PREDICTED = configuration.predicts(settings)
+DESCRIPTIONS = checked(
+    configuration.description_files, settings, ", ".join(config_files)
+)
+
 # Algorithm and number of devices, as in the names of schedules and traces.
 COMPETITORS = [
     f"{label}-{devices}" for label, devices in configuration.competitors(settings)
 ]
+
+# What the report of a network needs: its run, or its schedules where nothing runs.
+RESULTS = (
+    [f"<results>/{{model}}/schedules/{competitor}.json" for competitor in COMPETITORS]
+    if PREDICTED
+    else ["<results>/{model}/run.json"]
+)
 
 # The fastest of all as measured, where the configuration asks for it.
 CHOSEN = (
     {"chosen": "<results>/{model}/auto.json"} if configuration.chooses(settings) else {}
 )
 
-# profile and execute measure: with every core taken, nothing runs beside them.
-ALL_CORES = max(settings["devices"]) if on_cluster else workflow.resource_settings.cores
+# profile and execute measure: with every core taken, nothing runs beside them. Predicting needs one.
+ALL_CORES = max(settings.devices) if on_cluster else workflow.resource_settings.cores
 
 # Whether export and extract may take their results from the between-workflow cache ($SNAKEMAKE_OUTPUT_CACHE).
 CACHING = workflow.workflow_settings.cache is not None
 
 
 pathvars:
-    results=settings["results"],
-    logs=f"{settings['results']}/logs",
-    benchmarks=f"{settings['results']}/benchmarks",
+    results=settings.results,
+    logs=f"{settings.results}/logs",
+    benchmarks=f"{settings.results}/benchmarks",
 
 
 def alternatives(values):
@@ -83,9 +97,9 @@ def alternatives(values):
 
 
 wildcard_constraints:
-    model=alternatives(settings["models"]),
+    model=alternatives(settings.models),
     algorithm=alternatives(dict(configuration.competitors(settings))),
-    devices=alternatives(settings["devices"]),
+    devices=alternatives(settings.devices),
 
 
 # Rules call the hios of this checkout, by the Python that runs Snakemake or that of their conda environment.
@@ -103,10 +117,10 @@ shell.prefix(f"set -euo pipefail; {environment}")
 # Networks that come as ONNX files stay what they are; the others become programs of torch.export.
 ONNX = [
     label
-    for label in settings["models"]
+    for label in settings.models
     if configuration.model_of(settings, label).kind == "onnx"
 ]
-TORCH = [label for label in settings["models"] if label not in ONNX]
+TORCH = [label for label in settings.models if label not in ONNX]
 
 
 def model_files(wildcards):
@@ -118,7 +132,7 @@ def model_files(wildcards):
 def program(wildcards):
     """The exported network."""
     suffix = "onnx" if wildcards.model in ONNX else "pt2"
-    return f"{settings['results']}/{wildcards.model}/program.{suffix}"
+    return f"{settings.results}/{wildcards.model}/program.{suffix}"
 
 
 def onnx_packages(label):
@@ -128,7 +142,7 @@ def onnx_packages(label):
 
 def runtime_packages(label):
     """The packages that run a network, and those of the baselines."""
-    baselines = settings["execute"]["baselines"]
+    baselines = settings.execute.baselines
     exported = "onnxruntime" in baselines
     more = ["onnx", "onnxruntime", "onnxscript"] if exported else onnx_packages(label)
     return ["torch", *more, *(["torch_tensorrt"] if "tensorrt" in baselines else [])]

@@ -25,15 +25,15 @@ rule execute:
         mem_mb=4000,
         runtime=60,
     params:
-        platform=settings["platform"],
-        devices=max(settings["devices"]),
+        platform=settings.platform,
+        devices=max(settings.devices),
         options=lambda w: configuration.execute_options(settings, w.model),
         auto=lambda w, output: configuration.options(
             {"auto": output.chosen} if CHOSEN else {}
         ),
-        seed=settings["seed"],
+        seed=settings.seed,
         versions=lambda w: versions(*runtime_packages(w.model)),
-        code=source_hash("execute", platform=settings["platform"]),
+        code=source_hash("execute", platform=settings.platform),
     message:
         "Executing the schedules of {wildcards.model}"
     shell:

@@ -18,9 +18,9 @@ rule export:
         mem_mb=4000,
         runtime=15,
     params:
-        model=lambda w: settings["models"][w.model]["model"],
-        options=lambda w: configuration.export_options(settings["models"][w.model]),
-        seed=settings["seed"],
+        model=lambda w: settings.models[w.model].model,
+        options=lambda w: configuration.export_options(settings.models[w.model]),
+        seed=settings.seed,
         versions=lambda w: versions("torch", *onnx_packages(w.model)),
         code=source_hash("export"),
     message:

@@ -18,7 +18,7 @@ rule extract:
         runtime=15,
     params:
         name="{model}",
-        options=lambda w: configuration.extract_options(settings["models"][w.model]),
+        options=lambda w: configuration.extract_options(settings.models[w.model]),
         versions=lambda w: versions(
             "torch", "apache-tvm", "apache-tvm-ffi", *onnx_packages(w.model)
         ),

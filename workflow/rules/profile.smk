@@ -1,7 +1,8 @@
-# Graph -> costs, measured on the platform; needs the machine for itself.
+# Graph -> costs, measured on the platform, which needs the machine for itself, or predicted (platform model).
 rule profile:
     input:
-        "<results>/{model}/graph.json",
+        graph="<results>/{model}/graph.json",
+        descriptions=[os.path.relpath(file) for file in DESCRIPTIONS],
     output:
         "<results>/{model}/costs.json",
     log:
@@ -10,23 +11,26 @@ rule profile:
         "<benchmarks>/profile/{model}.tsv"
     conda:
         "../../envs/torch.yaml"
-    threads: ALL_CORES
+    threads: 1 if PREDICTED else ALL_CORES
     resources:
         mem_mb=4000,
         runtime=60,
     params:
-        platform=settings["platform"],
-        devices=max(settings["devices"]),
+        platform=settings.platform,
+        devices=max(settings.devices),
         options=configuration.profile_options(settings),
         versions=versions("torch"),
-        code=source_hash(
-            "profile",
-            settings["profile"]["stages_of"],
-            platform=settings["platform"],
+        code=(
+            source_hash("predict", platform=settings.platform)
+            if PREDICTED
+            else source_hash(
+                "profile", settings.profile.stages_of, platform=settings.platform
+            )
         ),
+        doing="Predicting" if PREDICTED else "Measuring",
     message:
-        "Measuring the operators, stages and transfers of {wildcards.model}"
+        "{params.doing} the operators, stages and transfers of {wildcards.model}"
     shell:
-        "python -m hios profile {input:q} --platform {params.platform} --devices {params.devices}"
+        "python -m hios profile {input.graph:q} --platform {params.platform} --devices {params.devices}"
         " {params.options} --output {output:q}"
         " 2>&1 | tee {log:q}"

@@ -1,9 +1,9 @@
-# Graphs, costs and runs of all networks -> one page, and its tables as CSV.
+# Graphs, costs and runs (or predicted schedules) of all networks -> one page, and its tables as CSV.
 rule report:
     input:
-        graphs=expand("<results>/{model}/graph.json", model=settings["models"]),
-        costs=expand("<results>/{model}/costs.json", model=settings["models"]),
-        runs=expand("<results>/{model}/run.json", model=settings["models"]),
+        graphs=expand("<results>/{model}/graph.json", model=settings.models),
+        costs=expand("<results>/{model}/costs.json", model=settings.models),
+        runs=expand(RESULTS, model=settings.models, allow_missing=True),
     output:
         page=report(
             "<results>/report.html",
@@ -35,12 +35,14 @@ rule report:
         mem_mb=2000,
         runtime=10,
     params:
-        directories=[f"{settings['results']}/{model}" for model in settings["models"]],
+        directories=[f"{settings.results}/{model}" for model in settings.models],
         tables=subpath(output.latency, parent=True),
+        schedules=configuration.options({"schedule": COMPETITORS if PREDICTED else []}),
         versions=versions("plotly"),
         code=source_hash("report"),
     message:
         "Writing the report"
     shell:
         "python -m hios report {params.directories:q} --output {output.page:q} --tables {params.tables:q}"
+        " {params.schedules}"
         " > {log:q} 2>&1"

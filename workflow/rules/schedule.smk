@@ -11,18 +11,18 @@ rule schedule:
         "<benchmarks>/schedule/{model}/{algorithm}-{devices}.tsv"
     conda:
         "../../envs/schedule.yaml"
-    threads: lambda w: find(settings["algorithms"][w.algorithm]["algorithm"]).threads
+    threads: lambda w: find(settings.algorithms[w.algorithm]["algorithm"]).threads
     resources:
         mem_mb=2000,
         runtime=60,
     params:
-        algorithm=lambda w: settings["algorithms"][w.algorithm]["algorithm"],
+        algorithm=lambda w: settings.algorithms[w.algorithm]["algorithm"],
         options=lambda w: configuration.options(
-            settings["algorithms"][w.algorithm], without="algorithm"
+            settings.algorithms[w.algorithm], without="algorithm"
         ),
         versions=versions("numba", "ortools"),
         code=lambda w: source_hash(
-            "schedule", [settings["algorithms"][w.algorithm]["algorithm"]]
+            "schedule", [settings.algorithms[w.algorithm]["algorithm"]]
         ),
     message:
         "Scheduling {wildcards.model} with {wildcards.algorithm} for {wildcards.devices} device(s)"

@@ -23,7 +23,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from hios import artifacts
+from hios import artifacts, defaults
 from hios.errors import PlatformError
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
@@ -71,7 +71,7 @@ class Engine:
         weights: Mapping[str, Tensor],
         tasks: Mapping[str, Task],
         cores: Sequence[Sequence[int]],
-        timeout_s: float = 120.0,
+        timeout_s: float = defaults.TIMEOUT_S,
     ) -> None:
         require_executable(graph)
         plan = ArenaPlan(graph, max(len(task.plan.devices) for task in tasks.values()))

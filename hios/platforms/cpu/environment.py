@@ -6,7 +6,6 @@ import os
 import platform
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -22,11 +21,16 @@ _MACHINE_CLOCKS = ("cpufreq/boost", "intel_pstate/no_turbo", "intel_pstate/max_p
 _CORE_CLOCKS = ("cpufreq/scaling_driver", "cpufreq/scaling_governor", "cpufreq/scaling_max_freq")
 #: Variables that change what kernels of torch, and its memory, do.
 _VARIABLES = ("ATEN_", "DNNL_", "GLIBC_TUNABLES", "KMP_", "LD_PRELOAD", "MALLOC_", "MKL_", "ONEDNN_")
-#: Runs operators and stages, and hands values over.
-_CODE = ("hios.platforms.cpu.timing", "hios.platforms.cpu.transfer_timing", "hios.workers.worker")
+#: Runs operators and stages, hands values over, and times the probe.
+_CODE = (
+    "hios.platforms.cpu.timing",
+    "hios.platforms.cpu.transfer_timing",
+    "hios.platforms.cpu.core_probe",
+    "hios.workers.worker",
+)
 
 
-def settings(cores: list[list[int]]) -> dict[str, Any]:
+def settings(cores: list[list[int]]) -> dict[str, object]:
     """Processor, clocks and software that measurements on devices that are cores depend on.
 
     Which core a device is pinned to is left out: cores that differ differ in their caches or clocks.

@@ -10,12 +10,12 @@ from hios.formats.base import Platform
 from hios.graph import Graph
 from hios.models import RUNTIMES
 from hios.platforms.competitor import Competitor
-from hios.platforms.cpu import markers, running
+from hios.platforms.cpu import core_probe, markers, running
 from hios.platforms.cpu.platform import all_cores, cores_of
 from hios.platforms.device_program import ArenaPlan
-from hios.platforms.outputs import ReducedPrecision
 from hios.platforms.reference import Reference, require_compiler, require_onnx
 from hios.schedule import Placement
+from hios.tolerances import ReducedPrecision
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
@@ -88,6 +88,7 @@ class CpuWorkers:
     """
 
     reduced: ReducedPrecision | None = None
+    probe_version = core_probe.VERSION
 
     def __init__(
         self,
@@ -141,6 +142,11 @@ class CpuWorkers:
         ]
         self._rows = sorted(rows, key=lambda row: (row.start_ms, row.device))
         return len(taken) / sum(1 / part for part in taken) if competitor.copies else max(taken)
+
+    def probe(self, device: int) -> tuple[float, float]:
+        """Milliseconds of the probe in the worker of a device."""
+        found: tuple[float, float] = self._pool.call(device, core_probe.time_probe)
+        return found
 
     def take_rows(self, name: str) -> None:
         """Keep the rows of the last run."""

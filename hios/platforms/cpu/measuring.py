@@ -10,7 +10,7 @@ from typing import Any
 from hios.formats.base import Platform
 from hios.graph import Graph
 from hios.platforms.bench import TIMEOUT_S, Bench, Pairs, Stage, whose_turn
-from hios.platforms.cpu import timing, transfer_timing
+from hios.platforms.cpu import core_probe, timing, transfer_timing
 from hios.platforms.cpu.environment import cache_bytes, settings
 from hios.platforms.cpu.platform import cores_of
 from hios.workers.arena import Arena
@@ -24,7 +24,7 @@ _INFERENCES, _LEAD_S = 3, 0.005
 _VIRTUAL_S = 0.1
 
 
-def environment(description: Platform) -> dict[str, Any]:
+def environment(description: Platform) -> Mapping[str, object]:
     """Processor, clocks and software."""
     return settings(cores_of(description))
 
@@ -43,6 +43,8 @@ class CpuBench(Bench):
         platform: description of the platform (``hios.platforms.cpu.platform.describe``).
     """
 
+    probe_version, probe_flops, probe_bytes = core_probe.VERSION, core_probe.FLOPS, core_probe.NBYTES
+
     def __init__(self, graph: Graph, path: str, platform: Platform) -> None:
         self._path = path
         self._cores: list[list[int]] = cores_of(platform)
@@ -53,10 +55,15 @@ class CpuBench(Bench):
         pool = WorkerPool(self._cores, arena, TIMEOUT_S)
         super().__init__(pool, len(self._cores), cache_bytes(self._cores[0][0]) or None)
 
-    def ends(self, devices: int) -> dict[str, Any]:
+    def ends(self, devices: int) -> Mapping[str, object]:
         """The cores of the devices, and whether any are virtual: then all wait for each other in another way."""
         shared = {"virtual": True} if self._virtual else {}
         return {"cores": [list(own) for own in self._cores[:devices]], **shared}
+
+    def probe(self, device: int) -> tuple[float, float]:
+        """Milliseconds of the probe in the worker of a device."""
+        found: tuple[float, float] = self.pool.call(device, core_probe.time_probe)
+        return found
 
     def load(self, operators: Mapping[str, int]) -> None:
         """Have copies of operators ready in every worker."""

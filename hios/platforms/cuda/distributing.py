@@ -59,7 +59,7 @@ class Gpu:
         self._begin = torch.cuda.Event(enable_timing=True)
         self._began_ns = 0
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         """As platform cuda describes it, without what is of the host."""
         found = cuda.describe(self.place.index + 1)
         return {

@@ -7,7 +7,6 @@ import platform
 import shutil
 import subprocess
 from importlib import metadata
-from typing import Any
 
 import torch
 
@@ -39,11 +38,11 @@ _CLOCKS = (
 )
 #: Seconds that nvidia-smi may take.
 _ANSWER_S = 30.0
-#: Runs operators and stages, and hands values over.
-_CODE = ("hios.platforms.cuda.timing", "hios.workers.worker")
+#: Runs operators and stages, hands values over, and times the probe.
+_CODE = ("hios.platforms.cuda.timing", "hios.platforms.cuda.gpu_probe", "hios.workers.worker")
 
 
-def settings(description: Platform) -> dict[str, Any]:
+def settings(description: Platform) -> dict[str, object]:
     """GPUs, clocks and software that measurements on devices depend on.
 
     Args:
@@ -87,7 +86,7 @@ def _nvidia_smi() -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def _precision() -> dict[str, Any]:
+def _precision() -> dict[str, object]:
     """How precisely, and with which algorithms, torch has CUDA's libraries compute, where workers do not set that."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     return {

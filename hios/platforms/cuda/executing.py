@@ -13,14 +13,13 @@ from hios.graph import Graph
 from hios.machine import usable_cores
 from hios.models import RUNTIMES
 from hios.platforms.competitor import Competitor
-from hios.platforms.cuda import marks, reference, running
-from hios.platforms.cuda.precision import TF32
+from hios.platforms.cuda import gpu_probe, marks, reference, running
 from hios.platforms.cuda.program import Row
 from hios.platforms.device_program import ArenaPlan
-from hios.platforms.outputs import ReducedPrecision
 from hios.platforms.reference import Reference, require_compiler
 from hios.progress import bar
 from hios.schedule import Placement, Plan, StagedPlan
+from hios.tolerances import TF32, ReducedPrecision
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
@@ -99,6 +98,8 @@ class CudaWorkers:
         reduced: TF32 where timed runs use it; known when the worker is loaded.
     """
 
+    probe_version = gpu_probe.VERSION
+
     def __init__(
         self, graph: Graph, arena: ArenaPlan, competitors: Mapping[str, Competitor], gpus: Sequence[int]
     ) -> None:
@@ -130,6 +131,11 @@ class CudaWorkers:
     def run(self, name: str) -> float:
         """Run once; returns milliseconds. Copies count as finished when the last one is."""
         return float(self._pool.call(_WORKER, running.run, name=name)) / 1e6
+
+    def probe(self, device: int) -> tuple[float, float]:
+        """Milliseconds of the probe on the GPU of a device."""
+        found: tuple[float, float] = self._pool.call(_WORKER, gpu_probe.time_probe, gpu=self._gpus[device])
+        return found
 
     def take_rows(self, name: str) -> None:
         """Nothing: what a run was made of is asked for after the measurement."""

@@ -12,7 +12,7 @@ from hios.formats.costs_file import BlockResources
 from hios.graph import Graph
 from hios.kernels.signature import signatures
 from hios.platforms.bench import TIMEOUT_S, Bench, Pairs, Stage, whose_turn
-from hios.platforms.cuda import timing
+from hios.platforms.cuda import gpu_probe, timing
 from hios.platforms.cuda.environment import settings
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
@@ -21,7 +21,7 @@ from hios.workers.pool import WorkerPool
 _LEAST_MS = 2.0
 
 
-def environment(description: Platform) -> dict[str, Any]:
+def environment(description: Platform) -> Mapping[str, object]:
     """GPUs, clocks and software."""
     return settings(description)
 
@@ -40,23 +40,31 @@ class CudaBench(Bench):
         platform: description of the platform (``hios.platforms.cuda.platform.describe``).
     """
 
+    probe_version, probe_flops, probe_bytes = gpu_probe.VERSION, gpu_probe.FLOPS, gpu_probe.NBYTES
+
     def __init__(self, graph: Graph, path: str, platform: Platform) -> None:
+        self._indices = list(platform.gpu_indices or ())
         cores = sorted(os.sched_getaffinity(0))
         pool = WorkerPool([cores], Arena(8, 64), TIMEOUT_S, ["the worker of the GPUs"])
         self._is_traced = True
         pool.describe = lambda number: f"operator {graph.operators[number - 1].id}" if number else ""
         # What a chain goes through fills the caches: no other operators have to.
-        super().__init__(pool, len(platform.gpu_indices or ()), around_bytes=0, least_ms=_LEAST_MS)
+        super().__init__(pool, len(self._indices), around_bytes=0, least_ms=_LEAST_MS)
         try:
-            given = {"indices": list(platform.gpu_indices or ()), "operators": len(set(signatures(graph).values()))}
+            given = {"indices": self._indices, "operators": len(set(signatures(graph).values()))}
             self._uuids: list[str] = self._call(timing.open_gpus, graph=path, **given)
         except BaseException:
             pool.close()
             raise
 
-    def ends(self, devices: int) -> dict[str, Any]:
+    def ends(self, devices: int) -> Mapping[str, object]:
         """The GPUs of the devices, each of which has a number in all the world."""
         return {"gpus": self._uuids[:devices]}
+
+    def probe(self, device: int) -> tuple[float, float]:
+        """Milliseconds of the probe on the GPU of a device."""
+        found: tuple[float, float] = self._call(gpu_probe.time_probe, gpu=self._indices[device])
+        return found
 
     def load(self, operators: Mapping[str, int]) -> None:
         """Have copies of operators ready on every device."""

@@ -22,7 +22,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any, Never
 
@@ -109,7 +109,7 @@ class Control:
         if not self._over.wait(timeout_s):
             self.fail(LATE, f"the other ranks did not come to their end within {timeout_s:g} s")
 
-    def _send(self, message: dict[str, Any]) -> None:
+    def _send(self, message: Mapping[str, object]) -> None:
         with self._sending:
             self._line.send_bytes(json.dumps(message).encode())
 

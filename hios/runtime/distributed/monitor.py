@@ -10,7 +10,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -165,11 +165,11 @@ class Monitor:
         self._tell({"is": "end"}, but=0)  # this process is rank 0
         end(line)
 
-    def _tell(self, message: dict[str, Any], but: int = -1) -> None:
+    def _tell(self, message: Mapping[str, object], but: int = -1) -> None:
         for rank in sorted(self._lines, reverse=True):  # this process last: it may end, and this thread with it
             if rank != but:
                 self._send(rank, message)
 
-    def _send(self, rank: int, message: dict[str, Any]) -> None:
+    def _send(self, rank: int, message: Mapping[str, object]) -> None:
         with contextlib.suppress(OSError):  # its end is seen where it is listened to
             self._lines[rank].send_bytes(json.dumps(message).encode())

@@ -17,13 +17,13 @@ from hios.kernels.tensors import nbytes, torch_dtype
 from hios.platforms.competitor import Competitor
 from hios.platforms.cpu import running
 from hios.platforms.device_program import ArenaPlan, Buffer, Row, StagedProgram
-from hios.platforms.outputs import compared
 from hios.platforms.protocol import RankDevice
 from hios.runtime.distributed.clock_sync import barrier, hand_round, offsets
 from hios.runtime.distributed.exchange import RESERVED, Mail, Memory, Tags
 from hios.runtime.distributed.progress_state import Position
 from hios.runtime.distributed.transports import Channel, Transport
 from hios.schedule import Placement
+from hios.tolerances import compared
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, cast
 import msgspec
 import torch
 
-from hios import artifacts, machine, platforms
+from hios import artifacts, defaults, machine, platforms
 from hios.errors import HiosError, PlatformError, ScheduleError, first_line
 from hios.formats.run_file import Checked, Run, RunPlatform
 from hios.graph import Graph
@@ -77,11 +77,11 @@ class Job:
     platform: str = "cpu"
     program: Path | None = None
     trusted: bool = False
-    runs: int = 36
-    warmup: int = 3
-    tolerance: float = 1e-4
-    seed: int = 0
-    timeout_s: float = 120.0
+    runs: int = defaults.RUNS
+    warmup: int = defaults.WARMUP
+    tolerance: float = defaults.TOLERANCE
+    seed: int = defaults.SEED
+    timeout_s: float = defaults.TIMEOUT_S
 
 
 def distribute(job: Job) -> Run | None:
@@ -181,7 +181,7 @@ class RankRunner:
             return None
         job = self._job
         run = session.file(
-            msgspec.convert(self._platform(ranks), RunPlatform),
+            self._platform(ranks),
             {**versions(), **self._transport.versions()},
             began,
             cast("Checked", "sequential" if job.program is None else runtime_of(job.program)),
@@ -236,7 +236,7 @@ class RankRunner:
         deadline = time.monotonic() + self._job.timeout_s
         barrier(self._transport, Tags(RESERVED, self._transport.tags), 0, self._position, deadline)
 
-    def _agree(self, cores: list[int]) -> list[dict[str, Any]]:
+    def _agree(self, cores: list[int]) -> list[Mapping[str, Any]]:
         """See that all ranks do the same with the same files; returns what all ranks run on, on rank 0.
 
         Raises:
@@ -301,11 +301,11 @@ class RankRunner:
         self._competitors[name].timelines.append(self._rows)
         self._uncertainty_ns = max(self._uncertainty_ns, *(off for _, off in self._turns.offsets.values()), 0)
 
-    def _platform(self, ranks: list[dict[str, Any]]) -> dict[str, Any]:
+    def _platform(self, ranks: Sequence[Mapping[str, Any]]) -> RunPlatform:
         """The platform as run.json states it."""
         apart = len({place.boot for place in self._places}) > 1
         described, used = platforms.distributing(self._job.platform).joined(ranks)
-        return {
+        platform = {
             "name": self._job.platform,
             "devices": len(ranks),
             **described,
@@ -317,6 +317,7 @@ class RankRunner:
             "clocks": "compared" if apart else "shared",
             **({"clock_uncertainty_ms": self._uncertainty_ns / 1e6} if apart else {}),
         }
+        return msgspec.convert(platform, RunPlatform)
 
 
 def _staged(path: Path, entry: Entry) -> StagedPlan:

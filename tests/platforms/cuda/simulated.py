@@ -13,6 +13,7 @@ from torch import Tensor
 
 from hios.graph import Graph
 from hios.platforms.buffers import arena_tensor
+from hios.platforms.cpu import core_probe
 from hios.platforms.cuda.executor import Executor
 from hios.platforms.cuda.network import Network
 from hios.platforms.device_program import Buffer
@@ -59,6 +60,12 @@ class _Dying(HostBackend):
 def load(worker: Worker, **given: Any) -> bool:
     """Two devices that can do what GPUs can."""
     return _load(worker, HostBackend(), **given)
+
+
+def time_probe(worker: Worker, gpu: int) -> tuple[float, float]:
+    """The probe of this machine, whatever the GPU."""
+    assert gpu in range(DEVICES)
+    return core_probe.time_probe(worker)
 
 
 def load_in_tf32(worker: Worker, **given: Any) -> bool:

@@ -13,6 +13,8 @@ from hios.errors import HiosError
 
 #: Milliseconds between the launch of a graph and its first kernel.
 START_MS = 0.007
+#: Floating-point operations that a convolution does in a millisecond.
+FLOPS_PER_MS = 1e10
 
 
 class Device(nullcontext[None]):
@@ -36,6 +38,7 @@ class Machine:
         log: every replay of a graph, by its number of launches.
         refused: what cannot be captured.
         broken: what cannot run.
+        slower: how many times as long convolutions take as usual.
     """
 
     clock: dict[int, float] = field(default_factory=lambda: defaultdict(float))
@@ -44,6 +47,7 @@ class Machine:
     log: list[int] = field(default_factory=list)
     refused: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
+    slower: float = 1.0
 
     def launch(self, what: str, cost_ms: float) -> None:
         """Have the current stream busy."""
@@ -58,6 +62,14 @@ class Machine:
         """Have a stream wait for what was launched on another."""
         own, awaited = id(stream), id(other)
         self._do(lambda: self._advance(own, max(self.clock[awaited] - self.clock[own], 0.0)))
+
+    def _convolution(self, values: Any, weight: Any, *, padding: int, groups: int) -> None:
+        batch, _, height, width = values.shape
+        out, into, rows, columns = weight.shape
+        assert values.shape[1] == into * groups
+        assert padding == rows // 2
+        flops = 2 * batch * out * into * rows * columns * height * width
+        self.launch("convolution", self.slower * flops / FLOPS_PER_MS)
 
     def _advance(self, stream: int, time_ms: float) -> None:
         self.clock[stream] += time_ms
@@ -137,7 +149,11 @@ class Machine:
         )
         return SimpleNamespace(
             cuda=cuda,
-            backends=SimpleNamespace(cudnn=SimpleNamespace(benchmark=False)),
+            backends=SimpleNamespace(
+                cudnn=SimpleNamespace(benchmark=False, allow_tf32=True, flags=lambda **given: nullcontext())
+            ),
+            randn=lambda *shape, generator, device: SimpleNamespace(shape=shape),
+            nn=SimpleNamespace(functional=SimpleNamespace(conv2d=self._convolution)),
             device=Device,
             Generator=lambda device: SimpleNamespace(manual_seed=lambda seed: None),
             OutOfMemoryError=MemoryError,

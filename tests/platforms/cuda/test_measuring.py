@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from hios import Graph, HiosWarning, artifacts
 from hios.formats.base import Platform
+from hios.platforms.cuda import gpu_probe, platform
 from hios.platforms.cuda import measuring as gpus
-from hios.platforms.cuda import platform
 from hios.platforms.cuda import timed_graphs as graphs
 from hios.platforms.cuda import timing as cuda
 from hios.profiling.profile import profile
-from tests.platforms.cuda.simulated_timing import InProcess, Machine, merged, subject
+from tests.platforms.cuda.simulated_timing import FLOPS_PER_MS, InProcess, Machine, merged, subject
 
 _RESOURCES = {"shared_memory_bytes": 64, "registers": 5120, "threads": 128, "blocks": 12, "occupancy": 0.25}
 
@@ -53,6 +53,7 @@ def machine(costs_ms: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> Mach
     for module in (graphs, cuda):
         monkeypatch.setattr(module, "torch", found.torch())
         monkeypatch.setattr(module, "Merged", merged(found, costs_ms))
+    monkeypatch.setattr(gpu_probe, "torch", found.torch())
     monkeypatch.setattr(graphs, "Subject", subject(found, costs_ms, 1 << 8))
     monkeypatch.setattr(cuda, "resources", lambda worker, operators: dict.fromkeys(operators, _RESOURCES))
     monkeypatch.setattr(gpus, "WorkerPool", InProcess)
@@ -84,6 +85,58 @@ def test_costs_are_what_was_launched(graph_file: Path, tmp_path: Path, costs_ms:
     assert found["link"]["bandwidth_gbps"] == pytest.approx(8.0)
     assert [(entry["devices"], entry["factor"]) for entry in found["corun"]] == [(2, 1.0)]
     assert all(entry["resources"] == _RESOURCES for entry in found["operators"].values())
+
+
+def test_probe_is_what_was_launched(graph_file: Path, tmp_path: Path) -> None:
+    """The probe takes the time of its work on every device, throughout the session; small operators move memory."""
+    probe = _profile(graph_file, tmp_path / "costs.json")["probe"]
+    compute, copies = gpu_probe.FLOPS / FLOPS_PER_MS, gpu_probe.NBYTES / 2 / 1e6
+    assert probe["version"] == gpu_probe.VERSION
+    assert probe["speed"]["compute_ms"] == pytest.approx(dict.fromkeys(("value", "low", "high"), compute))
+    assert probe["speed"]["copy_ms"] == pytest.approx(dict.fromkeys(("value", "low", "high"), copies))
+    assert {sample["device"] for sample in probe["samples"]} == {0, 1}
+    for sample in probe["samples"]:
+        assert sample["compute_ms"] == pytest.approx(compute)
+        assert sample["copy_ms"] == pytest.approx(copies)
+
+
+@pytest.mark.parametrize("slower", [1.0, 1e3, 1e4])
+def test_share_of_copies_is_that_of_the_roofline(
+    graph_file: Path, tmp_path: Path, machine: Machine, slower: float
+) -> None:
+    """Memory limits operators that do fewer operations a byte than the probe in the time of copying one."""
+    machine.slower = slower
+    found = _profile(graph_file, tmp_path / "costs.json", stages_of=[])
+    least = (FLOPS_PER_MS / slower) / 2e6  # a copy reads and writes
+    limited = total = 0.0
+    for operator in Graph.read(graph_file).operators:
+        time_ms = found["operators"][operator.id]["time_ms"]
+        total += time_ms
+        limited += time_ms if (operator.flops or 0) < least * (operator.bytes or 0) else 0.0
+    assert found["probe"]["copy_share"] == pytest.approx(limited / total)
+    assert (limited == total) == (slower == 1.0)
+
+
+def test_operators_of_the_cache_keep_the_speed_of_their_session(
+    graph_file: Path, tmp_path: Path, machine: Machine
+) -> None:
+    """On a machine that became slower by little, predictions refer to the speed when operators were measured."""
+    cache = tmp_path / "cache"
+    first = _profile(graph_file, tmp_path / "first.json", stages_of=[], cache=cache)
+    machine.slower = 1.04
+    second = _profile(graph_file, tmp_path / "second.json", stages_of=[], cache=cache)
+    assert second["profile"]["measured"] == 0
+    compute, again = (found["probe"]["speed"]["compute_ms"] for found in (first, second))
+    assert again == pytest.approx(compute)
+    for sample in second["probe"]["samples"]:
+        assert sample["compute_ms"] == pytest.approx(1.04 * compute["value"])
+    for file in cache.rglob("*.json"):
+        if '"kind": "operator"' in file.read_text():
+            file.unlink()
+            break
+    third = _profile(graph_file, tmp_path / "third.json", stages_of=[], cache=cache)
+    assert third["profile"]["measured"] == 1
+    assert 1.0001 * compute["value"] < third["probe"]["speed"]["compute_ms"]["value"] < 1.03 * compute["value"]
 
 
 def test_virtual_gpus_are_marked(graph_file: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hios.formats.base import Platform
 from hios.formats.run_file import Run
 from hios.machine import usable_cores
 from hios.platforms import find
-from hios.platforms.cuda import executing, reference
+from hios.platforms.cuda import executing, gpu_probe, reference
 from hios.platforms.cuda import platform as cuda
 from hios.platforms.cuda import running as device
 from hios.platforms.reference import Reference
@@ -58,6 +58,7 @@ def run(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
         load: Callable[..., bool], plans: dict[str, Plan], *, program: bool = True, **changes: Any
     ) -> dict[str, Any]:
         monkeypatch.setattr(device, "load", load)
+        monkeypatch.setattr(gpu_probe, "time_probe", simulated.time_probe)
         graph, paths = Graph.read(files.graph), []
         for label, plan in plans.items():
             paths.append(tmp_path / f"{label}.json")

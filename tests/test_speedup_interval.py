@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 
-from hios.runtime.bootstrap import LEAST_ROUNDS, speedup_interval, tells
+from hios.statistics import LEAST_ROUNDS, is_faster, speedup_interval, tells
 
 
 def test_known_ratio() -> None:
@@ -60,3 +60,17 @@ def test_too_few_rounds() -> None:
     assert speedup_interval([2.0] * 5, [1.0] * 5) is None
     assert speedup_interval([2.0] * 7, [1.0] * 6) is None
     assert not tells(None)
+
+
+def test_one_meaning_of_faster() -> None:
+    """Faster with 95 % means that the printed interval of the speedup lies above 1, and never with too few rounds."""
+    draw = random.Random(3)
+    for factor in (0.9, 1.0, 1.02, 1.2):
+        slow = [draw.gauss(10 * factor, 0.5) for _ in range(12)]
+        fast = [draw.gauss(10, 0.5) for _ in range(12)]
+        ends = speedup_interval(slow, fast)
+        assert ends is not None
+        assert is_faster(fast, slow) == (ends[0] > 1)
+    assert is_faster([1.0] * LEAST_ROUNDS, [2.0] * LEAST_ROUNDS)
+    assert not is_faster([1.0] * (LEAST_ROUNDS - 1), [2.0] * (LEAST_ROUNDS - 1))
+    assert not is_faster([1.0] * 9, [1.0] * 9)

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from hios.platforms.outputs import compared
+from hios.tolerances import beyond, compared, difference, scaled
 
 INF, NAN = math.inf, math.nan
 
@@ -36,3 +36,21 @@ def test_compared(found: list[float], expected: list[float], off: float, within:
 def test_what_is_no_number_is_off(found: float, expected: float) -> None:
     """A value that is no number on one side only is outside any tolerance."""
     assert not compared(torch.tensor([found]), torch.tensor([expected]), 1e-4)[1]
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+def test_one_rule_for_what_is_not_finite(wrong: float, place: int) -> None:
+    """Every comparison takes NaN for equal to NaN and infinities to themselves, and nothing else to either."""
+    expected = torch.tensor([1.0, math.nan, math.inf, -math.inf])
+    found = expected.clone()
+    found[place] = wrong
+    same = torch.equal(found.nan_to_num(nan=7.0), expected.nan_to_num(nan=7.0))
+    off, allowed = difference(found, expected)
+    verdicts = [
+        compared(found, expected, 1e-4)[1],
+        scaled(found, expected, 1e-4)[1],
+        beyond([found], [expected], 1e-4) is None,
+        off <= allowed,
+    ]
+    assert verdicts == [same] * 4

@@ -1,0 +1,25 @@
+"""The defaults that command line, config.yaml and library share; each is stated here and nowhere else.
+
+Parameters of algorithms have theirs in the registry (`hios.schedulers`). Limits that nobody sets, such as how long a
+worker process may take to start, stand in the module that uses them.
+"""
+
+from __future__ import annotations
+
+#: Allowed difference of outputs, absolute plus relative (`hios.tolerances.compared`).
+TOLERANCE = 1e-4
+#: Longest time of one run, in seconds.
+TIMEOUT_S = 120.0
+#: Measured runs of every competitor, and runs before them.
+RUNS = 36
+WARMUP = 3
+#: Of weights, inputs, and the order of competitors.
+SEED = 0
+#: Least number of measurements of every operator and stage.
+REPEATS = 20
+#: Seconds of measuring on until medians are certain.
+PROFILE_BUDGET_S: float = 120
+#: Algorithms whose stages are measured.
+STAGES_OF = ("greedy", "hios-lp")
+#: Seconds that `hios.optimize` measures for.
+OPTIMIZE_BUDGET_S = 10.0

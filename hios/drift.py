@@ -1,0 +1,147 @@
+"""How the speed of the machine changed: between two sessions, and within one.
+
+A session times a fixed probe, convolutions and copies whose shapes never change, on every device throughout
+(``hios.platforms.probe_schedule``). If a network takes longer than predicted, drift is the part by which the probe
+takes longer too; the rest is an error of the prediction.
+
+Intervals of sums and ratios follow the method of variance estimates recovery, which needs nothing but the intervals of
+their parts: Zou and Donner, "Construction of confidence limits about effect measures: a general approach", Statistics
+in Medicine 27 (2008), equations 4 and 5; ratios on the scale of logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hios.formats.probe_record import Estimate, Sample, Speed
+from hios.statistics import interval
+
+#: Change of the machine's speed within a session, as a share, from which users are warned.
+MOST_CHANGE = 0.05
+#: Samples of the running medians that a change is looked for in: the interval of 15 leaves three outliers out at each
+#: end. Short series have windows of a third of their length, of ``_FEWEST`` samples at least.
+_WINDOW, _FEWEST = 15, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How much slower a device was in the slowest part of a session than in the fastest.
+
+    Attributes:
+        device: the device.
+        part: ``convolutions`` or ``copies``.
+        factor: running median of the slowest part over that of the fastest; 1 where they are not told apart.
+        slowed: whether the slowest part is the later one.
+    """
+
+    device: int
+    part: str
+    factor: float
+    slowed: bool
+
+    def __str__(self) -> str:
+        return (
+            f"device {self.device} became {self.factor - 1:.0%} {'slower' if self.slowed else 'faster'} "
+            f"(the probe's {self.part}: a fixed piece of work that is timed throughout)"
+        )
+
+
+def median(samples: Sequence[float]) -> Estimate:
+    """The median of at least one sample, with its interval (``interval``)."""
+    return Estimate(statistics.median(samples), *interval(samples))
+
+
+def weighted(terms: Iterable[tuple[float, Estimate]]) -> Estimate:
+    """The sum of independent estimates, each times a weight of at least 0."""
+    terms = list(terms)
+    value = sum(weight * term.value for weight, term in terms)
+    below = math.hypot(*(weight * (term.value - term.low) for weight, term in terms))
+    above = math.hypot(*(weight * (term.high - term.value) for weight, term in terms))
+    return Estimate(value, value - below, value + above)
+
+
+def ratio(now: Estimate, then: Estimate) -> Estimate:
+    """One estimate over another, independent one; all bounds are above 0."""
+    value = now.value / then.value
+    below = math.hypot(math.log(now.value / now.low), math.log(then.high / then.value))
+    above = math.hypot(math.log(now.high / now.value), math.log(then.value / then.low))
+    return Estimate(value, value * math.exp(-below), value * math.exp(above))
+
+
+def speed(samples: Sequence[Sample], devices: int | None = None) -> Speed | None:
+    """Median speed over a session: the mean over its devices, each of which counts alike.
+
+    Args:
+        samples: of a session, or of a part of it.
+        devices: only so many devices count, from the first on; all if None.
+
+    Returns:
+        None without samples of these devices.
+    """
+    used = sorted({sample.device for sample in samples if devices is None or sample.device < devices})
+    if not used:
+        return None
+    own = [[sample for sample in samples if sample.device == device] for device in used]
+    share = 1 / len(used)
+    return Speed(
+        weighted((share, median([sample.compute_ms for sample in taken])) for taken in own),
+        weighted((share, median([sample.copy_ms for sample in taken])) for taken in own),
+    )
+
+
+def mixed(parts: Sequence[tuple[float, Speed]]) -> Speed | None:
+    """The mean of several speeds by weights above 0, such as of operators that were measured at different times."""
+    total = sum(weight for weight, _ in parts)
+    if total <= 0:
+        return None
+    return Speed(
+        weighted((weight / total, part.compute_ms) for weight, part in parts),
+        weighted((weight / total, part.copy_ms) for weight, part in parts),
+    )
+
+
+def between(now: Speed, then: Speed, copy_share: float) -> Estimate:
+    """Drift between two sessions: how many times as long a network takes now as it took then.
+
+    Args:
+        now: speed in the later session.
+        then: speed in the earlier one.
+        copy_share: share of the network's time in operators that memory limits, 0 to 1; they drift as copies do, the
+            others as convolutions do.
+    """
+    compute, copies = ratio(now.compute_ms, then.compute_ms), ratio(now.copy_ms, then.copy_ms)
+    return weighted([(1 - copy_share, compute), (copy_share, copies)])
+
+
+def error_beyond(drift: Estimate, predicted_ms: float, measured_ms: float) -> float:
+    """Error of a prediction on the machine as it was in the run: (predicted * drift - measured) / measured."""
+    return (predicted_ms * drift.value - measured_ms) / measured_ms
+
+
+def within(samples: Sequence[Sample]) -> Change | None:
+    """The largest change of any device within a session; None where samples are too few to see one."""
+    found: list[Change] = []
+    for device in sorted({sample.device for sample in samples}):
+        own = sorted((sample for sample in samples if sample.device == device), key=lambda sample: sample.at_s)
+        series = {"convolutions": [s.compute_ms for s in own], "copies": [s.copy_ms for s in own]}
+        for part, times in series.items():
+            if len(times) >= 2 * _FEWEST:
+                found.append(Change(device, part, *_change(times)))
+    return max(found, key=lambda change: change.factor, default=None)
+
+
+def _change(times: Sequence[float]) -> tuple[float, bool]:
+    """Slowest over fastest running median, and whether the slowest comes later.
+
+    A running median is not moved by single outliers. Noise alone makes some of them larger than others, so they count
+    as one unless the intervals of two lie apart.
+    """
+    length = max(min(_WINDOW, len(times) // 3), _FEWEST)
+    running = [median(times[first : first + length]) for first in range(len(times) - length + 1)]
+    if max(window.low for window in running) <= min(window.high for window in running):
+        return 1.0, False
+    medians = [window.value for window in running]
+    return max(medians) / min(medians), medians.index(max(medians)) > medians.index(min(medians))

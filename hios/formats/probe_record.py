@@ -1,0 +1,60 @@
+"""The speed of the machine by a fixed probe, as costs.json, schedule.json and run.json state it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from hios.formats.base import AboveZero, Count, NonNegative, Record, Share, Text, doc
+
+Version = Annotated[Text, doc("Tells what the probe does from what others do: times of different work do not compare.")]
+
+
+class Estimate(Record, frozen=True):
+    """A number, with the bounds between which the true one lies with a probability of 95 %."""
+
+    value: Annotated[AboveZero, doc("The number.")]
+    low: Annotated[AboveZero, doc("Lower bound.")]
+    high: Annotated[AboveZero, doc("Upper bound.")]
+
+
+class Speed(Record, frozen=True):
+    """Milliseconds that the probe takes: medians, as the mean over devices."""
+
+    compute_ms: Annotated[Estimate, doc("Milliseconds of its convolutions.")]
+    copy_ms: Annotated[Estimate, doc("Milliseconds of its copies.")]
+
+
+class Sample(Record, frozen=True):
+    """One timing of the probe on one device."""
+
+    at_s: Annotated[NonNegative, doc("Seconds since the session began.")]
+    device: Annotated[Count, doc("Device, from 0.")]
+    compute_ms: Annotated[AboveZero, doc("Milliseconds of its convolutions.")]
+    copy_ms: Annotated[AboveZero, doc("Milliseconds of its copies.")]
+
+
+Samples = Annotated[tuple[Sample, ...], doc("Every timing of the probe in this session.")]
+
+
+class ProfiledSpeed(Record, frozen=True):
+    """The speed of the machine when costs were measured."""
+
+    version: Version
+    speed: Annotated[Speed, doc("While t(v) was measured; of operators from the cache, in the session that did so.")]
+    copy_share: Annotated[
+        Share, doc("Share of the network's time in operators that memory limits: they drift as copies do.")
+    ]
+
+
+class ProfileProbe(ProfiledSpeed, frozen=True):
+    """The speed of the machine when costs were measured, and throughout the session."""
+
+    samples: Samples
+
+
+class RunProbe(Record, frozen=True):
+    """The speed of the machine while schedules ran."""
+
+    version: Version
+    speed: Annotated[Speed, doc("Over all of the session and its devices.")]
+    samples: Samples

@@ -1,0 +1,124 @@
+"""Time and utilization of a kernel on a GPU: a roofline with wave quantisation over its multiprocessors (SMs).
+
+A kernel is a grid of thread blocks. An SM holds as many blocks as its threads, registers, shared memory and block
+slots allow; the others wait, so blocks come in waves, and the last wave leaves SMs idle. A block that sums over k loads
+some terms at a time and waits for them; other blocks of its SM compute meanwhile. All SMs together are not faster than
+the memory (Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hios.costs import Resources
+from hios.platforms.model.descriptions import Gpu
+from hios.platforms.model.efficiency import FP32_PIPELINE, TENSOR_PIPELINE, TILES, Efficiency, Pipeline, Tile
+from hios.platforms.model.kernel_work import Contraction, Kernel, Streaming
+
+#: Threads of a block of a streaming kernel, each for one element, and registers of each.
+_THREADS, _REGISTERS = 256, 32
+#: Shared memory that the system keeps of every block (compute capability 8.0 and later; CUDA C++ programming guide).
+_RESERVED_BYTES = 1024
+#: Products in Winograd's algorithm F(2x2, 3x3) over those in the plain sum (Lavin, Gray: arXiv:1509.09308, 4.1).
+_WINOGRAD = 16 / 36
+#: Parts that the sums of a product of matrices are split into (split-K of cuBLAS; cuDNN's convolutions have none).
+_PARTS = (1, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a kernel takes.
+
+    Attributes:
+        us: microseconds, without the pause before the next kernel.
+        utilization: its blocks over what the GPU holds at once, in (0, 1].
+        resources: what one of its blocks asks for.
+    """
+
+    us: float
+    utilization: float
+    resources: Resources
+
+
+def predict(kernel: Kernel, gpu: Gpu, efficiency: Efficiency) -> Prediction:
+    """The fastest way that a GPU has to run a kernel."""
+    if isinstance(kernel, Streaming):
+        return _streaming(kernel, gpu, efficiency)
+    return min(_ways(kernel, gpu, efficiency), key=lambda way: way.us)
+
+
+def _streaming(kernel: Streaming, gpu: Gpu, efficiency: Efficiency) -> Prediction:
+    blocks = math.ceil(kernel.elements / _THREADS)
+    held = gpu.sms * _resident(gpu, _THREADS, _REGISTERS, 0)
+    busy = min(1.0, blocks / gpu.sms)
+    rate = gpu.fp32_tflops * 1e6 * efficiency.streaming_share * busy
+    waiting = math.ceil(blocks / held) * efficiency.memory_latency_us
+    work = max(_memory_us(kernel.bytes, gpu, efficiency), kernel.operations / rate)
+    return Prediction(
+        efficiency.start_us + waiting + work, min(1.0, blocks / held), Resources(0, _REGISTERS * _THREADS, _THREADS)
+    )
+
+
+def _ways(kernel: Contraction, gpu: Gpu, efficiency: Efficiency) -> Iterator[Prediction]:
+    """A contraction on FP32 lanes and on tensor cores, with every tile, plainly and by Winograd's algorithm."""
+    parts = (1,) if kernel.window else _PARTS
+    plain = [(FP32_PIPELINE, float(gpu.fp32_lanes), kernel.k, 1.0)]
+    if kernel.dense and kernel.window == (3, 3):
+        plain.append((FP32_PIPELINE, float(gpu.fp32_lanes), round(kernel.k * _WINOGRAD), efficiency.winograd_share))
+    tensor = gpu.tensor_lanes(kernel.dtype, convolution=bool(kernel.window))
+    ways = [*plain, *([(TENSOR_PIPELINE, tensor, kernel.k, 1.0)] if tensor else [])]
+    for pipeline, lanes, terms, share in ways:
+        for tile in TILES:
+            cycles = tile.m * tile.n * pipeline.terms / (lanes * efficiency.contraction_share * share)
+            for number in parts:
+                if number == 1 or terms >= number * efficiency.split_terms:
+                    yield _tiled(kernel, math.ceil(terms / number), number, tile, pipeline, cycles, gpu, efficiency)
+
+
+def _tiled(
+    kernel: Contraction,
+    terms: int,
+    parts: int,
+    tile: Tile,
+    pipeline: Pipeline,
+    step_cycles: float,
+    gpu: Gpu,
+    efficiency: Efficiency,
+) -> Prediction:
+    """A contraction in tiles.
+
+    A block sums over ``terms``, for each load of which its SM computes ``step_cycles``. Every sum is split into
+    ``parts``, which a second kernel adds up where there are several.
+    """
+    shared_bytes = tile.shared_bytes(pipeline.terms, pipeline.stages)
+    resident = max(1, _resident(gpu, tile.threads, tile.registers, shared_bytes))
+    blocks = parts * kernel.batch * math.ceil(kernel.m / tile.m) * math.ceil(kernel.n / tile.n)
+    waves, rest = divmod(math.ceil(blocks / gpu.sms), resident)
+    cycles = sum(
+        count * max(efficiency.step_latency_cycles + step_cycles, held * step_cycles)
+        for count, held in ((waves, resident), (1, rest))
+        if held
+    )
+    compute_us = math.ceil(terms / pipeline.terms) * cycles / gpu.clock_mhz
+    added = 0 if parts == 1 else 4 * kernel.batch * kernel.m * kernel.n * (parts + 1)
+    return Prediction(
+        efficiency.start_us * min(parts, 2) + max(compute_us, _memory_us(kernel.bytes + added, gpu, efficiency)),
+        min(1.0, blocks / (gpu.sms * resident)),
+        Resources(shared_bytes, tile.registers * tile.threads, tile.threads),
+    )
+
+
+def _memory_us(size: int, gpu: Gpu, efficiency: Efficiency) -> float:
+    return size / (gpu.memory_bandwidth_gbs * efficiency.memory_share * 1e3)
+
+
+def _resident(gpu: Gpu, threads: int, registers: int, shared_bytes: int) -> int:
+    """Blocks that an SM holds at once (CUDA C++ programming guide, occupancy); 0 where one is too large."""
+    return min(
+        gpu.blocks_per_sm,
+        gpu.threads_per_sm // threads,
+        gpu.registers_per_sm // (registers * threads),
+        gpu.shared_bytes_per_sm // (shared_bytes + _RESERVED_BYTES),
+    )

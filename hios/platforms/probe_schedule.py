@@ -1,0 +1,82 @@
+"""When the probe is timed: on every device at both ends of a session, and throughout it at a small share of its time.
+
+The probe is a fixed piece of work, convolutions and copies, by which the speed of the machine in different sessions,
+and at different times of one, is compared (``hios.drift``). It never depends on the network that is measured.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+
+from hios import drift
+from hios.errors import HiosWarning
+from hios.formats.probe_record import RunProbe, Sample
+
+#: Share of the time of a session that the probe takes between its ends, at most.
+SHARE = 0.02
+#: How often it is timed at each end: enough for an interval of the two together, however short the session.
+_ENDS = 4
+
+
+class ProbeSchedule:
+    """Timings of the probe in one session.
+
+    Args:
+        version: tells what it does from what others do.
+        time_on: times it on a device; returns milliseconds of its convolutions and of its copies.
+        devices: number of devices, which are timed one after another.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        time_on: Callable[[int], tuple[float, float]],
+        devices: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.version = version
+        self.samples: list[Sample] = []
+        self._time_on, self._devices, self._clock = time_on, devices, clock
+        self._began = clock()
+        self._next = 0.0
+
+    def take_at_end(self) -> None:
+        """Time the probe several times: at an end of the session, or of a part of it."""
+        for _ in range(_ENDS):
+            self._take()
+
+    def take_if_due(self) -> None:
+        """Time the probe, unless it took more than its share of the time since it was timed last."""
+        if self._clock() >= self._next:
+            self._take()
+
+    def _take(self) -> None:
+        began = self._clock()
+        for device in range(self._devices):
+            at = self._clock() - self._began
+            self.samples.append(Sample(at, device, *self._time_on(device)))
+        now = self._clock()
+        self._next = now + (now - began) * (1 / SHARE - 1)
+
+    def record(self) -> RunProbe | None:
+        """``probe`` of run.json; None before the probe was timed."""
+        speed = drift.speed(self.samples)
+        return None if speed is None else RunProbe(self.version, speed, tuple(self.samples))
+
+    def warn(self, what: str) -> None:
+        """Warn the user if the speed of a device changed by more than ``drift.MOST_CHANGE`` so far.
+
+        Args:
+            what: the session in words, such as ``profiling squeezenet``.
+        """
+        change = drift.within(self.samples)
+        if change is not None and change.factor > 1 + drift.MOST_CHANGE:
+            warnings.warn(
+                f"while {what}, {change}: times that were taken at different moments do not compare well; repeat it "
+                "when nothing else runs on this machine",
+                HiosWarning,
+                stacklevel=3,
+            )

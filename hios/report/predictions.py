@@ -1,0 +1,127 @@
+"""Results of platforms that predict: graph, costs and schedules of a model of which nothing was run."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hios import artifacts
+from hios.costs import Costs, predicted_for
+from hios.errors import ArtifactError
+from hios.evaluate import evaluate, latency_ms
+from hios.formats.costs_file import CostsFile
+from hios.graph import Graph
+from hios.problem import Problem
+from hios.report.results import require_costs
+from hios.report.tables import LATENCY_COLUMNS, Row
+from hios.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class ModelPredictions:
+    """What is predicted of one model.
+
+    Attributes:
+        name: name of the graph, with its folder where several folders hold the same graph.
+        graph: the graph.
+        costs: what costs.json holds.
+        schedules: by label, the name of the file without its ending.
+    """
+
+    name: str
+    graph: Graph
+    costs: CostsFile
+    schedules: Mapping[str, Schedule]
+
+    @property
+    def sequential_ms(self) -> float:
+        """Predicted latency of the sequential schedule on one device."""
+        return sum(cost.time_ms for cost in self.costs.operators.values())
+
+    @property
+    def words(self) -> str:
+        """What times are predicted for."""
+        return predicted_for(self.costs.platform) or ""
+
+
+def is_predicted(directory: Path) -> bool:
+    """Whether the costs of a results folder are predicted; False where there are none."""
+    path = directory / "costs.json"
+    if not path.is_file():
+        return False
+    return predicted_for(artifacts.load(path, CostsFile).platform) is not None
+
+
+def read_predictions(directories: Sequence[Path], labels: Sequence[str] = ()) -> list[ModelPredictions]:
+    """Read the results folders of a report of predictions, in the order given.
+
+    Args:
+        directories: folders with graph.json, costs.json and schedules/LABEL.json.
+        labels: the schedules to read; all if none is given.
+
+    Raises:
+        ArtifactError: a file is missing, damaged or does not fit the others.
+    """
+    models = [(directory, _read(directory, labels)) for directory in directories]
+    count = Counter(model.name for _, model in models)
+    return [
+        model if count[model.name] == 1 else replace(model, name=f"{model.name} ({directory.name})")
+        for directory, model in models
+    ]
+
+
+def _read(directory: Path, labels: Sequence[str]) -> ModelPredictions:
+    graph = Graph.read(directory / "graph.json")
+    costs = artifacts.load(directory / "costs.json", CostsFile)
+    require_costs(graph, costs, directory / "costs.json")
+    problem = Problem(graph, Costs.of(costs, str(directory / "costs.json")))
+    folder = directory / "schedules"
+    files = [folder / f"{label}.json" for label in labels] or sorted(folder.glob("*.json"))
+    if not files:
+        raise ArtifactError(f"{folder}: found no schedule; required: at least one, by `hios schedule`")
+    schedules = {path.stem: Schedule.read(path) for path in files}
+    for path, schedule in zip(files, schedules.values(), strict=True):
+        latency = latency_ms(evaluate(problem, schedule.plan(graph)))
+        if not math.isclose(latency, schedule.latency_ms, rel_tol=1e-6):
+            raise ArtifactError(
+                f"{path}: latency_ms: found {schedule.latency_ms:.6g}; with {directory / 'costs.json'} it is "
+                f"{latency:.6g}: the schedule was made with other costs, make it again"
+            )
+    return ModelPredictions(graph.name, graph, costs, schedules)
+
+
+def prediction_rows(model: ModelPredictions) -> list[Row]:
+    """Rows of latency.csv: the schedules, then the sequential schedule on one device; nothing is measured in them."""
+    rows: list[Row] = [
+        {
+            **dict.fromkeys(LATENCY_COLUMNS),
+            "model": model.name,
+            "kind": "schedule",
+            "label": label,
+            "algorithm": schedule.algorithm,
+            "parameters": json.dumps(dict(schedule.parameters), sort_keys=True),
+            "devices": schedule.devices,
+            "predicted_ms": schedule.latency_ms,
+            "predicted_lower_bound_ms": schedule.lower_bound_ms,
+            "scheduling_time_s": schedule.scheduling_time_s,
+            "predicted_only": True,
+        }
+        for label, schedule in model.schedules.items()
+    ]
+    rows.append(
+        {
+            **dict.fromkeys(LATENCY_COLUMNS),
+            "model": model.name,
+            "kind": "baseline",
+            "label": "sequential on one device (baseline)",
+            "algorithm": "sequential",
+            "devices": 1,
+            "predicted_ms": model.sequential_ms,
+            "predicted_only": True,
+        }
+    )
+    return rows

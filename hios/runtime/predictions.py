@@ -1,0 +1,56 @@
+"""Predictions beside what was measured: drift of the machine since it was profiled, and the error beyond."""
+
+from __future__ import annotations
+
+import statistics
+
+from hios import drift
+from hios.formats.probe_record import ProfileProbe, RunProbe
+from hios.formats.run_file import Run
+
+
+def in_words(run: Run) -> str | None:
+    """How right the predictions of a session were, in one sentence; None where the speed when profiled is not known.
+
+    Args:
+        run: what run.json holds.
+    """
+    known = [
+        (result.drift.value, abs(result.prediction_error), abs(result.error_beyond_drift))
+        for result in run.results
+        if result.drift is not None and result.error_beyond_drift is not None
+    ]
+    if not known:
+        return None
+    factors, whole, beyond = zip(*known, strict=True)
+    return (
+        f"The machine was {_slower(min(factors), max(factors))} when it was profiled. Predictions are off by "
+        f"{statistics.median(whole):.1%} in the median and {max(whole):.1%} at most; beyond that drift by "
+        f"{statistics.median(beyond):.1%} and {max(beyond):.1%}."
+    )
+
+
+def _slower(low: float, high: float) -> str:
+    """Factors of time as a difference in speed, such as ``5.9 to 6.4% slower than``."""
+    low, high = round(100 * (low - 1), 1), round(100 * (high - 1), 1)
+    if low == high == 0:
+        return "as fast as"
+    if low < 0 < high:
+        return f"between {-low:.1f}% faster and {high:.1f}% slower than"
+    ends = dict.fromkeys(f"{end:.1f}" for end in sorted((abs(low), abs(high))))
+    return f"{' to '.join(ends)}% {'slower' if high > 0 else 'faster'} than"
+
+
+def change_in_words(probe: ProfileProbe | RunProbe | None, what: str) -> str | None:
+    """How much the speed of a device changed within a session, if it is more than users should accept.
+
+    Args:
+        probe: of costs.json or run.json; None where it has none.
+        what: the session in words, such as ``the profile``.
+    """
+    if probe is None:
+        return None
+    change = drift.within(probe.samples)
+    if change is None or change.factor <= 1 + drift.MOST_CHANGE:
+        return None
+    return f"During {what}, {change}."

@@ -1,0 +1,92 @@
+"""YAML as the project reads it: every key once, and nothing that JSON does not know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hios.errors import ArtifactError, HiosError
+
+# YAML 1.1, which PyYAML reads, takes 1e-4 for text; people and YAML 1.2 take it for a number.
+_EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+
+
+def read_yaml(path: str | Path) -> Any:
+    """What a YAML file holds.
+
+    Raises:
+        ArtifactError: unreadable, not YAML, or a key given twice; one line with file and line.
+    """
+    refuse_repeated_keys(path)
+    return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+
+
+def refuse_repeated_keys(path: str | Path) -> None:
+    """Refuse a YAML file that gives a key twice: YAML readers silently take the last one.
+
+    Raises:
+        ArtifactError: unreadable, not YAML, or a key given twice; one line with file and line.
+    """
+    path = Path(path)
+    try:
+        tree = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"{path}: not a text file: byte {error.start} is not UTF-8; expected YAML") from error
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ArtifactError(f"{path}: {line}not valid YAML ({error.problem or error.context})") from error
+    except yaml.YAMLError as error:
+        raise ArtifactError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
+    for first, second in _repeated(tree, set()):
+        raise ArtifactError(
+            f"{path}: line {second.start_mark.line + 1}: key {second.value} is given again; "
+            f"allowed: once (it is on line {first.start_mark.line + 1})"
+        )
+
+
+def _repeated(node: Any, visited: set[int]) -> Iterator[tuple[Any, Any]]:
+    if id(node) in visited:  # an anchor may be used many times, also within itself
+        return
+    visited.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _repeated(item, visited)
+    elif isinstance(node, yaml.MappingNode):
+        seen: dict[Hashable, Any] = {}
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    yield seen[key.value], key
+                seen[key.value] = key
+            yield from _repeated(value, visited)
+
+
+def plain(value: Any, source: str, place: tuple[str | int, ...]) -> Any:
+    """The value as JSON knows it: plain dictionaries, text as keys, 2.0 as 2, and no dates."""
+    field = ".".join(map(str, place)) or "(whole file)"
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise HiosError(
+                    f"{source}: {field}: found the key {key}, which YAML reads as {type(key).__name__}; "
+                    "allowed: text, put it in quotes"
+                )
+        return {key: plain(item, source, (*place, key)) for key, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item, source, (*place, index)) for index, item in enumerate(value)]
+    if isinstance(value, str) and _EXPONENT.fullmatch(value):
+        value = float(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # JSON Schema takes 2.0 for an integer; file names and commands need 2
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    raise HiosError(
+        f"{source}: {field}: found {value}, which YAML reads as {type(value).__name__}; "
+        "allowed: text or a number; put text in quotes"
+    )

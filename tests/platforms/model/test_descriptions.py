@@ -1,0 +1,107 @@
+"""Descriptions of GPUs and links, those that come with hios and those of users."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hios.errors import ArtifactError, HiosError, PlatformError
+from hios.formats.config_file import Config
+from hios.platforms.model import descriptions
+from hios.platforms.model.descriptions import configured, gpu, gpu_names, link
+
+#: FP32 TFLOPS as the data sheets and white papers state them.
+FP32 = {
+    "a100-pcie-40gb": 19.5,
+    "a40": 37.4,
+    "h100-sxm": 66.9,
+    "h200-sxm": 66.9,
+    "rtx2080-super": 11.15,
+    "rtx3080": 29.8,
+    "v100-sxm2": 15.7,
+    "v100s-pcie": 16.4,
+}
+_FOLDER = Path(descriptions.__file__).parent
+
+
+def changed(tmp_path: Path, **changes: object) -> Path:
+    """The description of the A40 with some fields changed; None takes one out."""
+    data = yaml.safe_load((_FOLDER / "gpus" / "a40.yaml").read_text(encoding="utf-8")) | changes
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({key: value for key, value in data.items() if value is not None}), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", gpu_names())
+def test_rate_is_that_of_the_data_sheet(name: str) -> None:
+    """SMs, FP32 cores and clock make the rate that the vendor prints."""
+    assert gpu(name).fp32_tflops == pytest.approx(FP32[name], rel=0.003)
+
+
+@pytest.mark.parametrize("name", gpu_names())
+def test_all_links_are_there(name: str) -> None:
+    """Every word of a description leads to a link; the first is the default."""
+    described = gpu(name)
+    times = [link(word, described).time_ms(10**6) for word in described.links]
+    assert link(None, described).time_ms(10**6) == times[0] == min(times)
+
+
+def test_transfer_by_hand() -> None:
+    """1 MB over the A40's bridge: 4.1 us, and 10^6 bytes at 95.8 % of 56.25 GB/s."""
+    assert link("nvlink", gpu("a40")).time_ms(10**6) == pytest.approx(0.0041 + 1e6 / (0.958 * 56.25e6))
+
+
+def test_unknown_gpu_lists_the_known() -> None:
+    """A mistyped name is answered with all names."""
+    with pytest.raises(PlatformError, match=r"^gpu: found a41; allowed: .*a40, .*v100-sxm2.*, or the path of a \.yaml"):
+        gpu("a41")
+
+
+def test_link_that_a_gpu_lacks() -> None:
+    """The RTX 3080 has no NVLink."""
+    with pytest.raises(PlatformError, match=r"^link: found nvlink; allowed with gpu rtx3080: pcie, pcie3, or"):
+        link("nvlink", gpu("rtx3080"))
+
+
+def test_gpu_of_the_user(tmp_path: Path) -> None:
+    """A file of the user's, with a link beside it."""
+    shutil.copy(_FOLDER / "links" / "pcie5.yaml", tmp_path / "bus.yaml")
+    path = changed(tmp_path, name="Mine", sms={"value": 10, "source": "datasheet"}, links={"bus": "bus.yaml"})
+    mine = gpu(str(path))
+    assert (mine.name, mine.sms, mine.label) == ("Mine", 10, str(path))
+    assert link(None, mine).bandwidth_gbs == 63.02
+    assert configured(Config({}, {}, gpu=str(path)), "config.yaml") == [path, tmp_path / "bus.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cores": 3}, r"mine\.yaml: \(whole file\): unknown key cores; allowed: .*sms"),
+        ({"sms": None}, r"mine\.yaml: \(whole file\): sms is missing"),
+        ({"sms": 84}, r"mine\.yaml: sms: found 84; allowed: object"),
+        ({"sms": {"value": 84}}, r"mine\.yaml: sms: source is missing"),
+        ({"sms": {"value": 0, "source": "guide"}}, r"mine\.yaml: sms\.value: found 0; allowed: at least 1"),
+        ({"sms": {"value": 8, "source": "rumour"}}, r"mine\.yaml: sms\.source: found rumour; allowed: .*guide"),
+        ({"links": {"nvlink": "nvlink9"}}, r"mine\.yaml: links\.nvlink: found nvlink9; allowed: nvlink2, .*pcie5"),
+    ],
+)
+def test_bad_descriptions_are_refused(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    """One line with file, field, what was found and what is allowed."""
+    path = changed(tmp_path, **changes)
+    with pytest.raises(HiosError, match=message):
+        link(None, gpu(str(path)))
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    """A file that is not there is said to be not there."""
+    with pytest.raises(ArtifactError, match=r"none\.yaml: cannot be read: No such file"):
+        gpu(str(tmp_path / "none.yaml"))
+
+
+def test_configuration_is_named() -> None:
+    """Errors about a configuration begin with its file."""
+    with pytest.raises(HiosError, match=r"^config\.yaml: gpu: found a41; allowed"):
+        configured(Config({}, {}, gpu="a41"), "config.yaml")

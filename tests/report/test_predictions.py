@@ -1,0 +1,136 @@
+"""The report where costs are predicted and nothing ran: page, tables, data frames and text."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import hios
+from hios import Costs, Edge, Graph, Operator, Problem, schedule
+from hios.artifacts import write
+from hios.cli import main
+from hios.platforms.model.descriptions import gpu, link
+from hios.platforms.model.predicting import predicted_costs
+
+WORDS = "predicted for 2 x NVIDIA A40, link nvlink; nothing was measured"
+GRAPH = Graph(
+    "fork",
+    tuple(Operator(name, "task", flops=1e9, bytes=10**7) for name in "abcd"),
+    tuple(Edge(source, target, 10**5) for source, target in ("ab", "ac", "bd", "cd")),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The results folder of one network: graph.json, costs.json and two schedules."""
+    a40 = gpu("a40")
+    costs = predicted_costs(GRAPH, a40, link("nvlink", a40), 2)
+    results = tmp_path / "results" / "fork"
+    (results / "schedules").mkdir(parents=True)
+    GRAPH.write(results / "graph.json")
+    write(results / "costs.json", "costs", costs)
+    problem = Problem(GRAPH, Costs.of(costs))
+    for algorithm, devices in (("sequential", 1), ("hios-lp", 2)):
+        schedule(problem, algorithm, devices).write(results / "schedules" / f"{algorithm}-{devices}.json")
+    return results
+
+
+def report(folder: Path, *more: str) -> tuple[int, str]:
+    """Exit status and last line of ``hios report``."""
+    out = folder.parent
+    arguments = ["report", str(folder), "--output", str(out / "report.html"), "--tables", str(out / "tables"), *more]
+    result = CliRunner().invoke(main, arguments)
+    return result.exit_code, result.output.strip().splitlines()[-1]
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """The rows of a table."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_page_says_predicted(folder: Path) -> None:
+    """In title, headings, the table's head, the GPU's name and the title of every Gantt chart."""
+    assert report(folder)[0] == 0
+    text = (folder.parent / "report.html").read_text(encoding="utf-8")
+    body = text.partition("<body>")[2]
+    assert "<title>Inter-operator scheduling, predicted: fork</title>" in text
+    assert "All times on this page are predicted." in body
+    assert WORDS in body
+    assert "model: predicted, nothing was measured or run" in body
+    assert body.count('<th scope="col" class="number">predicted, ms</th>') == 1
+    assert len(re.findall(r"<summary><b>[^<]+</b> predicted [0-9.]+ ms</summary>", body)) == 2
+    assert len(re.findall(r"predicted\\u003c\\u002fb\\u003e, [0-9.]+ ms", body)) == 2
+
+
+def test_tables_say_predicted(folder: Path) -> None:
+    """Every row has predicted_only, and no measured time."""
+    assert report(folder)[0] == 0
+    rows = read_csv(folder.parent / "tables" / "latency.csv")
+    assert [(row["kind"], row["label"]) for row in rows] == [
+        ("schedule", "hios-lp-2"),
+        ("schedule", "sequential-1"),
+        ("baseline", "sequential on one device (baseline)"),
+    ]
+    assert {row["predicted_only"] for row in rows} == {"True"}
+    assert {row["measured_median_ms"] for row in rows} == {""}
+    assert rows[1]["predicted_ms"] == pytest.approx(rows[2]["predicted_ms"]) or float(
+        rows[1]["predicted_ms"]
+    ) == pytest.approx(float(rows[2]["predicted_ms"]))
+    operators = read_csv(folder.parent / "tables" / "operators.csv")
+    assert [row["operator"] for row in operators] == list("abcd")
+    assert {row["predicted_only"] for row in operators} == {"True"}
+
+
+def test_data_frames_say_predicted(folder: Path) -> None:
+    """`hios.load_results` reads the folder, and says so too."""
+    results = hios.load_results(folder)
+    assert results.latencies["predicted_only"].all()
+    assert results.operators["predicted_only"].all()
+    assert results.latencies["measured_median_ms"].isna().all()
+
+
+def test_text_says_predicted(folder: Path) -> None:
+    """`hios show` and `hios evaluate` pass on what times are predicted for."""
+    path = str(folder / "schedules" / "hios-lp-2.json")
+    shown = CliRunner().invoke(main, ["show", path]).output
+    assert f"note on costs    {WORDS}" in shown
+    evaluated = CliRunner().invoke(main, ["evaluate", str(folder / "graph.json"), str(folder / "costs.json"), path])
+    assert re.fullmatch(rf"[0-9.]+ ms; {re.escape(WORDS)}\n", evaluated.output)
+
+
+def test_schedules_are_chosen(folder: Path) -> None:
+    """Of schedules that an earlier configuration left, those that are named."""
+    assert report(folder, "--schedule", "hios-lp-2")[0] == 0
+    rows = read_csv(folder.parent / "tables" / "latency.csv")
+    assert [row["label"] for row in rows if row["kind"] == "schedule"] == ["hios-lp-2"]
+
+
+def test_schedules_of_other_costs_are_refused(folder: Path) -> None:
+    """A schedule whose latency is not that of costs.json is told to be made again."""
+    v100 = gpu("v100-sxm2")
+    write(folder / "costs.json", "costs", predicted_costs(GRAPH, v100, link(None, v100), 2))
+    status, message = report(folder)
+    assert status == 1
+    assert "hios-lp-2.json: latency_ms: found " in message
+    assert message.endswith("the schedule was made with other costs, make it again")
+    assert not (folder.parent / "report.html").exists()
+
+
+def test_folder_without_schedules_is_refused(folder: Path) -> None:
+    """There is nothing to report."""
+    shutil.rmtree(folder / "schedules")
+    status, message = report(folder)
+    assert (status, "found no schedule; required: at least one" in message) == (1, True)
+
+
+def test_predictions_and_runs_do_not_mix(folder: Path) -> None:
+    """A page is about predictions, or about runs."""
+    status, message = report(folder, str(folder.parent / "other"))
+    assert status == 1
+    assert "allowed: only predictions, or only runs" in message
