@@ -10,7 +10,8 @@ import torch
 from click.testing import CliRunner
 
 from hios.cli import main
-from hios.models import PLATFORMS, RUNTIMES
+from hios.models import RUNTIMES
+from hios.platforms import PLATFORMS, executable
 from hios.profiling import profile as profiling
 from hios.runtime import session
 from tests.runtime.small import branches
@@ -76,10 +77,10 @@ def test_time_outs_that_cannot_be(command: tuple[str, ...], timeout: str) -> Non
 
 def test_choices_are_those_of_the_library() -> None:
     """The command line takes every platform and every runtime that the library knows, and no other."""
-    for command in (EXECUTE, PROFILE):
+    for command, names in ((EXECUTE, executable()), (PROFILE, PLATFORMS)):
         wrong = CliRunner().invoke(main, [*command, "--platform", "tpu"])
         assert wrong.exit_code == 2
-        assert all(f"'{name}'" in wrong.stderr for name in PLATFORMS)
+        assert all(f"'{name}'" in wrong.stderr for name in names)
     wrong = CliRunner().invoke(main, [*EXECUTE, "--baselines", "jax"])
     assert wrong.exit_code == 2
     assert all(f"'{name}'" in wrong.stderr for name in RUNTIMES)
