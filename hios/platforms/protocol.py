@@ -203,7 +203,7 @@ class RankDevice(Protocol):
 
     place: torch.device
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         """The GPU, by keys of run.json's platform; nothing of a core."""
 
     def worker(self, rank: int, memory: Any) -> Worker:

@@ -104,11 +104,11 @@ def test_no_gpu_is_said_in_one_line(tmp_path: Path) -> None:
     [
         (
             (*EXECUTE, "--platform", "model"),
-            "--platform: found model, whose GPUs are not here: it predicts costs and runs",
+            "--platform: found model, which predicts costs and runs nothing; allowed: cpu, cuda",
         ),
         (
             ("distribute", *EXECUTE[1:4], "--transport", "gloo", *EXECUTE[6:], "--platform", "model"),
-            "--platform: found model, whose GPUs are not here",
+            "--platform: found model, which predicts costs and runs nothing",
         ),
         (
             (*PROFILE, "--platform", "model"),

@@ -31,7 +31,7 @@ class Core:
 
     place = torch.device("cpu")
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         """Nothing."""
         return {}
 

@@ -17,26 +17,26 @@ OPTIMIZES = False
 _MOST_DEVICES = 1024
 
 
-def describe(devices: int, *, virtual: bool = False, gpu: str = "", link: str | None = None) -> Platform:
+def describe(devices: int, *, virtual: bool = False, **options: str) -> Platform:
     """The platform as artifacts state it.
 
     Args:
         devices: how many there are to be.
         virtual: never, as there is nothing to share.
-        gpu: the GPU that every device is: a name, or a .yaml file.
-        link: what lies between each two of them; the first that the GPU's description lists if None.
+        options: ``gpu``, what every device is, a name or a .yaml file; ``link``, what lies between each two of them,
+            the first that the GPU's description lists if absent.
 
     Raises:
         PlatformError: a number of devices that no schedule can have, or no such GPU or link.
         ArtifactError: a description breaks its format.
     """
-    if not gpu:
+    if "gpu" not in options:
         raise PlatformError(
             f"--gpu: missing; required with platform model: one of {', '.join(descriptions.gpu_names())}, or a "
             ".yaml file"
         )
-    found = descriptions.gpu(gpu)
-    return described(found, descriptions.link(link, found), devices)
+    gpu = descriptions.gpu(options["gpu"])
+    return described(gpu, descriptions.link(options.get("link"), gpu), devices)
 
 
 def described(gpu: Gpu, link: Link, devices: int) -> Platform:
