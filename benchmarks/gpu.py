@@ -22,7 +22,7 @@ from typing import Any
 
 import hios
 from hios.formats.run_file import Latency, Run
-from hios.models import CUDA_RUNTIMES
+from hios.platforms.cuda.platform import RUNTIMES
 
 NETWORKS = ("googlenet", "inception_v3", "nasnet_large", "squeezenet")
 #: Algorithms for one device; ios measures the stages it tries, which are too many for NASNet.
@@ -84,7 +84,7 @@ def _executed(folder: Path) -> Iterator[dict[str, Any]]:
     for name in names:
         schedules.append(folder / f"{name}.json")
         hios.schedule(problem, name).write(schedules[-1])
-    baselines = ("eager", "compile", *sorted(CUDA_RUNTIMES - {"tensorrt"}))
+    baselines = tuple(name for name in RUNTIMES if name != "tensorrt")
     settings = Settings(devices=1, platform="cuda", baselines=baselines, tolerance=1e-3, timeout_s=600.0)
     run = execute(
         graph, folder / "weights.safetensors", schedules, folder / "run.json", settings, program=folder / "program.pt2"

@@ -3,14 +3,14 @@
 The package is layered; a module imports only from layers above its own:
 
     errors defaults machine statistics progress    what every layer uses
-    formats validation artifacts drift             formats: a class a file; drift: how the machine's speed changed
+    formats validation artifacts drift versions    formats: a class a file; drift: how the machine's speed changed
     graph blocks merging costs problem recording schedule
     evaluate bound check bound_check     the problem and its solution (no torch, no TVM)
-    schedulers models yaml_file config sources    one algorithm a file; what MODEL may be; config.yaml; code hashes
-    verify                               whether a results folder holds what it states
+    schedulers models yaml_file sources  one algorithm a file, one registry; what MODEL may be; code hashes
     tolerances kernels frontends         Relax operator -> torch call; torch.export -> Relax -> graph
     workers                              processes, shared memory, calls
-    platforms                            what devices are, how they measure and execute: a folder a platform
+    platforms config                     a folder a platform: devices, measuring, executing; config.yaml
+    verify                               whether a results folder holds what it states
     profiling runtime                    what measuring, and executing, on any platform have in common
     optimizing dynamo                    a model of torch in, the fastest way to run it out
     report api cli                       what people see; the stages on objects, and as commands on files

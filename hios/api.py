@@ -16,7 +16,7 @@ from hios.errors import HiosError
 from hios.formats.costs_file import CostsFile
 from hios.formats.run_file import Run
 from hios.graph import Graph
-from hios.models import PREDICTING
+from hios.platforms import entry
 from hios.report import Report, report_of
 from hios.report.results import model_results
 from hios.schedule import Schedule
@@ -148,8 +148,7 @@ def profile(
     budget_s: float = defaults.PROFILE_BUDGET_S,
     cache: bool | str | Path = True,
     virtual: bool = False,
-    gpu: str = "",
-    link: str | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> CostsFile:
     """Measure what the operators, stages and transfers of a graph cost, or predict it for GPUs that are not here.
 
@@ -173,9 +172,9 @@ def profile(
     virtual
         Whether devices may share cores or GPUs where there are fewer; times say little then.
 
-    gpu, link
-        With platform ``model``: name of a GPU and of what lies between two of them, such as ``a40`` and ``nvlink``, or
-        a ``.yaml`` file. The other settings have no meaning there, but for ``devices``.
+    options
+        Of a platform on which nothing is measured: for ``model`` names of a GPU and of the link, such
+        as ``{"gpu": "a40", "link": "nvlink"}``. Other settings than ``devices`` have no meaning there.
 
     Returns
     -------
@@ -194,12 +193,10 @@ def profile(
     >>> costs = hios.profile(graph, devices=2)  # doctest: +SKIP
     >>> hios.schedule(hios.Problem(graph, costs), "hios-lp", devices=2).latency_ms  # doctest: +SKIP
     """
-    if platform == PREDICTING:
-        from hios.platforms.model import descriptions
-        from hios.platforms.model.predicting import predicted_costs
+    if not entry(platform).executes:
+        from hios.profiling.predict import predict
 
-        described = descriptions.gpu(gpu)
-        return predicted_costs(graph, described, descriptions.link(link, described), devices)
+        return predict(graph, platform, devices, options or {})
     from hios.profiling.cache import default_folder
     from hios.profiling.profile import profile as run
     from hios.progress import on_terminals_only

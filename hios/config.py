@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 import yaml
 
-from hios import artifacts
+from hios import artifacts, platforms
 from hios.artifacts import Json
 from hios.errors import HiosError
 from hios.formats.base import Record
 from hios.formats.config_file import Config, ModelEntry, Scalar
-from hios.models import CPU_RUNTIMES, CUDA_RUNTIMES, PREDICTING, RUNTIMES, Model, files, model
+from hios.models import RUNTIMES, Model, files, model
 from hios.schedulers import find
 from hios.schedulers.registry import AUTO
 from hios.yaml_file import plain
@@ -35,7 +35,8 @@ def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | 
     Args:
         data: what was read.
         source: the file's name, for the messages.
-        cores: how many devices the cpu platform has at most, unless they are virtual; unchecked if None.
+        cores: how many cores can be used, which limits the devices of platforms that have a core each; unchecked if
+            None.
         models: where the model files lie; the project's if None.
 
     Raises:
@@ -105,10 +106,34 @@ def extract_options(entry: ModelEntry) -> str:
 def profile_options(settings: Config) -> str:
     """Settings of ``hios profile``."""
     if predicts(settings):
-        return options({"gpu": settings.gpu, "link": settings.link})
+        return options(_own(settings))
     given, cache = msgspec.structs.asdict(settings.profile), settings.profile.cache
     given["cache"] = cache if isinstance(cache, str) else None
-    return options({**given, "no_cache": cache is False, "virtual": settings.virtual})
+    return options({**given, **_own(settings), "no_cache": cache is False, "virtual": settings.virtual})
+
+
+def _own(settings: Config) -> dict[str, str]:
+    """What options of the platform's own are given, by name."""
+    names = [option.name for option in platforms.entry(settings.platform).options]
+    return {name: value for name in names if (value := getattr(settings, name)) is not None}
+
+
+def description_files(settings: Config, source: str) -> list[Path]:
+    """The files that predicted costs depend on; none where costs are measured.
+
+    Args:
+        settings: of a run.
+        source: the configuration's file, for messages.
+
+    Raises:
+        HiosError: an option of the platform is not what it may be, or a file breaks its format.
+    """
+    if not predicts(settings):
+        return []
+    try:
+        return platforms.predicting(settings.platform).files(**_own(settings))
+    except HiosError as error:
+        raise HiosError(f"{source}: {error}") from error
 
 
 def execute_options(settings: Config, label: str) -> str:
@@ -245,41 +270,38 @@ def _check_auto(settings: Config, label: str, entry: Mapping[str, Scalar]) -> No
 
 def predicts(settings: Config) -> bool:
     """Whether costs are predicted and nothing is executed."""
-    return settings.platform == PREDICTING
+    return not platforms.entry(settings.platform).executes
 
 
 def _check_platform(settings: Config, source: str) -> None:
-    """Refuse what platforms that measure cannot use, and what one that predicts cannot; GPUs are looked up later."""
-    if not predicts(settings):
-        for key in ("gpu", "link"):
-            if getattr(settings, key) is not None:
+    """Refuse what the platform cannot use, and options of other platforms; their values are looked up later."""
+    for name, entry in platforms.PLATFORMS.items():
+        for option in entry.options:
+            given = getattr(settings, option.name) is not None
+            if given and name != settings.platform:
                 raise HiosError(
-                    f"{source}: {key}: found with platform {settings.platform}; allowed: with platform {PREDICTING}"
+                    f"{source}: {option.name}: found with platform {settings.platform}; allowed: with platform {name}"
                 )
-        return
-    if settings.gpu is None:
+            if option.required and not given and name == settings.platform:
+                raise HiosError(f"{source}: {option.name}: missing; required with platform {name}: {option.required}")
+    if settings.virtual and not platforms.find(settings.platform).VIRTUAL:
+        raise HiosError(f"{source}: virtual: found true; allowed with platform {settings.platform}: false")
+    if predicts(settings) and chooses(settings):
         raise HiosError(
-            f"{source}: gpu: missing; required with platform {PREDICTING}: the name of a GPU, such as a40, or a .yaml "
-            "file"
-        )
-    if settings.virtual:
-        raise HiosError(f"{source}: virtual: found true; allowed with platform {PREDICTING}: false")
-    if chooses(settings):
-        raise HiosError(
-            f"{source}: algorithms: found {AUTO}, which chooses by measurements; allowed with platform {PREDICTING}: "
-            "without it"
+            f"{source}: algorithms: found {AUTO}, which chooses by measurements; allowed with platform "
+            f"{settings.platform}: without it"
         )
 
 
 def _check_devices(settings: Config, source: str, cores: int | None) -> None:
     devices = settings.devices
-    if settings.platform == "cpu" and not settings.virtual and cores is not None and max(devices) > cores:
-        raise HiosError(
-            f"{source}: devices: found {max(devices)}; allowed: at most {cores}, the cores that can be used "
-            "here (platform cpu pins every device to a core of its own, unless they are virtual: true)"
-        )
-    for label, entry in settings.algorithms.items():
-        if 1 not in devices and entry["algorithm"] != AUTO and not find(str(entry["algorithm"])).several_devices:
+    unlimited = settings.virtual or cores is None
+    limit = None if unlimited else platforms.find(settings.platform).device_limit(cores or 0)
+    if limit is not None and max(devices) > limit[0]:
+        raise HiosError(f"{source}: devices: found {max(devices)}; allowed: at most {limit[0]}, {limit[1]}")
+    for label, algorithm in settings.algorithms.items():
+        name = str(algorithm["algorithm"])
+        if 1 not in devices and name != AUTO and not find(name).several_devices:
             raise HiosError(
                 f"{source}: devices: found {list(devices)}; allowed: numbers with 1 among them, because "
                 f"algorithms.{label} schedules a single device"
@@ -290,10 +312,10 @@ def _check_baselines(settings: Config, source: str) -> None:
     """Refuse what runs a model on another platform only."""
     if predicts(settings):
         return
-    elsewhere = CPU_RUNTIMES if settings.platform == "cuda" else CUDA_RUNTIMES
+    runtimes = platforms.find(settings.platform).RUNTIMES
     for name in settings.execute.baselines:
-        if name in elsewhere:
-            allowed = ", ".join(known for known in RUNTIMES if known not in elsewhere)
+        if name not in runtimes:
+            allowed = ", ".join(known for known in RUNTIMES if known in runtimes)
             raise HiosError(
                 f"{source}: execute.baselines: found {name}; allowed on platform {settings.platform}: {allowed}"
             )

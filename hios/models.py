@@ -19,12 +19,8 @@ from hios.errors import HiosError
 #: What may be given for MODEL, for messages.
 ALLOWED = "package.module:function, or a file that ends in .pt2 or .onnx"
 
-#: Where costs are measured and schedules run, by name; hios.platforms.find has the module of each.
-PLATFORMS = ("cpu", "cuda")
-#: Where costs are predicted and nothing runs: GPUs that are not here (hios.platforms.model).
-PREDICTING = "model"
-
-#: What runs a model itself, whole, by its name in run.json: the reference for outputs and times.
+#: What runs a model itself, whole, by its name in run.json: the reference for outputs and times. Which of them run on
+#: a platform, the platform says.
 RUNTIMES = {
     "eager": "eager PyTorch",
     "compile": "torch.compile",
@@ -34,9 +30,6 @@ RUNTIMES = {
     "compile-max-autotune": "torch.compile, max-autotune",
     "tensorrt": "TensorRT",
 }
-#: Those that run on one platform only.
-CPU_RUNTIMES = frozenset({"onnxruntime"})
-CUDA_RUNTIMES = frozenset({"cudagraph", "compile-reduce-overhead", "compile-max-autotune", "tensorrt"})
 
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 

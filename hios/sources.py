@@ -12,42 +12,60 @@ from pathlib import Path
 
 from hios.schedulers import ALGORITHMS, find
 
-#: Where the code of each stage begins: the modules that its command calls.
+#: Where the code of each stage begins: the modules that its command calls; `_PARTS` has those of platforms.
 STAGES = {
     "export": ("hios.frontends.export", "hios.frontends.onnx"),
     "extract": ("hios.frontends.extract",),
     "profile": ("hios.profiling.profile",),
-    "predict": ("hios.platforms.model.predicting",),
+    "predict": ("hios.profiling.predict",),
     "schedule": ("hios.schedulers",),
     "execute": ("hios.runtime.session", "hios.runtime.trace"),
     "report": ("hios.report",),
-    "provenance": ("hios.platforms.cpu.platform",),
+    "provenance": ("hios.versions",),
+}
+#: Modules of a platform that a stage uses (``hios.platforms.protocol``), which are imported by name.
+_PARTS = {
+    "profile": ("platform", "measuring"),
+    "predict": ("platform", "predicting"),
+    "execute": ("platform", "executing"),
+    "report": ("reporting",),
 }
 #: Imports every algorithm, so that all are registered.
 _REGISTRY = "hios.schedulers"
+#: Names every platform, in `_TABLE`.
+_PLATFORMS, _TABLE = "hios.platforms", "PLATFORMS"
 _PACKAGE = Path(__file__).resolve().parent
 _DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def source_hash(stage: str, algorithms: Iterable[str] = (), package: Path = _PACKAGE) -> str:
+def source_hash(
+    stage: str, algorithms: Iterable[str] = (), package: Path = _PACKAGE, platform: str | None = None
+) -> str:
     """Hash of the code that a stage runs.
 
     It covers every module that the stage imports, itself or through others, and what else lies in their packages
     (templates). Comments, docstrings and layout do not count. Of the algorithms only those named do, although all
-    are imported: a new one must not have everything measured again. Of an algorithm of another distribution that is
-    its module and what this imports from its own top-level package. Left out are ``hios/__init__.py``, which only
-    gathers names, and the command line, which only passes options on. Modules that are imported by a name made at
-    run time are not seen.
+    are imported: a new one must not have everything measured again. So of the platforms only the one named does. Of an
+    algorithm of another distribution that is its module and what this imports from its own top-level package. Left out
+    are ``hios/__init__.py``, which only gathers names, the command line, which only passes options on, and imports for
+    type checkers. Modules that are imported by a name made at run time are not seen but for those of platforms.
 
     Args:
         stage: a key of ``STAGES``.
         algorithms: names of the algorithms that the stage runs.
         package: folder of hios.
+        platform: name of the platform that the stage uses; all of them if None.
 
     Raises:
         HiosError: unknown algorithm.
     """
-    return code_hash([*STAGES[stage], *(find(name).run.__module__ for name in algorithms)], package)
+    parts = [
+        module
+        for part in _PARTS.get(stage, ())
+        for file in sorted((package / "platforms").glob(f"{platform or '*'}/{part}.py"))
+        if (module := f"{_PLATFORMS}.{file.parent.name}.{part}")
+    ]
+    return code_hash([*STAGES[stage], *parts, *(find(name).run.__module__ for name in algorithms)], package)
 
 
 def code_hash(modules: Iterable[str], package: Path = _PACKAGE) -> str:
@@ -100,12 +118,16 @@ def _parsed(file: Path | None) -> ast.Module | None:
 
 @functools.cache
 def _tree(module: str, package: Path) -> ast.Module:
-    """The code of a module, without what changes nothing: docstrings, and which algorithms are registered."""
+    """The code of a module, without what changes nothing: docstrings, and which algorithms and platforms there are."""
     file = _file(module, package)
     tree = _parsed(file) or ast.Module([], [])
     for node in ast.walk(tree):
         if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             del node.body[0]
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = [ast.Pass()]
+    if module == _PLATFORMS:
+        tree.body = [node for node in tree.body if not _assigns(node, _TABLE)]
     if module == _REGISTRY:
         registered = {algorithm.run.__module__ for algorithm in ALGORITHMS.values()}
         tree.body = [node for node in tree.body if not _lists_algorithms(node, registered)]
@@ -115,7 +137,11 @@ def _tree(module: str, package: Path) -> ast.Module:
 def _lists_algorithms(node: ast.stmt, registered: set[str]) -> bool:
     if isinstance(node, ast.ImportFrom):
         return bool(registered & {f"{node.module}.{alias.name}" for alias in node.names})
-    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    return _assigns(node, "__all__")
+
+
+def _assigns(node: ast.stmt, name: str) -> bool:
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
 
 
 @functools.cache

@@ -14,7 +14,8 @@ themselves, and nothing else is equal to a value that is not finite. The unit de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -56,6 +57,25 @@ def scaled(found: Tensor, expected: Tensor, tolerance: float) -> tuple[float, bo
     size = max(1.0, _size(expected))
     off, within = compared(found / size, expected / size, tolerance)
     return off * size, within
+
+
+@dataclass(frozen=True, slots=True)
+class ReducedPrecision:
+    """How runs that are timed are less precise than float32, and how their outputs are then compared.
+
+    Attributes:
+        name: of the precision, for messages.
+        tolerance: allowed difference at least.
+        compare: largest absolute difference, and whether all values are within the tolerance.
+    """
+
+    name: str
+    tolerance: float
+    compare: Callable[[Tensor, Tensor, float], tuple[float, bool]]
+
+
+#: How outputs of runs in TF32 are compared.
+TF32 = ReducedPrecision("TF32", TF32_TOLERANCE, scaled)
 
 
 def beyond(found: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> float | None:

@@ -65,6 +65,12 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
         ("kernels/table/pooling.py", {"extract", "profile", "execute"}),
         ("workers/worker.py", {"profile", "execute"}),
         ("platforms/cpu/timing.py", {"profile"}),
+        ("platforms/cpu/executing.py", {"execute"}),
+        ("platforms/cuda/backend.py", {"execute"}),
+        ("platforms/cuda/timing.py", {"profile"}),
+        ("platforms/cpu/platform.py", {"profile", "execute"}),
+        ("platforms/cpu/reporting.py", {"report"}),
+        ("platforms/protocol.py", set()),
         ("runtime/trace.py", {"execute"}),
         ("report/charts.py", {"report"}),
     ],
@@ -103,6 +109,34 @@ def test_new_algorithms_do_not_count(package: Path) -> None:
     assert file.read_text().count("added") == 2
     (package / "schedulers" / "added.py").write_text("ADDED = True\n")
     assert _hashes(package) == _hashes(PACKAGE)
+
+
+def test_new_platforms_do_not_count(package: Path) -> None:
+    """A platform that joins the table changes nothing of a pipeline on another one."""
+    file = package / "platforms" / "__init__.py"
+    text = file.read_text()
+    entry = '\n    "cpu": Entry('
+    file.write_text(text.replace(entry, f'\n    "added": Entry("devices of a test"),{entry}'))
+    assert '"added"' in file.read_text()
+    (package / "platforms" / "added").mkdir()
+    for part in ("__init__", "platform", "measuring", "executing", "reporting"):
+        (package / "platforms" / "added" / f"{part}.py").write_text("ADDED = True\n")
+    for stage in ("profile", "execute"):
+        assert source_hash(stage, (), package, "cpu") == source_hash(stage, (), PACKAGE, "cpu")
+        assert source_hash(stage, (), package) != source_hash(stage, (), PACKAGE)
+
+
+@pytest.mark.parametrize("platform", ["cpu", "cuda"])
+def test_other_platforms_do_not_count(package: Path, platform: str) -> None:
+    """Only what measures on the platform that a pipeline uses counts for it."""
+    for part in ("measuring", "platform", "timing"):
+        with (package / "platforms" / platform / f"{part}.py").open("a") as stream:
+            stream.write("\nEDITED = True\n")
+    changed = set()
+    for name in ("cpu", "cuda"):
+        if source_hash("profile", (), package, name) != source_hash("profile", (), PACKAGE, name):
+            changed.add(name)
+    assert changed == {platform}
 
 
 def test_unknown_algorithms_are_refused() -> None:

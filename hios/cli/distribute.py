@@ -11,9 +11,9 @@ import click
 from hios.cli.options import (
     PATH,
     check_measuring,
+    executing_option,
     measuring_options,
     output_option,
-    platform_option,
     refuse_overwriting,
     trust_option,
 )
@@ -30,7 +30,7 @@ from hios.models import RUNTIMES
     required=True,
     help="gloo: this is run by torchrun; nccl: the same, with a GPU a rank; mpi: by mpirun, or by srun.",
 )
-@platform_option
+@executing_option
 @output_option("run.json")
 @click.option(
     "--program",

@@ -12,9 +12,9 @@ from hios.cli import files
 from hios.cli.options import (
     PATH,
     check_measuring,
+    executing_option,
     measuring_options,
     output_option,
-    platform_option,
     refuse_overwriting,
     trust_option,
     virtual_option,
@@ -27,7 +27,7 @@ from hios.models import RUNTIMES
 @click.argument("graph", type=PATH)
 @click.argument("weights", type=PATH)
 @click.argument("schedules", type=PATH, nargs=-1, required=True)
-@platform_option
+@executing_option
 @virtual_option
 @click.option("--devices", type=int, help="Devices of the session; default: the most that a schedule uses.")
 @output_option("run.json")

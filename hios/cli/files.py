@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +107,28 @@ def profile(graph: str | Path, output: str | Path, **settings: Any) -> CostsFile
     known = Graph.read(graph)
     require_writable(output)
     costs = run(known, **settings)
+    write(output, "costs", costs)
+    return costs
+
+
+def predict(
+    graph: str | Path, output: str | Path, platform: str, devices: int, options: Mapping[str, str]
+) -> CostsFile:
+    """Predict what a graph costs and write costs.json; returns what it holds.
+
+    Args:
+        graph: graph.json.
+        output: costs.json to write.
+        platform: one of ``PLATFORMS`` on which nothing runs.
+        devices: number of devices.
+        options: of the platform, by name.
+
+    Raises:
+        HiosError: bad graph, an unknown platform, or options that it does not have.
+    """
+    from hios.profiling.predict import predict as run
+
+    costs = run(Graph.read(graph), platform, devices, options)
     write(output, "costs", costs)
     return costs
 

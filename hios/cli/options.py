@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import click
 
 from hios.defaults import RUNS, SEED, TIMEOUT_S, TOLERANCE, WARMUP
 from hios.errors import HiosError
-from hios.models import PLATFORMS, PREDICTING
+from hios.platforms import PLATFORMS, executable
 
 PATH = click.Path(path_type=Path)
 
@@ -21,30 +21,54 @@ devices_option = click.option("--devices", type=int, default=1, show_default=Tru
 
 
 def _refuse_predicting(context: click.Context, parameter: click.Parameter, platform: str) -> str:
-    if platform == PREDICTING:
+    if not PLATFORMS[platform].executes:
         raise HiosError(
-            f"--platform: found {PREDICTING}, whose GPUs are not here: it predicts costs and runs nothing; "
-            f"allowed: {', '.join(PLATFORMS)}"
+            f"--platform: found {platform}, which predicts costs and runs nothing; allowed: {', '.join(executable())}"
         )
     return platform
 
 
-platform_option = click.option(
-    "--platform",
-    type=click.Choice((*PLATFORMS, PREDICTING)),
-    default="cpu",
-    show_default=True,
-    callback=_refuse_predicting,
-    metavar=f"[{'|'.join(PLATFORMS)}]",
-    help="Where to run: devices are cores (cpu) or GPUs (cuda).",
+def _platform_option(names: Iterable[str], what: str, **more: Any) -> _Decorator:
+    summaries = "; ".join(f"{name}: {PLATFORMS[name].summary}" for name in names)
+    return click.option(
+        "--platform",
+        type=click.Choice(list(PLATFORMS)),
+        default="cpu",
+        show_default=True,
+        help=f"{what}. {summaries}.",
+        **more,
+    )
+
+
+#: Any platform, for costs; and one that schedules run on.
+platform_option = _platform_option(PLATFORMS, "Where costs come from")
+executing_option = _platform_option(
+    executable(), "Where to run", callback=_refuse_predicting, metavar=f"[{'|'.join(executable())}]"
 )
-profile_platform_option = click.option(
-    "--platform",
-    type=click.Choice((*PLATFORMS, PREDICTING)),
-    default="cpu",
-    show_default=True,
-    help="Where to measure: devices are cores (cpu) or GPUs (cuda). model predicts for GPUs that are not here.",
-)
+
+
+def own_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that only some platforms have; `given_own` takes them out of what a command is given."""
+    for name, entry in reversed(PLATFORMS.items()):
+        for option in reversed(entry.options):
+            command = click.option(f"--{option.name}", help=f"Platform {name}: {option.help}")(command)
+    return command
+
+
+def given_own(platform: str, options: Mapping[str, str | None]) -> dict[str, str]:
+    """Those of `own_options` that were given.
+
+    Raises:
+        HiosError: one is of another platform.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    for name, entry in PLATFORMS.items():
+        for option in entry.options:
+            if option.name in given and name != platform:
+                raise HiosError(f"--{option.name}: found with platform {platform}; allowed: with platform {name}")
+    return given
+
+
 virtual_option = click.option(
     "--virtual",
     is_flag=True,

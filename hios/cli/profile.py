@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -13,13 +14,15 @@ from hios.cli import files
 from hios.cli.options import (
     PATH,
     devices_option,
+    given_own,
     output_option,
-    profile_platform_option,
+    own_options,
+    platform_option,
     refuse_overwriting,
     virtual_option,
 )
 from hios.errors import HiosError
-from hios.models import PREDICTING
+from hios.platforms import PLATFORMS
 
 #: Options of measuring, which predictions take none of.
 _MEASURING = ("virtual", "repeats", "budget", "cache", "no_cache", "stages_of")
@@ -27,7 +30,8 @@ _MEASURING = ("virtual", "repeats", "budget", "cache", "no_cache", "stages_of")
 
 @click.command("profile")
 @click.argument("graph", type=PATH)
-@profile_platform_option
+@platform_option
+@own_options
 @virtual_option
 @devices_option
 @output_option("costs.json")
@@ -59,13 +63,10 @@ _MEASURING = ("virtual", "repeats", "budget", "cache", "no_cache", "stages_of")
     show_default=True,
     help="Measure the stages that this algorithm asks for; may be given several times.",
 )
-@click.option("--gpu", help="With platform model: name of a GPU (any other name lists them), or a .yaml file.")
-@click.option(
-    "--link", help="With platform model: what lies between two GPUs, such as nvlink or pcie, or a .yaml file."
-)
 @click.pass_context
 def command(
     context: click.Context,
+    /,
     graph: Path,
     platform: str,
     virtual: bool,
@@ -76,15 +77,14 @@ def command(
     cache: Path | None,
     no_cache: bool,
     stages_of: tuple[str, ...],
-    gpu: str | None,
-    link: str | None,
+    **options: str | None,
 ) -> None:
     """Measure what the operators, stages and transfers of GRAPH cost, or predict it (platform model)."""
-    if platform == PREDICTING:
-        _predict(context, graph, output, gpu, link, devices)
+    given = given_own(platform, options)
+    if not PLATFORMS[platform].executes:
+        _refuse_measuring(context, platform)
+        _predict(graph, output, platform, devices, given)
         return
-    if (given := "--gpu" if gpu is not None else "--link" if link is not None else "") != "":
-        raise HiosError(f"{given}: found with platform {platform}; allowed: with platform {PREDICTING}")
     if repeats < 1:
         raise HiosError(f"--repeats: found {repeats}; allowed: at least 1")
     if not 0 <= budget < math.inf:
@@ -110,26 +110,16 @@ def command(
     click.echo(f"{output}: {profile_in_words(costs)}")
 
 
-def _predict(
-    context: click.Context, graph: Path, output: Path, gpu: str | None, link: str | None, devices: int
-) -> None:
+def _refuse_measuring(context: click.Context, platform: str) -> None:
     for name in _MEASURING:
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             option = f"--{name.replace('_', '-')}"
-            raise HiosError(f"{option}: found with platform {PREDICTING}, which measures nothing; allowed: without it")
-    from hios import artifacts
-    from hios.graph import Graph
-    from hios.platforms.model import descriptions
-    from hios.platforms.model.predicting import predicted_costs
+            raise HiosError(f"{option}: found with platform {platform}, which measures nothing; allowed: without it")
+
+
+def _predict(graph: Path, output: Path, platform: str, devices: int, options: Mapping[str, str]) -> None:
+    refuse_overwriting([graph], [output])
     from hios.report.profiled import profile_in_words
 
-    if gpu is None:
-        raise HiosError(
-            f"--gpu: missing; required with platform {PREDICTING}: one of {', '.join(descriptions.gpu_names())}, or a "
-            ".yaml file"
-        )
-    refuse_overwriting([graph], [output])
-    described = descriptions.gpu(gpu)
-    costs = predicted_costs(Graph.read(graph), described, descriptions.link(link, described), devices)
-    artifacts.write(output, "costs", costs)
+    costs = files.predict(graph, output, platform, devices, options)
     click.echo(f"{output}: {profile_in_words(costs)}")

@@ -29,6 +29,13 @@ from hios.sources import code_hash
 
 #: Schedulers whose schedules take part in ``auto`` where there are several devices: good ones that take milliseconds.
 _CANDIDATES = ("hios-lp", "heft")
+#: Measures operators, and the ways to run a model.
+_CODE = (
+    "hios.profiling.profile",
+    "hios.platforms.cpu.measuring",
+    "hios.platforms.cpu.engine",
+    "hios.optimizing.contest",
+)
 #: The fewest measurements of every operator; those whose interval is wide get more as far as the budget lasts.
 _REPEATS = 3
 
@@ -98,7 +105,7 @@ class Choosing:
             "algorithms": [self.options.algorithm, *algorithms],
             "parameters": dict(self.options.parameters),
             "tolerance": self.options.tolerance,
-            "code": code_hash(["hios.profiling.profile", "hios.optimizing.contest", *modules]),
+            "code": code_hash([*_CODE, *modules]),
         }
 
     def _contest(self) -> tuple[Report, Way]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from hios.errors import HiosError
 from hios.optimizing.report import Candidate
 from hios.optimizing.ways import Way
-from hios.platforms.cpu import platform as cpu
+from hios.platforms.cpu.platform import SETTLE_S
 from hios.profiling.cache import now
 from hios.progress import bar
 from hios.runtime.choosing import best
@@ -97,7 +97,7 @@ class Contest:
         self.call(way)
         took = time.perf_counter_ns() - began
         if way.busy_cores:
-            time.sleep(cpu.SETTLE_S)
+            time.sleep(SETTLE_S)
         return took / 1e6
 
     def chosen(self) -> tuple[Way, tuple[Candidate, ...], str]:
@@ -172,7 +172,7 @@ def outruns(own: Callable[[], object], today: Callable[[], object], settle: bool
             call()
             took[call] = time.perf_counter_ns() - began
             if settle:
-                time.sleep(cpu.SETTLE_S)
+                time.sleep(SETTLE_S)
         ratios.append(took[today] / took[own])
     return spread(ratios[_WARMUP:])[0] > 1
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hios import artifacts, defaults
+from hios import artifacts, defaults, platforms
 from hios.errors import ArtifactError, HiosError, PlatformError
 from hios.graph import UNITS
 from hios.machine import usable_cores
@@ -40,8 +40,11 @@ class Options:
     timeout_s: float = defaults.TIMEOUT_S
 
     def __post_init__(self) -> None:
-        if self.platform != "cpu":
-            raise PlatformError(f"optimize: platform: found {self.platform!r}; allowed: 'cpu'")
+        allowed = [name for name in platforms.executable() if platforms.find(name).OPTIMIZES]
+        if self.platform not in allowed:
+            raise PlatformError(
+                f"optimize: platform: found {self.platform!r}; allowed: {', '.join(map(repr, allowed))}"
+            )
         if self.units not in (None, *UNITS):
             raise HiosError(f"optimize: units: found {self.units!r}; allowed: {', '.join(UNITS)}, or None")
         if self.cache is True:

@@ -1,5 +1,6 @@
-"""Where costs are measured and schedules run: a folder a platform, and what all of them share.
+"""Where costs come from and schedules run: a folder a platform, and what all of them share.
 
+protocol        what a platform is: the modules in its folder, and what they offer
 cpu             devices are cores
 cuda            devices are GPUs
 model           GPUs that are not here: predicts costs, and runs nothing
@@ -7,26 +8,171 @@ bench           what a platform measures
 workloads       what is timed: operators with random weights and inputs
 device_program  a schedule as what each device does
 competitor      what runs in a session, with what was measured of it
+buffers         buffers of shared memory as tensors, and values copied into them
+reference       the model itself inside a worker: eager PyTorch, torch.compile, ONNX Runtime
 weights         weights.safetensors, checked against the graph
+
+A platform is a folder of that name with the modules that `hios.platforms.protocol` describes, and a line in
+`PLATFORMS`. This module is light: those of a platform are imported when it is used.
 """
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import ModuleType
+from typing import TYPE_CHECKING, cast
 
 from hios.errors import PlatformError
-from hios.models import PLATFORMS
+
+if TYPE_CHECKING:
+    from hios.formats.base import Platform as Description
+    from hios.platforms.protocol import (
+        Distributing,
+        Executing,
+        Measuring,
+        Platform,
+        Predicting,
+        Reporting,
+    )
 
 
-def find(name: str) -> ModuleType:
-    """The module of a platform: ``describe(devices, virtual=False)`` says what its devices are, for artifacts.
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of ``hios profile`` that one platform alone has, ``--NAME`` there and ``NAME`` in config.yaml.
+
+    Attributes:
+        name: in lower case.
+        help: for ``--help``.
+        required: what it may be, if it must be given; else empty.
+    """
+
+    name: str
+    help: str
+    required: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known of a platform without importing it.
+
+    Attributes:
+        summary: what its devices are, in a few words.
+        executes: whether schedules run on it. If not, its costs are predicted (`Predicting`), and measured otherwise.
+        options: options of its own.
+    """
+
+    summary: str
+    executes: bool = True
+    options: tuple[Option, ...] = ()
+
+
+#: Every platform, by the name of its folder.
+PLATFORMS = {
+    "cpu": Entry("devices are cores"),
+    "cuda": Entry("devices are GPUs"),
+    "model": Entry(
+        "devices are GPUs that are not here, whose costs are predicted",
+        executes=False,
+        options=(
+            Option(
+                "gpu",
+                "GPU to predict for: a name, such as a40 (a wrong one lists all), or a .yaml file that describes it.",
+                "the name of a GPU, such as a40, or a .yaml file",
+            ),
+            Option(
+                "link",
+                "What lies between two GPUs: a word of the GPU's description, such as nvlink or pcie, or a .yaml file; "
+                "the first that it lists if left out.",
+            ),
+        ),
+    ),
+}
+
+
+def entry(name: str) -> Entry:
+    """What is known of a platform without importing it.
 
     Raises:
         PlatformError: there is no platform of that name.
     """
-    from hios.platforms.cpu import platform as cpu
-    from hios.platforms.cuda import platform as cuda
-
     if name not in PLATFORMS:
         raise PlatformError(f"unknown platform {name}; allowed: {', '.join(PLATFORMS)}")
-    return {"cpu": cpu, "cuda": cuda}[name]
+    return PLATFORMS[name]
+
+
+def executable() -> list[str]:
+    """Names of the platforms on which schedules run."""
+    return [name for name, known in PLATFORMS.items() if known.executes]
+
+
+def find(name: str) -> Platform:
+    """What there is of a platform.
+
+    Raises:
+        PlatformError: there is no platform of that name.
+    """
+    return cast("Platform", _module(name, "platform"))
+
+
+def describe(
+    name: str, devices: int, *, virtual: bool = False, options: Mapping[str, str] | None = None
+) -> Description:
+    """The devices of a platform, as artifacts state them.
+
+    Args:
+        name: of the platform.
+        devices: how many there are to be.
+        virtual: whether devices may share hardware.
+        options: of the platform, by name.
+
+    Raises:
+        PlatformError: unknown platform, too few devices, or an option that the platform does not have.
+    """
+    platform, allowed, given = find(name), [option.name for option in entry(name).options], options or {}
+    if virtual and not platform.VIRTUAL:
+        raise PlatformError(f"platform {name}: found --virtual; allowed: without it, as its devices share nothing")
+    if unknown := [option for option in given if option not in allowed]:
+        others = f"with the options {', '.join(f'--{option}' for option in allowed)}" if allowed else "without it"
+        raise PlatformError(f"platform {name}: found --{unknown[0]}; allowed: {others}")
+    return platform.describe(devices, virtual=virtual, **given)
+
+
+def measuring(name: str) -> Measuring:
+    """The part of a platform that measures."""
+    return cast("Measuring", _module(name, "measuring"))
+
+
+def predicting(name: str) -> Predicting:
+    """The part of a platform that predicts costs without running anything."""
+    return cast("Predicting", _module(name, "predicting"))
+
+
+def executing(name: str) -> Executing:
+    """The part of a platform that runs schedules.
+
+    Raises:
+        PlatformError: there is no platform of that name, or no schedule runs on it.
+    """
+    if not entry(name).executes:
+        raise PlatformError(
+            f"platform {name}: found a schedule to run; allowed: to predict costs, as nothing runs there; schedules "
+            f"run on {', '.join(executable())}"
+        )
+    return cast("Executing", _module(name, "executing"))
+
+
+def distributing(name: str) -> Distributing:
+    """The part of a platform that runs schedules with every device a process of its own."""
+    return cast("Distributing", _module(name, "distributing"))
+
+
+def reporting(name: str) -> Reporting:
+    """The part of a platform that says in words what its devices are."""
+    return cast("Reporting", _module(name, "reporting"))
+
+
+def _module(name: str, part: str) -> ModuleType:
+    entry(name)
+    return importlib.import_module(f"{__name__}.{name}.{part}")

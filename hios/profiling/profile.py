@@ -31,10 +31,6 @@ from hios.formats.costs_file import (
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.machine import BUSY
-from hios.platforms.cpu import platform as cpu
-from hios.platforms.cpu.environment import gpu_settings, settings
-from hios.platforms.cpu.measuring import Cores
-from hios.platforms.cuda.measuring import Gpus
 from hios.profiling import contention, links, transfers
 from hios.profiling.cache import Cache, Measured
 from hios.profiling.contention import Contention
@@ -42,6 +38,7 @@ from hios.profiling.measurements import Session
 from hios.profiling.requests import Questions
 from hios.schedulers import find
 from hios.statistics import FEWEST, PRECISION, interval, is_precise, spread
+from hios.versions import versions
 from hios.workers.memory_file import memory_file
 
 #: How often algorithms are asked again after new stages were measured; each answer may bring new questions.
@@ -50,8 +47,6 @@ _STAGE_PASSES = 3
 _OPERATORS, _TRANSFERS, _CORUN = 0.3, 0.4, 0.5
 #: Share of the time left that merges may take.
 _MERGES = 0.3
-#: What measures on the devices of each platform.
-_BENCHES = {"cpu": Cores, "cuda": Gpus}
 
 
 def profile(
@@ -82,7 +77,7 @@ def profile(
         budget_s: seconds for repeating beyond ``repeats``, and for stages and merges.
         cache: folder of measurements that are used, and added to unless other work kept the cores busy right before;
             None for neither.
-        platform: one of ``PLATFORMS``.
+        platform: one of ``PLATFORMS`` on which schedules run; `hios.profiling.predict` is for the others.
         virtual: whether devices may share cores or GPUs.
         warn_of_drift: whether to warn if the speed of the machine changes meanwhile.
 
@@ -91,12 +86,29 @@ def profile(
     """
     require_executable(graph)
     algorithms = [find(name).name for name in stages_of]
-    described = platforms.find(platform).describe(devices, virtual=virtual)
-    quiet = described["busy_share"] <= BUSY
-    under = gpu_settings(described) if platform == "cuda" else settings(described["cores"])
-    kept = Cache(None if cache is None else Path(cache), under, keep=quiet)
+    described = platforms.describe(platform, devices, virtual=virtual)
+    folder = None if cache is None else Path(cache)
+    costs = _measured(graph, described, repeats, algorithms, budget_s, folder, warn_of_drift)
+    return msgspec.structs.replace(
+        costs, graph=graph.name, graph_fingerprint=graph.fingerprint, platform=described, versions=versions()
+    )
+
+
+def _measured(
+    graph: Graph,
+    platform: Platform,
+    repeats: int,
+    algorithms: Sequence[str],
+    budget_s: float,
+    cache: Path | None,
+    warn_of_drift: bool,
+) -> CostsFile:
+    """What costs.json says of measurements; arguments are those of `profile`, checked."""
+    measuring = platforms.measuring(platform.name)
+    quiet = (platform.busy_share or 0.0) <= BUSY
+    kept = Cache(cache, measuring.environment(platform), keep=quiet)
     began = time.monotonic()
-    with memory_file(graph.to_bytes()) as path, _BENCHES[platform](graph, path, described) as bench:
+    with memory_file(graph.to_bytes()) as path, measuring.bench(graph, path, platform) as bench:
         session = Session(graph, bench, repeats, kept)
         session.measure_operators(began + _OPERATORS * budget_s)
         transfers.measure_transfers(session, began + _TRANSFERS * budget_s)
@@ -104,7 +116,7 @@ def profile(
         asked = Questions(graph, session.stand_in)
         for _ in range(_STAGE_PASSES):
             before = len(asked.stages) + len(asked.merges)
-            asked.ask(algorithms, devices, Costs.of(_costs(session, asked)))
+            asked.ask(algorithms, bench.devices, Costs.of(_costs(session, asked)))
             if len(asked.stages) + len(asked.merges) == before:
                 break
             # Merges are few; stages may take all the time that there is.
@@ -117,14 +129,9 @@ def profile(
         for remark in bench.remarks():
             warnings.warn(remark, HiosWarning, stacklevel=2)
     summary = _summary(session, asked, repeats, budget_s, time.monotonic() - began)
+    kept_later = None if cache is None else quiet
     return msgspec.structs.replace(
-        _costs(session, asked),
-        graph=graph.name,
-        graph_fingerprint=graph.fingerprint,
-        platform=msgspec.convert(described, Platform),
-        versions=cpu.versions(),
-        profile=msgspec.structs.replace(summary, kept=None if cache is None else quiet),
-        probe=session.profiled(),
+        _costs(session, asked), profile=msgspec.structs.replace(summary, kept=kept_later), probe=session.profiled()
     )
 
 

@@ -10,7 +10,7 @@ from hios.formats.probe_record import Estimate
 from hios.formats.run_file import Baseline, Ceiling, Latency, Launch, ReferenceKind, ReferenceResult, ScheduleResult
 from hios.platforms.competitor import Competitor
 from hios.platforms.probe_schedule import ProbeSchedule
-from hios.runtime.baselines import Reference
+from hios.platforms.reference import Reference
 from hios.runtime.competitors import BASELINE, Entry
 from hios.schedule import Schedule
 from hios.statistics import speedup_interval, spread

@@ -1,21 +1,20 @@
-"""Executing schedules side by side in one session: interleaved, checked against the model itself, timed."""
+"""Executing schedules in the workers of a pool: interleaved, checked against the model itself, timed."""
 
 from __future__ import annotations
 
 import contextlib
-import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 from safetensors.torch import save
 from torch import Tensor
 
-from hios import defaults
+from hios import defaults, platforms
 from hios.errors import PlatformError
 from hios.formats.run_file import Checked, Run, RunPlatform
 from hios.frontends.examples import example_inputs
@@ -24,26 +23,27 @@ from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.kernels.tensors import torch_dtype
 from hios.models import RUNTIMES
-from hios.platforms import find
 from hios.platforms.competitor import Competitor
-from hios.platforms.cpu import platform as cpu
-from hios.platforms.cpu.executing import CpuWorkers, Workers
-from hios.platforms.cpu.platform import all_cores
-from hios.platforms.cuda.executing import CudaWorkers
 from hios.platforms.device_program import ArenaPlan, Buffer
 from hios.platforms.probe_schedule import ProbeSchedule
+from hios.platforms.reference import Reference
+from hios.platforms.reference import run as run_reference
+from hios.platforms.reference import runtime as runtime_of
 from hios.platforms.weights import require_weights
 from hios.progress import bar
-from hios.runtime import reference
 from hios.runtime.auto import LEAST_RUNS, choose
-from hios.runtime.baselines import Reference, gpu_references, references, require
-from hios.runtime.competitors import BASELINE, Entry, competitors, entries_of
-from hios.runtime.results import results
+from hios.runtime.baselines import require
+from hios.runtime.competitors import BASELINE, competitors, entries_of
+from hios.runtime.rounds import Outcome, Session
 from hios.schedule import Schedule
-from hios.tolerances import TF32_TOLERANCE, compared, scaled
+from hios.tolerances import compared
+from hios.versions import versions
 from hios.workers.arena import Arena
 from hios.workers.memory_file import memory_file
 from hios.workers.pool import WorkerPool
+
+if TYPE_CHECKING:
+    from hios.platforms.protocol import Workers
 
 #: Longest time in which a runtime compiles a model.
 _COMPILE_TIMEOUT_S = 1800.0
@@ -125,45 +125,41 @@ def execute(
     require(settings.baselines, runtime, settings.platform)
     if auto:
         _require_runs(settings)
-    platform = find(settings.platform).describe(settings.devices, virtual=settings.virtual)
+    executing = platforms.executing(settings.platform)
+    platform = platforms.describe(settings.platform, settings.devices, virtual=settings.virtual)
     began = datetime.now(UTC)
-    arena_plan = ArenaPlan(graph, settings.devices)
-    taking_part, taking_turns, workers = _parties(graph, arena_plan, entries, platform, runtime, settings)
-    arena = Arena(arena_plan.flags, arena_plan.size, shares_cores="cores" in platform and "virtual" in platform)
+    plan = ArenaPlan(graph, settings.devices)
+    taking_part = competitors(graph, plan, entries, settings.devices, executing.most_threads(platform))
+    taking_turns = [] if runtime is None else executing.references(platform, runtime, settings.baselines)
+    workers = executing.workers(graph, plan, taking_part, platform, settings.timeout_s)
+    arena = executing.arena(plan, platform)
     names = workers.names + [entry.name for entry in taking_turns]
     cores = workers.cores + [entry.cores for entry in taking_turns]
     with contextlib.ExitStack() as files:
         paths = _paths(files, graph, weights, program)
         pool = files.enter_context(WorkerPool(cores, arena, settings.timeout_s, names))
         workers.join(pool)
-        session = _Session(graph, pool, workers, arena, arena_plan, taking_part, taking_turns, settings)
-        session.load(*paths, trusted or isinstance(program, Program))
-        session.measure()
-        session.probe.warn(f"running {graph.name}")
-        workers.finish()
-    if settings.platform == "cuda":
-        platform["tf32"] = workers.tf32
+        runner = PoolRunner(graph, pool, workers, arena, plan, taking_part, taking_turns, settings)
+        runner.load(*paths, trusted or isinstance(program, Program))
+        probe = ProbeSchedule(workers.probe_version, workers.probe, settings.devices)
+        session = Session(graph, taking_part, taking_turns, entries, runner, settings, probe)
+        session.measure(shown=True)
+        probe.warn(f"running {graph.name}")
+        facts = workers.finish()
     choice = choose(taking_part, entries) if auto else None
-    run = Run(
-        graph=graph.name,
-        platform=msgspec.convert(platform, RunPlatform),
-        versions=cpu.versions(),
-        measured_at=f"{began:%Y-%m-%dT%H:%M:%SZ}",
-        seed=settings.seed,
-        runs=settings.runs,
-        warmup=settings.warmup,
-        tolerance=settings.tolerance,
-        checked_against=cast("Checked", runtime or "sequential"),
-        chosen=None if choice is None else choice.result(),
-        **results(taking_part, taking_turns, entries, session.probe)._asdict(),
-        probe=session.probe.record(),
+    run = session.file(
+        RunPlatform(**{**msgspec.structs.asdict(platform), **facts}),
+        versions(),
+        began,
+        cast("Checked", runtime or "sequential"),
+        None if choice is None else choice.result(),
     )
     return Execution(run, None if choice is None else choice.schedule(graph))
 
 
 def _runtime(program: str | Path | Program) -> str:
     """What runs a program, by its name in run.json."""
-    return "eager" if isinstance(program, Program) else reference.runtime(program)
+    return "eager" if isinstance(program, Program) else runtime_of(program)
 
 
 def _paths(
@@ -186,28 +182,6 @@ def _paths(
     return known, str(weights), None if program is None else str(program)
 
 
-def _parties(
-    graph: Graph,
-    arena: ArenaPlan,
-    entries: Sequence[Entry],
-    platform: Mapping[str, Any],
-    runtime: str | None,
-    settings: Settings,
-) -> tuple[dict[str, Competitor], list[Reference], Workers]:
-    """Who takes part on a platform, and the workers that run the schedules."""
-    workers: Workers
-    if platform["name"] == "cuda":
-        taking_part = competitors(graph, arena, entries, settings.devices, cores=1)
-        taking_turns = [] if runtime is None else gpu_references(runtime, settings.baselines)
-        workers = CudaWorkers(graph, arena, taking_part, platform["gpu_indices"])
-    else:
-        everything = all_cores(platform["cores"])
-        taking_part = competitors(graph, arena, entries, settings.devices, len(everything))
-        taking_turns = [] if runtime is None else references(platform["cores"], runtime, settings.baselines)
-        workers = CpuWorkers(graph, arena, taking_part, platform["cores"], settings.timeout_s)
-    return taking_part, taking_turns, workers
-
-
 def _require_runs(settings: Settings) -> None:
     if settings.runs < LEAST_RUNS:
         raise PlatformError(
@@ -215,14 +189,9 @@ def _require_runs(settings: Settings) -> None:
         )
 
 
-def _settle(threads: int) -> None:
-    if threads > 1:
-        time.sleep(cpu.SETTLE_S)
-
-
 @dataclass
-class _Session:
-    """Workers with everything loaded, and the turns they take."""
+class PoolRunner:
+    """The workers of a pool, with everything loaded."""
 
     graph: Graph
     pool: WorkerPool
@@ -234,22 +203,19 @@ class _Session:
     settings: Settings
     _expected: list[Tensor] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.probe = ProbeSchedule(self.workers.probe_version, self.workers.probe, self.settings.devices)
-
     def load(self, graph: str, weights: str, program: str | None, trusted: bool = False) -> None:
         """Load everything, and learn what outputs are to be."""
         self._write_inputs()
         self.workers.load(graph, weights)
         if program is not None:
             self._load_references(program, trusted)
-            self.pool.call(self.references[0].worker, reference.run, exact=True)
+            self.pool.call(self.references[0].worker, run_reference, exact=True)
         else:
             self.workers.check(BASELINE)
         self._expected = [self._tensor(buffer).clone() for buffer in self.plan.outputs]
         # Before any schedule takes its turn: if graph and program do not fit, none is to blame. Where timed runs are
         # less precise, all have to show once that they compute the same.
-        names = list(self.competitors) if self.workers.tf32 else [BASELINE] if program is not None else []
+        names = list(self.competitors) if self.workers.reduced else [BASELINE] if program is not None else []
         for name in names:
             self._clear_outputs()
             self.workers.check(name)
@@ -263,9 +229,8 @@ class _Session:
         ) as shown:
             for entry in self.references:  # by turns, as what it takes to compile is stated
                 timeout_s = None if entry.kind == "eager" else _COMPILE_TIMEOUT_S
-                own = {"kind": entry.kind, "parallel": entry.parallel, "gpu": entry.gpu}
-                arguments = {entry.worker: {**given, **own}}
-                found = self.pool.call_each(reference.load, arguments, timeout_s)
+                arguments = {entry.worker: {**given, "kind": entry.kind, **entry.options}}
+                found = self.pool.call_each(entry.load, arguments, timeout_s)
                 entry.compile_time_s = found[entry.worker]
                 shown.update()
 
@@ -277,38 +242,30 @@ class _Session:
     def _tensor(self, buffer: Buffer) -> Tensor:
         return self.arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype))
 
-    def measure(self) -> None:
-        """All rounds; every competitor and reference runs once a round, in random order."""
-        turns: list[str | Reference] = [*self.competitors, *self.references]
-        shuffle = random.Random(self.settings.seed).shuffle
-        rounds = self.settings.warmup + self.settings.runs
-        with bar(rounds, f"{self.graph.name}: {len(turns)} competitors take turns", "rounds") as progress:
-            self.probe.take_at_end()
-            for number in range(rounds):
-                self.probe.take_if_due()
-                shuffle(turns)
-                for turn in turns:
-                    self._take_turn(turn, measured=number >= self.settings.warmup)
-                progress.update()
-            self.probe.take_at_end()
-
-    def _take_turn(self, turn: str | Reference, measured: bool) -> None:
+    def run(self, name: str) -> Outcome:
+        """Run a competitor once."""
         self._clear_outputs()
-        if isinstance(turn, Reference):
-            latency = self.pool.call(turn.worker, reference.run) / 1e6
-            turn.difference = max(turn.difference, self._difference(turn.name, timed=True))
-            _settle(turn.threads)
-            if measured:
-                turn.latencies_ms.append(latency)
-            return
-        latency, competitor = self.workers.run(turn), self.competitors[turn]
-        _settle(competitor.cores)
-        off = self._difference(turn, timed=True)
-        if not self.workers.tf32:  # else it was taken in full precision
-            competitor.difference = max(competitor.difference, off)
-        if measured:
-            competitor.latencies_ms.append(latency)
-            self.workers.take_rows(turn)
+        latency = self.workers.run(name)
+        self._settle(self.competitors[name].cores)
+        off = self._difference(name, timed=True)
+        # Where timed runs are less precise, it was taken in full precision.
+        return Outcome(latency, off if self.workers.reduced is None else None)
+
+    def run_reference(self, reference: Reference) -> Outcome:
+        """Run the model itself once."""
+        self._clear_outputs()
+        latency: float = self.pool.call(reference.worker, run_reference) / 1e6
+        off = self._difference(reference.name, timed=True)
+        self._settle(reference.threads)
+        return Outcome(latency, off)
+
+    def take_rows(self, name: str) -> None:
+        """Keep the rows of the last run."""
+        self.workers.take_rows(name)
+
+    def _settle(self, threads: int) -> None:
+        if threads > 1:
+            time.sleep(platforms.find(self.settings.platform).SETTLE_S)
 
     def _clear_outputs(self) -> None:
         """So that a competitor that writes nothing is not taken for one that is right."""
@@ -325,16 +282,20 @@ class _Session:
         Raises:
             PlatformError: an output is further off than allowed, or not a number.
         """
-        largest, coarse = 0.0, timed and self.workers.tf32
-        tolerance = max(self.settings.tolerance, TF32_TOLERANCE) if coarse else self.settings.tolerance
+        reduced, tolerance = self.workers.reduced if timed else None, self.settings.tolerance
+        how = "absolute plus relative"
+        compare: Callable[[Tensor, Tensor, float], tuple[float, bool]] = compared
+        if reduced is not None:
+            tolerance, compare = max(tolerance, reduced.tolerance), reduced.compare
+            how = f"of its largest value, in {reduced.name}"
+        largest = 0.0
         for number, (buffer, expected) in enumerate(zip(self.plan.outputs, self._expected, strict=True)):
             found = self._tensor(buffer)
-            off, within = scaled(found, expected, tolerance) if coarse else compared(found, expected, tolerance)
+            off, within = compare(found, expected, tolerance)
             if not within:
                 raise PlatformError(
                     f"{name}: output {number} differs from the reference by up to {off:.3g}; allowed: "
-                    f"{tolerance:g} {'of its largest value, in TF32' if coarse else 'absolute plus relative'}; "
-                    f"{self._cause(name)}"
+                    f"{tolerance:g} {how}; {self._cause(name)}"
                 )
             largest = max(largest, off)
         return largest

@@ -10,7 +10,8 @@ import torch
 from click.testing import CliRunner
 
 from hios.cli import files, main
-from hios.models import PLATFORMS, RUNTIMES
+from hios.models import RUNTIMES
+from hios.platforms import PLATFORMS, executable
 from tests.runtime.small import branches
 
 EXECUTE = ("execute", "graph.json", "weights.safetensors", "schedule.json", "--devices", "3", "--output", "run.json")
@@ -74,10 +75,10 @@ def test_time_outs_that_cannot_be(command: tuple[str, ...], timeout: str) -> Non
 
 def test_choices_are_those_of_the_library() -> None:
     """The command line takes every platform and every runtime that the library knows, and no other."""
-    for command in (EXECUTE, PROFILE):
+    for command, names in ((EXECUTE, executable()), (PROFILE, PLATFORMS)):
         wrong = CliRunner().invoke(main, [*command, "--platform", "tpu"])
         assert wrong.exit_code == 2
-        assert all(f"'{name}'" in wrong.stderr for name in PLATFORMS)
+        assert all(f"'{name}'" in wrong.stderr for name in names)
     wrong = CliRunner().invoke(main, [*EXECUTE, "--baselines", "jax"])
     assert wrong.exit_code == 2
     assert all(f"'{name}'" in wrong.stderr for name in RUNTIMES)
@@ -101,11 +102,11 @@ def test_no_gpu_is_said_in_one_line(tmp_path: Path) -> None:
     [
         (
             (*EXECUTE, "--platform", "model"),
-            "--platform: found model, whose GPUs are not here: it predicts costs and runs",
+            "--platform: found model, which predicts costs and runs nothing; allowed: cpu, cuda",
         ),
         (
             ("distribute", *EXECUTE[1:4], "--transport", "gloo", *EXECUTE[6:], "--platform", "model"),
-            "--platform: found model, whose GPUs are not here",
+            "--platform: found model, which predicts costs and runs nothing",
         ),
         (
             (*PROFILE, "--platform", "model"),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hios import Graph, artifacts
 from hios.cli.files import profile
 from hios.errors import PlatformError
+from hios.formats.base import Platform
 from hios.machine import usable_cores
 from hios.platforms.bench import whose_turn
 from hios.platforms.cpu import measuring as cores
@@ -34,7 +34,7 @@ def test_a_shared_core_shows_in_the_mean(graph_file: Path, virtual: bool, factor
     """Devices that take turns on a core are held up in some inferences only: there it is the mean that counts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cores, "WorkerPool", lambda *_: None)
-        bench = cores.Cores(Graph.read(graph_file), "", {"cores": [[0], [0]], "virtual": virtual})
+        bench = cores.CpuBench(Graph.read(graph_file), "", Platform("cpu", cores=((0,), (0,)), virtual=virtual or None))
         samples = {1: [1.0, 1.0, 1.0], 2: [1.0, 1.0, 4.0]}
         patch.setattr(bench, "_inferences", lambda _, devices, __: dict.fromkeys(devices, samples[len(devices)]))
         assert bench.corun(0, 2, ["a"], 3.0) == factor
@@ -43,8 +43,8 @@ def test_a_shared_core_shows_in_the_mean(graph_file: Path, virtual: bool, factor
 def test_virtual_devices_have_keys_of_their_own(graph_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What two devices measure is not taken for what they would measure with a virtual one beside them."""
     monkeypatch.setattr(cores, "WorkerPool", lambda *_: None)
-    described: list[dict[str, Any]] = [{"cores": [[0], [1]]}, {"cores": [[0], [1], [0]], "virtual": True}]
-    real, virtual = (cores.Cores(Graph.read(graph_file), "", platform).ends(2) for platform in described)
+    described = [Platform("cpu", cores=((0,), (1,))), Platform("cpu", cores=((0,), (1,), (0,)), virtual=True)]
+    real, virtual = (cores.CpuBench(Graph.read(graph_file), "", platform).ends(2) for platform in described)
     assert real == {"cores": [[0], [1]]}
     assert virtual == {**real, "virtual": True}
 

@@ -14,8 +14,11 @@ import torch.nn.functional as F  # noqa: N812
 from hios import Graph, artifacts
 from hios.cli.files import execute
 from hios.errors import PlatformError
-from hios.models import CUDA_RUNTIMES, RUNTIMES
-from hios.runtime.baselines import references, require
+from hios.formats.base import Platform
+from hios.models import RUNTIMES
+from hios.platforms.cpu import platform as cpu
+from hios.platforms.cpu.executing import references
+from hios.runtime.baselines import require
 from hios.runtime.session import Settings
 from tests.frontends.networks import Model, write_files
 from tests.runtime.conftest import DEVICES
@@ -42,7 +45,7 @@ def test_other_runtimes_take_turns(tmp_path: Path) -> None:
     found = [(entry["name"], entry["kind"]) for entry in run["references"] if entry["kind"] != "engine"]
     threads = [f"{count} thread{'s' * (count > 1)}" for count in range(1, DEVICES + 1)]
     expected = [
-        (f"{name}, {count}", kind) for kind, name in RUNTIMES.items() if kind not in CUDA_RUNTIMES for count in threads
+        (f"{name}, {count}", kind) for kind, name in RUNTIMES.items() if kind in cpu.RUNTIMES for count in threads
     ]
     parallel = [(f"ONNX Runtime, parallel, {threads[-1]}", "onnxruntime")] if DEVICES > 1 else []
     assert found == [*expected, *parallel]
@@ -54,13 +57,18 @@ def test_other_runtimes_take_turns(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.onnx")) == []
 
 
+def _devices(cores: list[list[int]]) -> Platform:
+    """Devices with these cores."""
+    return Platform("cpu", len(cores), tuple(map(tuple, cores)))
+
+
 def test_workers_and_cores() -> None:
     """Each has a worker of its own behind those of the engine, and as many cores as threads."""
-    found = references([[0], [1], [2]], "eager", ["onnxruntime", "eager"])
+    found = references(_devices([[0], [1], [2]]), "eager", ["onnxruntime", "eager"])
     assert [entry.worker for entry in found] == [4, 5, 6, 7, 8]
     assert [entry.cores for entry in found] == [[0], [0, 1, 2], [0], [0, 1, 2], [0, 1, 2]]
-    assert [entry.parallel for entry in found] == [False] * 4 + [True]
-    assert [(entry.name, entry.worker) for entry in references([[3]], "eager", ["eager"])] == [
+    assert [entry.options.get("parallel", False) for entry in found] == [False] * 4 + [True]
+    assert [(entry.name, entry.worker) for entry in references(_devices([[3]]), "eager", ["eager"])] == [
         ("eager PyTorch, 1 thread", 1)
     ]
 
@@ -68,9 +76,9 @@ def test_workers_and_cores() -> None:
 def test_onnx_files_run_in_onnx_runtime_only() -> None:
     """Neither eager PyTorch nor torch.compile can run an ONNX file; what it is compared with comes first."""
     every = list(RUNTIMES)
-    assert {entry.kind for entry in references([[0], [1]], "onnxruntime", every)} == {"onnxruntime"}
-    assert len(references([[0], [1]], "onnxruntime", every)) == 3
-    assert len(references([[0], [1]], "onnxruntime", ["eager"])) == 2
+    assert {entry.kind for entry in references(_devices([[0], [1]]), "onnxruntime", every)} == {"onnxruntime"}
+    assert len(references(_devices([[0], [1]]), "onnxruntime", every)) == 3
+    assert len(references(_devices([[0], [1]]), "onnxruntime", ["eager"])) == 2
 
 
 def test_baselines_need_a_program() -> None:

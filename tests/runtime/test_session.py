@@ -20,9 +20,9 @@ from hios.errors import PlatformError
 from hios.platforms.cpu import core_probe
 from hios.platforms.cpu.executing import CpuWorkers
 from hios.platforms.device_program import ArenaPlan
-from hios.runtime.baselines import Reference
+from hios.platforms.reference import Reference
 from hios.runtime.competitors import BASELINE
-from hios.runtime.session import Settings, _Session
+from hios.runtime.session import PoolRunner, Settings
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from hios.workers.arena import Arena
 from tests.frontends.networks import Model, write_files
@@ -279,7 +279,7 @@ def test_several_inputs_and_outputs_without_a_program(tmp_path: Path) -> None:
 def test_wrong_outputs_are_found(graph: Graph, wrong: float) -> None:
     """An output that is not a number, infinite, off or never written is not taken for right."""
     plan = ArenaPlan(graph, 1)
-    session = _Session(
+    session = PoolRunner(
         graph,
         None,  # type: ignore[arg-type] # no worker is asked
         CpuWorkers(graph, plan, {}, [[0]], 1.0),
@@ -312,9 +312,9 @@ def test_wrong_outputs_are_found(graph: Graph, wrong: float) -> None:
 def test_differences_blame_who_shows_them(graph: Graph, name: str, cause: str) -> None:
     """No schedule is blamed for what eager PyTorch does with more threads, or for files that do not belong together."""
     plan = ArenaPlan(graph, 1)
-    eager = [Reference(f"eager PyTorch, {threads} threads", threads, [0, 1]) for threads in (1, 2)]
-    eager.append(Reference("torch.compile, 1 thread", 3, [0], "compile"))
-    session = _Session(
+    eager = [Reference(f"eager PyTorch, {threads} threads", threads, [0, 1], threads) for threads in (1, 2)]
+    eager.append(Reference("torch.compile, 1 thread", 3, [0], 1, "compile"))
+    session = PoolRunner(
         graph,
         None,  # type: ignore[arg-type] # no worker is asked
         CpuWorkers(graph, plan, {}, [[0]], 1.0),

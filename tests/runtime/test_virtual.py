@@ -76,9 +76,9 @@ def test_virtual_devices_are_described() -> None:
     """Devices beyond the cores take them in turn; devices that have cores of their own are not virtual."""
     cores = usable_cores()
     many = cpu.describe(2 * len(cores) + 1, virtual=True)
-    assert many["cores"] == [[core] for core in [*cores, *cores, cores[0]]]
-    assert many["virtual"] is True
-    assert "virtual" not in cpu.describe(len(cores), virtual=True)
+    assert many.cores == tuple((core,) for core in [*cores, *cores, cores[0]])
+    assert many.virtual is True
+    assert cpu.describe(len(cores), virtual=True).virtual is None
     for devices in (0, 16 * len(cores) + 1):
         with pytest.raises(PlatformError, match=f"devices: found {devices}; allowed: 1 to {16 * len(cores)}, as "):
             cpu.device_cores(devices, virtual=True)

@@ -14,7 +14,6 @@ from hios import config as configuration
 from hios.errors import HiosError
 from hios.machine import usable_cores
 from hios.models import files as model_files_of
-from hios.platforms.model import descriptions
 from hios.schedulers import find
 from hios.sources import source_hash
 from hios.yaml_file import refuse_repeated_keys
@@ -56,12 +55,10 @@ settings = checked(
     cores=None if on_cluster else len(usable_cores()),
 )
 
-# Platform model predicts and runs nothing; its costs depend on the descriptions of GPU and link.
+# Some platforms predict and run nothing; their costs depend on descriptions of what is not here.
 PREDICTED = configuration.predicts(settings)
-DESCRIPTIONS = (
-    checked(descriptions.configured, settings, ", ".join(config_files))
-    if PREDICTED
-    else []
+DESCRIPTIONS = checked(
+    configuration.description_files, settings, ", ".join(config_files)
 )
 
 # Algorithm and number of devices, as in the names of schedules and traces.

@@ -33,7 +33,7 @@ rule execute:
         ),
         seed=settings.seed,
         versions=lambda w: versions(*runtime_packages(w.model)),
-        code=source_hash("execute"),
+        code=source_hash("execute", platform=settings.platform),
     message:
         "Executing the schedules of {wildcards.model}"
     shell:

@@ -21,9 +21,11 @@ rule profile:
         options=configuration.profile_options(settings),
         versions=versions("torch"),
         code=(
-            source_hash("predict")
+            source_hash("predict", platform=settings.platform)
             if PREDICTED
-            else source_hash("profile", settings.profile.stages_of)
+            else source_hash(
+                "profile", settings.profile.stages_of, platform=settings.platform
+            )
         ),
         doing="Predicting" if PREDICTED else "Measuring",
     message:

@@ -5,7 +5,9 @@ environment      what measurements depend on beside what is measured: processor,
 measuring        the bench: a worker a device
 timing           timing operators, stages and merges inside a worker
 transfer_timing  timing transfers between workers
-executing        the workers as a session sees them
+executing        workers of a session, and what else runs the model itself
+distributing     a core as the device of a rank
+reporting        the cores in words
 running          running a device's program inside its worker
 values           the tensors of a program, and operators that read and write them
 staged_runner    stages one after another, their groups beside each other

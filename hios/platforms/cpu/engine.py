@@ -25,8 +25,8 @@ from hios import defaults
 from hios.errors import PlatformError
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
+from hios.platforms.buffers import arena_tensor
 from hios.platforms.cpu import markers, running
-from hios.platforms.cpu.values import arena_tensor
 from hios.platforms.device_program import ArenaPlan, DeviceProgram
 from hios.schedule import Plan
 from hios.workers.arena import Arena

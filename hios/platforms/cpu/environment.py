@@ -1,15 +1,11 @@
-"""What measurements depend on beside what is measured: the key of the cache holds all of it."""
+"""What measurements on cores depend on beside what is measured: the keys of the cache hold all of it."""
 
 from __future__ import annotations
 
 import os
 import platform
-import shutil
-import subprocess
-from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -25,33 +21,7 @@ _MACHINE_CLOCKS = ("cpufreq/boost", "intel_pstate/no_turbo", "intel_pstate/max_p
 _CORE_CLOCKS = ("cpufreq/scaling_driver", "cpufreq/scaling_governor", "cpufreq/scaling_max_freq")
 #: Variables that change what kernels of torch, and its memory, do.
 _VARIABLES = ("ATEN_", "DNNL_", "GLIBC_TUNABLES", "KMP_", "LD_PRELOAD", "MALLOC_", "MKL_", "ONEDNN_")
-#: Variables that change what CUDA's libraries, or torch on GPUs, do. Which GPUs are visible is no such matter.
-_GPU_VARIABLES = (
-    "CUBLAS",
-    "CUDA_DEVICE_MAX_CONNECTIONS",
-    "CUDA_LAUNCH_BLOCKING",
-    "CUDNN_",
-    "NVIDIA_TF32_OVERRIDE",
-    "PYTORCH_ALLOC",
-    "PYTORCH_CUDA",
-    "TORCH_ALLOW_TF32",
-    "TORCH_BLAS",
-    "TORCH_CUDNN",
-)
-#: What nvidia-smi is asked for: what a GPU's clocks, and its share that is used, depend on.
-_GPU_CLOCKS = (
-    "persistence_mode",
-    "power.limit",
-    "clocks.applications.graphics",
-    "clocks.applications.memory",
-    "ecc.mode.current",
-    "mig.mode.current",
-    "compute_mode",
-)
-#: Seconds that nvidia-smi may take.
-_ANSWER_S = 30.0
-#: Runs operators and stages, hands values over, and times the probe, on GPUs and on cores.
-_GPU_CODE = ("hios.platforms.cuda.timing", "hios.platforms.cuda.gpu_probe", "hios.workers.worker")
+#: Runs operators and stages, hands values over, and times the probe.
 _CODE = (
     "hios.platforms.cpu.timing",
     "hios.platforms.cpu.transfer_timing",
@@ -83,60 +53,6 @@ def settings(cores: list[list[int]]) -> dict[str, object]:
         "python": platform.python_version(),
         "torch": metadata.version("torch"),
         "code": code_hash(_CODE),
-    }
-
-
-def gpu_settings(description: Mapping[str, Any]) -> dict[str, object]:
-    """GPUs, clocks and software that measurements on devices depend on.
-
-    Args:
-        description: of the platform (``hios.platforms.cuda.platform.describe``).
-    """
-    return {
-        "gpus": sorted(set(zip(description["gpus"], description["compute_capability"], strict=True))),
-        **{name: description[name] for name in ("driver", "cuda", "cudnn")},
-        "clocks": gpu_clocks(_nvidia_smi()),
-        "precision": _precision(),
-        "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_GPU_VARIABLES)},
-        "python": platform.python_version(),
-        "torch": metadata.version("torch"),
-        "code": code_hash(_GPU_CODE),
-    }
-
-
-def gpu_clocks(text: str) -> list[dict[str, str]]:
-    """Clocks-relevant settings of all GPUs, each combination once.
-
-    Args:
-        text: what ``nvidia-smi --query-gpu=FIELDS --format=csv,noheader`` prints of `_GPU_CLOCKS`, a line a GPU; a
-            value that a GPU does not have is said to be ``[N/A]``. Lines with other numbers of values are none of it.
-    """
-    rows = {tuple(value.strip() for value in line.split(",")) for line in text.splitlines()}
-    return [dict(zip(_GPU_CLOCKS, row, strict=True)) for row in sorted(rows) if len(row) == len(_GPU_CLOCKS)]
-
-
-def _nvidia_smi() -> str:
-    """What nvidia-smi says of all GPUs; empty where it is not installed or fails."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return ""
-    command = [program, f"--query-gpu={','.join(_GPU_CLOCKS)}", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_S, check=False)  # noqa: S603
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
-
-
-def _precision() -> dict[str, object]:
-    """How precisely, and with which algorithms, torch has CUDA's libraries compute, where workers do not set that."""
-    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
-    return {
-        "float32_matmul": torch.get_float32_matmul_precision(),
-        "cudnn_tf32": cudnn.allow_tf32,
-        "cudnn_deterministic": cudnn.deterministic,
-        "fp16_reduced": matmul.allow_fp16_reduced_precision_reduction,
-        "bf16_reduced": matmul.allow_bf16_reduced_precision_reduction,
     }
 
 

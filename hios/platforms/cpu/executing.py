@@ -1,55 +1,79 @@
-"""The workers of a session: what they load, run and measure, whatever the platform."""
+"""Executing on cores: a worker a device."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
+from hios.formats.base import Platform
 from hios.graph import Graph
+from hios.models import RUNTIMES
 from hios.platforms.competitor import Competitor
 from hios.platforms.cpu import core_probe, markers, running
-from hios.platforms.cpu.platform import all_cores
+from hios.platforms.cpu.platform import all_cores, cores_of
 from hios.platforms.device_program import ArenaPlan
+from hios.platforms.reference import Reference, require_compiler, require_onnx
 from hios.schedule import Placement
+from hios.tolerances import ReducedPrecision
+from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
 
-class Workers(Protocol):
-    """Workers of a platform that run the competitors of a session; they come first in the pool.
+def most_threads(description: Platform) -> int:
+    """As many threads as there are cores."""
+    return len(all_cores(cores_of(description)))
 
-    Attributes:
-        names: of the workers, for messages.
-        cores: of every worker.
-        tf32: whether timed runs are less precise than float32; known when they are loaded.
-        probe_version: tells what the probe of the platform does from what others do.
+
+def arena(plan: ArenaPlan, description: Platform) -> Arena:
+    """Memory for inputs, outputs, flags and all values that devices hand over."""
+    return Arena(plan.flags, plan.size, shares_cores=bool(description.virtual))
+
+
+def workers(
+    graph: Graph,
+    plan: ArenaPlan,
+    competitors: Mapping[str, Competitor],
+    description: Platform,
+    timeout_s: float,
+) -> CpuWorkers:
+    """A worker a device, and one that has the cores of all."""
+    return CpuWorkers(graph, plan, competitors, cores_of(description), timeout_s)
+
+
+def require_runtime(name: str) -> None:
+    """See that a C++ compiler is there for torch.compile, and the packages for ONNX Runtime.
+
+    Raises:
+        PlatformError: something is missing.
     """
+    if name == "compile":
+        require_compiler(name)
+    if name == "onnxruntime":
+        require_onnx()
 
-    names: list[str]
-    cores: list[list[int]]
-    tf32: bool
-    probe_version: str
 
-    def join(self, pool: WorkerPool) -> None:
-        """Use the workers of a pool."""
+def references(description: Platform, runtime: str, baselines: Collection[str]) -> list[Reference]:
+    """The model itself with one thread, and with one on every core; workers come after those of the schedules.
 
-    def load(self, graph: str, weights: str) -> None:
-        """Load files, and make every competitor ready. Inputs are in their buffers."""
-
-    def check(self, name: str) -> None:
-        """Run a competitor once, with outputs of full precision."""
-
-    def run(self, name: str) -> float:
-        """Run a competitor once; returns milliseconds. Of copies it is the harmonic mean, if each is timed."""
-
-    def probe(self, device: int) -> tuple[float, float]:
-        """Milliseconds of the probe's convolutions and of its copies on a device (`ProbeSchedule`)."""
-
-    def take_rows(self, name: str) -> None:
-        """Keep the rows of a competitor's last run, where every run has them."""
-
-    def finish(self) -> None:
-        """After all runs: find out what they did not tell."""
+    An ONNX file runs in ONNX Runtime only, whose threads also run operators beside each other (ORT_PARALLEL).
+    """
+    cores: list[list[int]] = cores_of(description)
+    everything = all_cores(cores)
+    first = len(cores) + (len(everything) > 1)  # devices, and the one of all cores
+    kinds = [kind for kind in RUNTIMES if kind == runtime or (kind in baselines and runtime == "eager")]
+    made: list[Reference] = []
+    for kind in kinds:
+        ways = [(list(cores[0]), False)]
+        if len(everything) > 1:
+            ways += [(everything, False)]
+            ways += [(everything, True)] if kind == "onnxruntime" and kind in baselines else []
+        for own, parallel in ways:
+            threads = f"{len(own)} thread{'s' if len(own) > 1 else ''}"
+            name = f"{RUNTIMES[kind]}, {'parallel, ' if parallel else ''}{threads}"
+            options = {"parallel": True} if parallel else {}
+            made.append(Reference(name, first + len(made), own, len(own), kind, options=options))
+    return made
 
 
 class CpuWorkers:
@@ -63,7 +87,7 @@ class CpuWorkers:
         timeout_s: longest time of one run.
     """
 
-    tf32 = False
+    reduced: ReducedPrecision | None = None
     probe_version = core_probe.VERSION
 
     def __init__(
@@ -128,5 +152,6 @@ class CpuWorkers:
         """Keep the rows of the last run."""
         self._competitors[name].timelines.append(self._rows)
 
-    def finish(self) -> None:
+    def finish(self) -> dict[str, Any]:
         """Nothing: every run told."""
+        return {}

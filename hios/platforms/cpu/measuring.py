@@ -1,4 +1,4 @@
-"""The bench of the cpu platform: a worker process a device."""
+"""Measuring on cores: a worker process a device."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from hios.formats.base import Platform
 from hios.graph import Graph
 from hios.platforms.bench import TIMEOUT_S, Bench, Pairs, Stage, whose_turn
 from hios.platforms.cpu import core_probe, timing, transfer_timing
-from hios.platforms.cpu.environment import cache_bytes
+from hios.platforms.cpu.environment import cache_bytes, settings
+from hios.platforms.cpu.platform import cores_of
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
@@ -22,7 +24,17 @@ _INFERENCES, _LEAD_S = 3, 0.005
 _VIRTUAL_S = 0.1
 
 
-class Cores(Bench):
+def environment(description: Platform) -> Mapping[str, object]:
+    """Processor, clocks and software."""
+    return settings(cores_of(description))
+
+
+def bench(graph: Graph, path: str, description: Platform) -> Bench:
+    """A worker a device."""
+    return CpuBench(graph, path, description)
+
+
+class CpuBench(Bench):
     """Devices that are cores.
 
     Args:
@@ -33,10 +45,10 @@ class Cores(Bench):
 
     probe_version, probe_flops, probe_bytes = core_probe.VERSION, core_probe.FLOPS, core_probe.NBYTES
 
-    def __init__(self, graph: Graph, path: str, platform: Mapping[str, Any]) -> None:
+    def __init__(self, graph: Graph, path: str, platform: Platform) -> None:
         self._path = path
-        self._cores: list[list[int]] = platform["cores"]
-        self._virtual: bool = platform.get("virtual", False)
+        self._cores: list[list[int]] = cores_of(platform)
+        self._virtual: bool = bool(platform.virtual)
         self._epoch = 0
         largest = max((edge.bytes or 0 for edge in graph.edges), default=0)
         arena = Arena(8, max(largest, 64), shares_cores=self._virtual)

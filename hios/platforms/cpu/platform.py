@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Sequence
-from importlib import metadata
 from typing import Any
 
 from hios import machine
 from hios.errors import PlatformError
+from hios.formats.base import Platform
 from hios.machine import usable_cores
-
-#: What measurements and results depend on, where it is installed.
-_PACKAGES = (
-    "hios",
-    "torch",
-    "apache-tvm",
-    "onnx",
-    "onnxruntime",
-    "onnxscript",
-    "numpy",
-    "numba",
-    "ortools",
-    "snakemake",
-)
 
 #: Virtual devices of a core at most: each is a process that holds torch and the weights.
 _MOST_OF_A_CORE = 16
 #: Pause in seconds after something that ran with several threads: idle threads of OpenMP spin on for some milliseconds,
 #: and would slow whoever takes its turn next on their cores.
 SETTLE_S = 0.03
+VIRTUAL = True
+RUNTIMES = ("eager", "compile", "onnxruntime")
+TRANSPORTS = ("gloo", "mpi")
+OPTIMIZES = True
 
 
 def device_cores(devices: int, *, virtual: bool = False) -> list[list[int]]:
@@ -54,12 +43,17 @@ def device_cores(devices: int, *, virtual: bool = False) -> list[list[int]]:
     return [[cores[device % len(cores)]] for device in range(devices)]
 
 
+def cores_of(description: Platform) -> list[list[int]]:
+    """Cores of every device that a description states."""
+    return [list(own) for own in description.cores or ()]
+
+
 def all_cores(cores: Sequence[Sequence[int]]) -> list[int]:
     """The cores of all devices together; virtual devices share some."""
     return list(dict.fromkeys(core for own in cores for core in own))
 
 
-def describe(devices: int, *, virtual: bool = False) -> dict[str, Any]:
+def describe(devices: int, *, virtual: bool = False, **_: Any) -> Platform:
     """The platform as artifacts state it; takes half a second to see what else keeps its cores busy.
 
     Args:
@@ -71,23 +65,20 @@ def describe(devices: int, *, virtual: bool = False) -> dict[str, Any]:
     """
     cores = device_cores(devices, virtual=virtual)
     used = {core for own in cores for core in own}
-    return {
-        "name": "cpu",
-        "devices": devices,
-        "cores": cores,
-        "processor": machine.processor(),
-        "load_average": round(os.getloadavg()[0], 2),
-        "busy_share": machine.busy_share(used),
-        **({"virtual": True} if len(used) < devices else {}),
-    }
+    return Platform(
+        name="cpu",
+        devices=devices,
+        cores=tuple(map(tuple, cores)),
+        processor=machine.processor(),
+        load_average=round(os.getloadavg()[0], 2),
+        busy_share=machine.busy_share(used),
+        virtual=True if len(used) < devices else None,
+    )
 
 
-def versions() -> dict[str, str]:
-    """Versions of the software that costs and runs depend on."""
-    found = {"python": platform.python_version(), "kernel": platform.release()}
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+def device_limit(cores: int) -> tuple[int, str]:
+    """As many devices as cores, unless they are virtual."""
+    return cores, (
+        "the cores that can be used here (platform cpu pins every device to a core of its own, unless they are "
+        "virtual: true)"
+    )

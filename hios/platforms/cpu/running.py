@@ -13,9 +13,9 @@ from hios.graph import Graph
 from hios.kernels import CompiledOperator, compile_operator
 from hios.kernels.merged import compile_merged
 from hios.merging import convolutions
+from hios.platforms.buffers import arena_tensor
 from hios.platforms.cpu.staged_runner import StagedRunner
 from hios.platforms.cpu.stream_runner import StreamRunner
-from hios.platforms.cpu.values import arena_tensor
 from hios.platforms.device_program import FIRST_READY, START, START_TIME, Buffer, DeviceProgram, Row, StagedProgram
 from hios.platforms.weights import load_weights
 from hios.workers.arena import Arena

@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import Tensor
 
-from hios.errors import PlatformError
 from hios.kernels import CompiledOperator
 from hios.kernels.tensors import torch_dtype
 from hios.kernels.unit import External
+from hios.platforms.buffers import arena_tensor, deliver
 from hios.platforms.cpu.markers import marker
 from hios.platforms.device_program import Buffer, Handover
 from hios.workers.arena import Arena
@@ -105,26 +105,7 @@ class Values:
             deliver(self.tensors[slot], buffer)
 
 
-def arena_tensor(arena: Arena, buffer: Buffer) -> Tensor:
-    """A buffer as a tensor."""
-    return arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype))
-
-
 def _handed_over(arena: Arena, buffer: Buffer) -> Tensor:
     """The same in the order in memory in which operators make values: copying between orders costs several times."""
     dtype = torch_dtype(buffer.dtype)
     return arena.tensor(buffer.offset, buffer.shape, dtype, channels_last=arena.channels_last)
-
-
-def deliver(value: Tensor, buffer: Tensor) -> None:
-    """Copy a value into its buffer; ``copy_`` alone would broadcast and convert what does not fit.
-
-    Raises:
-        PlatformError: shape or dtype are not those that the graph states.
-    """
-    if value.shape != buffer.shape or value.dtype != buffer.dtype:
-        raise PlatformError(
-            f"found a value of shape {tuple(value.shape)} and {value.dtype}; the graph states "
-            f"{tuple(buffer.shape)} and {buffer.dtype}"
-        )
-    buffer.copy_(value)

@@ -1,6 +1,7 @@
 """Devices that are GPUs: one worker process holds all of them.
 
 platform      what the devices are
+environment   what measurements depend on beside what is measured: GPUs, clocks, software, code
 measuring     the bench: one worker for all GPUs
 timing        timing operators, stages, merges and transfers inside it
 timed_graphs  a GPU with CUDA graphs of chains of operators
@@ -18,5 +19,7 @@ marks         what the process is at, for messages
 precision     full float32 where outputs are compared, TF32 where torch has it by default
 reference     the model itself on a GPU
 running       the executor inside the worker
-executing     the worker as a session sees it
+executing     the worker as a session sees it, and what else runs the model itself
+distributing  a GPU as the device of a rank
+reporting     the GPUs in words
 """

@@ -1,4 +1,4 @@
-"""The bench of the cuda platform: one worker process that holds all GPUs."""
+"""Measuring on GPUs: one worker process holds all of them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from hios.formats.base import Platform
 from hios.formats.costs_file import BlockResources
 from hios.graph import Graph
 from hios.kernels.signature import signatures
 from hios.platforms.bench import TIMEOUT_S, Bench, Pairs, Stage, whose_turn
 from hios.platforms.cuda import gpu_probe, timing
+from hios.platforms.cuda.environment import settings
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
@@ -19,7 +21,17 @@ from hios.workers.pool import WorkerPool
 _LEAST_MS = 2.0
 
 
-class Gpus(Bench):
+def environment(description: Platform) -> Mapping[str, object]:
+    """GPUs, clocks and software."""
+    return settings(description)
+
+
+def bench(graph: Graph, path: str, description: Platform) -> Bench:
+    """One worker for all GPUs."""
+    return CudaBench(graph, path, description)
+
+
+class CudaBench(Bench):
     """Devices that are GPUs.
 
     Args:
@@ -30,14 +42,14 @@ class Gpus(Bench):
 
     probe_version, probe_flops, probe_bytes = gpu_probe.VERSION, gpu_probe.FLOPS, gpu_probe.NBYTES
 
-    def __init__(self, graph: Graph, path: str, platform: Mapping[str, Any]) -> None:
-        self._indices: list[int] = platform["gpu_indices"]
+    def __init__(self, graph: Graph, path: str, platform: Platform) -> None:
+        self._indices = list(platform.gpu_indices or ())
         cores = sorted(os.sched_getaffinity(0))
         pool = WorkerPool([cores], Arena(8, 64), TIMEOUT_S, ["the worker of the GPUs"])
         self._is_traced = True
         pool.describe = lambda number: f"operator {graph.operators[number - 1].id}" if number else ""
         # What a chain goes through fills the caches: no other operators have to.
-        super().__init__(pool, platform["devices"], around_bytes=0, least_ms=_LEAST_MS)
+        super().__init__(pool, len(self._indices), around_bytes=0, least_ms=_LEAST_MS)
         try:
             given = {"indices": self._indices, "operators": len(set(signatures(graph).values()))}
             self._uuids: list[str] = self._call(timing.open_gpus, graph=path, **given)

@@ -10,9 +10,14 @@ from typing import Any
 
 from hios import machine
 from hios.errors import PlatformError
+from hios.formats.base import Platform
 
-#: Pause in seconds after something else had its turn: none, as idle threads of the host slow no GPU.
-SETTLE_S = 0.0
+#: As on platform cpu: what has several threads beside the GPUs is ONNX Runtime, which runs on cores here.
+SETTLE_S = 0.03
+VIRTUAL = True
+RUNTIMES = ("eager", "compile", "cudagraph", "compile-reduce-overhead", "compile-max-autotune", "tensorrt")
+TRANSPORTS = ("nccl", "mpi")
+OPTIMIZES = False
 
 _DRIVER = Path("/proc/driver/nvidia/version")
 _DRIVER_VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
@@ -60,7 +65,7 @@ def _found(version: str, cuda: str | None, gpus: int) -> int:
     return gpus
 
 
-def describe(devices: int, *, virtual: bool = False) -> dict[str, Any]:
+def describe(devices: int, *, virtual: bool = False, **_: Any) -> Platform:
     """The platform as artifacts state it; takes half a second to see what else keeps the host's cores busy.
 
     Args:
@@ -75,26 +80,23 @@ def describe(devices: int, *, virtual: bool = False) -> dict[str, Any]:
     gpus = gpu_indices(devices, virtual=virtual)
     properties = [torch.cuda.get_device_properties(gpu) for gpu in gpus]
     used = sorted(set(gpus))
-    description: dict[str, Any] = {
-        "name": "cuda",
-        "devices": devices,
-        "gpus": [found.name for found in properties],
-        "gpu_indices": gpus,
-        "compute_capability": [f"{found.major}.{found.minor}" for found in properties],
-        "memory_gb": [round(found.total_memory / _GB, 1) for found in properties],
-        "driver": driver_version(_DRIVER.read_text(encoding="utf-8") if _DRIVER.exists() else ""),
-        "cuda": str(torch.version.cuda),
-        "cudnn": str(torch.backends.cudnn.version()),
-        "processor": machine.processor(),
-        "load_average": round(os.getloadavg()[0], 2),
-        "busy_share": machine.busy_share(os.sched_getaffinity(0)),
-    }
-    if len(used) > 1:
-        pairs = [(one, other) for one in used for other in used if one != other]
-        description["peer_access"] = all(torch.cuda.can_device_access_peer(*pair) for pair in pairs)
-    if len(used) < devices:
-        description["virtual"] = True
-    return description
+    pairs = [(one, other) for one in used for other in used if one != other]
+    return Platform(
+        name="cuda",
+        devices=devices,
+        gpus=tuple(known.name for known in properties),
+        gpu_indices=tuple(gpus),
+        compute_capability=tuple(f"{known.major}.{known.minor}" for known in properties),
+        memory_gb=tuple(round(known.total_memory / _GB, 1) for known in properties),
+        driver=driver_version(_DRIVER.read_text(encoding="utf-8") if _DRIVER.exists() else ""),
+        cuda=str(torch.version.cuda),
+        cudnn=str(torch.backends.cudnn.version()),
+        processor=machine.processor(),
+        load_average=round(os.getloadavg()[0], 2),
+        busy_share=machine.busy_share(os.sched_getaffinity(0)),
+        peer_access=all(torch.cuda.can_device_access_peer(*pair) for pair in pairs) if pairs else None,
+        virtual=True if len(used) < devices else None,
+    )
 
 
 def driver_version(text: str) -> str:
@@ -105,3 +107,7 @@ def driver_version(text: str) -> str:
     """
     found = _DRIVER_VERSION.search(text)
     return found[1] if found else f"unknown, on {platform.system()} {platform.release()}"
+
+
+def device_limit(cores: int) -> None:
+    """How many GPUs there are is asked where they are used: that may be another host."""

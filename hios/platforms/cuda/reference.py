@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -10,15 +13,93 @@ from torch import Tensor
 from torch.export import ExportedProgram
 from torch.export.passes import move_to_device_pass
 
+from hios.platforms.cuda.precision import exactly
+from hios.platforms.device_program import Buffer
+from hios.platforms.reference import Place, load_in
+from hios.workers.worker import Worker
+
 #: Calls ahead of a capture: libraries choose algorithms and get workspaces in the first ones.
 _WARM_UP = 3
 
 
-def place(program: ExportedProgram, gpu: int) -> ExportedProgram:
-    """A program with its weights and constants on a GPU, where this process then works."""
-    torch.cuda.set_device(gpu)
-    torch.backends.cudnn.benchmark = True
-    return move_to_device_pass(program, f"cuda:{gpu}")
+class Gpu(Place):
+    """A GPU, which becomes the current one of this process.
+
+    Args:
+        index: as torch numbers it.
+    """
+
+    compilers = {  # noqa: RUF012 - as of its base
+        "compile": {},
+        "compile-reduce-overhead": {"mode": "reduce-overhead"},
+        "compile-max-autotune": {"mode": "max-autotune"},
+        "tensorrt": {"backend": "torch_tensorrt"},
+    }
+
+    def __init__(self, index: int) -> None:
+        self._device = torch.device("cuda", index)
+        torch.cuda.set_device(index)
+        torch.backends.cudnn.benchmark = True
+
+    def program(self, loaded: ExportedProgram) -> ExportedProgram:
+        """Weights and constants go to the GPU."""
+        return move_to_device_pass(loaded, str(self._device))
+
+    def inputs(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Copies on the GPU."""
+        return [tensor.to(self._device) for tensor in tensors]
+
+    def module(self, kind: str, module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[..., Any]:
+        """A module in a CUDA graph, where that is asked for."""
+        return in_graph(module, inputs) if kind == "cudagraph" else module
+
+    def before_compiling(self, kind: str) -> None:
+        """Have torch.compile know TensorRT; it keeps its processes, as one alone would take too long for a GPU."""
+        if kind == "tensorrt":
+            importlib.import_module("torch_tensorrt")
+
+    def exactly(self) -> AbstractContextManager[None]:
+        """Without TF32."""
+        return exactly()
+
+    def timed(self, module: Callable[..., Any], inputs: Sequence[Tensor]) -> tuple[Any, int]:
+        """Run a module until the GPU has finished; the process gets the GPU for itself with a first launch."""
+        module(*inputs)
+        torch.cuda.synchronize(self._device)
+        began = time.perf_counter_ns()
+        given = module(*inputs)
+        torch.cuda.synchronize(self._device)
+        return given, time.perf_counter_ns() - began
+
+
+def load(
+    worker: Worker,
+    program: str,
+    inputs: list[Buffer],
+    outputs: list[Buffer],
+    trusted: bool = False,
+    kind: str = "eager",
+    gpu: int = 0,
+) -> float | None:
+    """Load a program on a GPU, as ``hios.platforms.reference.load`` does on the host.
+
+    Args:
+        worker: where it runs.
+        program: program.pt2.
+        inputs: of the graph, in the arena and written already.
+        outputs: of the graph, in the arena.
+        trusted: whether the user trusts a program that can run code when it is loaded.
+        kind: what runs it, one of ``RUNTIMES``.
+        gpu: the GPU, as torch numbers it.
+
+    Returns:
+        Seconds that torch.compile took, its first inference among them; None for other kinds.
+
+    Raises:
+        ArtifactError: its inputs or outputs are not those of the graph.
+        PlatformError: a runtime cannot run it.
+    """
+    return load_in(Gpu(gpu), worker, program, inputs, outputs, trusted, kind)
 
 
 def in_graph(module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hios.errors import PlatformError
 from hios.graph import Graph
-from hios.platforms.cpu.values import arena_tensor, deliver
+from hios.platforms.buffers import arena_tensor, deliver
 from hios.platforms.cuda.backend import CudaBackend, out_of_memory
 from hios.platforms.cuda.executor import Executor
 from hios.platforms.cuda.network import Network

@@ -10,8 +10,7 @@ from typing import TypeVar
 import yaml
 
 from hios import artifacts
-from hios.errors import ArtifactError, HiosError, PlatformError
-from hios.formats.config_file import Config
+from hios.errors import ArtifactError, PlatformError
 from hios.formats.description_files import GpuFile, LinkFile, Number, ShareNumber, WholeNumber
 from hios.yaml_file import refuse_repeated_keys
 
@@ -168,24 +167,6 @@ def link(text: str | None, between: Gpu) -> Link:
         )
     file = _read(path, LinkFile)
     return Link(path, word, file.name, file.bandwidth_gbs.value, file.share.value, file.latency_us.value)
-
-
-def configured(settings: Config, source: str) -> list[Path]:
-    """The files of the descriptions that a configuration names, which its costs depend on.
-
-    Args:
-        settings: of a run (``hios.config.resolve``), with platform model.
-        source: the configuration's file, for messages.
-
-    Raises:
-        HiosError: an unknown GPU or link, or a file that breaks its format.
-    """
-    try:
-        described = gpu(settings.gpu or "")
-        between = link(settings.link, described)
-    except HiosError as error:
-        raise HiosError(f"{source}: {error}") from error
-    return [described.path, between.path]
 
 
 def _read(path: Path, cls: type[_File]) -> _File:

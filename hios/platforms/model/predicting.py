@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from hios.costs import DEFAULT_ALPHA
-from hios.errors import PlatformError, UnsupportedError
+from hios.errors import UnsupportedError
 from hios.formats.base import Platform
 from hios.formats.costs_file import BlockResources, ContentionModel, CostsFile, OperatorCost, TransferCost
 from hios.graph import Graph
+from hios.platforms.model import descriptions
 from hios.platforms.model.descriptions import Gpu, Link
 from hios.platforms.model.efficiency import DEFAULT, Efficiency
 from hios.platforms.model.kernel_work import kernels
+from hios.platforms.model.platform import described
 from hios.platforms.model.roofline import Prediction, predict
 
-#: Devices at most, as schedules state them.
-_MOST_DEVICES = 1024
+
+def costs(graph: Graph, description: Platform) -> CostsFile:
+    """Costs on the GPUs of a description (`hios.platforms.model.platform.describe`)."""
+    gpu = descriptions.gpu(description.gpu or "")
+    return predicted_costs(graph, gpu, descriptions.link(description.link, gpu), description.devices or 1)
+
+
+def files(**options: str) -> list[Path]:
+    """The files of the descriptions of a GPU, and of what lies between two of them.
+
+    Args:
+        options: ``gpu``, and ``link`` if it is not to be the first that the GPU's description lists.
+
+    Raises:
+        HiosError: an unknown GPU or link, or a file that breaks its format.
+    """
+    gpu = descriptions.gpu(options["gpu"])
+    return [gpu.path, descriptions.link(options.get("link"), gpu).path]
 
 
 def predicted_costs(graph: Graph, gpu: Gpu, link: Link, devices: int, efficiency: Efficiency = DEFAULT) -> CostsFile:
@@ -36,32 +55,16 @@ def predicted_costs(graph: Graph, gpu: Gpu, link: Link, devices: int, efficiency
         PlatformError: a number of devices that no schedule can have.
         UnsupportedError: an operator's work is unknown, or an edge states no bytes.
     """
-    if not 1 <= devices <= _MOST_DEVICES:
-        raise PlatformError(f"platform model: devices: found {devices}; allowed: 1 to {_MOST_DEVICES}")
     return CostsFile(
         graph=graph.name,
         graph_fingerprint=graph.fingerprint,
-        platform=describe(gpu, link, devices),
+        platform=described(gpu, link, devices),
         operators={
             operator: _operator([predict(kernel, gpu, efficiency) for kernel in found], efficiency)
             for operator, found in kernels(graph).items()
         },
         transfers=_transfers(graph, link),
         contention=ContentionModel(kind="blend", alpha=DEFAULT_ALPHA),
-    )
-
-
-def describe(gpu: Gpu, link: Link, devices: int) -> Platform:
-    """The platform as artifacts state it."""
-    return Platform(
-        name="model",
-        predicted=True,
-        devices=devices,
-        gpu=gpu.label,
-        link=link.label,
-        gpus=(gpu.name,) * devices,
-        compute_capability=(gpu.compute_capability,) * devices,
-        tf32=gpu.has_tf32,
     )
 
 

@@ -5,6 +5,11 @@ ended; one that dies closes its line. Rank 0 (``hios.runtime.distributed.monitor
 is to blame, and tells all ranks to end. If it is rank 0 that dies, the others see it, and rank 1 prints the line. Ranks
 end by ``os._exit``, from a thread of this module, since their main thread may never return; the launcher ends what is
 left.
+
+Why not by what torch brings: ranks do meet by its store, with a time-out (``gloo``), and its elastic agent, or mpirun,
+ends what is left. But its store has no key, so that whoever reaches the port may write; a client that dies is noticed
+there by time-outs only; ``monitored_barrier`` names late ranks, not what they do, is Gloo's alone, and blocks; and the
+agent reports a process, not the schedule, operator and stage that docs/distributed.md promises, under mpirun too.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from hios.kernels.tensors import nbytes, torch_dtype
 from hios.platforms.competitor import Competitor
 from hios.platforms.cpu import running
 from hios.platforms.device_program import ArenaPlan, Buffer, Row, StagedProgram
+from hios.platforms.protocol import RankDevice
 from hios.runtime.distributed.clock_sync import barrier, hand_round, offsets
 from hios.runtime.distributed.exchange import RESERVED, Mail, Memory, Tags
-from hios.runtime.distributed.hardware import Hardware
 from hios.runtime.distributed.progress_state import Position
 from hios.runtime.distributed.transports import Channel, Transport
 from hios.schedule import Placement
@@ -63,7 +63,7 @@ class Turns:
         competitors: Mapping[str, Competitor],
         transport: Transport,
         channel: Channel,
-        hardware: Hardware,
+        hardware: RankDevice,
         position: Position,
         elsewhere: Sequence[int],
         tolerance: float,

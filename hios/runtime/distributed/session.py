@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import time
 import traceback
@@ -16,29 +15,30 @@ from typing import Any, cast
 import msgspec
 import torch
 
-from hios import artifacts, defaults, machine
+from hios import artifacts, defaults, machine, platforms
 from hios.errors import HiosError, PlatformError, ScheduleError, first_line
 from hios.formats.run_file import Checked, Run, RunPlatform
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
-from hios.platforms.cpu import platform as cpu
+from hios.models import RUNTIMES
 from hios.platforms.device_program import ArenaPlan
-from hios.runtime import reference
-from hios.runtime.baselines import Reference, references
+from hios.platforms.reference import Reference
+from hios.platforms.reference import run as run_reference
+from hios.platforms.reference import runtime as runtime_of
 from hios.runtime.competitors import BASELINE, Entry, competitors, entries_of, read_schedules
-from hios.runtime.distributed import transports
 from hios.runtime.distributed.agreement import Given
 from hios.runtime.distributed.clock_sync import barrier
+from hios.runtime.distributed.connection import connect
 from hios.runtime.distributed.control import FAILED, LATE, LOST, Control, who
 from hios.runtime.distributed.exchange import RESERVED, Tags
-from hios.runtime.distributed.hardware import hardware
 from hios.runtime.distributed.monitor import Monitor
 from hios.runtime.distributed.progress_state import Position
 from hios.runtime.distributed.rank_runner import Turns, joined
 from hios.runtime.distributed.topology import Place, local_rank, pin, shared
 from hios.runtime.distributed.transports import Transport
-from hios.runtime.results import results
-from hios.schedule import StagedPlan
+from hios.runtime.rounds import Outcome, Session
+from hios.schedule import Placement, StagedPlan
+from hios.versions import versions
 from hios.workers.parent import end_with_parent
 from hios.workers.stream_threads import Streams
 from hios.workers.worker import Worker
@@ -58,7 +58,7 @@ class Job:
         weights: weights.safetensors.
         schedules: schedule.json files; their stems name them.
         output: run.json, which rank 0 writes.
-        transport: one of ``transports.TRANSPORTS`` of the platform.
+        transport: gloo, nccl or mpi, as far as the platform has it.
         platform: cpu, where a rank has a core, or cuda, where it has a GPU.
         program: program.pt2 or program.onnx, the reference for outputs; the sequential schedule where absent.
         trusted: whether the user trusts a program that can run code when it is loaded.
@@ -103,24 +103,24 @@ def distribute(job: Job) -> Run | None:
     end_with_parent(number=signal.SIGTERM)
     if _is_orphan():
         os._exit(1)
-    transport = transports.connect(job.transport, job.platform, job.timeout_s)
+    transport = connect(job.transport, job.platform, job.timeout_s)
     position = Position()
     places = [Place(*place) for place in transport.gather(_place())]
     monitor = Monitor(places) if transport.rank == 0 else None
     address, key = transport.gather(None if monitor is None else (monitor.address, monitor.key))[0]
     control = Control(transport.rank, places, position, address, key, job.timeout_s)
-    session = _Session(job, transport, position, places, monitor, control)
+    runner = RankRunner(job, transport, position, places, monitor, control)
     this = who(places, transport.rank)
     try:
         with torch.inference_mode():
-            data = session.run()
+            data = runner.execute()
         control.finish(job.timeout_s)
     except TimeoutError:
         control.fail(LATE, f"{this} did not go on within {job.timeout_s:g} s: {position.text()}")
     except ConnectionError as error:
         control.fail(LOST, f"{this}: {position.text()}: the connection broke ({first_line(error)})")
     except HiosError as error:
-        control.fail(FAILED, session.blame(this, error))
+        control.fail(FAILED, runner.blame(this, error))
     except Exception as error:  # a defect of hios: the others are ended all the same
         traceback.print_exc()
         control.fail(FAILED, f"{this}: {position.text()}: {type(error).__name__}: {first_line(error)}")
@@ -139,8 +139,8 @@ def _place() -> tuple[str, str, tuple[int, ...]]:
     return here.host, here.boot, here.cores
 
 
-class _Session:
-    """One rank's part."""
+class RankRunner:
+    """One rank's part in a session: it runs what the others run, in the same order."""
 
     def __init__(
         self,
@@ -154,6 +154,7 @@ class _Session:
         self._job, self._transport, self._position = job, transport, position
         self._places, self._monitor, self._control = places, monitor, control
         self._step = 0
+        self._rows: list[Placement] = []
         self._uncertainty_ns = 0
         self._prepared = False
 
@@ -163,7 +164,7 @@ class _Session:
             return str(error) if self._monitor is not None else f"{this}: {error}"
         return f"{this}: {self._position.doing}: {error}"
 
-    def run(self) -> Run | None:
+    def execute(self) -> Run | None:
         """Load, take all turns, and write run.json on rank 0."""
         began = datetime.now(UTC)
         cores = pin(self._places, self._transport.rank)
@@ -173,21 +174,17 @@ class _Session:
         self._load()
         ranks = self._agree(cores)
         self._prepared = True
-        self._take_turns()
+        self._expect()
+        session = Session(self._graph, self._competitors, self._references, self._entries, self, self._job)
+        session.measure(shown=False)
         if self._monitor is None:
             return None
         job = self._job
-        run = Run(
-            graph=self._graph.name,
-            platform=self._platform(ranks),
-            versions={**cpu.versions(), **self._transport.versions()},
-            measured_at=f"{began:%Y-%m-%dT%H:%M:%SZ}",
-            seed=job.seed,
-            runs=job.runs,
-            warmup=job.warmup,
-            tolerance=job.tolerance,
-            checked_against=cast("Checked", "sequential" if job.program is None else reference.runtime(job.program)),
-            **results(self._competitors, self._references, self._entries)._asdict(),
+        run = session.file(
+            self._platform(ranks),
+            {**versions(), **self._transport.versions()},
+            began,
+            cast("Checked", "sequential" if job.program is None else runtime_of(job.program)),
         )
         artifacts.write(job.output, "run", run)
         return run
@@ -195,7 +192,7 @@ class _Session:
     def _load(self) -> None:
         """Read and compile everything: first on rank 0, so that what is wrong with the files is said once."""
         job, transport = self._job, self._transport
-        self._hardware = hardware(job.platform, local_rank(self._places, transport.rank))
+        self._hardware = platforms.distributing(job.platform).device(local_rank(self._places, transport.rank))
         self._position.enter("meeting the devices of other ranks")
         channel = transport.channel(time.monotonic() + job.timeout_s)
         if transport.rank != 0:
@@ -224,12 +221,14 @@ class _Session:
             job.timeout_s,
         )
         self._turns.load(str(job.graph), str(job.weights), job.seed)
-        self._references = [] if job.program is None else references([[0]], reference.runtime(job.program), ())
+        self._references = []
+        if job.program is not None:
+            kind = runtime_of(job.program)
+            self._references.append(Reference(f"{RUNTIMES[kind]}, 1 thread", 1, [0], 1, kind))
         self._reference = Worker(0, self._turns.memory, Streams())
         if job.program is not None and transport.rank == 0:
             inputs, outputs = list(plan.inputs.values()), plan.outputs
-            gpu = self._hardware.place.index  # None of a core
-            reference.load(self._reference, str(job.program), inputs, outputs, job.trusted, gpu=gpu)
+            self._hardware.load_reference(self._reference, str(job.program), inputs, outputs, job.trusted)
         if transport.rank == 0:
             self._let_load()
 
@@ -262,35 +261,26 @@ class _Session:
                 )
         return [{"cores": theirs["cores"], **theirs["hardware"]} for theirs in found.values()]
 
-    def _take_turns(self) -> None:
-        """The reference, then all rounds; every competitor runs once a round, in random order."""
-        if self._job.program is None:
-            self._run(BASELINE)
+    def _expect(self) -> None:
+        """Learn what outputs are to be, and see that the sequential schedule makes them."""
+        if self._references:
+            self.run_reference(self._references[0])
         else:
-            self._run_reference()
+            self.run(BASELINE)
         self._turns.expect()
-        self._run(BASELINE)  # before any schedule takes its turn
-        turns: list[str | Reference] = [*self._competitors, *self._references]
-        shuffle = random.Random(self._job.seed).shuffle
-        for number in range(self._job.warmup + self._job.runs):
-            shuffle(turns)
-            for turn in turns:
-                measured = number >= self._job.warmup
-                if isinstance(turn, Reference):
-                    latency = self._run_reference()
-                    if measured:
-                        turn.latencies_ms.append(latency)
-                else:
-                    self._run(turn, measured=measured)
+        outcome = self.run(BASELINE)  # before any schedule takes its turn
+        if outcome is not None and outcome.difference is not None:
+            self._competitors[BASELINE].difference = outcome.difference
 
-    def _run_reference(self) -> float:
-        """The model itself, on rank 0 while the others wait; milliseconds."""
+    def run_reference(self, reference: Reference) -> Outcome | None:
+        """The model itself, on rank 0 while the others wait."""
         if self._monitor is None:
-            return 0.0
+            return None
         self._position.enter("the program itself")
-        return reference.run(self._reference) / 1e6
+        return Outcome(run_reference(self._reference) / 1e6, None)
 
-    def _run(self, name: str, *, measured: bool = False) -> None:
+    def run(self, name: str) -> Outcome | None:
+        """Run a competitor on all ranks; rank 0 hears what each measured."""
         self._step += 1
         deadline = time.monotonic() + self._job.timeout_s
         self._position.enter(name)
@@ -299,27 +289,22 @@ class _Session:
         if turn is not None:
             self._control.report(self._step, asdict(turn))
         if self._monitor is None:
-            return
+            return None
         competitor = self._competitors[name]
         ranks = [program.device for program in competitor.programs]
-        found = self._monitor.collect(self._step, ranks, self._position, deadline)
-        competitor.difference = max(competitor.difference, *(theirs["difference"] for theirs in found.values()))
-        latency, rows = joined(found, self._turns.offsets, competitor.copies)
-        if measured:
-            competitor.latencies_ms.append(latency)
-            competitor.timelines.append(rows)
-            self._uncertainty_ns = max(self._uncertainty_ns, *(off for _, off in self._turns.offsets.values()), 0)
+        reports = self._monitor.collect(self._step, ranks, self._position, deadline)
+        latency, self._rows = joined(reports, self._turns.offsets, competitor.copies)
+        return Outcome(latency, max(report["difference"] for report in reports.values()))
+
+    def take_rows(self, name: str) -> None:
+        """Keep the rows of the last run, and by how much clocks may have been off in it."""
+        self._competitors[name].timelines.append(self._rows)
+        self._uncertainty_ns = max(self._uncertainty_ns, *(off for _, off in self._turns.offsets.values()), 0)
 
     def _platform(self, ranks: Sequence[Mapping[str, Any]]) -> RunPlatform:
         """The platform as run.json states it."""
         apart = len({place.boot for place in self._places}) > 1
-        described = {"cores": [rank["cores"] for rank in ranks]}
-        used = described["cores"]
-        if self._job.platform == "cuda":
-            lists = ("gpus", "gpu_indices", "compute_capability", "memory_gb")
-            described = {key: [rank[key][0] for rank in ranks] for key in lists}
-            described |= {key: ranks[0][key] for key in ("driver", "cuda", "cudnn")} | {"tf32": False}
-            used = [[index] for index in described["gpu_indices"]]
+        described, used = platforms.distributing(self._job.platform).joined(ranks)
         platform = {
             "name": self._job.platform,
             "devices": len(ranks),

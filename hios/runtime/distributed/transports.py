@@ -6,8 +6,6 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from hios.errors import PlatformError
-
 
 class Request(Protocol):
     """A message on its way."""
@@ -49,7 +47,7 @@ class Transport(Protocol):
     """The ranks that were started together, seen from one of them.
 
     Attributes:
-        name: one of ``TRANSPORTS``.
+        name: gloo, nccl or mpi.
         rank: number of this rank.
         size: how many ranks there are.
         tags: how many tags there are, from 0.
@@ -97,36 +95,3 @@ class Transport(Protocol):
     def close(self) -> None:
         """Leave; all ranks do so."""
         ...
-
-
-#: What moves values between the devices of a platform, the usual one first.
-TRANSPORTS = {"cpu": ("gloo", "mpi"), "cuda": ("nccl", "mpi")}
-
-
-def connect(name: str, platform: str, timeout_s: float) -> Transport:
-    """Meet the other ranks.
-
-    Args:
-        name: one of ``TRANSPORTS``.
-        platform: what devices are, a key of ``TRANSPORTS``.
-        timeout_s: longest time to wait for them.
-
-    Raises:
-        PlatformError: this process was not started by the launcher of that transport, the ranks do not meet, or the
-            transport is not one of that platform.
-    """
-    if name not in TRANSPORTS[platform]:
-        raise PlatformError(
-            f"transport {name}: found platform {platform}; allowed there: {', '.join(TRANSPORTS[platform])}"
-        )
-    if name == "nccl":
-        from hios.runtime.distributed.nccl import Nccl
-
-        return Nccl(timeout_s)
-    if name == "gloo":
-        from hios.runtime.distributed.gloo import Gloo
-
-        return Gloo(timeout_s)
-    from hios.runtime.distributed.mpi import Mpi
-
-    return Mpi()

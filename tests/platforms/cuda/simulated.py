@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from hios.graph import Graph
+from hios.platforms.buffers import arena_tensor
 from hios.platforms.cpu import core_probe
-from hios.platforms.cpu.values import arena_tensor
 from hios.platforms.cuda.executor import Executor
 from hios.platforms.cuda.network import Network
 from hios.platforms.device_program import Buffer

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hios import Graph, HiosWarning, artifacts
 from hios.cli.files import profile
+from hios.formats.base import Platform
 from hios.platforms.cuda import gpu_probe, platform
 from hios.platforms.cuda import measuring as gpus
 from hios.platforms.cuda import timed_graphs as graphs
@@ -18,24 +20,24 @@ from tests.platforms.cuda.simulated_timing import FLOPS_PER_MS, InProcess, Machi
 _RESOURCES = {"shared_memory_bytes": 64, "registers": 5120, "threads": 128, "blocks": 12, "occupancy": 0.25}
 
 
-def _describe(devices: int, *, virtual: bool = False) -> dict[str, Any]:
+def _describe(devices: int, *, virtual: bool = False) -> Platform:
     """Two GPUs."""
-    return {
-        "name": "cuda",
-        "devices": devices,
-        "gpus": ["NVIDIA Simulated"] * devices,
-        "gpu_indices": [device % 2 for device in range(devices)],
-        "compute_capability": ["9.0"] * devices,
-        "memory_gb": [80.0] * devices,
-        "driver": "580.1",
-        "cuda": "13.0",
-        "cudnn": "91000",
-        "peer_access": True,
-        "processor": "simulated",
-        "load_average": 0.0,
-        "busy_share": 0.0,
-        **({"virtual": True} if virtual else {}),
-    }
+    return Platform(
+        name="cuda",
+        devices=devices,
+        gpus=("NVIDIA Simulated",) * devices,
+        gpu_indices=tuple(device % 2 for device in range(devices)),
+        compute_capability=("9.0",) * devices,
+        memory_gb=(80.0,) * devices,
+        driver="580.1",
+        cuda="13.0",
+        cudnn="91000",
+        peer_access=True,
+        processor="simulated",
+        load_average=0.0,
+        busy_share=0.0,
+        virtual=virtual or None,
+    )
 
 
 @pytest.fixture
@@ -153,7 +155,7 @@ def test_gpus_have_a_cache_of_their_own(graph_file: Path, tmp_path: Path) -> Non
     kept = {name: again[name] for name in ("operators", "transfers", "stages", "merges", "corun")}
     assert kept == {name: first[name] for name in kept}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(platform, "describe", lambda *given, **more: {**_describe(*given, **more), "driver": "590.1"})
+        patch.setattr(platform, "describe", lambda *given, **more: replace(_describe(*given, **more), driver="590.1"))
         other = _profile(graph_file, tmp_path / "other.json", cache=tmp_path / "kept")
     assert other["profile"]["cached"] == 0
 
@@ -161,7 +163,7 @@ def test_gpus_have_a_cache_of_their_own(graph_file: Path, tmp_path: Path) -> Non
 def test_a_worker_that_dies_is_said_to_be_at_an_operator(graph_file: Path) -> None:
     """What the worker marks is an operator's name in the controller's messages; nothing where it has begun none."""
     graph = Graph.read(graph_file)
-    with gpus.Gpus(graph, str(graph_file), _describe(1)) as bench:
+    with gpus.CudaBench(graph, str(graph_file), _describe(1)) as bench:
         assert [bench.pool.describe(number) for number in (0, 1)] == ["", f"operator {graph.operators[0].id}"]
 
 

@@ -7,20 +7,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hios import Graph, Schedule, artifacts
 from hios.cli.files import execute
 from hios.errors import PlatformError
+from hios.formats.base import Platform
 from hios.formats.run_file import Run
 from hios.machine import usable_cores
-from hios.models import CUDA_RUNTIMES
-from hios.platforms.cuda import gpu_probe
+from hios.platforms import find
+from hios.platforms.cuda import executing, gpu_probe, reference
 from hios.platforms.cuda import platform as cuda
 from hios.platforms.cuda import running as device
-from hios.runtime import session
+from hios.platforms.reference import Reference
 from hios.runtime.auto import LEAST_RUNS
-from hios.runtime.baselines import Reference, gpu_references, require
+from hios.runtime.baselines import require
 from hios.runtime.competitors import BASELINE
 from hios.runtime.session import Settings
 from hios.runtime.table import latency_table
@@ -47,10 +49,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 @pytest.fixture
 def run(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     """Runs plans in a session, whose worker loads what is named; afterwards no process is left."""
-    description = {"name": "cuda", "devices": DEVICES, "gpus": ["a test"] * DEVICES, "gpu_indices": [*range(DEVICES)]}
-    monkeypatch.setattr(cuda, "describe", lambda *_, **__: dict(description))
-    eager = [Reference("eager PyTorch", 1, usable_cores()[:1])]
-    monkeypatch.setattr(session, "gpu_references", lambda *_: eager)
+    description = Platform("cuda", DEVICES, gpus=("a test",) * DEVICES, gpu_indices=tuple(range(DEVICES)))
+    monkeypatch.setattr(cuda, "describe", lambda *_, **__: description)
+    eager = [Reference("eager PyTorch", 1, usable_cores()[:1], 1)]
+    monkeypatch.setattr(executing, "references", lambda *_: eager)
     before = set(children())
 
     def run(
@@ -160,17 +162,19 @@ def test_a_process_that_dies_is_named(run: Callable[..., dict[str, Any]], files:
 
 def test_runtimes_on_gpus() -> None:
     """Each has a worker of its own behind the one of the GPUs; eager PyTorch comes first, and always takes part."""
-    found = gpu_references("eager", ["compile-max-autotune", "cudagraph"])
-    assert [(entry.kind, entry.worker, entry.gpu, entry.threads) for entry in found] == [
+    found = executing.references(Platform("cuda"), "eager", ["compile-max-autotune", "cudagraph"])
+    assert [(entry.kind, entry.worker, entry.options.get("gpu"), entry.threads) for entry in found] == [
         ("eager", 1, 0, 1),
         ("cudagraph", 2, 0, 1),
         ("compile-max-autotune", 3, 0, 1),
     ]
-    (onnx,) = gpu_references("onnxruntime", ["eager"])
-    assert (onnx.kind, onnx.gpu, onnx.threads) == ("onnxruntime", None, len(usable_cores()))
+    assert all(entry.load is reference.load for entry in found)
+    (onnx,) = executing.references(Platform("cuda"), "onnxruntime", ["eager"])
+    assert onnx.load is not reference.load
+    assert (onnx.kind, onnx.options.get("gpu"), onnx.threads) == ("onnxruntime", None, len(usable_cores()))
 
 
-@pytest.mark.parametrize("name", sorted(CUDA_RUNTIMES))
+@pytest.mark.parametrize("name", sorted({*find("cuda").RUNTIMES} - {*find("cpu").RUNTIMES}))
 def test_runtimes_of_gpus_are_refused_on_cores(name: str) -> None:
     """One line says where they run, and what does here."""
     allowed = "allowed on platform cpu: eager, compile, onnxruntime"
@@ -193,7 +197,7 @@ def test_runtimes_that_gpus_lack(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_table_says_what_was_not_captured(run: Callable[..., Run], files: Files) -> None:
     """A last line names the schedules that were launched operator by operator, with the reason."""
     found = run(simulated.load_streams, {"merged": _plans(files)["merged"]})
-    assert latency_table(found).splitlines()[-1] == (
+    assert latency_table(msgspec.convert(found, Run)).splitlines()[-1] == (
         "launched operator by operator, not as CUDA graphs: sequential on one device, merged (operation not permitted "
         "when stream is capturing)"
     )

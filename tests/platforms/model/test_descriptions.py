@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hios import config
 from hios.errors import ArtifactError, HiosError, PlatformError
 from hios.formats.config_file import Config
 from hios.platforms.model import descriptions
-from hios.platforms.model.descriptions import configured, gpu, gpu_names, link
+from hios.platforms.model.descriptions import gpu, gpu_names, link
 
 #: FP32 TFLOPS as the data sheets and white papers state them.
 FP32 = {
@@ -73,7 +74,9 @@ def test_gpu_of_the_user(tmp_path: Path) -> None:
     mine = gpu(str(path))
     assert (mine.name, mine.sms, mine.label) == ("Mine", 10, str(path))
     assert link(None, mine).bandwidth_gbs == 63.02
-    assert configured(Config(models={}, algorithms={}, gpu=str(path)), "config.yaml") == [path, tmp_path / "bus.yaml"]
+    assert config.description_files(
+        Config(models={}, algorithms={}, platform="model", gpu=str(path)), "config.yaml"
+    ) == [path, tmp_path / "bus.yaml"]
 
 
 @pytest.mark.parametrize(
@@ -104,4 +107,4 @@ def test_missing_file(tmp_path: Path) -> None:
 def test_configuration_is_named() -> None:
     """Errors about a configuration begin with its file."""
     with pytest.raises(HiosError, match=r"^config\.yaml: gpu: found a41; allowed"):
-        configured(Config(models={}, algorithms={}, gpu="a41"), "config.yaml")
+        config.description_files(Config(models={}, algorithms={}, platform="model", gpu="a41"), "config.yaml")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hios.errors import PlatformError
-from hios.platforms.cpu.values import deliver
+from hios.platforms.buffers import deliver
 
 
 def test_fitting_value_is_copied() -> None:

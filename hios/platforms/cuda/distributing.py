@@ -1,83 +1,44 @@
-"""What a rank computes on: a core, or a GPU."""
+"""A GPU as the device of a rank."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from hios.graph import Graph
 from hios.kernels import CompiledOperator
+from hios.platforms import reference
 from hios.platforms.cpu import running
 from hios.platforms.cuda import platform as cuda
+from hios.platforms.cuda import reference as gpu_reference
 from hios.platforms.cuda.network import Network
 from hios.platforms.device_program import Buffer, Row
 from hios.platforms.weights import load_weights
 from hios.workers.stream_threads import Streams
 from hios.workers.worker import Worker
 
+#: What a rank states of its GPU, and what all ranks have alike.
+_OWN, _ALIKE = ("gpus", "gpu_indices", "compute_capability", "memory_gb"), ("driver", "cuda", "cudnn")
 
-class Hardware(Protocol):
-    """A rank's device.
 
-    Attributes:
-        place: where its tensors are.
+def device(local_rank: int) -> Gpu:
+    """The GPU of a rank; ranks of a host share GPUs where there are fewer.
+
+    Raises:
+        PlatformError: there is no GPU.
     """
-
-    place: torch.device
-
-    def describe(self) -> Mapping[str, Any]:
-        """The GPU, by keys of run.json's platform; nothing of a core."""
-        ...
-
-    def worker(self, rank: int, memory: Any) -> Worker:
-        """What programs of this rank run in."""
-        ...
-
-    def load(self, worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], timeout_s: float) -> None:
-        """Read graph and weights and compile every operator."""
-        ...
-
-    def begin(self) -> int:
-        """The time at which a run begins, nanoseconds of the monotonic clock."""
-        ...
-
-    def finish(self, rows: Sequence[Any], deadline: float) -> tuple[int, list[Row]]:
-        """Wait until all that was started has finished; returns the time, and rows with times in nanoseconds.
-
-        Raises:
-            TimeoutError: the deadline passed, by ``time.monotonic``.
-        """
-        ...
+    return Gpu(cuda.gpu_indices(local_rank + 1, virtual=True)[local_rank])
 
 
-class Core:
-    """A core of the host."""
-
-    place = torch.device("cpu")
-
-    def describe(self) -> Mapping[str, Any]:
-        """Nothing."""
-        return {}
-
-    def worker(self, rank: int, memory: Any) -> Worker:
-        """Its groups are threads."""
-        return Worker(rank, memory, Streams())
-
-    def load(self, worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], timeout_s: float) -> None:
-        """As a device of one node does."""
-        running.load(worker, graph, weights, inputs, timeout_s)
-
-    def begin(self) -> int:
-        """Now."""
-        return time.perf_counter_ns()
-
-    def finish(self, rows: Sequence[Any], deadline: float) -> tuple[int, list[Row]]:
-        """All has finished."""
-        return time.perf_counter_ns(), list(rows)
+def joined(ranks: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[list[int]]]:
+    """The GPUs of all ranks. Everything is computed in full float32."""
+    described = {key: [rank[key][0] for rank in ranks] for key in _OWN}
+    used = [[index] for index in described["gpu_indices"]]
+    return {**described, **{key: ranks[0][key] for key in _ALIKE}, "tf32": False}, used
 
 
 class Gpu:
@@ -101,8 +62,10 @@ class Gpu:
     def describe(self) -> Mapping[str, Any]:
         """As platform cuda describes it, without what is of the host."""
         found = cuda.describe(self.place.index + 1)
-        own = {key: [found[key][-1]] for key in ("gpus", "gpu_indices", "compute_capability", "memory_gb")}
-        return {**own, **{key: found[key] for key in ("driver", "cuda", "cudnn")}}
+        return {
+            **{key: [getattr(found, key)[-1]] for key in _OWN},
+            **{key: getattr(found, key) for key in _ALIKE},
+        }
 
     def worker(self, rank: int, memory: Any) -> Worker:
         """Its groups are streams, its clock is events."""
@@ -118,6 +81,16 @@ class Gpu:
             CompiledOperator(name, network.reads[name], network.function(0, (name,))[0]) for name in known.index
         ]
         running.bind(worker, known, operators, lambda names: network.function(0, names)[0], inputs, timeout_s)
+
+    def load_reference(
+        self, worker: Worker, program: str, inputs: list[Buffer], outputs: list[Buffer], trusted: bool
+    ) -> None:
+        """On this GPU; an ONNX file on the host."""
+        kind = reference.runtime(program)
+        if kind == "eager":
+            gpu_reference.load(worker, program, inputs, outputs, trusted, kind, self.place.index)
+        else:
+            reference.load_in(reference.Place(), worker, program, inputs, outputs, trusted, kind)
 
     def begin(self) -> int:
         """Now, with nothing left to do from before."""
@@ -165,18 +138,3 @@ def _now() -> torch.cuda.Event:
     event = torch.cuda.Event(enable_timing=True)
     event.record()
     return event
-
-
-def hardware(platform: str, local_rank: int) -> Hardware:
-    """What a rank computes on.
-
-    Args:
-        platform: cpu or cuda.
-        local_rank: which rank of its host it is, from 0; ranks share GPUs where there are fewer.
-
-    Raises:
-        PlatformError: there is no GPU.
-    """
-    if platform == "cpu":
-        return Core()
-    return Gpu(cuda.gpu_indices(local_rank + 1, virtual=True)[local_rank])

@@ -1,0 +1,29 @@
+"""Buffers of the arena as tensors, and values copied into them."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from hios.errors import PlatformError
+from hios.kernels.tensors import torch_dtype
+from hios.platforms.device_program import Buffer
+from hios.workers.arena import Arena
+
+
+def arena_tensor(arena: Arena, buffer: Buffer) -> Tensor:
+    """A buffer as a tensor."""
+    return arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype))
+
+
+def deliver(value: Tensor, buffer: Tensor) -> None:
+    """Copy a value into its buffer; ``copy_`` alone would broadcast and convert what does not fit.
+
+    Raises:
+        PlatformError: shape or dtype are not those that the graph states.
+    """
+    if value.shape != buffer.shape or value.dtype != buffer.dtype:
+        raise PlatformError(
+            f"found a value of shape {tuple(value.shape)} and {value.dtype}; the graph states "
+            f"{tuple(buffer.shape)} and {buffer.dtype}"
+        )
+    buffer.copy_(value)

@@ -1,0 +1,272 @@
+"""The model itself in a worker of its own: the reference for outputs and for time.
+
+Of program.pt2 that is eager PyTorch: the model's own ATen calls one after another, unfused and unfolded. Of
+program.onnx it is ONNX Runtime, with the optimisations that it makes by default. Beside them a program.pt2 runs in
+torch.compile and, exported by torch.onnx.export, in ONNX Runtime; on a GPU also in a CUDA graph and in TensorRT.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from hios.errors import ArtifactError, PlatformError, first_line
+from hios.frontends import program as programs
+from hios.frontends.interface import flat_module
+from hios.frontends.verification import flat
+from hios.kernels.tensors import torch_dtype
+from hios.platforms.buffers import deliver
+from hios.platforms.device_program import Buffer
+from hios.workers.worker import Worker
+
+
+def runtime(program: str | Path) -> str:
+    """What runs a program: ``eager``, or ``onnxruntime`` for an ONNX file; as run.json says it."""
+    return "onnxruntime" if Path(program).suffix.lower() == ".onnx" else "eager"
+
+
+@dataclass
+class Reference:
+    """The model itself in another runtime, in a worker of its own.
+
+    Attributes:
+        name: in run.json.
+        worker: number of its worker.
+        cores: cores of its worker.
+        threads: threads inside an operator.
+        kind: one of ``hios.models.RUNTIMES``.
+        load: called inside the worker: `load`, or that of another platform.
+        options: its arguments beside those that all references share.
+        compile_time_s: what it took to compile the model; None where nothing is compiled.
+        latencies_ms: of every measured run.
+        difference: largest difference of any output from what outputs are compared with.
+    """
+
+    name: str
+    worker: int
+    cores: list[int]
+    threads: int
+    kind: str = "eager"
+    load: Callable[..., float | None] = field(default_factory=lambda: load)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    compile_time_s: float | None = None
+    latencies_ms: list[float] = field(default_factory=list)
+    difference: float = 0.0
+
+
+class Place:
+    """Where a model runs: the host. Other platforms have subclasses."""
+
+    #: Arguments of torch.compile by kind.
+    compilers: Mapping[str, Mapping[str, Any]] = {"compile": {}}
+
+    def program(self, loaded: ExportedProgram) -> ExportedProgram:
+        """A program with its weights here."""
+        return loaded
+
+    def inputs(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Inputs of the model here."""
+        return list(tensors)
+
+    def module(self, kind: str, module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[..., Any]:
+        """A module as a kind that only this place knows runs it."""
+        return module
+
+    def before_compiling(self, kind: str) -> None:
+        """Set what torch.compile needs here: one process, so that no other outlives it."""
+        from torch._inductor import config
+
+        config.compile_threads = 1
+
+    def exactly(self) -> AbstractContextManager[None]:
+        """Full precision of float32 for what runs within."""
+        return nullcontext()
+
+    def timed(self, module: Callable[..., Any], inputs: Sequence[Tensor]) -> tuple[Any, int]:
+        """Run a module; returns what it gives, and nanoseconds."""
+        began = time.perf_counter_ns()
+        given = module(*inputs)
+        return given, time.perf_counter_ns() - began
+
+
+def load(
+    worker: Worker,
+    program: str,
+    inputs: list[Buffer],
+    outputs: list[Buffer],
+    trusted: bool = False,
+    kind: str = "eager",
+    parallel: bool = False,
+) -> float | None:
+    """Load a program on the host; called through the worker pool, as all that loads references.
+
+    Args:
+        worker: where it runs.
+        program: program.pt2 or program.onnx.
+        inputs: of the graph, in the arena; a place that is not the host reads them now.
+        outputs: of the graph, in the arena.
+        trusted: whether the user trusts a program that can run code when it is loaded.
+        kind: what runs it, one of ``RUNTIMES``.
+        parallel: whether threads of ONNX Runtime run operators beside each other.
+
+    Returns:
+        Seconds that torch.compile took, its first inference among them; None for other kinds.
+
+    Raises:
+        ArtifactError: its inputs or outputs are not those of the graph.
+        PlatformError: a runtime cannot run it.
+    """
+    return load_in(Place(), worker, program, inputs, outputs, trusted, kind, parallel)
+
+
+def load_in(
+    place: Place,
+    worker: Worker,
+    program: str,
+    inputs: list[Buffer],
+    outputs: list[Buffer],
+    trusted: bool,
+    kind: str,
+    parallel: bool = False,
+) -> float | None:
+    """Load a program somewhere; arguments are those of `load`."""
+    loaded: ExportedProgram | None = None
+    if runtime(program) == "onnxruntime":
+        module, types = _onnx(program, parallel)
+    else:
+        loaded = place.program(programs.load(program, trusted=trusted))
+        module, types = flat_module(loaded), programs.tensor_types(loaded)
+    for what, stated, buffers in zip(("inputs", "outputs"), types, (inputs, outputs), strict=True):
+        required = [(buffer.shape, torch_dtype(buffer.dtype)) for buffer in buffers]
+        if stated != required:
+            raise ArtifactError(
+                f"{program}: {what}: found {_text(stated)}; required: {_text(required)}, as the graph states: it is "
+                "not the program that the graph was extracted from"
+            )
+        worker.state[what] = [
+            worker.arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype)) for buffer in buffers
+        ]
+    worker.state["place"] = place
+    worker.state["inputs"] = place.inputs(worker.state["inputs"])
+    taken = None
+    if kind in place.compilers:
+        module, taken = _compiled(program, module, worker.state["inputs"], kind, place)
+    elif kind == "onnxruntime" and loaded is not None:
+        module = _exported(program, loaded, parallel)
+    else:
+        module = place.module(kind, module, worker.state["inputs"])
+    worker.state["module"] = module
+    return taken
+
+
+def run(worker: Worker, exact: bool = False) -> int:
+    """One inference; returns its time in nanoseconds, until all that it started has finished.
+
+    Args:
+        worker: where it runs.
+        exact: whether to compute in full float32.
+    """
+    place: Place = worker.state["place"]
+    with torch.inference_mode(), place.exactly() if exact else nullcontext():
+        given, taken = place.timed(worker.state["module"], worker.state["inputs"])
+        for buffer, tensor in zip(worker.state["outputs"], flat(given), strict=True):
+            deliver(tensor, buffer)
+    return taken
+
+
+#: Packages of the extra ``onnx`` by which ONNX Runtime runs a program of torch.export.
+_ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+#: Calls in which a compiled model is compiled; with CUDA graphs it is captured in the third.
+_COMPILING_CALLS = 3
+
+_Types = tuple[list[programs.TensorType], list[programs.TensorType]]
+
+
+def _onnx(program: str, parallel: bool) -> tuple[Callable[..., Any], _Types]:
+    from hios.frontends import onnx  # its packages are an extra of their own
+
+    graph = onnx.load(program).graph
+    types = [onnx.tensor_type(value) for value in onnx.inputs_of(graph)], [*map(onnx.tensor_type, graph.output)]
+    return onnx.Session(program, threads=_threads(), parallel=parallel), types
+
+
+def _exported(program: str, loaded: ExportedProgram, parallel: bool) -> Callable[..., Any]:
+    """A program of torch.export in ONNX Runtime."""
+    from hios.frontends import onnx
+
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = torch.onnx.export(loaded, dynamo=True, verbose=False)
+        assert found is not None  # noqa: S101 - it is where no file is named
+        content = found.model_proto.SerializeToString()
+    except Exception as error:  # whatever the exporter lacks; its errors have many types
+        raise PlatformError(f"{program}: torch.onnx.export cannot export it: {first_line(error)}") from error
+    return onnx.Session(program, content, threads=_threads(), parallel=parallel)
+
+
+def _compiled(
+    program: str, module: Callable[..., Any], inputs: list[Tensor], kind: str, place: Place
+) -> tuple[Callable[..., Any], float]:
+    """A module in torch.compile, and the seconds that it took, without what caches hold."""
+    place.before_compiling(kind)
+    torch.compiler.config.force_disable_caches = True
+    compiled: Callable[..., Any] = torch.compile(module, **place.compilers[kind])
+    began = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(1 if kind == "compile" else _COMPILING_CALLS):
+                compiled(*inputs)
+    except Exception as error:  # whatever the compiler lacks; its errors have many types
+        reason = first_line(getattr(error, "inner_exception", error))
+        raise PlatformError(f"{program}: torch.compile cannot compile it: {reason}") from error
+    return compiled, time.perf_counter() - began
+
+
+def _threads() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _text(types: list[programs.TensorType]) -> str:
+    return ", ".join(map(programs.type_text, types)) or "none"
+
+
+def require_compiler(name: str) -> None:
+    """See that torch.compile has a C++ compiler.
+
+    Raises:
+        PlatformError: there is none.
+    """
+    if shutil.which(compiler := os.environ.get("CXX", "g++")) is None:
+        raise PlatformError(
+            f"baseline {name}: torch.compile needs a C++ compiler, and there is no {compiler}; install g++, "
+            "name another one in CXX, or leave the baseline out"
+        )
+
+
+def require_onnx() -> None:
+    """See that ONNX Runtime can run a program of torch.export.
+
+    Raises:
+        PlatformError: a package is missing.
+    """
+    for package in _ONNX_PACKAGES:
+        if importlib.util.find_spec(package) is None:
+            raise PlatformError(
+                f"baseline onnxruntime: needs {package}, which is not installed: pip install 'hios[onnx]'"
+            )

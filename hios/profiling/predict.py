@@ -1,0 +1,32 @@
+"""Costs of a graph on a platform where nothing runs: predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from hios import platforms
+from hios.formats.costs_file import CostsFile
+from hios.graph import Graph
+
+
+def predict(graph: Graph, platform: str, devices: int, options: Mapping[str, str]) -> CostsFile:
+    """Predict what a graph costs; returns what costs.json holds.
+
+    Args:
+        graph: the graph.
+        platform: one of ``PLATFORMS`` on which nothing runs.
+        devices: number of devices.
+        options: of the platform, by name.
+
+    Raises:
+        HiosError: an unknown platform, or options that it does not have.
+    """
+    described = platforms.describe(platform, devices, options=options)
+    return msgspec.structs.replace(
+        platforms.predicting(platform).costs(graph, described),
+        graph=graph.name,
+        graph_fingerprint=graph.fingerprint,
+        platform=described,
+    )

@@ -1,0 +1,120 @@
+"""What a platform offers, and how it is found by its name."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from hios import platforms
+from hios.errors import PlatformError
+from hios.models import RUNTIMES
+from hios.platforms import PLATFORMS, Entry, Option, protocol
+from hios.platforms.cpu import distributing as cpu_distributing
+from hios.platforms.cpu import executing as cpu_executing
+from hios.platforms.cpu import measuring as cpu_measuring
+from hios.platforms.cpu import platform as cpu_platform
+from hios.platforms.cpu import reporting as cpu_reporting
+from hios.platforms.cuda import distributing as cuda_distributing
+from hios.platforms.cuda import executing as cuda_executing
+from hios.platforms.cuda import measuring as cuda_measuring
+from hios.platforms.cuda import platform as cuda_platform
+from hios.platforms.cuda import reporting as cuda_reporting
+from hios.platforms.model import platform as model_platform
+from hios.platforms.model import predicting as model_predicting
+from hios.platforms.model import reporting as model_reporting
+
+# For type checkers: every module offers what the protocol of its name asks for.
+_PLATFORMS: tuple[protocol.Platform, ...] = (cpu_platform, cuda_platform, model_platform)
+_MEASURING: tuple[protocol.Measuring, ...] = (cpu_measuring, cuda_measuring)
+_EXECUTING: tuple[protocol.Executing, ...] = (cpu_executing, cuda_executing)
+_DISTRIBUTING: tuple[protocol.Distributing, ...] = (cpu_distributing, cuda_distributing)
+_REPORTING: tuple[protocol.Reporting, ...] = (cpu_reporting, cuda_reporting, model_reporting)
+_PREDICTING: protocol.Predicting = model_predicting
+_FIND = {
+    protocol.Platform: platforms.find,
+    protocol.Measuring: platforms.measuring,
+    protocol.Predicting: platforms.predicting,
+    protocol.Executing: platforms.executing,
+    protocol.Distributing: platforms.distributing,
+    protocol.Reporting: platforms.reporting,
+}
+
+
+def _parts(name: str) -> list[Any]:
+    """The protocols that a platform has modules for."""
+    runs = [protocol.Measuring, protocol.Executing] if PLATFORMS[name].executes else [protocol.Predicting]
+    spread = [protocol.Distributing] if platforms.find(name).TRANSPORTS else []
+    return [protocol.Platform, protocol.Reporting, *runs, *spread]
+
+
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_every_platform_offers_what_the_protocol_asks_for(name: str) -> None:
+    """Its modules have all functions, with the parameters by name and order, and all constants."""
+    for asked in _parts(name):
+        module: Any = _FIND[asked](name)
+        for constant, _ in inspect.getmembers(asked, lambda member: isinstance(member, property)):
+            assert hasattr(module, constant), f"{module.__name__}: {constant}"
+        for function, wanted in inspect.getmembers(asked, inspect.isfunction):
+            if not function.startswith("_"):
+                parameters = [*inspect.signature(wanted).parameters][1:]
+                own = [*inspect.signature(getattr(module, function)).parameters]
+                assert own[: len(parameters) - ("options" in parameters)] == [
+                    parameter for parameter in parameters if parameter != "options"
+                ], f"{module.__name__}: {function}"
+
+
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_constants(name: str) -> None:
+    """Runtimes are known ones, eager PyTorch among them where anything runs, and no pause is negative."""
+    found = platforms.find(name)
+    assert set(found.RUNTIMES) <= set(RUNTIMES)
+    assert ("eager" in found.RUNTIMES) == PLATFORMS[name].executes
+    assert found.SETTLE_S >= 0
+    assert not found.OPTIMIZES or PLATFORMS[name].executes
+
+
+def test_platforms_are_found_by_name() -> None:
+    """Modules of a name; unknown names are refused with those that there are."""
+    found: list[Any] = [platforms.find("cpu"), platforms.measuring("cpu"), platforms.executing("cuda")]
+    assert found == [cpu_platform, cpu_measuring, cuda_executing]
+    for part in _FIND.values():
+        with pytest.raises(PlatformError, match=rf"^unknown platform tpu; allowed: {', '.join(PLATFORMS)}$"):
+            part("tpu")
+
+
+@pytest.fixture
+def predicted(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A platform that only predicts, shares nothing and has an option."""
+    monkeypatch.setitem(PLATFORMS, "planned", Entry("devices are plans", executes=False, options=(Option("gpu", "."),)))
+    modules = {"platform": cuda_platform}
+    known = platforms._module
+
+    def module(name: str, part: str) -> Any:
+        return modules[part] if name == "planned" else known(name, part)
+
+    monkeypatch.setattr(platforms, "_module", module)
+    monkeypatch.setattr(cuda_platform, "VIRTUAL", False)
+    monkeypatch.setattr(cuda_platform, "describe", lambda devices, **options: {"devices": devices, **options})
+    return "planned"
+
+
+def test_options_of_a_platform(predicted: str) -> None:
+    """An option reaches the platform that has it, and is refused by others; so are virtual devices."""
+    described: Any = platforms.describe(predicted, 2, options={"gpu": "a40"})
+    assert described == {"devices": 2, "virtual": False, "gpu": "a40"}
+    with pytest.raises(PlatformError, match=r"^platform planned: found --link; allowed: with the options --gpu$"):
+        platforms.describe(predicted, 2, options={"link": "nvlink"})
+    with pytest.raises(PlatformError, match=r"^platform cpu: found --gpu; allowed: without it$"):
+        platforms.describe("cpu", 1, options={"gpu": "a40"})
+    with pytest.raises(PlatformError, match=r"^platform planned: found --virtual; allowed: without it, as "):
+        platforms.describe(predicted, 2, virtual=True)
+
+
+def test_nothing_runs_on_predictions(predicted: str) -> None:
+    """A platform that predicts is refused where schedules run, with those on which they do."""
+    assert predicted not in platforms.executable()
+    message = r"^platform planned: found a schedule to run; allowed: .*; schedules run on cpu, cuda$"
+    with pytest.raises(PlatformError, match=message):
+        platforms.executing(predicted)
