@@ -159,7 +159,7 @@ def _latencies(name: str, model: _Folder) -> Iterator[Row]:
     platform = model.costs.platform if model.run is None else model.run.run.platform
     virtual = platform is not None and is_virtual(platform)
     for row in [] if model.run is None else latency_rows(model.run):
-        yield row | {"model": name, "virtual": virtual}
+        yield row | {"model": name, "virtual": virtual, "predicted_only": False}
     for label, schedule in model.schedules.items():
         yield {
             "model": name,
