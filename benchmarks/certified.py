@@ -80,7 +80,7 @@ def grid(seeds: int, limit: float) -> None:
             devices = int(setting.pop("devices"))
             rows, bounds = [], []
             for seed in range(seeds):
-                subject = problem(hios_simulation(seed=seed, **setting))  # type: ignore[arg-type]
+                subject = problem(hios_simulation(seed=seed, **setting))
                 found = solved(subject, "hios-opt", devices, time_limit=limit)
                 rows.append(
                     {name: solved(subject, name, devices).latency_ms for name in ALGORITHMS if name != "hios-opt"}

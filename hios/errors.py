@@ -1,7 +1,9 @@
 """The errors that hios raises on purpose; the command line prints their message and nothing else."""
 
 import json
+import sys
 import traceback
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -58,3 +60,17 @@ class UnsupportedError(HiosError):
 
 class HiosWarning(UserWarning):
     """Something works, but not as the user may expect: an optimised model that runs as it was, and why."""
+
+
+def warn(message: str, not_the_user: tuple[str, ...] = ()) -> None:
+    """A ``HiosWarning`` at the line outside hios that led here.
+
+    Args:
+        message: what works otherwise than expected, and what to do.
+        not_the_user: folders of other libraries on the way, whose lines tell the user nothing either.
+    """
+    folders = (str(Path(__file__).parent), *not_the_user)
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(folders):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, HiosWarning, stacklevel=level)

@@ -26,7 +26,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 #: Folders and files of tests that start workers on cores, or time: marked ``measures``.
 MEASURING = (
     "optimizing/",
-    "platforms/",
+    "platforms/cpu/",
+    "platforms/cuda/",
     "profiling/",
     "runtime/",
     "workers/",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ def problem(
     edges: Mapping[tuple[str, str], float],
     *,
     utilization: Mapping[str, float] | None = None,
-    stages: Mapping[frozenset[tuple[str, ...]], float] | None = None,
+    stages: Mapping[frozenset[Any], float] | None = None,
     contention: str = "blend",
     alpha: float = 0.5,
     corun: Mapping[int, float] | None = None,

@@ -12,6 +12,7 @@ import pytest
 
 from hios import Costs, Graph, HiosError, Operator, Problem, Schedule, artifacts, schedule
 from hios.errors import ArtifactError, ScheduleError
+from hios.formats.costs_file import CostsFile
 
 GRAPH: dict[str, Any] = {
     "name": "diamond",
@@ -316,3 +317,13 @@ def test_a_stage_measured_twice_is_refused() -> None:
     data = {"operators": {"a": {"time_ms": 1.0}, "b": {"time_ms": 1.0}}, "transfers": [], "stages": stages}
     with pytest.raises(ArtifactError, match=r"stages\[1\]: this stage stands twice; every stage once"):
         Costs.from_json(data)
+
+
+def test_costs_hold_empty_lists() -> None:
+    """Stages and merges that nothing measured are empty lists in costs.json, which readers of the file rely on."""
+    assert artifacts.plain(CostsFile(operators={}, transfers=())) == {
+        "operators": {},
+        "transfers": (),
+        "stages": (),
+        "merges": (),
+    }

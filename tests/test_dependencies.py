@@ -18,7 +18,7 @@ from packaging.version import Version
 REPOSITORY = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 LOCKED = {
-    canonicalize_name(name): locked
+    str(canonicalize_name(name)): locked
     for name, locked in re.findall(r"^([\w.-]+)==(\S+)$", (REPOSITORY / "constraints.txt").read_text(), re.MULTILINE)
 }
 

@@ -34,7 +34,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[OptimizedModule]]:
     """What the backend made in a test, closed behind it."""
     found: list[OptimizedModule] = []
-    accelerated = dynamo.accelerated
+    accelerated = dynamo.accelerated  # type: ignore[attr-defined] # what the module imported
 
     def noted(*arguments: Any) -> OptimizedModule:
         found.append(accelerated(*arguments))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
-from hios.errors import HiosError
+from hios.errors import HiosError, HiosWarning
 
 #: Extras of the package that hold what a command may lack.
 _EXTRAS = {
@@ -50,9 +53,10 @@ class Group(click.Group):
             sys.exit(130)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; what hios and the system raise becomes a message."""
+        """Run a command; what hios and the system raise becomes a message, and so do warnings of hios."""
         try:
-            return super().invoke(ctx)
+            with _warnings_as_lines():
+                return super().invoke(ctx)
         except HiosError as error:
             raise click.ClickException(str(error)) from error
         except ModuleNotFoundError as error:
@@ -66,3 +70,19 @@ class Group(click.Group):
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             raise click.ClickException(f"{where}{error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """Show warnings of hios without file and line, which say nothing to whoever typed a command."""
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, HiosWarning):
+                click.echo(f"Warning: {message}", err=True)
+            else:
+                shown(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield

@@ -241,6 +241,11 @@ class ProfileSummary(Record, frozen=True):
     ] = None
 
 
+def _empty() -> tuple[()]:
+    """A default that files hold even so: msgspec leaves out those that it can see to be empty."""
+    return ()
+
+
 class CostsFile(Record, frozen=True):
     """What operators, stages and transfers cost on a platform: t(v), t(S), t(u,v)."""
 
@@ -250,10 +255,10 @@ class CostsFile(Record, frozen=True):
         doc("t(u,v) between two devices: a list with an entry for every edge, or a link model that needs edge bytes."),
     ]
     stages: Annotated[tuple[StageCost, ...], doc("Measured t(S) of stages with several groups.")] = msgspec.field(
-        default_factory=tuple
-    )  # written even if empty
+        default_factory=_empty
+    )
     merges: Annotated[tuple[MergeCost, ...], doc("Measured times of operators that run merged into one (IOS).")] = (
-        msgspec.field(default_factory=tuple)
+        msgspec.field(default_factory=_empty)
     )
     contention: OrAbsent[ContentionModel] = None
     corun: Annotated[

@@ -141,6 +141,7 @@ class Choosing:
                     stages_of=(),
                     budget_s=self.options.budget_s,
                     cache=self._folder and self._folder / "measurements",
+                    warn_of_drift=False,  # the contest measures anew what the costs only suggest
                 )
             )
 

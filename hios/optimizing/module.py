@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,21 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hios.errors import HiosError, HiosWarning
+from hios import errors
+from hios.errors import HiosError
 from hios.optimizing.report import Report
 from hios.optimizing.tracing import Inputs, Outputs
 from hios.optimizing.watching import Watch
 
-#: Frames of these folders are not the user's.
-_NOT_THE_USER = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
+#: Lines of these folders are not the user's.
+_NOT_THE_USER = (str(Path(torch.__file__).parent),)
 
 
 def warn(message: str) -> None:
     """A ``HiosWarning`` at the line of the user's that led here."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_USER):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, HiosWarning, stacklevel=level)
+    errors.warn(message, _NOT_THE_USER)
 
 
 @contextlib.contextmanager

@@ -7,11 +7,10 @@ and at different times of one, is compared (``hios.drift``). It never depends on
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 
 from hios import drift
-from hios.errors import HiosWarning
+from hios.errors import warn
 from hios.formats.probe_record import RunProbe, Sample
 
 #: Share of the time of a session that the probe takes between its ends, at most.
@@ -74,9 +73,7 @@ class ProbeSchedule:
         """
         change = drift.within(self.samples)
         if change is not None and change.factor > 1 + drift.MOST_CHANGE:
-            warnings.warn(
+            warn(
                 f"while {what}, {change}: times that were taken at different moments do not compare well; repeat it "
-                "when nothing else runs on this machine",
-                HiosWarning,
-                stacklevel=3,
+                "when nothing else runs on this machine"
             )

@@ -59,6 +59,7 @@ def profile(
     cache: str | Path | None = None,
     platform: str = "cpu",
     virtual: bool = False,
+    warn_of_drift: bool = True,
 ) -> CostsFile:
     """Measure a graph on the devices of a platform and write costs.json; returns what it holds.
 
@@ -79,6 +80,7 @@ def profile(
             None for neither.
         platform: one of ``PLATFORMS`` on which schedules run; `hios.profiling.predict` is for the others.
         virtual: whether devices may share cores or GPUs.
+        warn_of_drift: whether to warn if the speed of the machine changes meanwhile.
 
     Raises:
         HiosError: bad graph, unknown algorithm, too many devices, a cache that cannot be written, or a worker failed.
@@ -89,7 +91,7 @@ def profile(
     algorithms = [find(name).name for name in stages_of]
     described = platforms.describe(platform, devices, virtual=virtual)
     folder = None if cache is None else Path(cache)
-    costs = _measured(known, str(graph), described, repeats, algorithms, budget_s, folder)
+    costs = _measured(known, str(graph), described, repeats, algorithms, budget_s, folder, warn_of_drift)
     costs = msgspec.structs.replace(
         costs, graph=known.name, graph_fingerprint=known.fingerprint, platform=described, versions=versions()
     )
@@ -105,6 +107,7 @@ def _measured(
     algorithms: Sequence[str],
     budget_s: float,
     cache: Path | None,
+    warn_of_drift: bool,
 ) -> CostsFile:
     """What costs.json says of measurements; arguments are those of `profile`, checked."""
     measuring = platforms.measuring(platform.name)
@@ -126,7 +129,8 @@ def _measured(
             session.measure_merges(asked, time.monotonic() + _MERGES * (began + budget_s - time.monotonic()))
             session.measure_stages(asked, began + budget_s)
         session.probe.take_at_end()
-        session.probe.warn(f"profiling {graph.name}")
+        if warn_of_drift:
+            session.probe.warn(f"profiling {graph.name}")
         session.find_resources()  # in the end: what traces kernels may stay with the process, and slow what follows
         for remark in bench.remarks():
             warnings.warn(remark, HiosWarning, stacklevel=2)

@@ -61,7 +61,7 @@ class Results:
             ``throughput_ratio`` (ratios); ``predicted_ms``, ``prediction_error`` (ratio) and
             ``predicted_lower_bound_ms`` under the cost model; ``scheduling_time_s``; ``largest_difference`` in units
             of the network's output; ``virtual``: whether devices shared cores or GPUs;
-            ``predicted_only``: whether the costs are predicted for GPUs that are not here (platform model).
+            ``predicted_only``: True where costs are predicted for GPUs that are not here (platform model).
         operators: a row for each ``model`` and ``operator``, in the order of the graph: ``type``, t(v) as ``time_ms``
             with percentiles ``p20_ms`` and ``p80_ms`` over the repeats, ``utilization`` in (0, 1], ``flops`` with a
             multiply-add as two, ``bytes`` read and written; ``predicted_only`` as above.
@@ -156,7 +156,7 @@ def _latencies(name: str, model: _Folder) -> Iterator[Row]:
     platform = model.costs.platform if model.run is None else model.run.run.platform
     virtual = platform is not None and is_virtual(platform)
     for row in [] if model.run is None else latency_rows(model.run):
-        yield row | {"model": name, "virtual": virtual, "predicted_only": False}
+        yield row | {"model": name, "virtual": virtual}
     for label, schedule in model.schedules.items():
         yield {
             "model": name,

@@ -104,20 +104,27 @@ def test_profile_says_what_it_measured(folder: Path) -> None:
 def test_execute_prints_a_table(folder: Path) -> None:
     """A line a schedule, reference and ceiling with median and speedup, aligned; then how far outputs were off."""
     run = artifacts.read(folder / "run.json", "run")
-    head, *rows, last = _printed(folder, "run.json")
+    head, *rows, drift, last = _printed(folder, "run.json")
     found = {re.split(r"  +", row)[0]: re.split(r"  +", row)[1:] for row in rows}
     entries = [*run["results"], *({"label": entry["name"], **entry} for entry in run["references"])]
     ceilings = [f"{entry['devices']} independent copies (ceiling)" for entry in run["ceilings"]]
     assert list(found) == [*(entry["label"] for entry in entries), *ceilings]
     baseline = run["baseline"]["latency_ms"]["median"]
     for entry in entries:
-        median, spread, speedup = found[entry["label"]]
+        median, spread, speedup, *prediction = found[entry["label"]]
+        if "drift" in entry:
+            assert [float(cell.rstrip("%")) for cell in prediction] == pytest.approx(
+                [entry["predicted_ms"], 100 * (entry["drift"]["value"] - 1), 100 * entry["error_beyond_drift"]],
+                abs=0.051,
+            )
+        assert bool(prediction) == ("predicted_ms" in entry)
         assert float(median) == pytest.approx(entry["latency_ms"]["median"], abs=0.051)
         assert float(spread.split(" to ")[1]) == pytest.approx(entry["latency_ms"]["p80"], abs=0.051)
         assert float(speedup) == pytest.approx(baseline / entry["latency_ms"]["median"], abs=0.0051)
     for column in ("median ms", "p20 to p80"):  # numbers end where their heading ends
         end = head.index(column) + len(column)
         assert all(row[end - 1] != " " and row[end : end + 2] == "  " for row in rows)
+    assert re.match(r"The machine was .* when it was profiled\. Predictions are off by [\d.]+% in the median", drift)
     off = max(result["largest_difference"] for result in run["results"])
     assert re.fullmatch(
         rf"medians of 2 runs on {DEVICES} device\(s\) in \d+ s; outputs differ from eager PyTorch by "

@@ -117,6 +117,7 @@ def test_on_devices() -> None:
     """A problem on devices stays there, the one that it comes from stays as it was, and both write one record."""
     base = RecordingProblem(problem({"a": 4.0, "b": 8.0}, {}, stages={frozenset({("a",), ("b",)}): 9.0}, corun=FACTORS))
     on = base.on(2)
+    assert isinstance(on, RecordingProblem)
     assert (on.time, on.measured[frozenset({(0,), (1,)})], on.devices) == ([5.0, 10.0], 11.25, 2)
     assert on.on(4) is on.on(1) is on
     assert (base.time, base.devices) == ([4.0, 8.0], 0)

@@ -112,7 +112,7 @@ def test_dependent_groups_are_refused() -> None:
 
 def _mutated(schedule: Schedule, position: int, **changes: object) -> Schedule:
     rows = list(schedule.placements)
-    rows[position] = msgspec.structs.replace(rows[position], **changes)  # type: ignore[arg-type]
+    rows[position] = msgspec.structs.replace(rows[position], **changes)
     return dataclasses.replace(schedule, placements=tuple(rows))
 
 
@@ -166,8 +166,8 @@ def test_checker_finds_what_zero_times_hide() -> None:
         "latency_ms 9.0 is below lower_bound_ms 99.0"
     ]
     pair = problem({"a": 2.0, "b": 2.0}, {})
-    rows = (Placement("a", 0, 0, 0, 0.0, 0.0), Placement("b", 0, 0, 0, 0.0, 4.0))
-    found = violations(pair, Schedule("test", {}, 1, 4.0, 0.0, 0.0, rows))
+    apart = (Placement("a", 0, 0, 0, 0.0, 0.0), Placement("b", 0, 0, 0, 0.0, 4.0))
+    found = violations(pair, Schedule("test", {}, 1, 4.0, 0.0, 0.0, apart))
     assert "operator a lasts 0.0 ms; its share of its stage is 2.0 ms" in found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -139,7 +139,7 @@ def test_function_of_any_options(module: str, tmp_path: Path) -> None:
         ("declares", {}, "model {0}:declares: hios_blocks: found second, which is no submodule of Net; allowed: "),
     ],
 )
-def test_bad_functions(module: str, tmp_path: Path, function: str, options: dict[str, object], message: str) -> None:
+def test_bad_functions(module: str, tmp_path: Path, function: str, options: dict[str, Any], message: str) -> None:
     """What is wrong with a function, its options or its model is said in one line that leads to it; no file appears."""
     with pytest.raises(HiosError) as caught:
         export(f"{module}:{function}", tmp_path / "a.pt2", options)
@@ -220,9 +220,7 @@ def test_open_shapes_are_refused(tmp_path: Path) -> None:
         ("given.pt2", "a.pt2", {}, False, "given.pt2: cannot be read: no such file"),
     ],
 )
-def test_refusals(
-    tmp_path: Path, text: str, output: str, options: dict[str, object], trusted: bool, message: str
-) -> None:
+def test_refusals(tmp_path: Path, text: str, output: str, options: dict[str, Any], trusted: bool, message: str) -> None:
     """Endings, options and trust that do not fit a kind of model are refused before anything is made."""
     with pytest.raises(HiosError) as caught:
         export(text, tmp_path / output, options, trusted=trusted)

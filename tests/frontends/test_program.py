@@ -210,6 +210,6 @@ def test_inputs_like() -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_scripted_modules() -> None:
     """A scripted module, which has no line of Python to name, is refused in one line."""
-    scripted = torch.jit.trace(nn.ReLU(), (_X,))  # type: ignore[no-untyped-call]
+    scripted = torch.jit.trace(nn.ReLU(), (_X,))
     with pytest.raises(UnsupportedError, match=r"^torch.export cannot export \w+: [^\n]+$"):
         programs.export(scripted, (_X,))

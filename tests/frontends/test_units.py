@@ -148,7 +148,7 @@ def test_units(units: str, function: Callable[..., Any], types: list[str]) -> No
 
 def test_folded_sums_have_an_edge_for_each_term() -> None:
     """An operator that adds up its inputs takes each of them by an edge, one that it adds twice by two."""
-    module = Model(lambda m, x: (lambda a, b, c: m.separable(a, b, a))(*_three(x)), **_parts()).eval()
+    module = Model(lambda m, x: (lambda three: m.separable(three[0], three[1], three[0]))(_three(x)), **_parts()).eval()
     graph, _ = extract_program(export(module, (torch.randn(2, 4, 9, 9),)), "test", units="relu-sepconv")
     target = graph.operators[-1].id
     assert sorted((edge.source, edge.target) for edge in graph.edges) == sorted(

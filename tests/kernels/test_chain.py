@@ -349,9 +349,8 @@ def test_graph_equals_eager(name: str) -> None:
     network = _network(name)
     found, expected = run_graph(network.graph, network.tensors, network.inputs), flat(network.eager())
     for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
-        torch.testing.assert_close(
-            ours, theirs, rtol=1e-5, atol=1e-5, equal_nan=True, msg=lambda text, number=number: f"{number}: {text}"
-        )
+        message = functools.partial("{}: {}".format, number)
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5, equal_nan=True, msg=message)
 
 
 @pytest.mark.parametrize("name", GROUPS)

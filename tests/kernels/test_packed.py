@@ -94,7 +94,7 @@ def test_activation_is_part_of_the_convolution() -> None:
 
 def test_other_dtypes_are_not_packed() -> None:
     """Double precision runs as the table has it."""
-    case = {"filters": 4, "bias": False, "activation": None, "groups": 1, "attributes": {}}
+    case: dict[str, Any] = {"filters": 4, "bias": False, "activation": None, "groups": 1, "attributes": {}}
     case["attributes"] = {"strides": [1, 1], "padding": [0, 0, 0, 0], "dilation": [1, 1], "groups": 1}
     weights = {"filters": torch.randn(4, 4, 3, 3, dtype=torch.float64)}
     found = compile_operator(_operator(case), weights, packed=True).run(torch.randn(1, 4, 9, 9, dtype=torch.float64))

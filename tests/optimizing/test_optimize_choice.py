@@ -143,10 +143,11 @@ def test_wrong_outputs_take_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         hios.optimize(Branches(), _image(0), algorithm="sequential", **keywords)
 
 
+@pytest.mark.slow
 def test_a_second_call_measures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same network again, with other weights, is neither profiled nor measured; another image size is."""
     calls: list[str] = []
-    profile, measure = choosing.profile, contest.Contest.measure
+    profile, measure = choosing.profile, contest.Contest.measure  # type: ignore[attr-defined] # what the module imported
     monkeypatch.setattr(choosing, "profile", lambda *a, **k: calls.append("profile") or profile(*a, **k))
     monkeypatch.setattr(contest.Contest, "measure", lambda self: calls.append("measure") or measure(self))
     first = _scheduled(Branches(), _image(0), tmp_path)
@@ -263,6 +264,7 @@ def test_the_model_is_part_of_a_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first not in others
 
 
+@pytest.mark.slow
 def test_a_choice_that_no_longer_holds_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was kept is used while it is faster than the model; once it is not, all is measured again."""
     raced: list[bool] = []
@@ -286,7 +288,7 @@ def test_a_few_pairs_show_whether_a_choice_holds(
 ) -> None:
     """It holds if calls of what was chosen take less time than those of the model."""
     clock = [0]
-    monkeypatch.setattr(contest.time, "perf_counter_ns", lambda: clock[0])
+    monkeypatch.setattr(contest.time, "perf_counter_ns", lambda: clock[0])  # type: ignore[attr-defined] # what the module imported
 
     def taking(nanoseconds: int) -> Callable[[], None]:
         def call() -> None:

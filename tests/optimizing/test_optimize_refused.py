@@ -73,7 +73,7 @@ def _seen(inputs: Inputs, found: list[Any]) -> Any:
 
 def test_transforms_run_the_model_itself() -> None:
     """What torch.func wraps, and what carries a tangent, is for the model itself."""
-    x, found = torch.ones(2), []
+    x, found = torch.ones(2), list[Any]()
     inputs = Inputs((x,), {})
     torch.vmap(_seen(inputs, found))(torch.ones(3, 2))
     torch.func.jvp(_seen(inputs, found), (x,), (x,))

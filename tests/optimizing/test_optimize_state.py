@@ -218,7 +218,7 @@ def test_parts_that_share_memory_are_left_alone() -> None:
             return y, x
 
     model = Viewed().eval()
-    options = {"algorithm": "sequential", "devices": 1, "budget_s": 0.1, "cache": False}
+    options: dict[str, Any] = {"algorithm": "sequential", "devices": 1, "budget_s": 0.1, "cache": False}
     fast = torch.compile(model, backend="hios", options=options)
     with pytest.warns(HiosWarning, match="shares memory with"):
         found = fast(_example())

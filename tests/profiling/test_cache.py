@@ -8,6 +8,7 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,7 +148,7 @@ def test_default_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 def test_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """The key names processor, versions and code; variables that change kernels change it, the number of cores not."""
     core = min(os.sched_getaffinity(0))
-    before = settings([[core]])
+    before: dict[str, Any] = settings([[core]])
     assert before["processor"]["name"]
     assert before["torch"]
     assert before["code"]

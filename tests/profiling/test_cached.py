@@ -157,7 +157,7 @@ def test_operators_run_behind_those_that_fill_the_caches(graph_file: Path) -> No
     bench = SimpleNamespace(devices=1, around_bytes=None, probe_version="", probe=None)
     found = session.Session(graph, bench, 3, Cache(None, {}))  # type: ignore[arg-type]
     order = list(dict.fromkeys(found.stand_in[graph.operators[number].id] for number in graph.order))
-    bytes_of = {operator.id: operator.bytes for operator in graph.operators}
+    bytes_of = {operator.id: operator.bytes or 0 for operator in graph.operators}
     for size, expected in (
         (1, {order[0], order[-1], order[5], order[4]}),
         (bytes_of[order[4]] + 1, {order[0], order[-1], order[5], order[4], order[3]}),

@@ -274,7 +274,18 @@ def test_latency_csv(report: Path) -> None:
 def test_operators_csv(report: Path) -> None:
     """operators.csv has a row per operator; what was not measured or stated is empty."""
     rows = read_csv(report / "out/tables/operators.csv")
-    assert list(rows[0]) == ["model", "operator", "type", "time_ms", "p20_ms", "p80_ms", "flops", "bytes"]
+    assert list(rows[0]) == [
+        "model",
+        "operator",
+        "type",
+        "time_ms",
+        "p20_ms",
+        "p80_ms",
+        "flops",
+        "bytes",
+        "predicted_only",
+    ]
+    assert {row["predicted_only"] for row in rows} == {""}
     assert len(rows) == 24
     costs = artifacts.read(report / "first" / "costs.json", "costs")["operators"]
     assert float(rows[1]["time_ms"]) == costs["op1"]["time_ms"]
@@ -419,7 +430,8 @@ def test_auto_has_a_row(tmp_path: Path) -> None:
         "speedup": 3.5,
         "speedup_interval": [3.4, 3.6],
     }
-    for name, more in (("chosen", {"chosen": chosen}), ("plain", {})):
+    variants: dict[str, dict[str, Any]] = {"chosen": {"chosen": chosen}, "plain": {}}
+    for name, more in variants.items():
         model = make_results(tmp_path / name, "net", **more)
         write_report([model], tmp_path / name / "report.html", tmp_path / name)
     page = (tmp_path / "chosen" / "report.html").read_text(encoding="utf-8")

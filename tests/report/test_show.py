@@ -152,7 +152,10 @@ def test_every_schedule_is_drawn_within_the_width(
 @example(spans=[(0, 0, 0.0, 5e-324)], latency=0.0)
 def test_placements_against_the_rules_are_drawn(spans: list[tuple[int, int, float, float]], latency: float) -> None:
     """Schedules that are invalid, with any times, are drawn too: looking is how one finds out."""
-    rows = [(f"v{number}", device, stream, None, *times) for number, (device, stream, *times) in enumerate(spans)]
+    rows = [
+        (f"v{number}", device, stream, None, start, finish)
+        for number, (device, stream, start, finish) in enumerate(spans)
+    ]
     text = draw(replace(made(rows), latency_ms=latency), Look(80), {})
     assert max(map(len, text.splitlines())) <= 80
 

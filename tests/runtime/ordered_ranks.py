@@ -13,5 +13,5 @@ def _channel(ranks: Gloo, deadline: float) -> Channel:
 
 
 if __name__ == "__main__":
-    Gloo.channel = _channel  # type: ignore[method-assign]
+    Gloo.channel = _channel  # type: ignore[method-assign, assignment]
     main()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
 from hios import ALGORITHMS, Costs, Graph, Problem, Schedule, artifacts, schedule
 from hios.runtime.session import Settings, execute
 from tests.frontends.networks import Files
@@ -15,6 +17,7 @@ from tests.runtime.conftest import DEVICES
 STREAMS = {"lios", "lios-rand1", "lios-rand2", "lios-rand", "nimble", "opara"}
 
 
+@pytest.mark.slow
 def test_every_algorithm_can_be_executed(files: Files, graph: Graph, tmp_path: Path) -> None:
     """On random costs, as wide as it may: outputs are those of eager PyTorch, and rows run where they are placed."""
     draw = random.Random(2)

@@ -89,6 +89,7 @@ def test_copies_are_no_candidate(graph: Graph) -> None:
     assert choose(*_session(graph, {"2 independent copies": [0.1] * 12, "one": [5.0] * 12})).label == "one"
 
 
+@pytest.mark.slow
 def test_chosen_schedule_runs_again(files: Files, graph: Graph, tmp_path: Path) -> None:
     """The session writes what it chose; the file is a schedule of the graph and can be executed."""
     for name, devices in (("one", 1), ("wide", DEVICES)):

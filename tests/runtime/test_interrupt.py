@@ -26,7 +26,7 @@ def test_an_early_interrupt_is_quiet(files: Files, graph: Graph, tmp_path: Path,
     """Interrupted as soon as a worker runs or while it imports torch, execute says so and leaves nothing behind."""
     plan = StagedPlan((tuple(((operator,),) for operator in graph.order),))
     schedule_of(graph, plan).write(tmp_path / "sequential.json")
-    arguments = [files.graph, files.weights, "sequential.json", "--program", files.program]
+    arguments: list[str | Path] = [files.graph, files.weights, "sequential.json", "--program", files.program]
     with subprocess.Popen(
         [sys.executable, "-m", "hios", "execute", *arguments, "--output", "run.json", "--traces", "traces"],
         stdout=subprocess.PIPE,

@@ -279,8 +279,15 @@ def test_wrong_outputs_are_found(graph: Graph, wrong: float) -> None:
     """An output that is not a number, infinite, off or never written is not taken for right."""
     plan = ArenaPlan(graph, 1)
     session = PoolRunner(
-        graph, None, CpuWorkers(graph, plan, {}, [[0]], 1.0), Arena(plan.flags, plan.size), plan, {}, [], Settings(1)
-    )  # type: ignore[arg-type]
+        graph,
+        None,  # type: ignore[arg-type] # no worker is asked
+        CpuWorkers(graph, plan, {}, [[0]], 1.0),
+        Arena(plan.flags, plan.size),
+        plan,
+        {},
+        [],
+        Settings(1),
+    )
     (output,) = plan.outputs
     session._expected = [torch.ones(output.shape)]
     found = session._tensor(output)
@@ -307,8 +314,15 @@ def test_differences_blame_who_shows_them(graph: Graph, name: str, cause: str) -
     eager = [Reference(f"eager PyTorch, {threads} threads", threads, [0, 1], threads) for threads in (1, 2)]
     eager.append(Reference("torch.compile, 1 thread", 3, [0], 1, "compile"))
     session = PoolRunner(
-        graph, None, CpuWorkers(graph, plan, {}, [[0]], 1.0), Arena(plan.flags, plan.size), plan, {}, eager, Settings(1)
-    )  # type: ignore[arg-type]
+        graph,
+        None,  # type: ignore[arg-type] # no worker is asked
+        CpuWorkers(graph, plan, {}, [[0]], 1.0),
+        Arena(plan.flags, plan.size),
+        plan,
+        {},
+        eager,
+        Settings(1),
+    )
     session._expected = [torch.ones(buffer.shape) for buffer in plan.outputs]
     with pytest.raises(PlatformError, match=rf"^{name}: output 0 differs from the reference by up to 1; .*; {cause}"):
         session._difference(name)

@@ -143,7 +143,7 @@ def test_bound_by_hand(times: str, edges: dict[str, float], expected: float, sim
     """Heads, tails, transfers and the work between them, on two devices."""
     instance = problem(
         {name: float(time) for name, time in zip("abcdef", times, strict=False)},
-        {(source, target): float(transfer) for (source, target), transfer in edges.items()},
+        {(ends[0], ends[1]): float(transfer) for ends, transfer in edges.items()},
     )
     assert lower_bound_ms(instance, 2) == simple
     assert interval_bound_ms(instance, 2) == pytest.approx(expected, rel=1e-9)
@@ -166,7 +166,7 @@ def test_bounds_that_are_easily_too_high(
     """Problems on which a bound like it, with one condition less, exceeds the best schedule."""
     instance = problem(
         {name: float(time) for name, time in zip("abcd", times, strict=False)},
-        {(source, target): float(transfer) for (source, target), transfer in edges.items()},
+        {(ends[0], ends[1]): float(transfer) for ends, transfer in edges.items()},
         utilization=dict(zip("abcd", utilization, strict=False)),
         alpha=alpha,
     )
@@ -444,5 +444,5 @@ def test_configuration(tmp_path: Path) -> None:
     """config.yaml names it with its parameters; the seed of the configuration is its own."""
     (tmp_path / "net.py").touch()
     data = {"models": {"net": {}}, "algorithms": {"best": {"algorithm": "hios-opt", "time_limit": 1}}, "seed": 4}
-    entry = config.resolve(data, "config.yaml", models=tmp_path)["algorithms"]["best"]
+    entry = config.contents(config.resolve(data, "config.yaml", models=tmp_path))["algorithms"]["best"]
     assert entry == {"algorithm": "hios-opt", "time_limit": 1, "seed": 4, "moves": 0}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from itertools import combinations
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -176,7 +177,7 @@ def _by_the_letter(instance: Problem, plan: StagedPlan, window: int) -> StagedPl
         if len(rows[device][position]) > 1:
             continue
         for p in range(1, window):
-            end, members = position, []
+            end, members = position, list[Any]()
             while end < len(rows[device]) and len(members) < p + 1:
                 members += rows[device][end]
                 end += 1

@@ -83,14 +83,14 @@ def test_unknown_names_are_refused() -> None:
 def test_registry_refuses_duplicates_and_drift() -> None:
     """A name stands once, and declared parameters are those of the function."""
     with pytest.raises(ValueError, match="registered already"):
-        register("greedy", paper="", summary="", several_devices=False)(lambda problem, devices: None)  # type: ignore[arg-type,return-value]
+        register("greedy", paper="", summary="", several_devices=False)(lambda problem, devices: None)  # type: ignore[type-var]
 
     def drifted(problem: Problem, devices: int, *, window: int = 3) -> None: ...
 
     with pytest.raises(ValueError, match="disagree"):
         register("drifted", paper="", summary="", several_devices=False, parameters=(Parameter("window", 2, ""),))(
-            drifted
-        )  # type: ignore[arg-type]
+            drifted  # type: ignore[type-var]
+        )
     assert "drifted" not in ALGORITHMS
 
 

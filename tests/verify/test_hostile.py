@@ -49,7 +49,7 @@ def _mutated(document: Any, chance: random.Random) -> str:
         holder = data
         for part in place[:-1]:
             holder = holder[part]
-        last = place[-1]
+        last: Any = place[-1]
         change = chance.randrange(6)
         if change == 0:
             del holder[last]

@@ -17,6 +17,7 @@ import torch
 from hios.errors import HiosError, PlatformError
 from hios.machine import usable_cores
 from hios.platforms.cpu import platform as cpu
+from hios.versions import versions
 from hios.workers import messages, worker
 from hios.workers import pool as pool_module
 from hios.workers.arena import Arena
@@ -274,7 +275,7 @@ def test_wrong_numbers_of_devices_are_refused(devices: int) -> None:
 def test_platform_is_described() -> None:
     """Artifacts state platform, cores, processor and versions."""
     found = cpu.describe(1)
-    assert found["name"] == "cpu"
-    assert found["cores"] == [[usable_cores()[0]]]
-    assert found["processor"]
-    assert cpu.versions()["torch"] == torch.__version__
+    assert found.name == "cpu"
+    assert found.cores == ((usable_cores()[0],),)
+    assert found.processor
+    assert versions()["torch"] == torch.__version__

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from conftest import Checkout
 
+pytestmark = pytest.mark.slow  # whole pipelines, with a stand-in for hios
+
 
 def test_default_profile(finished: Checkout) -> None:
     """A plain `snakemake` takes workflow/profiles/default."""

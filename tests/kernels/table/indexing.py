@@ -104,8 +104,8 @@ def _scatter_elements(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
         found.setdefault(tuple(target), [float(x[tuple(target)])]).append(float(updates[place]))
     reduce: dict[str, Any] = {"update": lambda values: values[-1], "add": sum, "mul": np.prod, "mean": np.mean}
     expected = x.clone()
-    for target, values in found.items():
-        expected[target] = float({**reduce, "max": max, "min": min}[reduction](values))
+    for element, values in found.items():
+        expected[element] = float({**reduce, "max": max, "min": min}[reduction](values))
     return run("relax.scatter_elements", {"axis": axis, "reduction": reduction}, x, indices, updates), expected
 
 

@@ -68,7 +68,8 @@ def _windows(x: Tensor, attributes: dict[str, Any], fill: float) -> Tensor:
         attributes["ceil_mode"],
     )
     places = _places(x, attributes)
-    return found[(..., *(slice(count) for count in places), *[slice(None)] * len(places))].flatten(2 + len(places))
+    kept: tuple[Any, ...] = (..., *(slice(count) for count in places), *[slice(None)] * len(places))
+    return found[kept].flatten(2 + len(places))
 
 
 def _max_pool(dimensions: int) -> Check:

@@ -138,7 +138,7 @@ class HostBackend:
         def work() -> None:
             for value in values:
                 memory = _tensor(value).untyped_storage()
-                torch.empty(0, dtype=torch.uint8).set_(memory).fill_(0xFF)  # type: ignore[call-overload]
+                torch.empty(0, dtype=torch.uint8).set_(memory).fill_(0xFF)
 
         self._launch(lane, work)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import torch
 
 from hios.formats.base import Platform
 from hios.platforms.cuda import environment
@@ -83,7 +84,7 @@ def test_keys_tell_gpus_and_software_apart(monkeypatch: pytest.MonkeyPatch) -> N
 def test_precision_is_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether convolutions may run in TF32, and which algorithms cuDNN may choose, changes the key."""
     before = environment._precision()
-    monkeypatch.setattr(environment.torch.backends.cudnn, "allow_tf32", not before["cudnn_tf32"])
-    monkeypatch.setattr(environment.torch.backends.cudnn, "deterministic", not before["cudnn_deterministic"])
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", not before["cudnn_tf32"])
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", not before["cudnn_deterministic"])
     after = environment._precision()
     assert {name for name in after if after[name] != before[name]} == {"cudnn_tf32", "cudnn_deterministic"}

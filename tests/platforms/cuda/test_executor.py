@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -48,7 +48,7 @@ def squeezenet() -> Network:
     return network("squeezenet", 64)
 
 
-NETWORKS = {"branches": branches, "shared": shared, "squeezenet": squeezenet}
+NETWORKS: dict[str, Callable[[], Network]] = {"branches": branches, "shared": shared, "squeezenet": squeezenet}
 
 
 def executor(found: Network, backend: HostBackend, devices: int = DEVICES) -> Executor:

@@ -193,7 +193,7 @@ def test_runtimes_that_gpus_lack(monkeypatch: pytest.MonkeyPatch) -> None:
         require(["compile-max-autotune"], "eager", "cuda")
 
 
-def test_the_table_says_what_was_not_captured(run: Callable[..., dict[str, Any]], files: Files) -> None:
+def test_the_table_says_what_was_not_captured(run: Callable[..., Run], files: Files) -> None:
     """A last line names the schedules that were launched operator by operator, with the reason."""
     found = run(simulated.load_streams, {"merged": _plans(files)["merged"]})
     assert latency_table(msgspec.convert(found, Run)).splitlines()[-1] == (

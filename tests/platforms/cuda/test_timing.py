@@ -40,7 +40,7 @@ def worker(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(module, "torch", machine.torch())
     monkeypatch.setattr(graphs, "Subject", subject(machine, COSTS, _BYTES))
     monkeypatch.setattr(graphs, "Merged", merged(machine, COSTS))
-    monkeypatch.setattr(cuda, "Merged", graphs.Merged)
+    monkeypatch.setattr(cuda, "Merged", graphs.Merged)  # type: ignore[attr-defined] # what the module imported
     edges = (Edge("a", "b"), Edge("a", "c"), Edge("a", "view"))
     Graph("four", tuple(Operator(name, "conv") for name in COSTS), edges).write(tmp_path / "graph.json")
     found = _Worker()
@@ -50,7 +50,7 @@ def worker(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_operators(worker: Any) -> None:
     """An operator takes its own time, however long it is, without that of starting a graph."""
-    assert cuda.torch.backends.cudnn.benchmark
+    assert cuda.torch.backends.cudnn.benchmark  # type: ignore[attr-defined] # what the module imported
     cuda.load(worker, dict.fromkeys(COSTS, 1))
     found = cuda.time_operators(worker, 1, list(COSTS), rounds=3, warmup=1)
     assert list(found) == list(COSTS)

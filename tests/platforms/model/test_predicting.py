@@ -81,6 +81,7 @@ def test_costs_say_that_they_are_predicted() -> None:
     assert costs.platform is not None
     assert (costs.platform.name, costs.platform.predicted) == ("model", True)
     assert (costs.platform.gpu, costs.platform.link, costs.platform.devices) == ("a40", "nvlink", 2)
+    assert isinstance(costs.transfers, tuple)
     (transfer,) = costs.transfers
     assert transfer.time_ms == NVLINK.time_ms(10**6)
     assert costs.stages == ()

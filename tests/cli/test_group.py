@@ -1,0 +1,39 @@
+"""What a command says beside its results."""
+
+from __future__ import annotations
+
+import warnings
+
+from click.testing import CliRunner
+
+from hios.cli.group import Group
+from hios.errors import warn
+
+
+def test_warnings_are_lines() -> None:
+    """A warning of hios is one line on standard error, without file and line; the command goes on."""
+    group = Group("hios")
+
+    @group.command("try")
+    def command() -> None:
+        warn("the machine became slower")
+        print("done")  # noqa: T201
+
+    found = CliRunner().invoke(group, ["try"])
+    assert found.exit_code == 0
+    assert found.stdout == "done\n"
+    assert found.stderr == "Warning: the machine became slower\n"
+
+
+def test_warnings_of_others_stay_as_they_are() -> None:
+    """Other libraries' warnings are shown as Python does."""
+    group = Group("hios")
+
+    @group.command("try")
+    def command() -> None:
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        CliRunner().invoke(group, ["try"])
+    assert [str(warning.message) for warning in caught] == ["old"]
