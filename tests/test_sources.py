@@ -68,7 +68,7 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
         ("platforms/cpu/executing.py", {"execute"}),
         ("platforms/cuda/backend.py", {"execute"}),
         ("platforms/cuda/timing.py", {"profile"}),
-        ("platforms/cpu/platform.py", {"profile", "execute"}),
+        ("platforms/cpu/platform.py", {"profile", "predict", "execute"}),
         ("platforms/cpu/reporting.py", {"report"}),
         ("platforms/protocol.py", set()),
         ("runtime/trace.py", {"execute"}),

@@ -74,9 +74,8 @@ def test_gpu_of_the_user(tmp_path: Path) -> None:
     mine = gpu(str(path))
     assert (mine.name, mine.sms, mine.label) == ("Mine", 10, str(path))
     assert link(None, mine).bandwidth_gbs == 63.02
-    assert config.description_files(
-        Config(models={}, algorithms={}, platform="model", gpu=str(path)), "config.yaml"
-    ) == [path, tmp_path / "bus.yaml"]
+    settings = Config(models={}, algorithms={}, platform="model", gpu=str(path))
+    assert config.description_files(settings, "config.yaml") == [path, tmp_path / "bus.yaml"]
 
 
 @pytest.mark.parametrize(
