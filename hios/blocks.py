@@ -6,12 +6,12 @@ found here.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hios.errors import ArtifactError, HiosError
 from hios.graph import Graph
+from hios.topological_order import topological_order
 
 
 def found_blocks(graph: Graph) -> tuple[tuple[str, ...], ...]:
@@ -107,24 +107,13 @@ def in_order(graph: Graph) -> list[tuple[list[int], bool]]:
 def _sorted(graph: Graph, members: Sequence[Sequence[int]], home: dict[int, int]) -> list[int]:
     """Numbers of blocks in topological order, ties by their first operator."""
     followers: list[set[int]] = [set() for _ in members]
-    waiting = [0] * len(members)
     for edge in graph.edges:
         source, target = home[graph.index[edge.source]], home[graph.index[edge.target]]
-        if source != target and target not in followers[source]:
+        if source != target:
             followers[source].add(target)
-            waiting[target] += 1
-    ready = [(block[0], number) for number, block in enumerate(members) if waiting[number] == 0]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        _, number = heapq.heappop(ready)
-        order.append(number)
-        for follower in followers[number]:
-            waiting[follower] -= 1
-            if waiting[follower] == 0:
-                heapq.heappush(ready, (members[follower][0], follower))
+    order = topological_order(followers, sorted(range(len(members)), key=lambda number: members[number][0]))
     if len(order) < len(members):
-        stuck = next(number for number, count in enumerate(waiting) if count > 0)
+        stuck = min(set(range(len(members))) - set(order))
         raise ArtifactError(
             f"{graph.source}: blocks: the block of operator {graph.operators[members[stuck][0]].id} waits for others "
             "that wait for it; allowed: blocks that can run one after another"

@@ -15,6 +15,7 @@ import msgspec
 from hios import artifacts
 from hios.errors import ArtifactError, shown
 from hios.formats.graph_file import Call, Edge, GraphFile, Operator, Shapes, TensorSpec, Value
+from hios.topological_order import topological_order
 
 __all__ = ["UNITS", "Call", "Edge", "Graph", "Operator", "Shapes", "TensorSpec", "Value"]
 
@@ -73,24 +74,12 @@ class Graph:
         return hashlib.sha256(_canonical([*parts, self.outputs]).encode()).hexdigest()[:16]
 
     def _topological_order(self, index: Mapping[str, int]) -> tuple[int, ...]:
-        import heapq
-
         successors: list[list[int]] = [[] for _ in self.operators]
-        waiting = [0] * len(self.operators)
         for edge in self.edges:
             successors[index[edge.source]].append(index[edge.target])
-            waiting[index[edge.target]] += 1
-        ready = [position for position, count in enumerate(waiting) if count == 0]
-        order: list[int] = []
-        while ready:
-            position = heapq.heappop(ready)
-            order.append(position)
-            for successor in successors[position]:
-                waiting[successor] -= 1
-                if waiting[successor] == 0:
-                    heapq.heappush(ready, successor)
+        order = topological_order(successors)
         if len(order) < len(self.operators):
-            cycle = _cycle_in_words(self.operators[position].id for position in _find_cycle(successors, waiting))
+            cycle = _cycle_in_words(self.operators[position].id for position in _find_cycle(successors, order))
             raise ArtifactError(f"{self.source}: edges: found the cycle {cycle}; allowed: a directed acyclic graph")
         return tuple(order)
 
@@ -182,15 +171,16 @@ def _cycle_in_words(cycle: Iterable[str]) -> str:
     return " -> ".join(names)
 
 
-def _find_cycle(successors: Sequence[Sequence[int]], waiting: Sequence[int]) -> list[int]:
+def _find_cycle(successors: Sequence[Sequence[int]], order: Sequence[int]) -> list[int]:
     """One cycle among the positions that topological sorting could not place, first position repeated."""
+    placed = set(order)
     predecessor = {
         successor: position
         for position, targets in enumerate(successors)
-        if waiting[position] > 0
+        if position not in placed
         for successor in targets
     }
-    position = next(p for p, count in enumerate(waiting) if count > 0)
+    position = next(position for position in range(len(successors)) if position not in placed)
     trail: list[int] = []
     while position not in trail:
         trail.append(position)

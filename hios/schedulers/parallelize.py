@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,6 +10,7 @@ from hios.evaluate import staged_times
 from hios.problem import Problem, positions, priority_order
 from hios.schedule import StagedPlan
 from hios.schedulers.registry import Parameter
+from hios.topological_order import topological_order
 
 #: The window of HIOS: at most so many neighbouring operators are grouped (w, preset to 2 in the simulation).
 WINDOW = Parameter("window", 2, "largest number w of operators in a stage", minimum=2)
@@ -119,20 +119,12 @@ class _Stages:
 
     def _sorted(self) -> list[int]:
         """Stages in topological order of the plan, by descending priority where that is one."""
-        by_priority = priority_order(self._problem)
-        rank = [*positions(by_priority), -1]
-        waiting = [len(arcs) + (rank[before] >= 0) for arcs, before in zip(self._arcs_in, self._before, strict=True)]
-        ready = [rank[stage] for stage in by_priority if waiting[stage] == 0]
-        found = []
-        while ready:
-            stage = by_priority[heapq.heappop(ready)]
-            found.append(stage)
-            for other in (self._after[stage], *(successor for successor, _ in self._arcs_out[stage])):
-                if rank[other] >= 0:
-                    waiting[other] -= 1
-                    if waiting[other] == 0:
-                        heapq.heappush(ready, rank[other])
-        return found
+        count = len(self._problem)
+        successors = [
+            [*(successor for successor, _ in arcs), *([after] if after < count else [])]
+            for arcs, after in zip(self._arcs_out, self._after, strict=True)
+        ]
+        return topological_order(successors, priority_order(self._problem))
 
     def _ready(self, stage: int, arcs_in: Iterable[_Arc]) -> float:
         finish = self._finish

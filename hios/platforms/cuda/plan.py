@@ -7,23 +7,18 @@ stream for what comes from the device that made it, right after it was made.
 
 from __future__ import annotations
 
-import heapq
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise, zip_longest
-from typing import TypeVar
 
 from hios.errors import ScheduleError
 from hios.graph import Graph
 from hios.platforms.cuda.memory import let_go
 from hios.platforms.cuda.order import Order
 from hios.platforms.cuda.steps import Flow, Lane, Step, Value
-from hios.problem import positions
 from hios.schedule import Plan, StagedPlan, StreamPlan
-
-_Node = TypeVar("_Node", bound=Hashable)
+from hios.topological_order import topological_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,27 +146,30 @@ class _Draft:
             for group in stage
             for place in group
         }
-        needs: dict[tuple[int, int], set[tuple[int, int]]] = {stage: set() for stage in stage_of.values()}
-        for number, device in needs:
+        stages = sorted((number, device) for device, row in enumerate(plan.devices) for number in range(len(row)))
+        rank = {stage: place for place, stage in enumerate(stages)}
+        successors: list[set[int]] = [set() for _ in stages]
+        for number, device in stages:
             if number:
-                needs[number, device].add((number - 1, device))
+                successors[rank[number - 1, device]].add(rank[number, device])
         for edge in self.graph.edges:
-            needs[stage_of[edge.target]] |= {stage_of[edge.source]} - {stage_of[edge.target]}
-        return _topological(needs, lambda stage: stage)
+            if stage_of[edge.source] != stage_of[edge.target]:
+                successors[rank[stage_of[edge.source]]].add(rank[stage_of[edge.target]])
+        return [stages[place] for place in _runnable(successors)]
 
     def launch_streams(self, plan: StreamPlan) -> None:
         """All operators, in launch order where that can run."""
-        graph, rank = self.graph, positions(plan.launch or self.graph.order)
+        graph = self.graph
         stream_of = {}
-        needs: dict[int, set[int]] = {place: set() for place in range(len(graph.operators))}
+        successors: list[set[int]] = [set() for _ in graph.operators]
         for row in plan.devices:
             for number, stream in enumerate(row):
                 stream_of.update(dict.fromkeys(stream, number))
                 for earlier, later in pairwise(stream):
-                    needs[later].add(earlier)
+                    successors[earlier].add(later)
         for edge in graph.edges:
-            needs[graph.index[edge.target]].add(graph.index[edge.source])
-        for place in _topological(needs, lambda place: rank[place]):
+            successors[graph.index[edge.source]].add(graph.index[edge.target])
+        for place in _runnable(successors, plan.launch or graph.order):
             name = graph.operators[place].id
             device = self.home[name]
             local = [value[1] for value in self.flow.reads[name] if value[0] == "operator"]
@@ -215,22 +213,13 @@ def _placed(plan: Plan) -> Iterator[tuple[int, int]]:
         yield from ((device, place) for part in row for place in part)
 
 
-def _topological(needs: Mapping[_Node, Collection[_Node]], key: Callable[[_Node], object]) -> list[_Node]:
-    """Nodes after all that they need; of those that could come next, that of the smallest key.
+def _runnable(successors: Sequence[Iterable[int]], preference: Iterable[int] | None = None) -> list[int]:
+    """Nodes in topological order, as ``topological_order`` has them.
 
     Raises:
-        ScheduleError: some need each other.
+        ScheduleError: some of them wait for each other.
     """
-    sorter = TopologicalSorter(needs)
-    try:
-        sorter.prepare()
-    except CycleError as error:
-        raise ScheduleError("the schedule deadlocks: some of its launches wait for each other") from error
-    ready: list[tuple[object, _Node]] = []
-    found = []
-    while sorter.is_active():
-        for node in sorter.get_ready():
-            heapq.heappush(ready, (key(node), node))
-        found.append(heapq.heappop(ready)[1])
-        sorter.done(found[-1])
-    return found
+    order = topological_order(successors, preference)
+    if len(order) < len(successors):
+        raise ScheduleError("the schedule deadlocks: some of its launches wait for each other")
+    return order
