@@ -6,7 +6,7 @@ The package is layered; a module imports only from layers above its own:
     formats validation artifacts drift versions    formats: a class a file; drift: how the machine's speed changed
     topological_order graph blocks merging costs problem recording schedule
     evaluate bound check bound_check     the problem and its solution (no torch, no TVM)
-    schedulers models yaml_file sources  one algorithm a file, one registry; what MODEL may be; code hashes
+    schedulers imports models yaml_file sources  one algorithm a file, one registry; what MODEL may be; code hashes
     tolerances kernels frontends         Relax operator -> torch call; torch.export -> Relax -> graph
     workers                              processes, shared memory, calls
     platforms config                     a folder a platform: devices, measuring, executing; config.yaml

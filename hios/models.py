@@ -15,6 +15,7 @@ from pathlib import Path
 
 from hios.artifacts import resource_directory
 from hios.errors import HiosError
+from hios.imports import imported_names, parsed, reached
 
 #: What may be given for MODEL, for messages.
 ALLOWED = "package.module:function, or a file that ends in .pt2 or .onnx"
@@ -137,32 +138,19 @@ def _spec(module: str, search: list[str]) -> ModuleSpec | None:
 
 def _with_imports(module: str, folder: Path, search: list[str]) -> list[Path]:
     """The file of a module and of those in a folder that it imports, directly or through others."""
-    waiting, reached = [module], dict[str, Path]()
-    while waiting:
-        name = waiting.pop()
-        if name in reached or (spec := _spec(name, search)) is None:
-            continue
-        waiting += [name.rpartition(".")[0]] if "." in name else []  # packages run when what is in them is imported
+    sources: set[Path] = set()
+
+    def imported(name: str) -> Iterator[str]:
+        if (spec := _spec(name, search)) is None:
+            return
+        if "." in name:
+            yield name.rpartition(".")[0]  # packages run when what is in them is imported
         file = Path(spec.origin or "")
         if file.suffix == ".py" and file.is_relative_to(folder):
-            reached[name] = file
+            sources.add(file)
             package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
-            waiting += _imported(file, package)
-    return sorted(set(reached.values()))
+            # What is wrong with a file that cannot be parsed, the export says.
+            yield from imported_names(parsed(file) or ast.Module([], []), package)
 
-
-def _imported(file: Path, package: str) -> Iterator[str]:
-    """Names of the modules that a file imports anywhere; ``from a import b`` may mean a.b or a."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError):
-        return  # the export says what is wrong with it
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            parts = [part for part in package.split(".") if part]
-            above = parts[: len(parts) - node.level + 1] if node.level else []
-            name = [*above, *([node.module] if node.module else [])]
-            yield from (".".join([*name, alias.name]) for alias in node.names)
-            yield from [".".join(name)] if name else []
+    reached([module], imported)
+    return sorted(sources)

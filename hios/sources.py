@@ -6,10 +6,11 @@ import ast
 import functools
 import hashlib
 import importlib.util
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from hios.imports import imported_names, parsed, reached
 from hios.schedulers import ALGORITHMS, find
 
 #: Where the code of each stage begins: the modules that its command calls; `_PARTS` has those of platforms.
@@ -70,14 +71,8 @@ def source_hash(
 
 def code_hash(modules: Iterable[str], package: Path = _PACKAGE) -> str:
     """Hash of the code of modules and of all that they import from hios and their own package; see `source_hash`."""
-    waiting = list(modules)
-    reached: set[str] = set()
-    while waiting:
-        module = waiting.pop()
-        if module not in reached:
-            reached.add(module)
-            waiting += _imported(module, package)
-    text = "\n".join(f"{module} {_digest(module, package)}" for module in sorted(reached))
+    names = reached(modules, lambda module: _imported(module, package))
+    text = "\n".join(f"{module} {_digest(module, package)}" for module in sorted(names))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -108,12 +103,7 @@ def _outside_file(module: str) -> Path | None:
 
 def _parsed(file: Path | None) -> ast.Module | None:
     """The code of a file; None if it is no Python that this interpreter can read."""
-    if file is None or file.suffix != ".py":
-        return None
-    try:
-        return ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError):
-        return None
+    return None if file is None or file.suffix != ".py" else parsed(file)
 
 
 @functools.cache
@@ -149,21 +139,11 @@ def _imported(module: str, package: Path) -> tuple[str, ...]:
     """Modules of hios or its own package that a module imports anywhere, and the packages that they lie in."""
     file = _file(module, package)
     within = module if file is not None and file.name == "__init__.py" else module.rpartition(".")[0]
-    named = [name for node in ast.walk(_tree(module, package)) for name in _names(node, within)]
+    named = imported_names(_tree(module, package), within)
     parts = [name.split(".") for name in [module, *named]]
     own = {"hios", module.partition(".")[0]}
     above = [".".join(part[:count]) for part in parts if part[0] in own for count in range(1, len(part) + 1)]
     return tuple(name for name in dict.fromkeys(above) if _file(name, package) is not None)
-
-
-def _names(node: ast.AST, within: str) -> Iterator[str]:
-    """Absolute names that a statement of a module in the package ``within`` imports."""
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        above = within.split(".")[: len(within.split(".")) - node.level + 1] if node.level else []
-        name = ".".join([*above, *([node.module] if node.module else [])])
-        yield from (f"{name}.{alias.name}" for alias in node.names)
 
 
 @functools.cache
