@@ -3,7 +3,7 @@
 The package is layered; a module imports only from layers above its own:
 
     errors defaults machine statistics progress    what every layer uses
-    formats validation artifacts drift versions    formats: a class a file; drift: how the machine's speed changed
+    formats validation artifacts json_cache drift versions    a class a file; how the machine's speed changed
     topological_order graph blocks merging costs problem recording schedule
     evaluate bound check bound_check     the problem and its solution (no torch, no TVM)
     schedulers imports models yaml_file sources  one algorithm a file, one registry; what MODEL may be; code hashes

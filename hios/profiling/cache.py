@@ -1,14 +1,11 @@
 """Measurements kept for later: of other runs, and of other networks that have the same operators.
 
 An entry is known by what was measured (the signatures of its operators) and by all it was measured under (processor,
-clocks, software, code: ``hios.platforms.cpu.environment``), never by names. Each is a file of its own that appears by
-rename, so that several processes can share a folder; one that is damaged or of another key counts as absent.
+clocks, software, code: ``hios.platforms.cpu.environment``), never by names.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -19,12 +16,12 @@ from typing import Any
 
 import msgspec
 
-from hios import artifacts
-from hios.errors import ArtifactError
 from hios.formats.probe_record import Speed
+from hios.json_cache import JsonCache
 
 #: Version of the entries' format; others are not found.
 _FORMAT = 2
+_ADVICE = "profile without the cache (--no-cache), or with another (--cache FOLDER)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +66,9 @@ class Cache:
     """
 
     def __init__(self, folder: Path | None, settings: Mapping[str, Any], *, keep: bool = True) -> None:
-        self._folder = folder
         self._keep = keep
         self._settings = dict(settings)
-        if folder is not None:
-            artifacts.require_writable(folder / "entry.json")
+        self._entries = None if folder is None else JsonCache(folder, _ADVICE)
 
     def get(self, kind: str, what: Any) -> Measured | None:
         """The entry of what is measured; None where there is none that can be used.
@@ -82,18 +77,7 @@ class Cache:
             kind: operator, stage, merge, transfer or corun.
             what: as JSON, what is measured.
         """
-        if self._folder is None:
-            return None
-        key = self._key(kind, what)
-        try:
-            found = json.loads(self._file(self._folder, key).read_text(encoding="utf-8"))
-            samples, measured_at = found["samples"], found["measured_at"]
-            whole = found["key"] == key and samples and all(_is_time(sample) for sample in samples)
-            datetime.fromisoformat(measured_at)
-            speed = msgspec.convert(found["speed"], Speed) if "speed" in found else None
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
-            return None  # none, or damaged: it is measured, and written anew
-        return Measured(samples, measured_at, cached=True, speed=speed) if whole else None
+        return None if self._entries is None else self._entries.get(self._key(kind, what), _measured)
 
     def put(self, kind: str, what: Any, measured: Measured) -> None:
         """Keep an entry, in place of the one that was there.
@@ -101,30 +85,24 @@ class Cache:
         Raises:
             ArtifactError: it cannot be written.
         """
-        if self._folder is None or not self._keep or measured.cached:
+        if self._entries is None or not self._keep or measured.cached:
             return
-        key = self._key(kind, what)
-        entry = {"key": key, "measured_at": measured.measured_at, "samples": list(measured.samples)}
+        members: dict[str, Any] = {"measured_at": measured.measured_at, "samples": list(measured.samples)}
         if measured.speed is not None:
-            entry["speed"] = msgspec.to_builtins(measured.speed)
-        file = self._file(self._folder, key)
-        try:
-            with artifacts.replacing(file) as temporary:
-                temporary.write_text(json.dumps(entry) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise ArtifactError(
-                f"{file}: cannot be written: {error.strerror}; profile without the cache (--no-cache), or with another "
-                "(--cache FOLDER)"
-            ) from error
+            members["speed"] = msgspec.to_builtins(measured.speed)
+        self._entries.put(self._key(kind, what), members)
 
-    def _key(self, kind: str, what: Any) -> Any:
-        # As it comes back from a file: tuples as lists.
-        return json.loads(json.dumps({"format": _FORMAT, "kind": kind, "what": what, "settings": self._settings}))
+    def _key(self, kind: str, what: Any) -> dict[str, Any]:
+        return {"format": _FORMAT, "kind": kind, "what": what, "settings": self._settings}
 
-    @staticmethod
-    def _file(folder: Path, key: Any) -> Path:
-        name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
-        return folder / name[:2] / f"{name[2:34]}.json"
+
+def _measured(entry: Any) -> Measured | None:
+    samples, measured_at = entry["samples"], entry["measured_at"]
+    datetime.fromisoformat(measured_at)
+    speed = msgspec.convert(entry["speed"], Speed) if "speed" in entry else None
+    if not samples or not all(_is_time(sample) for sample in samples):
+        return None
+    return Measured(samples, measured_at, cached=True, speed=speed)
 
 
 def _is_time(sample: Any) -> bool:

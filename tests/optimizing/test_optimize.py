@@ -299,7 +299,7 @@ def test_nothing_is_kept_if_so_asked(tmp_path: Path, monkeypatch: pytest.MonkeyP
     _scheduled(Branches(), _image(0), False).close()
     assert not (tmp_path / "given").exists()
     _scheduled(Branches(), _image(0), None).close()
-    assert len(list((tmp_path / "given" / "choices").glob("*.json"))) == 1
+    assert len(list((tmp_path / "given" / "choices").rglob("*.json"))) == 1
 
 
 def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:

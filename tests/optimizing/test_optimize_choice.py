@@ -185,7 +185,7 @@ def test_damaged_choices_count_as_absent(part: str, value: Any, tmp_path: Path) 
     choices.put(report, itself(1))
     assert choices.get("Model", graph) == (replace(report, cached=True), itself(1))
     assert Choices(tmp_path, {"graph": "another"}).get("Model", graph) is None
-    (file,) = tmp_path.glob("*.json")
+    (file,) = tmp_path.rglob("*.json")
     whole = file.read_text()
     file.write_text(whole[:-10])
     assert choices.get("Model", graph) is None
@@ -200,7 +200,7 @@ def test_busy_cores_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         fast = hios.optimize(Branches(), _image(0), devices=1, cache=tmp_path, least_ms=0.0, budget_s=0.1)
     fast.close()
     assert "other work kept the cores 50% busy" in repr(fast.report)
-    assert list((tmp_path / "choices").glob("*.json")) == []
+    assert list((tmp_path / "choices").rglob("*.json")) == []
 
 
 def test_luck_in_choosing_does_not_count() -> None:
