@@ -9,16 +9,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hios import defaults
+from hios.costs import predicted_for
 from hios.errors import HiosError
 from hios.formats.costs_file import CostsFile
 from hios.formats.run_file import Run
 from hios.graph import Graph
-from hios.platforms import entry
-from hios.report import Report, report_of
-from hios.report.results import model_results
+from hios.platforms import entry, require_options
+from hios.report import Report, report_of, report_of_predictions
+from hios.report.predictions import ModelPredictions, model_predictions
+from hios.report.results import ModelResults, model_results
 from hios.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from hios.frontends.program import Program
+
+_Model = TypeVar("_Model", ModelResults, ModelPredictions)
 
 
 def export(
@@ -92,7 +96,7 @@ def extract(
     Parameters
     ----------
     program
-        What `export` returned, a program of torch.export, or a file ``.pt2`` or ``.onnx``.
+        What `export` returned, a program of torch.export, which is not changed, or a file ``.pt2`` or ``.onnx``.
     name
         Of the graph; that of the program, or of the file, if empty.
     units
@@ -130,11 +134,9 @@ def extract(
     if isinstance(program, str | Path):
         return run(program, name or Path(program).stem, units=units, trusted=trusted)
     if not isinstance(program, Program):
-        from hios.frontends.export import require_fixed
-        from hios.frontends.interface import plain
+        from hios.frontends.export import of_torch
 
-        require_fixed("program", program)
-        program = Program(plain(program, "program"))
+        program = of_torch(program)
     return run(program, name or program.name or "network", units=units)
 
 
@@ -162,7 +164,7 @@ def profile(
         Where to measure: devices are cores (``cpu``) or GPUs (``cuda``). On ``model`` nothing is measured: costs are
         predicted from the description of a GPU.
     stages_of
-        Algorithms whose stages are measured; for other stages the contention model speaks.
+        Algorithms whose stages are measured; times of other stages are estimated by the contention model.
     repeats
         Least number of measurements of every operator and stage.
     budget_s
@@ -170,11 +172,12 @@ def profile(
     cache
         Whether measurements of other calls and networks are used and kept, or the folder for them.
     virtual
-        Whether devices may share cores or GPUs where there are fewer; times say little then.
-
+        Whether devices may share cores or GPUs where there are fewer; times say little then. Refused
+        on ``model``.
     options
-        Of a platform on which nothing is measured: for ``model`` names of a GPU and of the link, such
-        as ``{"gpu": "a40", "link": "nvlink"}``. Other settings than ``devices`` have no meaning there.
+        Of a platform on which nothing is measured: for ``model`` the name of a GPU and of the link, or the path of a
+        ``.yaml`` file, such as ``{"gpu": "a40", "link": "nvlink"}``. Of the other settings only ``devices`` counts
+        there.
 
     Returns
     -------
@@ -184,7 +187,8 @@ def profile(
     Raises
     ------
     HiosError
-        The graph cannot run, an algorithm is unknown, there are too few devices, or a worker failed.
+        The graph cannot run, an algorithm is unknown, the platform does not have an option, there are too few devices,
+        or a worker failed.
 
     Examples
     --------
@@ -193,6 +197,7 @@ def profile(
     >>> costs = hios.profile(graph, devices=2)  # doctest: +SKIP
     >>> hios.schedule(hios.Problem(graph, costs), "hios-lp", devices=2).latency_ms  # doctest: +SKIP
     """
+    require_options(platform, options or {}, virtual=virtual)
     if not entry(platform).executes:
         from hios.profiling.predict import predict
 
@@ -272,36 +277,42 @@ def execute(
     from hios.runtime.session import Settings
     from hios.runtime.session import execute as run
 
-    labelled = _labelled(schedules)
+    labelled = _labelled("execute", schedules)
     if program is not None and not isinstance(program, str | Path | Program):
-        program = Program(program)
+        from hios.frontends.export import of_torch
+
+        program = of_torch(program)
     used = max(schedule.devices for _, schedule in labelled)
     asked = Settings(devices=used if devices is None else devices, **settings)
     with on_terminals_only():
         return run(graph, weights, labelled, asked, program=program, trusted=trusted, auto=auto).run
 
 
-def _labelled(schedules: Schedule | Iterable[Schedule] | Mapping[str, Schedule]) -> list[tuple[str, Schedule]]:
+def _labelled(
+    stage: str, schedules: Schedule | Iterable[Schedule] | Mapping[str, Schedule]
+) -> list[tuple[str, Schedule]]:
+    """Schedules with their labels; ``stage`` is the function that was called, for messages."""
     if isinstance(schedules, Mapping):
         labelled = list(schedules.items())
     else:
         given = [schedules] if isinstance(schedules, Schedule) else list(schedules)
         labelled = [(f"{schedule.algorithm}-{schedule.devices}", schedule) for schedule in given]
     if not labelled:
-        raise HiosError("execute: schedules: found none; required: at least one")
+        raise HiosError(f"{stage}: schedules: found none; required: at least one")
     label, times = Counter(label for label, _ in labelled).most_common(1)[0]
     if times > 1:
-        raise HiosError(f"execute: schedules: found {times} named {label}; allowed: one, or give them labels in a dict")
+        raise HiosError(f"{stage}: schedules: found {times} named {label}; allowed: one, or give them labels in a dict")
     return labelled
 
 
-def report(*networks: tuple[Graph, CostsFile, Run]) -> Report:
-    """Make the report of one or several networks that were executed.
+def report(*networks: tuple[Graph, CostsFile, Run | Schedule | Iterable[Schedule] | Mapping[str, Schedule]]) -> Report:
+    """Make the report of one or several networks that were executed, or whose costs are predicted.
 
     Parameters
     ----------
     *networks
-        Graph, costs and run of each.
+        Graph, costs and run of each; or, where costs are predicted, graph, costs and schedules of each. Schedules are
+        given as in `execute`: one, several, or several by label.
 
     Returns
     -------
@@ -311,20 +322,44 @@ def report(*networks: tuple[Graph, CostsFile, Run]) -> Report:
     Raises
     ------
     HiosError
-        None is given, or graph, costs and run are not of the same network.
+        None is given, they are not all runs or all predictions, or graph, costs and the rest are not of the same
+        network.
 
     Examples
     --------
     >>> import hios
     >>> hios.report((graph, costs, run)).write("report.html")  # doctest: +SKIP
+    >>> hios.report((graph, predicted_costs, schedules)).write("report.html")  # doctest: +SKIP
     """
     if not networks:
         raise HiosError("report: found no network; required: at least one, as (graph, costs, run)")
-    models = [model_results(graph, costs, run) for graph, costs, run in networks]
+    executed: list[ModelResults] = []
+    predicted: list[ModelPredictions] = []
+    for graph, costs, results in networks:
+        if isinstance(results, Run):
+            executed.append(model_results(graph, costs, results))
+        else:
+            predicted.append(_predictions(graph, costs, results))
+    if executed and predicted:
+        raise HiosError("report: found runs and predictions; allowed: only runs, or only predictions")
+    return report_of_predictions(_named_apart(predicted)) if predicted else report_of(_named_apart(executed))
+
+
+def _predictions(
+    graph: Graph, costs: CostsFile, schedules: Schedule | Iterable[Schedule] | Mapping[str, Schedule]
+) -> ModelPredictions:
+    if predicted_for(costs.platform) is None:
+        raise HiosError(
+            f"report: {graph.name}: found schedules with measured costs; required: the run of the schedules, which "
+            "hios.execute returns"
+        )
+    return model_predictions(graph, costs, dict(_labelled("report", schedules)))
+
+
+def _named_apart(models: Sequence[_Model]) -> list[_Model]:
+    """Models with a number behind the name where several have the same."""
     count = Counter(model.name for model in models)
-    return report_of(
-        [
-            model if count[model.name] == 1 else replace(model, name=f"{model.name} ({number})")
-            for number, model in enumerate(models, start=1)
-        ]
-    )
+    return [
+        model if count[model.name] == 1 else replace(model, name=f"{model.name} ({number})")
+        for number, model in enumerate(models, start=1)
+    ]

@@ -131,6 +131,27 @@ def test_networks_by_name() -> None:
     assert (graph.name, graph.inputs[0].shape) == ("squeezenet", (1, 3, 32, 32))
 
 
+class _Structured(nn.Module):
+    """Outputs in a dictionary, one of them None, which hios leaves out for itself."""
+
+    def forward(self, x: Tensor) -> dict[str, Tensor | None]:
+        return {"sum": x + 1, "nothing": None, "product": x * 2}
+
+
+def test_programs_of_torch_stay_as_they_are(stages: Stages) -> None:
+    """Neither `extract` nor `execute` changes the program of the caller: graph, signature, structure of the outputs."""
+    exported = torch.export.export(_Structured(), (torch.ones(2, 3),))
+    before = (str(exported), exported.call_spec, exported.example_inputs, sorted(exported.state_dict))
+    graph, weights = hios.extract(exported, name="structured")
+    assert len(graph.outputs) == 2
+    assert (str(exported), exported.call_spec, exported.example_inputs, sorted(exported.state_dict)) == before
+    schedule = hios.schedule(hios.Problem(graph, hios.Costs(dict.fromkeys(graph.index, 1.0), {})), "sequential")
+    run = hios.execute(graph, weights, schedule, program=exported, runs=1, warmup=0)
+    assert run.checked_against == "eager"
+    assert (str(exported), exported.call_spec, exported.example_inputs, sorted(exported.state_dict)) == before
+    assert list(exported.module()(torch.ones(2, 3))) == ["sum", "nothing", "product"]
+
+
 class _Dynamic(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x + 1
@@ -150,7 +171,19 @@ def _dynamic() -> Any:
         (lambda s: hios.export(Branches(), (torch.ones(1),)), "model Branches: cannot be run with its defaults: "),
         (lambda s: hios.export("net.onnx"), "net.onnx: found a model in ONNX, which is finished"),
         (lambda s: hios.extract(_dynamic()), "program: has dimensions that are not fixed, "),
+        (
+            lambda s: hios.execute(s.graph, s.weights, s.schedules[0], program=_dynamic()),
+            "program: has dimensions that are not fixed, ",
+        ),
         (lambda s: hios.profile(s.graph, platform="tpu"), "unknown platform tpu; allowed: cpu, "),
+        (
+            lambda s: hios.profile(s.graph, platform="cpu", options={"gpu": "a40"}),
+            "^platform cpu: found --gpu; allowed: without it$",
+        ),
+        (
+            lambda s: hios.report((s.graph, s.costs, s.schedules)),
+            "^report: branches: found schedules with measured costs; required: the run ",
+        ),
         (lambda s: hios.profile(s.graph, stages_of=["magic"]), "unknown algorithm magic; allowed: "),
         (lambda s: hios.execute(s.graph, s.weights, []), "execute: schedules: found none; required: at least one"),
         (

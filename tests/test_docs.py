@@ -11,6 +11,7 @@ import pytest
 
 import hios
 from hios import ALGORITHMS
+from hios.platforms.model.descriptions import gpu, gpu_names
 
 ROOT = Path(hios.__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "algorithms.md"
@@ -104,6 +105,14 @@ def test_lines_can_be_read_in_an_editor(page: str) -> None:
     """Text by hand is wrapped; only rows of tables and what the registry gives may be longer."""
     by_hand = re.sub(r"<!-- from the registry: \S+ -->\n(?:.*\n)*?<!-- end -->", "", page)
     assert [line for line in by_hand.splitlines() if len(line) > 120 and not line.startswith("|")] == []
+
+
+def test_gpus_and_links_are_listed() -> None:
+    """The table of docs/gpus.md has every GPU that comes with hios, with its links in their order."""
+    text = (ROOT / "docs" / "gpus.md").read_text(encoding="utf-8")
+    table = text.partition("| `--gpu` | `--link` |\n|---|---|\n")[2].partition("\n\n")[0]
+    rows = [f"| `{name}` | {', '.join(f'`{word}`' for word in gpu(name).links)} |" for name in gpu_names()]
+    assert table.splitlines() == rows
 
 
 @pytest.mark.parametrize(

@@ -154,14 +154,21 @@ class Config(Record, frozen=True, kw_only=True):
         ),
     ] = "cpu"
     gpu: OrAbsent[
-        Annotated[Text, doc("GPU to predict for: a name that comes with hios, or a .yaml file; with platform model.")]
+        Annotated[
+            Text,
+            doc(
+                "GPU to predict for: a name (docs/gpus.md lists them), or a .yaml file, whose path is relative to the "
+                "working folder unless absolute; with platform model."
+            ),
+        ]
     ] = None
     link: OrAbsent[
         Annotated[
             Text,
             doc(
-                "What lies between two GPUs: a word of the GPU's description, or a .yaml file; the first that it lists "
-                "if left out; with platform model."
+                "What lies between two GPUs: a word of the GPU's description (docs/gpus.md lists them), or a .yaml "
+                "file, whose path is relative to the working folder unless absolute; the first that the GPU lists if "
+                "left out; with platform model."
             ),
         ]
     ] = None

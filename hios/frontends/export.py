@@ -13,6 +13,7 @@ from hios.formats.config_file import ModelOptions
 from hios.frontends import program as programs
 from hios.frontends.building import build_function, built
 from hios.frontends.declarations import Declarations
+from hios.frontends.interface import copied, plain
 from hios.frontends.program import Program
 from hios.frontends.registered import build_model
 from hios.models import Model, model
@@ -57,6 +58,16 @@ def export_module(module: nn.Module, inputs: tuple[Tensor, ...]) -> Program:
     name = type(module).__name__
     built(lambda: (module, inputs), name, name, {}, seed=0)
     return Program(programs.export(module, inputs), _declared(name, module), name)
+
+
+def of_torch(exported: ExportedProgram) -> Program:
+    """A program that torch.export made for the caller, whose own object stays as it is.
+
+    Raises:
+        UnsupportedError: it has dimensions that are not fixed, or other inputs and outputs than tensors.
+    """
+    require_fixed("program", exported)
+    return Program(plain(copied(exported), "program"))
 
 
 def check(found: Model, options: ModelOptions, trusted: bool) -> None:

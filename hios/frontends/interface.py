@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import warnings
 from typing import Any
 
 from torch import Tensor, nn
@@ -11,6 +13,24 @@ from torch.utils import _pytree as pytree
 
 from hios.errors import UnsupportedError
 from hios.frontends.archive import PLAIN_TREES
+
+
+def copied(program: ExportedProgram) -> ExportedProgram:
+    """A copy that can be changed without changing the program; both share the tensors of weights and constants."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch warns about its own use of a deprecated class
+        calls = copy.deepcopy(program.module_call_graph)
+    return ExportedProgram(
+        root=program.graph_module,
+        graph=copy.deepcopy(program.graph),
+        graph_signature=copy.deepcopy(program.graph_signature),
+        state_dict=dict(program.state_dict),
+        range_constraints=dict(program.range_constraints),
+        module_call_graph=calls,
+        example_inputs=program.example_inputs,
+        constants=dict(program.constants),
+        verifiers=program.verifiers,
+    )
 
 
 def plain(program: ExportedProgram, name: str) -> ExportedProgram:

@@ -78,12 +78,12 @@ PLATFORMS = {
         options=(
             Option(
                 "gpu",
-                "GPU to predict for: a name, such as a40 (a wrong one lists all), or a .yaml file that describes it.",
+                "GPU to predict for: a name, such as a40 (docs/gpus.md lists them), or a .yaml file that describes it.",
                 "the name of a GPU, such as a40, or a .yaml file",
             ),
             Option(
                 "link",
-                "What lies between two GPUs: a word of the GPU's description, such as nvlink or pcie, or a .yaml file; "
+                "what lies between two GPUs: a word of the GPU's description, such as nvlink or pcie, or a .yaml file; "
                 "the first that it lists if left out.",
             ),
         ),
@@ -128,15 +128,37 @@ def describe(
         options: of the platform, by name.
 
     Raises:
-        PlatformError: unknown platform, too few devices, or an option that the platform does not have.
+        PlatformError: unknown platform, too few devices, or an option that the platform does not have or that is not
+            text.
     """
-    platform, allowed, given = find(name), [option.name for option in entry(name).options], options or {}
-    if virtual and not platform.VIRTUAL:
-        raise PlatformError(f"platform {name}: found --virtual; allowed: without it, as its devices share nothing")
-    if unknown := [option for option in given if option not in allowed]:
-        others = f"with the options {', '.join(f'--{option}' for option in allowed)}" if allowed else "without it"
-        raise PlatformError(f"platform {name}: found --{unknown[0]}; allowed: {others}")
+    platform, given = find(name), options or {}
+    require_options(name, given, virtual=virtual)
     return platform.describe(devices, virtual=virtual, **given)
+
+
+def require_options(name: str, options: Mapping[str, str], *, virtual: bool = False) -> None:
+    """Refuse options that a platform does not have.
+
+    Args:
+        name: of the platform.
+        options: of the platform, by name.
+        virtual: whether devices may share hardware.
+
+    Raises:
+        PlatformError: unknown platform, an option that it does not have or that is not text, or virtual devices where
+            devices share nothing.
+    """
+    allowed = [option.name for option in entry(name).options]
+    if virtual and not find(name).VIRTUAL:
+        raise PlatformError(f"platform {name}: found --virtual; allowed: without it, as its devices share nothing")
+    for option, value in options.items():
+        if option not in allowed:
+            others = f"with the options {', '.join(f'--{known}' for known in allowed)}" if allowed else "without it"
+            raise PlatformError(f"platform {name}: found --{option}; allowed: {others}")
+        if not isinstance(value, str):
+            raise PlatformError(
+                f"platform {name}: option {option}: found {type(value).__name__}; required: text, a name or a path"
+            )
 
 
 def measuring(name: str) -> Measuring:

@@ -49,7 +49,7 @@ from hios.schedule import Schedule
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Report", "report_of", "write_picture", "write_report", "write_schedule"]
+__all__ = ["Report", "report_of", "report_of_predictions", "write_picture", "write_report", "write_schedule"]
 
 
 def write_report(directories: Sequence[Path], output: Path, tables: Path, schedules: Sequence[str] = ()) -> None:
@@ -115,9 +115,13 @@ def _read(directories: Sequence[Path], schedules: Sequence[str]) -> Report:
         raise ArtifactError(
             f"report: found predictions in {predicted[0]}, none in {others[0]}; allowed: only predictions, or only runs"
         )
+    return report_of_predictions(read_predictions(directories, schedules))
+
+
+def report_of_predictions(models: Sequence[ModelPredictions]) -> Report:
+    """The report of networks of which nothing was run, in this order."""
     from hios.report.prediction_page import render_predictions
 
-    models = read_predictions(directories, schedules)
     rows = [row for model in models for row in prediction_rows(model)]
     return Report(render_predictions(models), table(LATENCY_COLUMNS, rows), _operators(models))
 

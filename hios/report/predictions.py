@@ -77,18 +77,35 @@ def read_predictions(directories: Sequence[Path], labels: Sequence[str] = ()) ->
 def _read(directory: Path, labels: Sequence[str]) -> ModelPredictions:
     graph = Graph.read(directory / "graph.json")
     costs = artifacts.load(directory / "costs.json", CostsFile)
-    require_costs(graph, costs, str(directory / "costs.json"))
-    problem = Problem(graph, Costs.of(costs, str(directory / "costs.json")))
     folder = directory / "schedules"
     files = [folder / f"{label}.json" for label in labels] or sorted(folder.glob("*.json"))
     if not files:
         raise ArtifactError(f"{folder}: found no schedule; required: at least one, by `hios schedule`")
     schedules = {path.stem: Schedule.read(path) for path in files}
-    for path, schedule in zip(files, schedules.values(), strict=True):
+    return model_predictions(graph, costs, schedules, str(directory / "costs.json"))
+
+
+def model_predictions(
+    graph: Graph, costs: CostsFile, schedules: Mapping[str, Schedule], costs_source: str = "costs"
+) -> ModelPredictions:
+    """What is predicted of one network.
+
+    Args:
+        graph: the graph.
+        costs: of its operators, predicted.
+        schedules: by label.
+        costs_source: file of the costs, for messages.
+
+    Raises:
+        ArtifactError: they are not of the same graph, or a schedule was made with other costs.
+    """
+    require_costs(graph, costs, costs_source)
+    problem = Problem(graph, Costs.of(costs, costs_source))
+    for schedule in schedules.values():
         latency = latency_ms(evaluate(problem, schedule.plan(graph)))
         if not math.isclose(latency, schedule.latency_ms, rel_tol=1e-6):
             raise ArtifactError(
-                f"{path}: latency_ms: found {schedule.latency_ms:.6g}; with {directory / 'costs.json'} it is "
+                f"{schedule.source}: latency_ms: found {schedule.latency_ms:.6g}; with {costs_source} it is "
                 f"{latency:.6g}: the schedule was made with other costs, make it again"
             )
     return ModelPredictions(graph.name, graph, costs, schedules)

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 import hios
-from hios import Costs, Edge, Graph, Operator, Problem, schedule
-from hios.artifacts import write
+from hios import Costs, CostsFile, Edge, Graph, HiosError, Operator, Problem, Schedule, schedule
+from hios.artifacts import load, write
 from hios.cli import main
 from hios.platforms.model.descriptions import gpu, link
 from hios.platforms.model.predicting import predicted_costs
@@ -93,6 +93,32 @@ def test_data_frames_say_predicted(folder: Path) -> None:
     assert results.latencies["predicted_only"].all()
     assert results.operators["predicted_only"].all()
     assert results.latencies["measured_median_ms"].isna().all()
+
+
+def test_report_from_python(folder: Path) -> None:
+    """`hios.report` makes of objects what the command makes of their files."""
+    schedules = [Schedule.read(path) for path in sorted((folder / "schedules").glob("*.json"))]
+    costs = load(folder / "costs.json", CostsFile)
+    made = hios.report((GRAPH, costs, schedules))
+    assert report(folder)[0] == 0
+    assert (folder.parent / "report.html").read_text(encoding="utf-8") == made.html
+    assert (folder.parent / "tables" / "latency.csv").read_text() == made.latencies.to_csv(index=False)
+    named = hios.report((GRAPH, costs, {"mine": schedules[0]}), (GRAPH, costs, schedules[1]))
+    shown = named.latencies[named.latencies["kind"] == "schedule"]
+    assert shown["label"].tolist() == ["mine", "sequential-1"]
+    assert shown["model"].tolist() == ["fork (1)", "fork (2)"]
+
+
+def test_report_from_python_refuses_what_does_not_fit(folder: Path) -> None:
+    """No schedule, and schedules that were made with other costs."""
+    costs = load(folder / "costs.json", CostsFile)
+    with pytest.raises(HiosError, match=r"^report: schedules: found none; required: at least one$"):
+        hios.report((GRAPH, costs, []))
+    v100 = gpu("v100-sxm2")
+    other = predicted_costs(GRAPH, v100, link(None, v100), 2)
+    made = schedule(Problem(GRAPH, Costs.of(costs)), "hios-lp", 2)
+    with pytest.raises(HiosError, match=r"^schedule: latency_ms: found .* the schedule was made with other costs"):
+        hios.report((GRAPH, other, made))
 
 
 def test_text_says_predicted(folder: Path) -> None:

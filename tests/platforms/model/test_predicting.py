@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import hios
 from hios import Costs, Edge, Graph, Operator, Problem, schedule
 from hios.errors import PlatformError, UnsupportedError
 from hios.platforms.model.descriptions import gpu, link
@@ -90,6 +93,39 @@ def test_costs_say_that_they_are_predicted() -> None:
     words = "predicted for 2 x NVIDIA A40, link nvlink; nothing was measured"
     assert Costs.of(costs).predicted_for == words
     assert schedule(Problem(_pair(10**6), Costs.of(costs)), "hios-lp", 2).notes["costs"] == words
+
+
+def test_profile_predicts() -> None:
+    """`hios.profile` on objects, with the GPU and the link by name."""
+    graph = convolution(window=3)
+    costs = hios.profile(graph, platform="model", options={"gpu": "a40", "link": "nvlink"}, devices=2)
+    assert costs.operators == predicted_costs(graph, A40, NVLINK, 2).operators
+    assert (costs.graph, costs.graph_fingerprint) == (graph.name, graph.fingerprint)
+    assert costs.platform is not None
+    assert (costs.platform.gpu, costs.platform.link, costs.platform.devices) == ("a40", "nvlink", 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"options": {"gpu": 5}}, "platform model: option gpu: found int; required: text, a name or a path"),
+        (
+            {"options": {"gpu": "a40", "link": Path("nvlink.yaml")}},
+            "platform model: option link: found PosixPath; required: text, a name or a path",
+        ),
+        ({"options": {}}, "--gpu: missing; required with platform model: one of "),
+        ({"options": {"gpus": "a40"}}, "platform model: found --gpus; allowed: with the options --gpu, --link"),
+        (
+            {"options": {"gpu": "a40"}, "virtual": True},
+            "platform model: found --virtual; allowed: without it, as its devices share nothing",
+        ),
+    ],
+)
+def test_profile_refuses_settings(settings: dict[str, Any], message: str) -> None:
+    """Options of a wrong type, missing or unknown, and virtual devices, in one line."""
+    with pytest.raises(PlatformError, match=f"^{re.escape(message)}") as caught:
+        hios.profile(convolution(), platform="model", **settings)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("devices", [0, 1025])
