@@ -218,6 +218,16 @@ def test_bad_configuration_is_a_problem(folder: Path) -> None:
     assert problem.startswith("algorithms.magic: unknown algorithm magic; allowed: ")
 
 
+@pytest.mark.parametrize(
+    "text", ["&a [*a]\n", "models: &a {b: *a}\n", "? [a]\n: 1\n", "a: !!python/object:os.system x\n"]
+)
+def test_configuration_that_cannot_be_read_is_a_problem(folder: Path, text: str) -> None:
+    """YAML that cannot be read as a value is one problem and no traceback."""
+    (folder / "config.yaml").write_text(text, encoding="utf-8")
+    (problem,) = {entry.path: entry.problems for entry in verify(folder)}["config.yaml"]
+    assert problem.startswith("line 1: not valid YAML (")
+
+
 def test_schedules_beside_a_graph_are_checked(tmp_path: Path) -> None:
     """A schedule of any name beside a graph is one; other JSON is not looked at."""
     network = write_network(tmp_path / "net", 7)
