@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import yaml
-
 from hios import artifacts
 from hios.errors import ArtifactError, PlatformError
 from hios.formats.description_files import GpuFile, LinkFile, Number, ShareNumber, WholeNumber
-from hios.yaml_file import refuse_repeated_keys
+from hios.yaml_file import plain, read_yaml
 
 _File = TypeVar("_File", GpuFile, LinkFile)
 
@@ -171,8 +169,7 @@ def link(text: str | None, between: Gpu) -> Link:
 
 def _read(path: Path, cls: type[_File]) -> _File:
     """A description whose sources are all listed."""
-    refuse_repeated_keys(path)
-    file = artifacts.parsed(yaml.safe_load(path.read_text(encoding="utf-8")), cls, str(path))
+    file = artifacts.parsed(plain(read_yaml(path), str(path), ()), cls, str(path))
     for field in file.__struct_fields__:
         number = getattr(file, field)
         if isinstance(number, Number | WholeNumber | ShareNumber) and number.source not in file.sources:

@@ -97,6 +97,31 @@ def test_bad_descriptions_are_refused(tmp_path: Path, changes: dict[str, object]
         link(None, gpu(str(path)))
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("? [a]\n: 1\n", r"line 1: not valid YAML \(found unhashable key\)"),
+        ("a: !!python/object:os.system x\n", r"line 1: not valid YAML \(could not determine a constructor"),
+        ("&a [*a]\n", r"line 1: not valid YAML \(an anchor is used within its own value\)"),
+        ("name: 2020-01-01\n", r"name: found 2020-01-01, which YAML reads as date; allowed: text or a number"),
+        ("1: a\n", r"\(whole file\): found the key 1, which YAML reads as int; allowed: text"),
+    ],
+)
+def test_files_that_are_no_description(tmp_path: Path, text: str, message: str) -> None:
+    """YAML that cannot be read, or holds what JSON does not know, is refused in one line."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(HiosError, match=rf"mine\.yaml: {message}"):
+        gpu(str(path))
+
+
+def test_numbers_with_an_exponent(tmp_path: Path) -> None:
+    """1.5e3 is a number, as in config.yaml, although YAML 1.1 takes it for text."""
+    path = changed(tmp_path, clock_mhz={"value": 1234, "source": "guide"})
+    path.write_text(path.read_text(encoding="utf-8").replace("value: 1234", "value: 1.5e3"), encoding="utf-8")
+    assert gpu(str(path)).clock_mhz == 1500
+
+
 def test_missing_file(tmp_path: Path) -> None:
     """A file that is not there is said to be not there."""
     with pytest.raises(ArtifactError, match=r"none\.yaml: cannot be read: No such file"):
