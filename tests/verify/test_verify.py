@@ -218,6 +218,22 @@ def test_bad_configuration_is_a_problem(folder: Path) -> None:
     assert problem.startswith("algorithms.magic: unknown algorithm magic; allowed: ")
 
 
+def test_configuration_is_checked_without_its_models(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results can be checked in any folder: neither models nor the place of the results are looked up there."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "results").touch()
+    monkeypatch.chdir(elsewhere)
+    models = "{first: {model: 'my_package.nets:build'}, second: {model: nets/second.pt2}, third: {model: third.onnx}}"
+    text = f"models: {models}\nalgorithms: {{sequential: }}\nresults: results\n"
+    (folder / "config.yaml").write_text(text, encoding="utf-8")
+    assert {entry.path: entry.problems for entry in verify(folder)}["config.yaml"] == ()
+    (folder / "config.yaml").write_text(text.replace("second.pt2", "second.pt2, batch_size: 2"), encoding="utf-8")
+    (problem,) = {entry.path: entry.problems for entry in verify(folder)}["config.yaml"]
+    assert problem.startswith("models.second: found batch_size, but nets/second.pt2 holds a finished model")
+
+
 @pytest.mark.parametrize(
     "text", ["&a [*a]\n", "models: &a {b: *a}\n", "? [a]\n: 1\n", "a: !!python/object:os.system x\n"]
 )
