@@ -272,6 +272,14 @@ def test_measured_schedules_need_no_costs(tmp_path: Path) -> None:
     assert "is missing" in problem
 
 
+def test_one_file_is_not_counted_as_several(tmp_path: Path) -> None:
+    """The last line says 1 file, and 1 problem."""
+    (tmp_path / "config.yaml").write_text("models: {squeezenet: }\nalgorithms: {sequential: }\n", encoding="utf-8")
+    assert _run(tmp_path).output.splitlines()[-1] == "1 file, no problems"
+    (tmp_path / "config.yaml").write_text("models: {squeezenet: }\nalgorithms: {magic: }\n", encoding="utf-8")
+    assert _run(tmp_path).output.splitlines()[-1] == "1 file, 1 problem"
+
+
 def test_a_folder_without_artifacts_is_refused(tmp_path: Path) -> None:
     """No folder, or one without artifacts, is an error in one line."""
     with pytest.raises(HiosError, match="nowhere: found no folder of this name"):

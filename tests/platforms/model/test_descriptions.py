@@ -83,6 +83,7 @@ def test_gpu_of_the_user(tmp_path: Path) -> None:
     [
         ({"cores": 3}, r"mine\.yaml: \(whole file\): unknown key cores; allowed: .*sms"),
         ({"sms": None}, r"mine\.yaml: \(whole file\): sms is missing"),
+        ({"sms": None, "links": None}, r"mine\.yaml: \(whole file\): sms, links are missing; required: name, "),
         ({"sms": 84}, r"mine\.yaml: sms: found 84; allowed: object"),
         ({"sms": {"value": 84}}, r"mine\.yaml: sms: source is missing"),
         ({"sms": {"value": 0, "source": "guide"}}, r"mine\.yaml: sms\.value: found 0; allowed: at least 1"),
