@@ -116,6 +116,7 @@ def gpu(text: str) -> Gpu:
     Raises:
         PlatformError: no such name or file.
         ArtifactError: the file breaks its schema, or names a source that it does not list.
+        HiosError: the file holds what JSON does not know, such as a date.
     """
     if not text.endswith(_ENDINGS) and text not in gpu_names():
         raise PlatformError(f"gpu: found {text}; allowed: {', '.join(gpu_names())}, or the path of a .yaml file")
@@ -149,6 +150,7 @@ def link(text: str | None, between: Gpu) -> Link:
     Raises:
         PlatformError: the GPU has no such link.
         ArtifactError: a file breaks its schema, or names a source that it does not list.
+        HiosError: a file holds what JSON does not know, such as a date.
     """
     word = next(iter(between.links)) if text is None else text
     if not word.endswith(_ENDINGS) and word not in between.links:
