@@ -42,6 +42,20 @@ def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | 
     Raises:
         HiosError: one line with file, field, what was found and what is allowed.
     """
+    directory = models or artifacts.resource_directory("models")
+    settings = without_files(data, source, cores=cores, models=directory)
+    for label in settings.models:
+        with _at(source, f"models.{label}"):
+            files(model(settings.models[label].model or label, directory), directory)
+    _check_results(settings, source)
+    return settings
+
+
+def without_files(data: Any, source: str, *, cores: int | None = None, models: Path | None = None) -> Config:
+    """As `resolve`, but no file or module that a model names is looked up, nor is the folder for the results.
+
+    What comes out does not depend on the current folder.
+    """
     given = artifacts.parsed(normalised(data, source), Config, source)
     settings = msgspec.structs.replace(
         given,
@@ -51,7 +65,6 @@ def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | 
     _check_platform(settings, source)
     _check_devices(settings, source, cores)
     _check_baselines(settings, source)
-    _check_results(settings, source)
     return settings
 
 
@@ -220,7 +233,6 @@ def _resolved_models(settings: Config, source: str, directory: Path) -> dict[str
     for label, entry in settings.models.items():
         with _at(source, f"models.{label}"):
             known = model(label if entry.model is None else entry.model, directory)
-            files(known, directory)
             _check_model(known, entry)
         resolved[label] = entry if entry.model is not None else msgspec.structs.replace(entry, model=known.text)
     return resolved

@@ -6,7 +6,7 @@ import ast
 import functools
 import hashlib
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -44,12 +44,13 @@ def source_hash(
 ) -> str:
     """Hash of the code that a stage runs.
 
-    It covers every module that the stage imports, itself or through others, and what else lies in their packages
-    (templates). Comments, docstrings and layout do not count. Of the algorithms only those named do, although all
-    are imported: a new one must not have everything measured again. So of the platforms only the one named does. Of an
-    algorithm of another distribution that is its module and what this imports from its own top-level package. Left out
-    are ``hios/__init__.py``, which only gathers names, the command line, which only passes options on, and imports for
-    type checkers. Modules that are imported by a name made at run time are not seen but for those of platforms.
+    It covers every module that the stage imports, itself or through others, and the data files of their packages, such
+    as templates; those of a package within a package count for the inner one only. Comments, docstrings and layout do
+    not count. Of the algorithms only those named do, although all are imported: a new one must not have everything
+    measured again. So of the platforms only the one named does. Of an algorithm of another distribution that is its
+    module and what this imports from its own top-level package. Left out are ``hios/__init__.py``, which only gathers
+    names, the command line, which only passes options on, and imports for type checkers. Modules that are imported by a
+    name made at run time are not seen but for those of platforms.
 
     Args:
         stage: a key of ``STAGES``.
@@ -153,8 +154,16 @@ def _digest(module: str, package: Path) -> str:
     if file is not None and _parsed(file) is None:  # compiled
         found.update(file.read_bytes())
     if file is not None and file.name == "__init__.py":
-        for other in sorted(file.parent.rglob("*")):
-            # What Python and numba compile (__pycache__) is no source.
-            if other.is_file() and other.suffix != ".py" and "__pycache__" not in other.parts:
-                found.update(other.relative_to(file.parent).as_posix().encode() + other.read_bytes())
+        for other in _data_files(file.parent):
+            found.update(other.relative_to(file.parent).as_posix().encode() + other.read_bytes())
     return found.hexdigest()
+
+
+def _data_files(package: Path) -> Iterator[Path]:
+    """Files of a package that are no Python code; those below a package in it belong to that one."""
+    for file in sorted(package.rglob("*")):
+        # What Python and numba compile (__pycache__) is no source.
+        if file.is_file() and file.suffix != ".py" and "__pycache__" not in file.parts:
+            owner = next(folder for folder in file.parents if folder == package or (folder / "__init__.py").is_file())
+            if owner == package:
+                yield file

@@ -60,8 +60,9 @@ def _explained(error: Any) -> str:
         unknown = _listed(sorted(set(value) - set(known)))
         return f"{where}: unknown key {unknown}; allowed: {', '.join(sorted(known))}"
     if keyword == "required":
-        missing = ", ".join(key for key in rule["required"] if key not in value)
-        return f"{where}: {missing} is missing; required: {', '.join(rule['required'])}"
+        missing = [key for key in rule["required"] if key not in value]
+        verb = "is" if len(missing) == 1 else "are"
+        return f"{where}: {', '.join(missing)} {verb} missing; required: {', '.join(rule['required'])}"
     meaning = rule.get("not", rule) if keyword == "not" else rule
     text = f" ({meaning['description'].rstrip('.')})" if "description" in meaning else ""
     found = f"the key {shown(value)}" if "propertyNames" in error.absolute_schema_path else shown(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
@@ -9,31 +10,53 @@ from typing import Any
 
 import yaml
 
-from hios.errors import ArtifactError, HiosError
+from hios.errors import ArtifactError, HiosError, first_line
 
 # YAML 1.1, which PyYAML reads, takes 1e-4 for text; people and YAML 1.2 take it for a number.
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+#: Levels of lists and mappings; no file of the project needs more than ten.
+_DEEPEST = 100
 
 
 def read_yaml(path: str | Path) -> Any:
     """What a YAML file holds.
 
     Raises:
-        ArtifactError: unreadable, not YAML, or a key given twice; one line with file and line.
+        ArtifactError: as `refuse_repeated_keys`, or the file holds a value that is neither text, number, date, list nor
+            mapping.
     """
+    path = Path(path)
     refuse_repeated_keys(path)
-    return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    with _refusing_bad_yaml(path):
+        try:
+            return yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (ValueError, LookupError, AttributeError) as error:
+            # What PyYAML's constructors raise for text that does not fit its tag: 2020-99-99, !!bool maybe
+            raise yaml.YAMLError(f"a value does not fit its type: {first_line(error)}") from error
 
 
 def refuse_repeated_keys(path: str | Path) -> None:
     """Refuse a YAML file that gives a key twice: YAML readers silently take the last one.
 
     Raises:
-        ArtifactError: unreadable, not YAML, or a key given twice; one line with file and line.
+        ArtifactError: unreadable, not YAML, nested too deeply, a key given twice, or a value that contains itself; one
+            line with file and line.
     """
     path = Path(path)
-    try:
+    with _refusing_bad_yaml(path):
         tree = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        for first, second in _repeated(tree, set(), set()):
+            raise ArtifactError(
+                f"{path}: line {second.start_mark.line + 1}: key {second.value} is given again; "
+                f"allowed: once (it is on line {first.start_mark.line + 1})"
+            )
+
+
+@contextlib.contextmanager
+def _refusing_bad_yaml(path: Path) -> Iterator[None]:
+    """Turn what goes wrong while a file is read into one line."""
+    try:
+        yield
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -43,20 +66,21 @@ def refuse_repeated_keys(path: str | Path) -> None:
         raise ArtifactError(f"{path}: {line}not valid YAML ({error.problem or error.context})") from error
     except yaml.YAMLError as error:
         raise ArtifactError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
-    for first, second in _repeated(tree, set()):
-        raise ArtifactError(
-            f"{path}: line {second.start_mark.line + 1}: key {second.value} is given again; "
-            f"allowed: once (it is on line {first.start_mark.line + 1})"
-        )
+    except RecursionError as error:
+        raise ArtifactError(f"{path}: nested too deeply; allowed: at most {_DEEPEST} levels") from error
 
 
-def _repeated(node: Any, visited: set[int]) -> Iterator[tuple[Any, Any]]:
-    if id(node) in visited:  # an anchor may be used many times, also within itself
+def _repeated(node: Any, visited: set[int], around: set[int]) -> Iterator[tuple[Any, Any]]:
+    """Keys given twice, each with the first one; ``around`` are the nodes that this one lies in."""
+    if id(node) in around:
+        raise yaml.MarkedYAMLError(problem="an anchor is used within its own value", problem_mark=node.start_mark)
+    if id(node) in visited:  # an anchor may be used many times
         return
     visited.add(id(node))
+    around = around | {id(node)}
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
-            yield from _repeated(item, visited)
+            yield from _repeated(item, visited, around)
     elif isinstance(node, yaml.MappingNode):
         seen: dict[Hashable, Any] = {}
         for key, value in node.value:
@@ -64,11 +88,14 @@ def _repeated(node: Any, visited: set[int]) -> Iterator[tuple[Any, Any]]:
                 if key.value in seen:
                     yield seen[key.value], key
                 seen[key.value] = key
-            yield from _repeated(value, visited)
+            yield from _repeated(key, visited, around)
+            yield from _repeated(value, visited, around)
 
 
 def plain(value: Any, source: str, place: tuple[str | int, ...]) -> Any:
     """The value as JSON knows it: plain dictionaries, text as keys, 2.0 as 2, and no dates."""
+    if len(place) > _DEEPEST:  # anchors nest without limit
+        raise HiosError(f"{source}: {place[0]}: nested too deeply; allowed: at most {_DEEPEST} levels")
     field = ".".join(map(str, place)) or "(whole file)"
     if isinstance(value, Mapping):
         for key in value:

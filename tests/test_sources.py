@@ -9,7 +9,10 @@ import pytest
 
 import hios
 from hios import HiosError
-from hios.sources import STAGES, source_hash
+from hios.optimizing import choosing
+from hios.platforms.cpu import environment as cpu_environment
+from hios.platforms.cuda import environment as cuda_environment
+from hios.sources import STAGES, code_hash, source_hash
 
 PACKAGE = Path(hios.__file__).resolve().parent
 #: Algorithms that a stage runs in these tests.
@@ -88,6 +91,24 @@ def test_templates_count(package: Path) -> None:
     (package / "report" / "templates" / "more.css").touch()
     before, after = _hashes(PACKAGE), _hashes(package)
     assert {stage for stage in STAGES if before[stage] != after[stage]} == {"report"}
+
+
+@pytest.mark.parametrize("description", ["gpus/a40", "links/pcie4"])
+def test_descriptions_count_for_predictions_only(package: Path, description: str) -> None:
+    """An edit of a GPU or a link changes what predicts, and nothing of a pipeline that measures."""
+
+    def measuring_hashes(folder: Path) -> dict[str, str]:
+        environments = {"cpu": cpu_environment._CODE, "cuda": cuda_environment._CODE, "optimize": choosing._CODE}
+        return {name: code_hash(modules, folder) for name, modules in environments.items()} | {
+            f"{stage} on {platform}": source_hash(stage, (), folder, platform)
+            for stage in ("profile", "execute", "report")
+            for platform in ("cpu", "cuda")
+        }
+
+    with (package / "platforms" / "model" / f"{description}.yaml").open("a") as stream:
+        stream.write("# edited\n")
+    assert measuring_hashes(package) == measuring_hashes(PACKAGE)
+    assert source_hash("predict", (), package, "model") != source_hash("predict", (), PACKAGE, "model")
 
 
 def test_words_do_not_count(package: Path) -> None:

@@ -35,6 +35,6 @@ def command(folder: Path, as_json: bool) -> None:
             click.echo(f"{entry.path:<{width}}  {entry.kind:<8}  {verdict}")
             for problem in entry.problems:
                 click.echo(f"    {problem}")
-        click.echo(f"{len(checked)} files, {count or 'no'} problem{'' if count == 1 else 's'}")
+        click.echo(f"{len(checked)} file{'s'[: len(checked) != 1]}, {count or 'no'} problem{'' if count == 1 else 's'}")
     if count:
         sys.exit(1)

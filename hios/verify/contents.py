@@ -61,12 +61,15 @@ def _contradictions(record: Record) -> Iterator[str]:
 
 
 def config_problems(path: Path) -> Iterator[str]:
-    """What is wrong with a configuration: all violations of the schema, else the first of its other rules."""
+    """What is wrong with a configuration: all violations of the schema, else the first of its other rules.
+
+    Files and modules that it names are not looked up: results may be checked where they are not.
+    """
     try:
         settings = config.normalised(yaml_file.read_yaml(path), path.name)
         errors = schema_errors(settings, artifacts.schema("config"))
         yield from errors
         if not errors:
-            config.resolve(settings, path.name)
+            config.without_files(settings, path.name)
     except HiosError as error:
         yield str(error).removeprefix(f"{path}: ").removeprefix(f"{path.name}: ")

@@ -218,6 +218,32 @@ def test_bad_configuration_is_a_problem(folder: Path) -> None:
     assert problem.startswith("algorithms.magic: unknown algorithm magic; allowed: ")
 
 
+def test_configuration_is_checked_without_its_models(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results can be checked in any folder: neither models nor the place of the results are looked up there."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "results").touch()
+    monkeypatch.chdir(elsewhere)
+    models = "{first: {model: 'my_package.nets:build'}, second: {model: nets/second.pt2}, third: {model: third.onnx}}"
+    text = f"models: {models}\nalgorithms: {{sequential: }}\nresults: results\n"
+    (folder / "config.yaml").write_text(text, encoding="utf-8")
+    assert {entry.path: entry.problems for entry in verify(folder)}["config.yaml"] == ()
+    (folder / "config.yaml").write_text(text.replace("second.pt2", "second.pt2, batch_size: 2"), encoding="utf-8")
+    (problem,) = {entry.path: entry.problems for entry in verify(folder)}["config.yaml"]
+    assert problem.startswith("models.second: found batch_size, but nets/second.pt2 holds a finished model")
+
+
+@pytest.mark.parametrize(
+    "text", ["&a [*a]\n", "models: &a {b: *a}\n", "? [a]\n: 1\n", "a: !!python/object:os.system x\n"]
+)
+def test_configuration_that_cannot_be_read_is_a_problem(folder: Path, text: str) -> None:
+    """YAML that cannot be read as a value is one problem and no traceback."""
+    (folder / "config.yaml").write_text(text, encoding="utf-8")
+    (problem,) = {entry.path: entry.problems for entry in verify(folder)}["config.yaml"]
+    assert problem.startswith("line 1: not valid YAML (")
+
+
 def test_schedules_beside_a_graph_are_checked(tmp_path: Path) -> None:
     """A schedule of any name beside a graph is one; other JSON is not looked at."""
     network = write_network(tmp_path / "net", 7)
@@ -244,6 +270,14 @@ def test_measured_schedules_need_no_costs(tmp_path: Path) -> None:
     _edit(network / "auto.json", lambda data: data["placements"].pop())
     ((problem,),) = [entry.problems for entry in verify(network) if entry.path == "auto.json"]
     assert "is missing" in problem
+
+
+def test_one_file_is_not_counted_as_several(tmp_path: Path) -> None:
+    """The last line says 1 file, and 1 problem."""
+    (tmp_path / "config.yaml").write_text("models: {squeezenet: }\nalgorithms: {sequential: }\n", encoding="utf-8")
+    assert _run(tmp_path).output.splitlines()[-1] == "1 file, no problems"
+    (tmp_path / "config.yaml").write_text("models: {squeezenet: }\nalgorithms: {magic: }\n", encoding="utf-8")
+    assert _run(tmp_path).output.splitlines()[-1] == "1 file, 1 problem"
 
 
 def test_a_folder_without_artifacts_is_refused(tmp_path: Path) -> None:

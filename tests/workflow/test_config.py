@@ -19,7 +19,7 @@ from hios.errors import ArtifactError, HiosError
 from hios.models import RUNTIMES
 from hios.platforms import PLATFORMS
 from hios.schedulers import ALGORITHMS, Algorithm, Parameter
-from hios.yaml_file import refuse_repeated_keys
+from hios.yaml_file import read_yaml, refuse_repeated_keys
 
 if TYPE_CHECKING:
     from conftest import Checkout
@@ -479,6 +479,12 @@ def test_no_models_yet(tmp_path: Path) -> None:
         ("- a: 1\n  a: 2\n", "line 2: key a is given again"),
         ("models: [\n", "line 2: not valid YAML"),
         ("a: \x07\n", "not valid YAML"),
+        ("- b\n- &a [*a]\n", "line 2: not valid YAML (an anchor is used within its own value)"),
+        ("- &a {b: *a}\n", "line 1: not valid YAML (an anchor is used within its own value)"),
+        ("- &a {b: [{c: *a}]}\n", "line 1: not valid YAML (an anchor is used within its own value)"),
+        ("&a {? [*a] : 1}\n", "line 1: not valid YAML (an anchor is used within its own value)"),
+        ("[" * 5000, "nested too deeply; allowed: at most 100 levels"),
+        ("[" * 2000 + "]" * 2000, "nested too deeply; allowed: at most 100 levels"),
     ],
 )
 def test_bad_yaml(tmp_path: Path, text: str, expected: str) -> None:
@@ -502,10 +508,38 @@ def test_unreadable_file(tmp_path: Path) -> None:
 
 
 def test_anchors_are_no_repetition(tmp_path: Path) -> None:
-    """YAML's anchors, merge keys and even cycles pass."""
+    """YAML's anchors and merge keys pass."""
     path = tmp_path / "config.yaml"
-    path.write_text("a: &x {b: 1}\nc: {<<: *x, b: 2}\nd: [*x, *x]\ne: &y [*y]\n? [1, 2]\n: 3\n")
+    path.write_text("a: &x {b: 1}\nc: {<<: *x, b: 2}\nd: [*x, *x]\n? [1, 2]\n: 3\n")
     refuse_repeated_keys(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("? [a]\n: 1\n", "line 1: not valid YAML (found unhashable key)"),
+        ("b: 1\na: !!python/object:os.system x\n", "line 2: not valid YAML (could not determine a constructor for "),
+        ("a: 2020-99-99\n", "not valid YAML (a value does not fit its type: "),
+        ("a: !!bool maybe\n", "not valid YAML (a value does not fit its type: "),
+        ("a: !!timestamp maybe\n", "not valid YAML (a value does not fit its type: "),
+    ],
+)
+def test_values_that_cannot_be_read(tmp_path: Path, text: str, expected: str) -> None:
+    """What has the form of YAML but cannot be read as a value is refused in one line."""
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(ArtifactError) as caught:
+        read_yaml(path)
+    assert str(caught.value).startswith(f"{path}: {expected}")
+    assert "\n" not in str(caught.value)
+
+
+def test_anchors_that_nest_deeply(tmp_path: Path) -> None:
+    """Anchors make a deep value of a flat text; it is refused, too."""
+    path = tmp_path / "config.yaml"
+    path.write_text("- &a0 [1]\n" + "".join(f"- &a{number + 1} [*a{number}]\n" for number in range(2000)))
+    with pytest.raises(HiosError, match=r"^my\.yaml: 99: nested too deeply; allowed: at most 100 levels$"):
+        config.resolve(read_yaml(path), "my.yaml")
 
 
 def test_usable_cores() -> None:

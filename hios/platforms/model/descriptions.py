@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import yaml
-
 from hios import artifacts
 from hios.errors import ArtifactError, PlatformError
 from hios.formats.description_files import GpuFile, LinkFile, Number, ShareNumber, WholeNumber
-from hios.yaml_file import refuse_repeated_keys
+from hios.yaml_file import plain, read_yaml
 
 _File = TypeVar("_File", GpuFile, LinkFile)
 
@@ -118,6 +116,7 @@ def gpu(text: str) -> Gpu:
     Raises:
         PlatformError: no such name or file.
         ArtifactError: the file breaks its schema, or names a source that it does not list.
+        HiosError: the file holds what JSON does not know, such as a date.
     """
     if not text.endswith(_ENDINGS) and text not in gpu_names():
         raise PlatformError(f"gpu: found {text}; allowed: {', '.join(gpu_names())}, or the path of a .yaml file")
@@ -151,6 +150,7 @@ def link(text: str | None, between: Gpu) -> Link:
     Raises:
         PlatformError: the GPU has no such link.
         ArtifactError: a file breaks its schema, or names a source that it does not list.
+        HiosError: a file holds what JSON does not know, such as a date.
     """
     word = next(iter(between.links)) if text is None else text
     if not word.endswith(_ENDINGS) and word not in between.links:
@@ -171,8 +171,7 @@ def link(text: str | None, between: Gpu) -> Link:
 
 def _read(path: Path, cls: type[_File]) -> _File:
     """A description whose sources are all listed."""
-    refuse_repeated_keys(path)
-    file = artifacts.parsed(yaml.safe_load(path.read_text(encoding="utf-8")), cls, str(path))
+    file = artifacts.parsed(plain(read_yaml(path), str(path), ()), cls, str(path))
     for field in file.__struct_fields__:
         number = getattr(file, field)
         if isinstance(number, Number | WholeNumber | ShareNumber) and number.source not in file.sources:

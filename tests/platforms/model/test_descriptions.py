@@ -83,6 +83,7 @@ def test_gpu_of_the_user(tmp_path: Path) -> None:
     [
         ({"cores": 3}, r"mine\.yaml: \(whole file\): unknown key cores; allowed: .*sms"),
         ({"sms": None}, r"mine\.yaml: \(whole file\): sms is missing"),
+        ({"sms": None, "links": None}, r"mine\.yaml: \(whole file\): sms, links are missing; required: name, "),
         ({"sms": 84}, r"mine\.yaml: sms: found 84; allowed: object"),
         ({"sms": {"value": 84}}, r"mine\.yaml: sms: source is missing"),
         ({"sms": {"value": 0, "source": "guide"}}, r"mine\.yaml: sms\.value: found 0; allowed: at least 1"),
@@ -95,6 +96,31 @@ def test_bad_descriptions_are_refused(tmp_path: Path, changes: dict[str, object]
     path = changed(tmp_path, **changes)
     with pytest.raises(HiosError, match=message):
         link(None, gpu(str(path)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("? [a]\n: 1\n", r"line 1: not valid YAML \(found unhashable key\)"),
+        ("a: !!python/object:os.system x\n", r"line 1: not valid YAML \(could not determine a constructor"),
+        ("&a [*a]\n", r"line 1: not valid YAML \(an anchor is used within its own value\)"),
+        ("name: 2020-01-01\n", r"name: found 2020-01-01, which YAML reads as date; allowed: text or a number"),
+        ("1: a\n", r"\(whole file\): found the key 1, which YAML reads as int; allowed: text"),
+    ],
+)
+def test_files_that_are_no_description(tmp_path: Path, text: str, message: str) -> None:
+    """YAML that cannot be read, or holds what JSON does not know, is refused in one line."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(HiosError, match=rf"mine\.yaml: {message}"):
+        gpu(str(path))
+
+
+def test_numbers_with_an_exponent(tmp_path: Path) -> None:
+    """1.5e3 is a number, as in config.yaml, although YAML 1.1 takes it for text."""
+    path = changed(tmp_path, clock_mhz={"value": 1234, "source": "guide"})
+    path.write_text(path.read_text(encoding="utf-8").replace("value: 1234", "value: 1.5e3"), encoding="utf-8")
+    assert gpu(str(path)).clock_mhz == 1500
 
 
 def test_missing_file(tmp_path: Path) -> None:
