@@ -108,7 +108,7 @@ def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def check_measuring(settings: dict[str, Any]) -> None:
+def check_measuring(settings: Mapping[str, Any]) -> None:
     """Refuse what `measuring_options` cannot be.
 
     Raises:

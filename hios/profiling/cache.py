@@ -87,12 +87,12 @@ class Cache:
         """
         if self._entries is None or not self._keep or measured.cached:
             return
-        members: dict[str, Any] = {"measured_at": measured.measured_at, "samples": list(measured.samples)}
+        members: dict[str, object] = {"measured_at": measured.measured_at, "samples": list(measured.samples)}
         if measured.speed is not None:
             members["speed"] = msgspec.to_builtins(measured.speed)
         self._entries.put(self._key(kind, what), members)
 
-    def _key(self, kind: str, what: Any) -> dict[str, Any]:
+    def _key(self, kind: str, what: Any) -> dict[str, object]:
         return {"format": _FORMAT, "kind": kind, "what": what, "settings": self._settings}
 
 

@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> None:
     os._exit(0)  # stream threads wait for work for ever
 
 
-def _answer(worker: Worker, name: str, keywords: dict[str, Any]) -> tuple[bool, Any]:
+def _answer(worker: Worker, name: str, keywords: Mapping[str, Any]) -> tuple[bool, Any]:
     module, _, function = name.partition(":")
     try:
         return True, getattr(importlib.import_module(module), function)(worker, **keywords)
