@@ -2,7 +2,7 @@
 
 The package is layered; a module imports only from layers above its own:
 
-    errors defaults machine statistics progress    what every layer uses
+    errors defaults cpu_topology machine statistics progress    what every layer uses
     formats validation artifacts json_cache drift versions    a class a file; how the machine's speed changed
     topological_order graph blocks merging costs problem recording schedule
     evaluate bound check bound_check     the problem and its solution (no torch, no TVM)

@@ -1,32 +1,24 @@
-"""The machine: which cores this process may use, how they hang together, and what else keeps them busy."""
+"""The machine: which cores this process may use, its processor, and what else keeps its cores busy."""
 
 from __future__ import annotations
 
-import os
 import platform
 import time
 from collections.abc import Collection
 from pathlib import Path
 
+from hios import cpu_topology
+
 #: Share of the cores' time that other work takes from which on measurements are not to be trusted: they are not kept,
 #: and people are warned.
 BUSY = 0.1
 
-_CPUS = Path("/sys/devices/system/cpu")
 _STATISTICS = Path("/proc/stat")
 
 
 def usable_cores() -> list[int]:
-    """Cores this process may run on: one of every physical core first, then their sibling threads."""
-    seen: set[str] = set()
-    first: list[int] = []
-    siblings: list[int] = []
-    for core in sorted(os.sched_getaffinity(0)):
-        path = _CPUS / f"cpu{core}" / "topology" / "thread_siblings_list"
-        physical = path.read_text(encoding="utf-8").strip() if path.exists() else str(core)
-        (siblings if physical in seen else first).append(core)
-        seen.add(physical)
-    return first + siblings
+    """Logical CPUs that this process may run on, in the order of `cpu_topology.in_order`."""
+    return cpu_topology.in_order(cpu_topology.read())
 
 
 def processor() -> str:

@@ -1,0 +1,194 @@
+"""CPU topology: which logical CPUs share a core, a cache, a memory node or a socket, and groups of them.
+
+`read` asks Linux; everything else is a pure function of its answer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+_SYSTEM = Path("/sys")
+#: Share of the largest capacity from which on cores count as equally fast: some clock a little higher than others.
+_FAST = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalCpu:
+    """A logical CPU, which Linux schedules threads on, and where it is.
+
+    Attributes:
+        number: by which Linux knows it.
+        core: lowest number of the logical CPUs of its physical core.
+        cache: lowest number of the logical CPUs that share its last level of cache.
+        node: NUMA node.
+        socket: physical package.
+        capacity: how much it does compared with the others: on hybrid processors, fast cores have a larger one.
+    """
+
+    number: int
+    core: int
+    cache: int = 0
+    node: int = 0
+    socket: int = 0
+    capacity: int = 1
+
+
+Topology = Sequence[LogicalCpu]
+#: A physical core: its logical CPUs that may be used.
+_Core = tuple[LogicalCpu, ...]
+
+
+def read(usable: Collection[int] | None = None, system: Path = _SYSTEM) -> list[LogicalCpu]:
+    """The logical CPUs that may be used; what the system does not say counts as shared by all.
+
+    Args:
+        usable: their numbers; those that this process may run on if None, which CPUs outside its cpuset or affinity
+            mask and CPUs that are offline are not.
+        system: where sysfs is mounted.
+    """
+    numbers = sorted(os.sched_getaffinity(0) if usable is None else usable)
+    nodes = _nodes(system / "devices/system/node")
+    efficient = _numbers(_text(system / "devices/cpu_atom/cpus"))
+    found = []
+    for number in numbers:
+        folder = system / f"devices/system/cpu/cpu{number}"
+        siblings = _numbers(_text(folder / "topology/thread_siblings_list"))
+        capacity = _text(folder / "cpu_capacity")  # Arm; on hybrid processors of Intel there are two kinds of PMU
+        found.append(
+            LogicalCpu(
+                number,
+                core=min(siblings, default=number),
+                cache=_last_level(folder / "cache"),
+                node=nodes.get(number, 0),
+                socket=max(0, _whole(_text(folder / "topology/physical_package_id"), 0)),
+                capacity=_whole(capacity, 0 if number in efficient else 1),
+            )
+        )
+    return found
+
+
+def in_order(topology: Topology) -> list[int]:
+    """Numbers of all logical CPUs: one of every physical core first, then their siblings.
+
+    Fast cores come first, and neighbours stay together: those of a socket, of a node, of a cache.
+    """
+    cores = _cores(topology)
+    most = max(map(len, cores), default=0)
+    return [core[thread].number for thread in range(most) for core in cores if thread < len(core)]
+
+
+def groups(topology: Topology, devices: int, size: int) -> list[list[int]]:
+    """Groups of logical CPUs, each a device.
+
+    As long as there are enough physical cores, a device gets one logical CPU of each of its own; siblings are used only
+    where they run out, and then a device gets whole physical cores if that is possible, so that no two devices share
+    one. A group lies within a last-level cache if enough groups do, else within a NUMA node, else within a socket, and
+    consists of equally fast cores where it can. Groups that come first are next to each other, as devices hand values
+    over; on hybrid processors they have the fast cores.
+
+    Args:
+        topology: the logical CPUs that may be used.
+        devices: how many groups.
+        size: logical CPUs of each.
+
+    Raises:
+        ValueError: there are fewer logical CPUs than ``devices * size``.
+    """
+    if devices * size > len(topology):
+        raise ValueError(f"{devices} x {size} logical CPUs of {len(topology)}")
+    cores = _cores(topology)
+    if devices * size <= len(cores):
+        return _carved([core[:1] for core in cores], devices, size)
+    threads = max(map(len, cores))
+    if size % threads == 0 and devices * size // threads <= sum(len(core) == threads for core in cores):
+        whole = [core for core in cores if len(core) == threads]
+        return _carved(whole, devices, size // threads)
+    order = in_order(topology)
+    return [order[device * size : (device + 1) * size] for device in range(devices)]
+
+
+def partitions(cpus: int) -> list[tuple[int, int]]:
+    """Ways to divide a machine: numbers of devices and CPUs of each, 1 x n, 2 x n/2, 4 x n/4, ..., n x 1.
+
+    Sizes are halved and rounded down; of each size there are as many devices as fit.
+
+    Args:
+        cpus: physical cores, or logical CPUs.
+    """
+    return [(cpus // size, size) for size in (cpus >> power for power in range(cpus.bit_length()))]
+
+
+def shape(topology: Topology, group: Iterable[int]) -> tuple[int, int, int]:
+    """How many physical cores, last-level caches and NUMA nodes a group of logical CPUs lies on."""
+    members = [cpu for cpu in topology if cpu.number in set(group)]
+    return len({cpu.core for cpu in members}), len({cpu.cache for cpu in members}), len({cpu.node for cpu in members})
+
+
+def _cores(topology: Topology) -> list[_Core]:
+    """Physical cores, fast ones first, then by socket, node and cache."""
+    fast = _FAST * max((cpu.capacity for cpu in topology), default=0)
+    members: dict[int, list[LogicalCpu]] = defaultdict(list)
+    for cpu in sorted(topology, key=lambda cpu: cpu.number):
+        members[cpu.core].append(replace(cpu, capacity=int(cpu.capacity >= fast)))
+    return sorted(map(tuple, members.values()), key=lambda core: (*_domain(core[0]), core[0].core))
+
+
+def _domain(cpu: LogicalCpu) -> tuple[int, ...]:
+    """Where a core is, from the largest domain to the smallest."""
+    return -cpu.capacity, cpu.socket, cpu.node, cpu.cache
+
+
+def _carved(cores: Sequence[_Core], devices: int, size: int) -> list[list[int]]:
+    """Groups of so many physical cores, those within the smallest domains first."""
+    carved: list[Sequence[_Core]] = []
+    left = list(cores)
+    for depth in range(len(_domain(cores[0][0])), -1, -1):
+        rest: list[_Core] = []
+        for _, domain in itertools.groupby(left, key=lambda core: _domain(core[0])[:depth]):
+            own = list(domain)
+            whole = len(own) - len(own) % size
+            carved += [own[first : first + size] for first in range(0, whole, size)]
+            rest += own[whole:]
+        left = rest
+    return [[cpu.number for core in group for cpu in core] for group in carved[:devices]]
+
+
+def _nodes(folder: Path) -> dict[int, int]:
+    """NUMA node of every logical CPU."""
+    return {
+        cpu: int(node.name.removeprefix("node"))
+        for node in folder.glob("node[0-9]*")
+        for cpu in _numbers(_text(node / "cpulist"))
+    }
+
+
+def _last_level(folder: Path) -> int:
+    """Lowest number of the logical CPUs that share the last level of cache."""
+    levels = {_whole(_text(cache / "level"), 0): cache for cache in folder.glob("index[0-9]*")}
+    return min(_numbers(_text(levels[max(levels)] / "shared_cpu_list")), default=0) if levels else 0
+
+
+def _numbers(text: str) -> set[int]:
+    """Numbers of a list as Linux writes it, such as ``0-3,8``."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _whole(text: str, default: int) -> int:
+    return int(text) if text.lstrip("-").isdigit() else default
+
+
+def _text(path: Path) -> str:
+    """Text of a file of the system; empty where there is none or it may not be read."""
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
