@@ -150,6 +150,7 @@ def profile(
     budget_s: float = defaults.PROFILE_BUDGET_S,
     cache: bool | str | Path = True,
     virtual: bool = False,
+    cores_per_device: int | None = None,
     options: Mapping[str, str] | None = None,
 ) -> CostsFile:
     """Measure what the operators, stages and transfers of a graph cost, or predict it for GPUs that are not here.
@@ -174,6 +175,9 @@ def profile(
     virtual
         Whether devices may share cores or GPUs where there are fewer; times say little then. Refused
         on ``model``.
+    cores_per_device
+        Cores of each device on ``cpu``, with a thread on each inside every operator; 1 if None. Groups follow the
+        topology of the machine: separate physical cores that share a cache first.
     options
         Of a platform on which nothing is measured: for ``model`` the name of a GPU and of the link, or the path of a
         ``.yaml`` file, such as ``{"gpu": "a40", "link": "nvlink"}``. Of the other settings only ``devices`` counts
@@ -197,7 +201,7 @@ def profile(
     >>> costs = hios.profile(graph, devices=2)  # doctest: +SKIP
     >>> hios.schedule(hios.Problem(graph, costs), "hios-lp", devices=2).latency_ms  # doctest: +SKIP
     """
-    require_options(platform, options or {}, virtual=virtual)
+    require_options(platform, options or {}, virtual=virtual, cores_per_device=cores_per_device)
     if not entry(platform).executes:
         from hios.profiling.predict import predict
 
@@ -217,6 +221,7 @@ def profile(
             cache=folder,
             platform=platform,
             virtual=virtual,
+            cores_per_device=cores_per_device,
         )
 
 
@@ -249,8 +254,8 @@ def execute(
         Of the session; the most that a schedule uses if None.
     **settings
         ``runs`` (36) measured and ``warmup`` (3) other runs of each, ``tolerance`` (1e-4) of outputs, ``seed`` (0),
-        ``timeout_s`` (120) of a run, ``baselines`` (``("eager",)``), ``platform`` (``"cpu"``), ``virtual`` (False);
-        see `hios.runtime.session.Settings`.
+        ``timeout_s`` (120) of a run, ``baselines`` (``("eager",)``), ``platform`` (``"cpu"``), ``virtual`` (False),
+        ``cores_per_device`` (as in the costs of the schedules); see `hios.runtime.session.Settings`.
 
     Returns
     -------

@@ -122,7 +122,12 @@ def profile_options(settings: Config) -> str:
         return options(_own(settings))
     given, cache = msgspec.structs.asdict(settings.profile), settings.profile.cache
     given["cache"] = cache if isinstance(cache, str) else None
-    return options({**given, **_own(settings), "no_cache": cache is False, "virtual": settings.virtual})
+    return options({**given, **_own(settings), "no_cache": cache is False, **_sharing(settings)})
+
+
+def _sharing(settings: Config) -> dict[str, Any]:
+    """What devices have of the machine."""
+    return {"virtual": settings.virtual, "cores_per_device": settings.cores_per_device}
 
 
 def _own(settings: Config) -> dict[str, str]:
@@ -152,7 +157,7 @@ def description_files(settings: Config, source: str) -> list[Path]:
 def execute_options(settings: Config, label: str) -> str:
     """Settings of ``hios execute`` for a network."""
     given = msgspec.structs.asdict(settings.execute)
-    return options({**given, "virtual": settings.virtual, "trust": settings.models[label].trusted})
+    return options({**given, **_sharing(settings), "trust": settings.models[label].trusted})
 
 
 def parsed_options(texts: Iterable[str], given: Mapping[str, Scalar]) -> dict[str, Scalar]:
@@ -296,6 +301,10 @@ def _check_platform(settings: Config, source: str) -> None:
                 )
             if option.required and not given and name == settings.platform:
                 raise HiosError(f"{source}: {option.name}: missing; required with platform {name}: {option.required}")
+    if settings.cores_per_device is not None and not platforms.find(settings.platform).GROUPS_CORES:
+        raise HiosError(
+            f"{source}: cores_per_device: found with platform {settings.platform}; allowed: with platform cpu"
+        )
     if settings.virtual and not platforms.find(settings.platform).VIRTUAL:
         raise HiosError(f"{source}: virtual: found true; allowed with platform {settings.platform}: false")
     if predicts(settings) and chooses(settings):
@@ -308,7 +317,11 @@ def _check_platform(settings: Config, source: str) -> None:
 def _check_devices(settings: Config, source: str, cores: int | None) -> None:
     devices = settings.devices
     unlimited = settings.virtual or cores is None
-    limit = None if unlimited else platforms.find(settings.platform).device_limit(cores or 0)
+    limit = (
+        None
+        if unlimited
+        else platforms.find(settings.platform).device_limit(cores or 0, settings.cores_per_device or 1)
+    )
     if limit is not None and max(devices) > limit[0]:
         raise HiosError(f"{source}: devices: found {max(devices)}; allowed: at most {limit[0]}, {limit[1]}")
     for label, algorithm in settings.algorithms.items():

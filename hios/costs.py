@@ -73,6 +73,8 @@ class Costs:
         corun: how many times as long operators take while so many devices work at once, by their number.
         probe: speed of the machine when times were measured; None where unknown.
         predicted_for: the GPUs that times are predicted for, in words; empty where they were measured.
+        cores_per_device: cores of each device that times were measured on; None where devices are no cores, or nobody
+            says.
     """
 
     time_ms: Mapping[str, float]
@@ -89,6 +91,7 @@ class Costs:
     corun: Mapping[int, float] = field(default_factory=dict)
     probe: ProfiledSpeed | None = None
     predicted_for: str = ""
+    cores_per_device: int | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> Costs:
@@ -135,6 +138,7 @@ class Costs:
             if file.probe is None
             else ProfiledSpeed(file.probe.version, file.probe.speed, file.probe.copy_share),
             predicted_for=predicted_for(file.platform) or "",
+            cores_per_device=None if file.platform is None else file.platform.cores_per_device,
         )
 
     def corun_factor(self, devices: int) -> float:

@@ -112,6 +112,20 @@ def groups(topology: Topology, devices: int, size: int) -> list[list[int]]:
     return [order[device * size : (device + 1) * size] for device in range(devices)]
 
 
+def shared_groups(topology: Topology, devices: int, size: int) -> list[list[int]]:
+    """As `groups`; where there are too few logical CPUs, devices take them in turn, the same ones several times.
+
+    Args:
+        topology: the logical CPUs that may be used.
+        devices: how many groups.
+        size: logical CPUs of each.
+    """
+    if devices * size <= len(topology):
+        return groups(topology, devices, size)
+    turns = itertools.cycle(in_order(topology))
+    return [list(itertools.islice(turns, size)) for _ in range(devices)]
+
+
 def partitions(cpus: int) -> list[tuple[int, int]]:
     """Ways to divide a machine: numbers of devices and CPUs of each, 1 x n, 2 x n/2, 4 x n/4, ..., n x 1.
 

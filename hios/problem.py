@@ -43,6 +43,7 @@ class Problem:
         predicted_for: the GPUs that costs are predicted for, in words; empty where they were measured.
         devices: number of devices whose co-run factor the times hold; 0 where it is left to ``on``.
         probe: speed of the machine when the times were measured; None where unknown.
+        cores_per_device: cores of each device that times were measured on; None where unknown.
 
     Raises:
         ArtifactError: an operator or edge has no cost, the costs are those of another graph, or they have a merge
@@ -56,6 +57,7 @@ class Problem:
         self.predicted_for = costs.predicted_for
         self._corun_factor = costs.corun_factor
         self.probe = costs.probe
+        self.cores_per_device = costs.cores_per_device
         _refuse_other_graph(graph, costs)
         self.ids = [operator.id for operator in graph.operators]
         self.time = [costs.operator_ms(operator) for operator in self.ids]

@@ -77,7 +77,8 @@ class Schedule:
     says more and holds for staged schedules only is ``staged_lower_bound_ms``; 0 where there is none. ``cuts`` is the
     number of places at which a search for the best schedule cut the graph to keep its time within limits (``states``
     of IOS): with more than 0, the schedule is the best of those in which no stage crosses a cut, not of all. ``probe``
-    is the speed of the machine when its costs were measured; None where unknown.
+    is the speed of the machine when its costs were measured, and ``cores_per_device`` how many cores a device had then;
+    None where unknown.
     """
 
     algorithm: str
@@ -94,6 +95,7 @@ class Schedule:
     staged_lower_bound_ms: float = 0.0
     cuts: int = 0
     probe: ProfiledSpeed | None = None
+    cores_per_device: int | None = None
     source: str = field(default="schedule", compare=False)
 
     @classmethod
@@ -130,6 +132,7 @@ class Schedule:
             staged_lower_bound_ms=self.staged_lower_bound_ms,
             cuts=self.cuts,
             probe=self.probe,
+            cores_per_device=self.cores_per_device,
         )
 
     def to_json(self) -> artifacts.Json:

@@ -11,6 +11,7 @@ import click
 from hios.cli.options import (
     PATH,
     check_measuring,
+    cores_per_device_option,
     executing_option,
     measuring_options,
     output_option,
@@ -18,6 +19,7 @@ from hios.cli.options import (
     trust_option,
 )
 from hios.models import RUNTIMES
+from hios.platforms import require_options
 
 
 @click.command("distribute")
@@ -31,6 +33,7 @@ from hios.models import RUNTIMES
     help="gloo: this is run by torchrun; nccl: the same, with a GPU a rank; mpi: by mpirun, or by srun.",
 )
 @executing_option
+@cores_per_device_option
 @output_option("run.json")
 @click.option(
     "--program",
@@ -46,6 +49,7 @@ def command(schedules: tuple[Path, ...], trust: bool, **given: Any) -> None:
     distribute graph.json weights.safetensors schedule.json --transport gloo --output run.json
     """
     check_measuring(given)
+    require_options(given["platform"], {}, cores_per_device=given["cores_per_device"])
     refuse_overwriting([given["graph"], given["weights"], given["program"], *schedules], [given["output"]])
     if given["transport"] == "mpi":
         from hios.runtime.distributed.guard import guard

@@ -12,6 +12,7 @@ from hios.cli import files
 from hios.cli.options import (
     PATH,
     check_measuring,
+    cores_per_device_option,
     executing_option,
     measuring_options,
     output_option,
@@ -21,6 +22,7 @@ from hios.cli.options import (
 )
 from hios.errors import HiosError
 from hios.models import RUNTIMES
+from hios.platforms import require_options
 
 
 @click.command("execute")
@@ -30,6 +32,7 @@ from hios.models import RUNTIMES
 @executing_option
 @virtual_option
 @click.option("--devices", type=int, help="Devices of the session; default: the most that a schedule uses.")
+@cores_per_device_option
 @output_option("run.json")
 @click.option(
     "--program",
@@ -42,7 +45,7 @@ from hios.models import RUNTIMES
     type=click.Choice(list(RUNTIMES)),
     default=("eager",),
     show_default=True,
-    help="Run the program in this too, with 1 thread and with as many as there are devices; may be given several "
+    help="Run the program in this too, with the cores of one device and with those of all; may be given several "
     "times. Eager PyTorch always takes part, as outputs are compared with it.",
 )
 @click.option("--traces", type=PATH, help="Folder for a Chrome/Perfetto trace of every schedule.")
@@ -71,6 +74,7 @@ def command(
     from hios.schedule import Schedule
 
     check_measuring(settings)
+    require_options(settings["platform"], {}, cores_per_device=settings["cores_per_device"])
     refuse_overwriting([graph, weights, program, *schedules], [output, auto])
     if auto is not None and auto.resolve() == output.resolve():
         raise HiosError(f"{auto}: named for run.json and for the chosen schedule; allowed: two files")

@@ -74,6 +74,12 @@ virtual_option = click.option(
     is_flag=True,
     help="Let devices share cores or GPUs where there are fewer: to try things out, as times say little then.",
 )
+cores_per_device_option = click.option(
+    "--cores-per-device",
+    type=int,
+    help="Cores of each device on platform cpu, with a thread on each inside every operator; default: 1, or as the "
+    "costs of the schedules were measured.",
+)
 trust_option = click.option(
     "--trust", is_flag=True, help="Load a .pt2 file even if that can run code: you trust who made it."
 )

@@ -13,6 +13,7 @@ from hios import defaults
 from hios.cli import files
 from hios.cli.options import (
     PATH,
+    cores_per_device_option,
     devices_option,
     given_own,
     output_option,
@@ -22,10 +23,10 @@ from hios.cli.options import (
     virtual_option,
 )
 from hios.errors import HiosError
-from hios.platforms import PLATFORMS
+from hios.platforms import PLATFORMS, require_options
 
 #: Options of measuring, which predictions take none of.
-_MEASURING = ("virtual", "repeats", "budget", "cache", "no_cache", "stages_of")
+_MEASURING = ("virtual", "cores_per_device", "repeats", "budget", "cache", "no_cache", "stages_of")
 
 
 @click.command("profile")
@@ -34,6 +35,7 @@ _MEASURING = ("virtual", "repeats", "budget", "cache", "no_cache", "stages_of")
 @own_options
 @virtual_option
 @devices_option
+@cores_per_device_option
 @output_option("costs.json")
 @click.option(
     "--repeats",
@@ -71,6 +73,7 @@ def command(
     platform: str,
     virtual: bool,
     devices: int,
+    cores_per_device: int | None,
     output: Path,
     repeats: int,
     budget: float,
@@ -85,6 +88,7 @@ def command(
         _refuse_measuring(context, platform)
         _predict(graph, output, platform, devices, given)
         return
+    require_options(platform, {}, virtual=virtual, cores_per_device=cores_per_device)
     if repeats < 1:
         raise HiosError(f"--repeats: found {repeats}; allowed: at least 1")
     if not 0 <= budget < math.inf:
@@ -106,6 +110,7 @@ def command(
         cache=folder,
         platform=platform,
         virtual=virtual,
+        cores_per_device=cores_per_device,
     )
     click.echo(f"{output}: {profile_in_words(costs)}")
 

@@ -56,7 +56,15 @@ class Platform(Record, frozen=True):
     cores: OrAbsent[
         Annotated[
             tuple[Annotated[tuple[Annotated[Count, doc("Core number.")], ...], doc("Cores of one device.")], ...],
-            doc("Cores that each device is pinned to."),
+            doc("Cores that each device is pinned to; of virtual devices some stand several times."),
+        ]
+    ] = None
+    cores_per_device: OrAbsent[
+        Annotated[
+            Positive,
+            doc(
+                "Cores of each device, and threads inside its operators, where devices are groups of cores; default 1."
+            ),
         ]
     ] = None
     gpus: OrAbsent[

@@ -118,7 +118,7 @@ class Execute(Record, frozen=True):
         ],
         Meta(min_length=1, extra_json_schema={"uniqueItems": True}),
         doc(
-            "What else runs the networks as they are, with 1 thread and with as many as there are devices, each once; "
+            "What else runs the networks as they are, with the cores of one device and with those of all, each once; "
             "eager PyTorch always does."
         ),
     ] = ("eager",)
@@ -176,6 +176,12 @@ class Config(Record, frozen=True, kw_only=True):
         bool,
         doc("Whether devices share cores or GPUs where there are fewer of them; times say little then."),
     ] = False
+    cores_per_device: OrAbsent[
+        Annotated[
+            Positive,
+            doc("Cores of each device, with a thread on each inside every operator; 1 if left out; with platform cpu."),
+        ]
+    ] = None
     devices: Annotated[
         tuple[Annotated[Positive, doc("Number of devices.")], ...],
         Meta(min_length=1, extra_json_schema={"uniqueItems": True}),

@@ -15,6 +15,7 @@ from hios.formats.base import (
     NonNegative,
     OperatorId,
     OrAbsent,
+    Positive,
     Record,
     Text,
     doc,
@@ -90,6 +91,15 @@ class ScheduleFile(Record, frozen=True):
         ),
     ] = 0
     probe: OrAbsent[ProfiledSpeed] = None
+    cores_per_device: OrAbsent[
+        Annotated[
+            Positive,
+            doc(
+                "Cores of each device that the costs were measured with: it runs on such devices only. Absent where "
+                "devices are no cores, or costs do not say."
+            ),
+        ]
+    ] = None
     format_version: FormatVersion = 1
 
     def __post_init__(self) -> None:

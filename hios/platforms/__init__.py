@@ -1,7 +1,7 @@
 """Where costs come from and schedules run: a folder a platform, and what all of them share.
 
 protocol        what a platform is: the modules in its folder, and what they offer
-cpu             devices are cores
+cpu             devices are cores or groups of cores
 cuda            devices are GPUs
 model           GPUs that are not here: predicts costs, and runs nothing
 bench           what a platform measures
@@ -70,7 +70,7 @@ class Entry:
 
 #: Every platform, by the name of its folder.
 PLATFORMS = {
-    "cpu": Entry("devices are cores"),
+    "cpu": Entry("devices are cores or groups of cores"),
     "cuda": Entry("devices are GPUs"),
     "model": Entry(
         "devices are GPUs that are not here, whose costs are predicted",
@@ -117,7 +117,12 @@ def find(name: str) -> Platform:
 
 
 def describe(
-    name: str, devices: int, *, virtual: bool = False, options: Mapping[str, str] | None = None
+    name: str,
+    devices: int,
+    *,
+    virtual: bool = False,
+    cores_per_device: int | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> Description:
     """The devices of a platform, as artifacts state them.
 
@@ -125,6 +130,7 @@ def describe(
         name: of the platform.
         devices: how many there are to be.
         virtual: whether devices may share hardware.
+        cores_per_device: cores of each device, where devices are groups of cores; the platform's default if None.
         options: of the platform, by name.
 
     Raises:
@@ -132,23 +138,33 @@ def describe(
             text.
     """
     platform, given = find(name), options or {}
-    require_options(name, given, virtual=virtual)
-    return platform.describe(devices, virtual=virtual, **given)
+    require_options(name, given, virtual=virtual, cores_per_device=cores_per_device)
+    grouped = {} if cores_per_device is None else {"cores_per_device": cores_per_device}
+    return platform.describe(devices, virtual=virtual, **grouped, **given)
 
 
-def require_options(name: str, options: Mapping[str, str], *, virtual: bool = False) -> None:
+def require_options(
+    name: str, options: Mapping[str, str], *, virtual: bool = False, cores_per_device: int | None = None
+) -> None:
     """Refuse options that a platform does not have.
 
     Args:
         name: of the platform.
         options: of the platform, by name.
         virtual: whether devices may share hardware.
+        cores_per_device: cores of each device; None if that was not asked for.
 
     Raises:
-        PlatformError: unknown platform, an option that it does not have or that is not text, or virtual devices where
-            devices share nothing.
+        PlatformError: unknown platform, an option that it does not have or that is not text, virtual devices where
+            devices share nothing, or groups of cores where devices are none.
     """
     allowed = [option.name for option in entry(name).options]
+    if cores_per_device is not None and not find(name).GROUPS_CORES:
+        grouping = ", ".join(other for other in PLATFORMS if find(other).GROUPS_CORES)
+        raise PlatformError(
+            f"platform {name}: found --cores-per-device; allowed: without it, as only devices of platform {grouping} "
+            "are groups of cores"
+        )
     if virtual and not find(name).VIRTUAL:
         raise PlatformError(f"platform {name}: found --virtual; allowed: without it, as its devices share nothing")
     for option, value in options.items():

@@ -46,6 +46,10 @@ class Platform(Protocol):
         """Whether several devices may share one core or GPU."""
 
     @property
+    def GROUPS_CORES(self) -> bool:  # noqa: N802
+        """Whether a device may be a group of cores, so that ``describe`` takes ``cores_per_device``."""
+
+    @property
     def SETTLE_S(self) -> float:  # noqa: N802
         """Pause in seconds after something that used several threads of the host, before another one is timed."""
 
@@ -73,11 +77,12 @@ class Platform(Protocol):
             PlatformError: there are not so many devices, or an option is not what it may be.
         """
 
-    def device_limit(self, cores: int) -> tuple[int, str] | None:
+    def device_limit(self, cores: int, cores_per_device: int = 1) -> tuple[int, str] | None:
         """The most devices that are not virtual on a host with so many usable cores, and why; None where any number is.
 
         Args:
             cores: of the host.
+            cores_per_device: cores of each device, where devices are groups of cores.
         """
 
 

@@ -59,6 +59,7 @@ def profile(
     cache: str | Path | None = None,
     platform: str = "cpu",
     virtual: bool = False,
+    cores_per_device: int | None = None,
     warn_of_drift: bool = True,
 ) -> CostsFile:
     """Measure a graph on the devices of a platform; returns what costs.json holds.
@@ -79,6 +80,7 @@ def profile(
             None for neither.
         platform: one of ``PLATFORMS`` on which schedules run; `hios.profiling.predict` is for the others.
         virtual: whether devices may share cores or GPUs.
+        cores_per_device: cores of each device, and threads inside its operators, where devices are cores; 1 if None.
         warn_of_drift: whether to warn if the speed of the machine changes meanwhile.
 
     Raises:
@@ -86,7 +88,7 @@ def profile(
     """
     require_executable(graph)
     algorithms = [find(name).name for name in stages_of]
-    described = platforms.describe(platform, devices, virtual=virtual)
+    described = platforms.describe(platform, devices, virtual=virtual, cores_per_device=cores_per_device)
     folder = None if cache is None else Path(cache)
     costs = _measured(graph, described, repeats, algorithms, budget_s, folder, warn_of_drift)
     return msgspec.structs.replace(

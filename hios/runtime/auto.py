@@ -72,7 +72,7 @@ class Choice:
             f"{chosen}; in the other runs {result.latency_ms.median:.4g} ms, "
             f"{result.speedup:.2f} times as fast as {BASELINE}"
         )
-        if self.competitor.cores > 1:
+        if self.competitor.worker is not None:
             note += f"; it ran on one device of {self.cores} cores, with a thread on each inside every operator"
         if self.entry is not None:
             return replace(self.entry.schedule, notes={**self.entry.schedule.notes, "auto": note})

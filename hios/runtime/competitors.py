@@ -30,16 +30,22 @@ class Entry:
     competitor: str = ""
 
     @classmethod
-    def of(cls, label: str, schedule: Schedule, graph: Graph, devices: int) -> Entry:
-        """Check that a schedule can run.
+    def of(cls, label: str, schedule: Schedule, graph: Graph, devices: int, cores_per_device: int | None = 1) -> Entry:
+        """Check that a schedule can run; on devices that are no cores ``cores_per_device`` is None.
 
         Raises:
-            ScheduleError: it is for another graph, for more devices, has too many streams, or deadlocks.
+            ScheduleError: it is for another graph, for more or other devices, has too many streams, or deadlocks.
         """
         if schedule.devices > devices:
             raise ScheduleError(
                 f"{schedule.source}: devices: found {schedule.devices}; allowed: at most {devices}, the devices of "
                 "this run"
+            )
+        if cores_per_device is not None and schedule.cores_per_device not in (None, cores_per_device):
+            raise ScheduleError(
+                f"{schedule.source}: cores_per_device: found {schedule.cores_per_device}, the cores of a device in its "
+                f"costs; allowed: {cores_per_device}, those of this run; run it with --cores-per-device "
+                f"{schedule.cores_per_device}, or schedule with costs of such devices"
             )
         plan = schedule.plan(graph)
         if isinstance(plan, StreamPlan):
@@ -66,16 +72,25 @@ def read_schedules(paths: Iterable[str | Path]) -> list[tuple[str, Schedule]]:
     return [(Path(path).stem, Schedule.read(path)) for path in paths]
 
 
-def entries_of(schedules: Iterable[tuple[str, Schedule]], graph: Graph, devices: int) -> list[Entry]:
+def entries_of(
+    schedules: Iterable[tuple[str, Schedule]], graph: Graph, devices: int, cores_per_device: int | None = 1
+) -> list[Entry]:
     """All schedules of a session, told apart by their labels.
+
+    Args:
+        schedules: with their labels.
+        graph: that they are for.
+        devices: of the session.
+        cores_per_device: cores of each; None where devices are no cores.
 
     Raises:
         ScheduleError: one cannot run, or two have the same label.
     """
     entries: list[Entry] = []
-    taken = {BASELINE, *(name(count) for count in range(2, devices + 1) for name in (copies_name, cores_name))}
+    taken = {BASELINE, *map(copies_name, range(2, devices + 1))}
+    taken |= {cores_name(count) for count in range(2, devices * (cores_per_device or 1) + 1)}
     for label, schedule in schedules:
-        entry = Entry.of(label, schedule, graph, devices)
+        entry = Entry.of(label, schedule, graph, devices, cores_per_device)
         if label in taken:
             raise ScheduleError(
                 f"{schedule.source}: a schedule named {label} takes part already; schedules are told apart by their "
@@ -87,32 +102,39 @@ def entries_of(schedules: Iterable[tuple[str, Schedule]], graph: Graph, devices:
 
 
 def competitors(
-    graph: Graph, arena: ArenaPlan, entries: Sequence[Entry], devices: int, cores: int | None = None
+    graph: Graph,
+    arena: ArenaPlan,
+    entries: Sequence[Entry],
+    devices: int,
+    cores: int | None = None,
+    cores_per_device: int = 1,
 ) -> dict[str, Competitor]:
     """What runs, by name: the baseline, also with all cores, copies for every number of devices, and the schedules.
 
-    Where the devices have several cores, the sequential schedule also runs on one device that has them all, with as
-    many threads inside each operator; its worker comes after those of the devices. A schedule that is the baseline
-    does not run a second time.
+    Where the devices together have more cores than one of them, the sequential schedule also runs on one device that
+    has them all, with as many threads inside each operator; its worker comes after those of the devices. A schedule
+    that is the baseline does not run a second time.
 
     Args:
         graph: with calls and shapes.
         arena: where values lie.
         entries: schedules that take part; each is told which competitor runs for it.
         devices: of the session.
-        cores: of all devices together; one each if None.
+        cores: of all devices together; if None, no two devices share one.
+        cores_per_device: cores of each device.
     """
-    cores = devices if cores is None else cores
+    each = cores_per_device
+    cores = devices * each if cores is None else cores
     sequential = StagedPlan((tuple(((operator,),) for operator in graph.order),))
-    found = {BASELINE: Competitor(arena.program(sequential), sequential)}
-    if cores > 1:
+    found = {BASELINE: Competitor(arena.program(sequential), sequential, cores=each)}
+    if cores > each:
         found[cores_name(cores)] = Competitor(arena.program(sequential), sequential, worker=devices, cores=cores)
     for count in sorted({devices, *(entry.schedule.devices for entry in entries)} - {1}):
-        found[copies_name(count)] = Competitor(arena.copies(sequential, count), sequential, copies=True)
+        found[copies_name(count)] = Competitor(arena.copies(sequential, count), sequential, copies=True, cores=each)
     for entry in entries:
         entry.competitor = BASELINE if entry.plan == sequential else entry.label
         if entry.competitor not in found:
-            found[entry.competitor] = Competitor(arena.program(entry.plan), entry.plan)
+            found[entry.competitor] = Competitor(arena.program(entry.plan), entry.plan, cores=each)
     return found
 
 

@@ -54,7 +54,7 @@ def results(
             *(
                 _engine(name, competitor, baseline_runs)
                 for name, competitor in competitors.items()
-                if competitor.cores > 1
+                if competitor.worker is not None
             ),
             *(_reference(reference, baseline_runs) for reference in references),
         ),

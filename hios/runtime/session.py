@@ -64,6 +64,8 @@ class Settings:
             is a program, as outputs are compared with it, and ONNX Runtime where that is an ONNX file.
         platform: one of ``PLATFORMS``.
         virtual: whether devices may share cores or GPUs.
+        cores_per_device: cores of each device, where devices are cores: that of the schedules if None, which is 1 where
+            they do not say.
     """
 
     devices: int
@@ -75,6 +77,7 @@ class Settings:
     baselines: tuple[str, ...] = ("eager",)
     platform: str = "cpu"
     virtual: bool = False
+    cores_per_device: int | None = None
 
 
 class Execution(NamedTuple):
@@ -120,16 +123,22 @@ def execute(
         HiosError: files or objects that do not fit each other, a wrong output, or a worker that died or hung.
     """
     require_executable(graph)
-    entries = entries_of(schedules, graph, settings.devices)
+    schedules = list(schedules)
+    cores_per_device = _cores_per_device(settings, (schedule for _, schedule in schedules))
+    entries = entries_of(schedules, graph, settings.devices, cores_per_device)
     runtime = None if program is None else _runtime(program)
     require(settings.baselines, runtime, settings.platform)
     if auto:
         _require_runs(settings)
     executing = platforms.executing(settings.platform)
-    platform = platforms.describe(settings.platform, settings.devices, virtual=settings.virtual)
+    platform = platforms.describe(
+        settings.platform, settings.devices, virtual=settings.virtual, cores_per_device=cores_per_device
+    )
     began = datetime.now(UTC)
     plan = ArenaPlan(graph, settings.devices)
-    taking_part = competitors(graph, plan, entries, settings.devices, executing.most_threads(platform))
+    taking_part = competitors(
+        graph, plan, entries, settings.devices, executing.most_threads(platform), cores_per_device or 1
+    )
     taking_turns = [] if runtime is None else executing.references(platform, runtime, settings.baselines)
     workers = executing.workers(graph, plan, taking_part, platform, settings.timeout_s)
     arena = executing.arena(plan, platform)
@@ -155,6 +164,17 @@ def execute(
         None if choice is None else choice.result(),
     )
     return Execution(run, None if choice is None else choice.schedule(graph))
+
+
+def _cores_per_device(settings: Settings, schedules: Iterable[Schedule]) -> int | None:
+    """Cores of each device: what is asked for, else what costs of the schedules were measured with, else 1.
+
+    None where devices are no cores, unless it is asked for, which is refused later, as are schedules that need others.
+    """
+    if settings.cores_per_device is not None or not platforms.find(settings.platform).GROUPS_CORES:
+        return settings.cores_per_device
+    stated = (schedule.cores_per_device for schedule in schedules)
+    return next((cores for cores in stated if cores is not None), 1)
 
 
 def _runtime(program: str | Path | Program) -> str:

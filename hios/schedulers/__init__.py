@@ -77,6 +77,7 @@ def schedule(
         staged_lower_bound_ms=solution.staged_lower_bound_ms if solution.staged_lower_bound_ms > bound else 0.0,
         cuts=solution.cuts,
         probe=problem.probe,
+        cores_per_device=problem.cores_per_device,
     )
 
 

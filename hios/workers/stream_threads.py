@@ -1,4 +1,4 @@
-"""Streams of a cpu device: threads that run groups or streams beside each other."""
+"""Streams of a cpu device: threads that run groups or streams beside each other, and share its cores."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ import torch
 
 #: Gets None, or the error, of every function as it finishes.
 Done = SimpleQueue[BaseException | None]
-_Work = tuple[Callable[[], None], Done]
+#: A function, where it says that it has finished, and how many threads its operators use.
+_Work = tuple[Callable[[], None], Done, int]
 
 
 class Streams:
     """Runs functions beside each other, each on a thread of its own.
 
-    Threads start when first needed and stay; each uses one thread inside its operators.
+    Threads start when first needed and stay. Functions that run beside each other share the cores of the device:
+    operators of each use an equal part of them, and at least one.
+
+    Args:
+        cores: cores of the device.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cores: int = 1) -> None:
+        self._cores = cores
         self._work: list[SimpleQueue[_Work]] = []
 
     def start(self, functions: Sequence[Callable[[], None]]) -> Done:
@@ -28,23 +34,36 @@ class Streams:
         Returns:
             A queue that gets None, or the error, of every function as it finishes.
         """
-        done: Done = SimpleQueue()
-        while len(self._work) < len(functions):
-            self._start_thread()
-        for queue, function in zip(self._work, functions, strict=False):
-            queue.put((function, done))
-        return done
+        return self._start(functions, self._shares(len(functions)))
 
     def run(self, functions: Sequence[Callable[[], None]]) -> None:
         """Run all functions, the first on the calling thread, and return when the last has finished.
 
         The first error is raised.
         """
-        done = self.start(functions[1:])
-        errors = [_attempt(functions[0]), *(done.get() for _ in functions[1:])]
+        own, *others = self._shares(len(functions))
+        done = self._start(functions[1:], others)
+        if own < self._cores:
+            torch.set_num_threads(own)
+        errors = [_attempt(functions[0]), *(done.get() for _ in others)]
+        if own < self._cores:
+            torch.set_num_threads(self._cores)
         for error in errors:
             if error is not None:
                 raise error
+
+    def _shares(self, functions: int) -> list[int]:
+        """Threads inside operators of each of so many functions."""
+        each, more = divmod(self._cores, functions)
+        return [max(1, each + (number < more)) for number in range(functions)]
+
+    def _start(self, functions: Sequence[Callable[[], None]], threads: Sequence[int]) -> Done:
+        done: Done = SimpleQueue()
+        while len(self._work) < len(functions):
+            self._start_thread()
+        for queue, function, own in zip(self._work, functions, threads, strict=False):
+            queue.put((function, done, own))
+        return done
 
     def _start_thread(self) -> None:
         queue: SimpleQueue[_Work] = SimpleQueue()
@@ -53,10 +72,13 @@ class Streams:
 
 
 def _serve(queue: SimpleQueue[_Work]) -> None:
-    torch.set_num_threads(1)
+    threads = 0
     with torch.inference_mode():
         while True:
-            function, done = queue.get()
+            function, done, wanted = queue.get()
+            if wanted != threads:
+                torch.set_num_threads(wanted)
+                threads = wanted
             done.put(_attempt(function))
 
 

@@ -50,7 +50,7 @@ class Worker:
 def main(arguments: list[str]) -> None:
     """Serve calls until the controller closes the pipe."""
     number, pipe, descriptor, flags, size, controller, markers, workers, shared = map(int, arguments[:9])
-    cores = {int(core) for core in arguments[9].split(",")}
+    cores = [int(core) for core in arguments[9].split(",")]  # one that virtual devices share may stand several times
     end_with_parent(controller)
     os.sched_setaffinity(0, cores)
 
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> None:
 
     torch.set_num_threads(len(cores))
     mark = Arena(workers, 0, markers).setter(number)
-    worker = Worker(number, Arena(flags, size, descriptor, shares_cores=bool(shared)), Streams(), mark)
+    worker = Worker(number, Arena(flags, size, descriptor, shares_cores=bool(shared)), Streams(len(cores)), mark)
     connection = Connection(pipe)
     # An end of the pipe: the controller is gone.
     with torch.inference_mode(), contextlib.suppress(EOFError, OSError):

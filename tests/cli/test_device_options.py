@@ -139,3 +139,32 @@ def test_gpus_that_are_not_here(
     assert result.stderr.startswith(f"Error: {message}")
     assert len(result.stderr.splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["graph.json"]
+
+
+def test_cores_per_device_are_passed_on(given: dict[str, Any]) -> None:
+    """Both commands pass the cores of a device on; without, schedules and defaults decide."""
+    for more, expected in (((), None), (("--cores-per-device", "2"), 2)):
+        _stopped(*EXECUTE, *more)
+        assert given["settings"].cores_per_device == expected
+    _stopped(*PROFILE)
+    assert given["cores_per_device"] is None
+    _stopped(*PROFILE, "--cores-per-device", "4")
+    assert given["cores_per_device"] == 4
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        (*PROFILE, "--platform", "cuda"),
+        (*EXECUTE, "--platform", "cuda"),
+        ("distribute", "g", "w", "s", "--transport", "nccl", "--platform", "cuda", "--output", "run.json"),
+    ],
+)
+def test_gpus_are_no_groups_of_cores(command: tuple[str, ...]) -> None:
+    """Cores per device are refused where devices are GPUs, in one line and before a file is read."""
+    result = CliRunner().invoke(main, [*command, "--cores-per-device", "2"])
+    assert result.exit_code == 1
+    assert result.output.strip() == (
+        "Error: platform cuda: found --cores-per-device; allowed: without it, as only devices of platform cpu are "
+        "groups of cores"
+    )

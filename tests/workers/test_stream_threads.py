@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+import torch
 
 from hios.workers.stream_threads import Streams
 
@@ -53,3 +54,25 @@ def test_an_error_is_raised_after_all_have_finished(failing: int) -> None:
     assert sorted(done) == [number for number in range(3) if number != failing]
     streams.run([lambda: done.append(7), lambda: done.append(8)])
     assert sorted(done)[2:] == [7, 8]
+
+
+@pytest.mark.parametrize(("functions", "expected"), [(1, [4]), (2, [2, 2]), (3, [2, 1, 1]), (6, [1] * 6)])
+def test_streams_share_the_cores_of_a_device(functions: int, expected: list[int]) -> None:
+    """Operators of functions that run beside each other use equal parts of the cores, then the caller has all again."""
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(4)
+        streams, threads = Streams(4), dict[int, int]()
+
+        def note(number: int) -> Callable[[], None]:
+            return lambda: threads.update({number: torch.get_num_threads()})
+
+        for _ in range(2):
+            streams.run([note(number) for number in range(functions)])
+            assert [threads[number] for number in range(functions)] == expected
+            assert torch.get_num_threads() == 4
+        done = streams.start([note(10 + number) for number in range(functions)])
+        assert [done.get() for _ in range(functions)] == [None] * functions
+        assert [threads[10 + number] for number in range(functions)] == expected
+    finally:
+        torch.set_num_threads(before)

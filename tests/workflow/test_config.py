@@ -119,7 +119,7 @@ def test_default_configuration_shows_the_defaults() -> None:
         assert shown[key] == known[key]["default"]
     for section in ("profile", "execute"):
         assert shown[section] == {key: rule["default"] for key, rule in known[section]["properties"].items()}
-    assert set(shown) == set(known) - {"gpu", "link"}  # platform model alone takes these
+    assert set(shown) == set(known) - {"gpu", "link", "cores_per_device"}  # one platform alone takes these
 
 
 def objects(rule: Any) -> Iterator[dict[str, Any]]:
@@ -171,6 +171,21 @@ def test_predicting_refuses(models: Path, changes: dict[str, Any], message: str)
     with pytest.raises(HiosError) as raised:
         config.resolve(data, "config.yaml", models=models)
     assert str(raised.value).startswith(message)
+
+
+def test_cores_per_device(models: Path) -> None:
+    """Devices of several cores are as many as there are groups, and profile and execute are told."""
+    data = {**SMALL, "devices": [1, 2], "cores_per_device": 4}
+    settings = config.resolve(data, "", cores=8, models=models)
+    label = next(iter(settings.models))
+    for options in (config.profile_options(settings), config.execute_options(settings, label)):
+        assert "--cores-per-device 4" in options
+    assert "--cores" not in config.profile_options(config.resolve(SMALL, "", cores=8, models=models))
+    assert config.resolve(config.contents(settings), "", models=models) == settings
+    with pytest.raises(HiosError, match=r"^config.yaml: devices: found 2; allowed: at most 1, as platform cpu pins "):
+        config.resolve(data, "config.yaml", cores=7, models=models)
+    with pytest.raises(HiosError, match=r"^config.yaml: cores_per_device: found with platform cuda; allowed: with "):
+        config.resolve({**data, "platform": "cuda"}, "config.yaml", models=models)
 
 
 def test_virtual_devices(models: Path) -> None:

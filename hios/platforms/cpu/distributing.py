@@ -1,4 +1,4 @@
-"""A core as the device of a rank."""
+"""A core, or a group of them, as the device of a rank."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from hios.workers.worker import Worker
 
 
 def device(local_rank: int) -> Core:
-    """The core that the rank is pinned to."""
+    """The cores that the rank is pinned to."""
     return Core()
 
 
 def joined(ranks: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[list[int]]]:
-    """The cores of all ranks."""
+    """The cores of all ranks, and how many each computes on."""
     cores = [rank["cores"] for rank in ranks]
     return {"cores": cores}, cores
 
 
 class Core:
-    """A core of the host."""
+    """A core of the host, or a group of them: as many as torch uses threads."""
 
     place = torch.device("cpu")
 
@@ -37,7 +37,7 @@ class Core:
 
     def worker(self, rank: int, memory: Any) -> Worker:
         """Its groups are threads."""
-        return Worker(rank, memory, Streams())
+        return Worker(rank, memory, Streams(torch.get_num_threads()))
 
     def load(self, worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], timeout_s: float) -> None:
         """As a device of one node does."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from hios import cpu_topology
 from hios.machine import processor
 from hios.sources import code_hash
 
@@ -47,6 +48,7 @@ def settings(cores: list[list[int]]) -> dict[str, object]:
             **{name: sorted({_read(_CPUS / f"cpu{core}" / name) for core in used}) for name in _CORE_CLOCKS},
         },
         "threads_per_device": len(cores[0]),
+        "cores_caches_nodes": cpu_topology.shape(cpu_topology.read(), cores[0]),
         "vector_instructions": torch.backends.cpu.get_cpu_capability(),
         "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)},
         "kernel": platform.release(),

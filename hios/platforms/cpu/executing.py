@@ -54,18 +54,21 @@ def require_runtime(name: str) -> None:
 
 
 def references(description: Platform, runtime: str, baselines: Collection[str]) -> list[Reference]:
-    """The model itself with one thread, and with one on every core; workers come after those of the schedules.
+    """The model itself on the cores of a device, and on those of all; workers come after those of the schedules.
+
+    It has a thread on each of its cores.
 
     An ONNX file runs in ONNX Runtime only, whose threads also run operators beside each other (ORT_PARALLEL).
     """
     cores: list[list[int]] = cores_of(description)
     everything = all_cores(cores)
-    first = len(cores) + (len(everything) > 1)  # devices, and the one of all cores
+    several = len(everything) > len(cores[0])
+    first = len(cores) + several  # devices, and the one of all cores
     kinds = [kind for kind in RUNTIMES if kind == runtime or (kind in baselines and runtime == "eager")]
     made: list[Reference] = []
     for kind in kinds:
         ways = [(list(cores[0]), False)]
-        if len(everything) > 1:
+        if several:
             ways += [(everything, False)]
             ways += [(everything, True)] if kind == "onnxruntime" and kind in baselines else []
         for own, parallel in ways:
@@ -104,7 +107,7 @@ class CpuWorkers:
         self._rows: list[Placement] = []
         everything = all_cores(cores)
         self.names, self.cores = [f"device {number}" for number in range(len(cores))], list(cores)
-        if len(everything) > 1:
+        if len(everything) > len(cores[0]):
             self.names.append(f"one device of {len(everything)} cores")
             self.cores.append(everything)
 

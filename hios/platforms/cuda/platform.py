@@ -15,6 +15,7 @@ from hios.formats.base import Platform
 #: As on platform cpu: what has several threads beside the GPUs is ONNX Runtime, which runs on cores here.
 SETTLE_S = 0.03
 VIRTUAL = True
+GROUPS_CORES = False
 RUNTIMES = ("eager", "compile", "cudagraph", "compile-reduce-overhead", "compile-max-autotune", "tensorrt")
 TRANSPORTS = ("nccl", "mpi")
 OPTIMIZES = False
@@ -109,5 +110,5 @@ def driver_version(text: str) -> str:
     return found[1] if found else f"unknown, on {platform.system()} {platform.release()}"
 
 
-def device_limit(cores: int) -> None:
+def device_limit(cores: int, cores_per_device: int = 1) -> None:
     """How many GPUs there are is asked where they are used: that may be another host."""

@@ -8,6 +8,7 @@ from hios.platforms.model import descriptions
 from hios.platforms.model.descriptions import Gpu, Link
 
 VIRTUAL = False
+GROUPS_CORES = False
 SETTLE_S = 0.0
 RUNTIMES: tuple[str, ...] = ()
 TRANSPORTS: tuple[str, ...] = ()
@@ -59,5 +60,5 @@ def described(gpu: Gpu, link: Link, devices: int) -> Platform:
     )
 
 
-def device_limit(cores: int) -> None:
+def device_limit(cores: int, cores_per_device: int = 1) -> None:
     """Any number of them is as good as any other."""

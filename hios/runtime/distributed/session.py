@@ -44,7 +44,7 @@ from hios.workers.stream_threads import Streams
 from hios.workers.worker import Worker
 
 #: Options that have to be the same on all ranks.
-_AGREED = ("platform", "runs", "warmup", "tolerance", "seed", "timeout_s")
+_AGREED = ("platform", "cores_per_device", "runs", "warmup", "tolerance", "seed", "timeout_s")
 #: What the command of a launcher has in it.
 _LAUNCHERS = (b"torch", b"mpi", b"srun", b"slurm", b"python")
 
@@ -67,6 +67,7 @@ class Job:
         tolerance: allowed difference from the reference, absolute plus relative.
         seed: seed of the input and of the order of the competitors.
         timeout_s: longest time of one run, and of loading.
+        cores_per_device: cores of each rank on platform cpu, and threads inside its operators; 1 if None.
     """
 
     graph: Path
@@ -82,6 +83,7 @@ class Job:
     tolerance: float = defaults.TOLERANCE
     seed: int = defaults.SEED
     timeout_s: float = defaults.TIMEOUT_S
+    cores_per_device: int | None = None
 
 
 def distribute(job: Job) -> Run | None:
@@ -157,6 +159,7 @@ class RankRunner:
         self._rows: list[Placement] = []
         self._uncertainty_ns = 0
         self._prepared = False
+        self._cores_each = job.cores_per_device or 1
 
     def blame(self, this: str, error: HiosError) -> str:
         """What is said of an error: of files that all ranks read alike, rank 0 speaks for all."""
@@ -167,8 +170,8 @@ class RankRunner:
     def execute(self) -> Run | None:
         """Load, take all turns, and write run.json on rank 0."""
         began = datetime.now(UTC)
-        cores = pin(self._places, self._transport.rank)
-        torch.set_num_threads(1)
+        cores = pin(self._places, self._transport.rank, self._cores_each)
+        torch.set_num_threads(self._cores_each)
         if self._monitor is not None:
             artifacts.require_writable(self._job.output)
         self._load()
@@ -200,12 +203,12 @@ class RankRunner:
         self._position.enter("loading")
         self._graph = Graph.read(job.graph)
         require_executable(self._graph)
-        self._entries = entries_of(read_schedules(job.schedules), self._graph, transport.size)
+        self._entries = entries_of(read_schedules(job.schedules), self._graph, transport.size, self._grouped())
         for path, entry in zip(job.schedules, self._entries, strict=True):
             entry.plan = _staged(path, entry)
         plan = ArenaPlan(self._graph, transport.size)
-        found = competitors(self._graph, plan, self._entries, transport.size)
-        self._competitors = {name: competitor for name, competitor in found.items() if competitor.cores == 1}
+        found = competitors(self._graph, plan, self._entries, transport.size, cores_per_device=self._cores_each)
+        self._competitors = {name: competitor for name, competitor in found.items() if competitor.worker is None}
         boot = self._places[0].boot
         elsewhere = [number for number, place in enumerate(self._places) if place.boot != boot]
         self._turns = Turns(
@@ -224,13 +227,18 @@ class RankRunner:
         self._references = []
         if job.program is not None:
             kind = runtime_of(job.program)
-            self._references.append(Reference(f"{RUNTIMES[kind]}, 1 thread", 1, [0], 1, kind))
+            threads = f"{self._cores_each} thread{'s' if self._cores_each > 1 else ''}"
+            self._references.append(Reference(f"{RUNTIMES[kind]}, {threads}", 1, [0], self._cores_each, kind))
         self._reference = Worker(0, self._turns.memory, Streams())
         if job.program is not None and transport.rank == 0:
             inputs, outputs = list(plan.inputs.values()), plan.outputs
             self._hardware.load_reference(self._reference, str(job.program), inputs, outputs, job.trusted)
         if transport.rank == 0:
             self._let_load()
+
+    def _grouped(self) -> int | None:
+        """Cores of each rank; None where ranks have GPUs."""
+        return self._cores_each if platforms.find(self._job.platform).GROUPS_CORES else None
 
     def _let_load(self) -> None:
         deadline = time.monotonic() + self._job.timeout_s
@@ -309,6 +317,7 @@ class RankRunner:
             "name": self._job.platform,
             "devices": len(ranks),
             **described,
+            **({} if (each := self._grouped()) is None else {"cores_per_device": each}),
             "processor": machine.processor(),
             "load_average": round(os.getloadavg()[0], 2),
             "transport": self._transport.name,

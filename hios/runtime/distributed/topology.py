@@ -1,4 +1,4 @@
-"""Who runs where: the host of every rank, and the core that it runs on."""
+"""Who runs where: the host of every rank, and the cores that it runs on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from hios.machine import usable_cores
+from hios import cpu_topology
+from hios.errors import PlatformError
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -36,20 +37,33 @@ class Place:
         return cls(host, boot, tuple(sorted(os.sched_getaffinity(0))))
 
 
-def pin(places: Sequence[Place], rank: int) -> list[int]:
-    """Pin this rank to a core of its own, unless the launcher gave the ranks of this host cores of their own.
+def pin(places: Sequence[Place], rank: int, size: int = 1) -> list[int]:
+    """Pin this rank to cores of its own, unless the launcher gave the ranks of this host cores of their own.
+
+    Args:
+        places: of all ranks.
+        rank: this one.
+        size: cores of each rank.
 
     Returns:
-        The cores that this rank may run on now. Ranks share cores where there are more of them.
+        The cores that this rank may run on now. Ranks share cores where there are too few.
+
+    Raises:
+        PlatformError: the launcher gave this rank fewer.
     """
     here = [number for number, place in enumerate(places) if place.boot == places[rank].boot]
     apart = all(not set(places[one].cores) & set(places[other].cores) for one, other in combinations(here, 2))
     if apart and len(here) > 1:
-        return list(places[rank].cores)
-    cores = usable_cores()
-    own = cores[here.index(rank) % len(cores)]
-    os.sched_setaffinity(0, {own})
-    return [own]
+        given = list(places[rank].cores)
+        if len(given) < size:
+            raise PlatformError(
+                f"rank {rank}: --cores-per-device: found {size}; allowed: at most {len(given)}, the cores that the "
+                "launcher gave it"
+            )
+        return given
+    own = cpu_topology.shared_groups(cpu_topology.read(), len(here), size)[here.index(rank)]
+    os.sched_setaffinity(0, own)
+    return own
 
 
 def local_rank(places: Sequence[Place], rank: int) -> int:

@@ -1,0 +1,87 @@
+"""Devices of several cores: measured, scheduled, executed and refused."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hios import Costs, Graph, Problem, Schedule, artifacts
+from hios import schedule as solve
+from hios.cli.files import execute, profile
+from hios.errors import PlatformError, ScheduleError
+from hios.machine import usable_cores
+from hios.platforms.cpu import platform as cpu
+from hios.platforms.cpu.environment import settings as environment
+from hios.runtime.session import Settings
+from tests.frontends.networks import Files
+from tests.runtime.schedules import random_plan, random_streams, schedule_of
+
+two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+
+
+@two_cores
+def test_one_device_of_two_cores(files: Files, graph: Graph, tmp_path: Path) -> None:
+    """Costs, schedule and run say how many cores a device has; the model itself gets the same cores."""
+    paths = {name: tmp_path / f"{name}.json" for name in ("costs", "sequential", "stages", "streams", "run")}
+    profile(files.graph, paths["costs"], devices=1, cores_per_device=2, repeats=2, stages_of=["greedy"], budget_s=0)
+    described = artifacts.read(paths["costs"], "costs")["platform"]
+    assert (described["cores"], described["cores_per_device"]) == ([usable_cores()[:2]], 2)
+    solve(Problem(graph, Costs.read(paths["costs"])), "sequential").write(paths["sequential"])
+    assert Schedule.read(paths["sequential"]).cores_per_device == 2
+    schedule_of(graph, random_plan(graph, 1, seed=1)).write(paths["stages"])
+    schedule_of(graph, random_streams(graph, 1, 3, seed=1)).write(paths["streams"])
+    schedules = [paths[name] for name in ("sequential", "stages", "streams")]
+    run = execute(files.graph, files.weights, schedules, paths["run"], Settings(1, 2, 0), program=files.program)
+    assert run.platform.cores_per_device == 2
+    assert run.platform.virtual is None
+    assert [(reference.name, reference.threads) for reference in run.references] == [("eager PyTorch, 2 threads", 2)]
+    assert max(result.largest_difference for result in run.results) <= run.tolerance
+
+
+def test_virtual_devices_of_several_cores(files: Files, graph: Graph, tmp_path: Path) -> None:
+    """Devices of more cores than there are run with right outputs where they are virtual, and are marked so."""
+    cores = len(usable_cores())
+    schedule_of(graph, random_plan(graph, 2, seed=2)).write(tmp_path / "stages.json")
+    asked = Settings(2, 2, 0, virtual=True, cores_per_device=cores)
+    run = execute(files.graph, files.weights, [tmp_path / "stages.json"], tmp_path / "run.json", asked)
+    assert run.platform.virtual is True
+    assert run.platform.cores_per_device == cores
+    assert run.platform.cores == (tuple(usable_cores()),) * 2
+    assert run.results[0].largest_difference <= run.tolerance
+
+
+def test_costs_of_other_devices_are_refused(files: Files, graph: Graph, tmp_path: Path) -> None:
+    """A schedule whose costs were measured on devices of other cores does not run."""
+    path = tmp_path / "other.json"
+    replace(schedule_of(graph, random_plan(graph, 1, seed=3)), cores_per_device=3).write(path)
+    message = (
+        r"other\.json: cores_per_device: found 3, the cores of a device in its costs; allowed: 1, those of this run"
+    )
+    with pytest.raises(ScheduleError, match=message):
+        execute(files.graph, files.weights, [path], tmp_path / "run.json", Settings(1, 1, 0, cores_per_device=1))
+    assert not (tmp_path / "run.json").exists()
+
+
+def test_too_many_cores_are_refused() -> None:
+    """More cores than the machine has are refused with what is allowed, unless devices are virtual."""
+    cores = len(usable_cores())
+    with pytest.raises(PlatformError, match=rf"cores_per_device: found {cores + 1}; allowed: 1 to {cores}, as"):
+        cpu.device_cores(1, cores + 1)
+    with pytest.raises(
+        PlatformError, match=rf"devices: found 2 of {cores} cores each; allowed: 1 to 1, as .*--virtual"
+    ):
+        cpu.device_cores(2, cores)
+    with pytest.raises(PlatformError, match="cores_per_device: found 0; allowed: 1 to"):
+        cpu.device_cores(1, 0)
+    assert [len(own) for own in cpu.device_cores(1, cores + 1, virtual=True)] == [cores + 1]
+
+
+@two_cores
+def test_measurements_of_other_devices_are_not_used() -> None:
+    """The keys of the cache hold how many cores a device has."""
+    one, two = usable_cores()[:2]
+    assert environment([[one]]) != environment([[one, two]])
+    assert environment([[one]]) == environment([[one], [two]])
