@@ -75,6 +75,7 @@ class Costs:
         predicted_for: the GPUs that times are predicted for, in words; empty where they were measured.
         cores_per_device: cores of each device that times were measured on; None where devices are no cores, or nobody
             says.
+        wide_ms: t(v, k) by operator id and number of devices k of at least 2, for the numbers that are allowed.
     """
 
     time_ms: Mapping[str, float]
@@ -92,6 +93,7 @@ class Costs:
     probe: ProfiledSpeed | None = None
     predicted_for: str = ""
     cores_per_device: int | None = None
+    wide_ms: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | Path) -> Costs:
@@ -139,6 +141,11 @@ class Costs:
             else ProfiledSpeed(file.probe.version, file.probe.speed, file.probe.copy_share),
             predicted_for=predicted_for(file.platform) or "",
             cores_per_device=None if file.platform is None else file.platform.cores_per_device,
+            wide_ms={
+                operator: {int(width): time for width, time in cost.wide_ms.items()}
+                for operator, cost in file.operators.items()
+                if cost.wide_ms
+            },
         )
 
     def corun_factor(self, devices: int) -> float:

@@ -34,7 +34,8 @@ class Entry:
         """Check that a schedule can run; on devices that are no cores ``cores_per_device`` is None.
 
         Raises:
-            ScheduleError: it is for another graph, for more or other devices, has too many streams, or deadlocks.
+            ScheduleError: it is for another graph, for more or other devices, has operators on several devices at once,
+                too many streams, or deadlocks.
         """
         if schedule.devices > devices:
             raise ScheduleError(
@@ -48,6 +49,7 @@ class Entry:
                 f"{schedule.cores_per_device}, or schedule with costs of such devices"
             )
         plan = schedule.plan(graph)
+        _refuse_wide(schedule)
         if isinstance(plan, StreamPlan):
             _check_streams(schedule.source, plan)
         free = Costs(dict.fromkeys(graph.index, 0.0), {(edge.source, edge.target): 0.0 for edge in graph.edges})
@@ -56,6 +58,15 @@ class Entry:
         except ScheduleError as error:
             raise ScheduleError(f"{schedule.source}: {error}") from None
         return cls(label, schedule, plan)
+
+
+def _refuse_wide(schedule: Schedule) -> None:
+    for position, row in enumerate(schedule.placements):
+        if row.devices:
+            raise ScheduleError(
+                f"{schedule.source}: placements[{position}].devices: found {len(row.devices)} devices; allowed: one, "
+                "as operators on several devices at once cannot be executed yet; schedule with costs without wide_ms"
+            )
 
 
 def _check_streams(source: str, plan: StreamPlan) -> None:
