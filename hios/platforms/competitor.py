@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from hios.graph import Graph
 from hios.platforms.device_program import DeviceProgram
-from hios.schedule import Placement, Plan
+from hios.schedule import Placement, Plan, StreamPlan
 from hios.statistics import spread
 
 
@@ -41,6 +42,18 @@ class Competitor:
     def parts(self) -> dict[int, DeviceProgram]:
         """Programs by the worker that runs each."""
         return {part.device if self.worker is None else self.worker: part for part in self.programs}
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether operators of its plan take several devices at once."""
+        return isinstance(self.plan, StreamPlan) and bool(self.plan.wide)
+
+    def wide(self, graph: Graph) -> dict[str, tuple[int, ...]]:
+        """Devices of the operators that take several at once, by id."""
+        plan = self.plan
+        if not isinstance(plan, StreamPlan):
+            return {}
+        return {graph.operators[operator].id: devices for operator, devices in plan.wide.items()}
 
     def typical(self) -> list[Placement]:
         """The rows of the run whose latency is nearest to the median, or of the only one that has rows."""

@@ -1,4 +1,4 @@
-"""A schedule as what each device does: stages or streams, what they wait for and what they hand over."""
+"""A schedule as what each device does: stages, streams or wide operators; what they wait for and hand over."""
 
 from __future__ import annotations
 
@@ -86,7 +86,37 @@ class StreamProgram:
     streams: tuple[tuple[StreamStep, ...], ...]
 
 
-DeviceProgram = StagedProgram | StreamProgram
+@dataclass(frozen=True, slots=True)
+class WideStep:
+    """An operator of a plan with operators on several devices, as one of its devices sees it.
+
+    The first of ``devices`` waits for values and for the others to be free, runs the operator on the cores of all, and
+    hands values over. The others raise their flag of ``free`` and wait for ``done``.
+    """
+
+    operator: str
+    devices: tuple[int, ...]
+    arrivals: tuple[Handover, ...] = ()
+    departures: tuple[Handover, ...] = ()
+    results: tuple[tuple[External, Buffer], ...] = ()
+    #: Flag of every device but the first, and the one that the first raises in the end; none of a single device.
+    free: tuple[int, ...] = ()
+    done: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WideProgram:
+    """All operators of one device in order, in a plan with operators on several devices.
+
+    ``devices`` are the numbers of all that take part.
+    """
+
+    device: int
+    devices: tuple[int, ...]
+    steps: tuple[WideStep, ...]
+
+
+DeviceProgram = StagedProgram | StreamProgram | WideProgram
 
 
 @dataclass
@@ -126,6 +156,8 @@ class ArenaPlan:
         home = _home(self.graph, plan)
         handovers = self._handovers(home)
         taking_part = tuple(device for device, row in enumerate(plan.devices) if row)
+        if isinstance(plan, StreamPlan) and plan.wide:
+            return self._wide(plan, taking_part, home, handovers)
         if isinstance(plan, StreamPlan):
             return [
                 StreamProgram(device, taking_part, *self._streams(plan, device, home, handovers))
@@ -224,11 +256,66 @@ class ArenaPlan:
             streams.append(tuple(steps))
         return tuple(arrivals.values()), tuple(streams)
 
+    def _wide(
+        self, plan: StreamPlan, taking_part: tuple[int, ...], home: dict[str, int], handovers: dict[External, Handover]
+    ) -> list[DeviceProgram]:
+        """Programs of a plan with operators on several devices, each of which has one stream."""
+        first = self._first_flag + len(handovers)
+        free: dict[int, tuple[int, ...]] = {}
+        for operator, devices in plan.wide.items():
+            free[operator] = tuple(range(first, first + len(devices) - 1))
+            first += len(devices)  # the last one says that it is done
+        self.flags = max(self.flags, first)
+        return [
+            WideProgram(device, taking_part, self._wide_steps(plan, device, home, handovers, free))
+            for device in taking_part
+        ]
+
+    def _wide_steps(
+        self,
+        plan: StreamPlan,
+        device: int,
+        home: dict[str, int],
+        handovers: dict[External, Handover],
+        free: dict[int, tuple[int, ...]],
+    ) -> tuple[WideStep, ...]:
+        (row,) = plan.devices[device]
+        waited: set[External] = set()
+        steps = []
+        for place in row:
+            operator, devices = self.graph.operators[place], plan.wide.get(place, (device,))
+            flags = free.get(place, ())
+            done = flags[-1] + 1 if flags else 0
+            if devices[0] != device:
+                steps.append(WideStep(operator.id, devices, free=(flags[devices.index(device) - 1],), done=done))
+                continue
+            needed = dict.fromkeys(
+                value
+                for value in externals(operator)
+                if value[0] == "operator" and home[value[1]] != device and value not in waited
+            )
+            waited.update(needed)
+            steps.append(
+                WideStep(
+                    operator.id,
+                    devices,
+                    tuple(handovers[value] for value in needed),
+                    tuple(handover for value, handover in handovers.items() if value[1] == operator.id),
+                    self._results({operator.id}),
+                    flags,
+                    done,
+                )
+            )
+        return tuple(steps)
+
 
 def _home(graph: Graph, plan: Plan) -> dict[str, int]:
-    """Device of every operator."""
+    """Device of every operator; of several, the one that keeps its values."""
     if isinstance(plan, StagedPlan):
         rows = [[operator for stage in row for group in stage for operator in group] for row in plan.devices]
     else:
         rows = [[operator for stream in row for operator in stream] for row in plan.devices]
-    return {graph.operators[operator].id: device for device, row in enumerate(rows) for operator in row}
+    home = {graph.operators[operator].id: device for device, row in enumerate(rows) for operator in row}
+    if isinstance(plan, StreamPlan):
+        home |= {graph.operators[operator].id: devices[0] for operator, devices in plan.wide.items()}
+    return home

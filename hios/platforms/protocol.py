@@ -242,10 +242,12 @@ class Workers(Protocol):
         cores: of every worker.
         reduced: how timed runs are less precise than float32, None where they are not; known when they are loaded.
         probe_version: tells what the probe of the platform does from what others do.
+        environment: environment variables that workers have beside those of this process, by number.
     """
 
     names: list[str]
     cores: list[list[int]]
+    environment: Mapping[int, Mapping[str, str]]
     reduced: ReducedPrecision | None
     probe_version: str
 

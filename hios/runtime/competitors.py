@@ -34,8 +34,8 @@ class Entry:
         """Check that a schedule can run; on devices that are no cores ``cores_per_device`` is None.
 
         Raises:
-            ScheduleError: it is for another graph, for more or other devices, has operators on several devices at once,
-                too many streams, or deadlocks.
+            ScheduleError: it is for another graph, for more or other devices, has too many streams, deadlocks, or has
+                operators on several devices at once where devices are no cores.
         """
         if schedule.devices > devices:
             raise ScheduleError(
@@ -49,10 +49,15 @@ class Entry:
                 f"{schedule.cores_per_device}, or schedule with costs of such devices"
             )
         plan = schedule.plan(graph)
-        _refuse_wide(schedule)
+        if cores_per_device is None:
+            refuse_wide(schedule, "where devices are no cores")
         if isinstance(plan, StreamPlan):
             _check_streams(schedule.source, plan)
-        free = Costs(dict.fromkeys(graph.index, 0.0), {(edge.source, edge.target): 0.0 for edge in graph.edges})
+        free = Costs(
+            dict.fromkeys(graph.index, 0.0),
+            {(edge.source, edge.target): 0.0 for edge in graph.edges},
+            wide_ms={row.operator: {len(row.devices): 0.0} for row in schedule.placements if row.devices},
+        )
         try:
             evaluate(Problem(graph, free), plan)  # whether it can run does not depend on times
         except ScheduleError as error:
@@ -60,12 +65,21 @@ class Entry:
         return cls(label, schedule, plan)
 
 
-def _refuse_wide(schedule: Schedule) -> None:
+def refuse_wide(schedule: Schedule, where: str) -> None:
+    """Refuse operators on several devices at once.
+
+    Args:
+        schedule: that is to run.
+        where: in words, where it is to.
+
+    Raises:
+        ScheduleError: an operator takes several devices.
+    """
     for position, row in enumerate(schedule.placements):
         if row.devices:
             raise ScheduleError(
-                f"{schedule.source}: placements[{position}].devices: found {len(row.devices)} devices; allowed: one, "
-                "as operators on several devices at once cannot be executed yet; schedule with costs without wide_ms"
+                f"{schedule.source}: placements[{position}].devices: found {len(row.devices)} devices; allowed "
+                f"{where}: one; schedule with costs without wide_ms"
             )
 
 

@@ -146,7 +146,7 @@ def execute(
     cores = workers.cores + [entry.cores for entry in taking_turns]
     with contextlib.ExitStack() as files:
         paths = _paths(files, graph, weights, program)
-        pool = files.enter_context(WorkerPool(cores, arena, settings.timeout_s, names))
+        pool = files.enter_context(WorkerPool(cores, arena, settings.timeout_s, names, workers.environment))
         workers.join(pool)
         runner = PoolRunner(graph, pool, workers, arena, plan, taking_part, taking_turns, settings)
         runner.load(*paths, trusted or isinstance(program, Program))

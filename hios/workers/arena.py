@@ -93,23 +93,31 @@ class Arena:
 
         return write
 
-    def wait(self, flag: int, value: int, timeout_s: float, what: str) -> None:
+    def wait(self, flag: int, value: int, timeout_s: float, what: str, *, yielding: bool = False) -> None:
         """Spin until a flag has a value: a worker owns its core, and sleeping would cost more than the wait.
 
         Where workers share cores, it gives its core away after every look: whoever is to raise the flag may need it.
         (Short sleeps cost those who work on that core a third of its time.)
 
+        Args:
+            flag: its number.
+            value: what it is to have.
+            timeout_s: longest time to wait.
+            what: what is waited for, for the message.
+            yielding: whether another worker uses this core meanwhile, though workers do not share cores otherwise.
+
         Raises:
             PlatformError: after ``timeout_s`` seconds, or when the controller aborts.
         """
         flags, index = self._flags, flag * self._step
-        spins = 1 if self.shares_cores else _SPINS
+        yielding = yielding or self.shares_cores
+        spins = 1 if yielding else _SPINS
         deadline = 0.0
         while True:
             for _ in range(spins):
                 if flags[index] == value:
                     return
-            if self.shares_cores:
+            if yielding:
                 os.sched_yield()
             now = time.monotonic()
             deadline = deadline or now + timeout_s

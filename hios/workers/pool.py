@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, NoReturn
 
 from hios.errors import HiosError, PlatformError
@@ -38,13 +38,19 @@ class WorkerPool:
         arena: memory to share.
         timeout_s: longest time that one call may take.
         names: what to call the workers in messages; ``device 0`` and so on where absent.
+        environment: environment variables that some workers have beside those of this process, by number.
 
     Attributes:
         describe: a number that a worker noted (``Worker.mark``) in words, for messages on workers that die or hang.
     """
 
     def __init__(
-        self, cores: Sequence[Sequence[int]], arena: Arena, timeout_s: float, names: Sequence[str] = ()
+        self,
+        cores: Sequence[Sequence[int]],
+        arena: Arena,
+        timeout_s: float,
+        names: Sequence[str] = (),
+        environment: Mapping[int, Mapping[str, str]] = MappingProxyType({}),
     ) -> None:
         self._arena = arena
         self._timeout_s = timeout_s
@@ -56,14 +62,14 @@ class WorkerPool:
         self._connections: list[Connection] = []
         try:
             for number, own in enumerate(cores):
-                self._start(number, list(own))
+                self._start(number, list(own), environment.get(number, {}))
             deadline = time.monotonic() + _START_TIMEOUT_S
             self._gather(dict.fromkeys(range(len(cores)), "starting"), deadline, _START_TIMEOUT_S)
         except BaseException:
             self._abort()
             raise
 
-    def _start(self, number: int, cores: list[int]) -> None:
+    def _start(self, number: int, cores: list[int], more: Mapping[str, str]) -> None:
         ours, theirs = multiprocessing.Pipe()
         arguments = [
             number,
@@ -84,7 +90,8 @@ class WorkerPool:
             *map(str, arguments),
             ",".join(map(str, cores)),
         ]
-        environment = {**os.environ, "OMP_NUM_THREADS": str(len(cores)), "PYTHONPATH": os.pathsep.join(_folders())}
+        own = {"OMP_NUM_THREADS": str(len(cores)), "PYTHONPATH": os.pathsep.join(_folders())}
+        environment = {**os.environ, **own, **more}
         with _interrupts_blocked():
             self._processes.append(
                 subprocess.Popen(  # noqa: S603 - our own module with numbers as arguments

@@ -27,8 +27,12 @@ def schedule_of(graph: Graph, plan: Plan) -> Schedule:
 
 
 def free(graph: Graph) -> Costs:
-    """Costs of zero for all that there is."""
-    return Costs(dict.fromkeys(graph.index, 0.0), {(edge.source, edge.target): 0.0 for edge in graph.edges})
+    """Costs of zero for all that there is, on any number of devices."""
+    return Costs(
+        dict.fromkeys(graph.index, 0.0),
+        {(edge.source, edge.target): 0.0 for edge in graph.edges},
+        wide_ms={operator: dict.fromkeys(range(2, 9), 0.0) for operator in graph.index},
+    )
 
 
 def random_plan(graph: Graph, devices: int, seed: int) -> StagedPlan:
@@ -104,3 +108,12 @@ def _groups(graph: Graph, chunk: list[int], shuffle: random.Random) -> Stage:
         groups[stream.setdefault(id(part[operator]), len(stream) % 4)].append(operator)
     shuffle.shuffle(groups)
     return tuple(tuple(group) for group in groups if group)
+
+
+def random_wide(graph: Graph, devices: int, seed: int) -> StreamPlan:
+    """A random topological order, each operator on one to all devices, of which a random one keeps its value."""
+    shuffle = random.Random(seed)
+    order = tuple(_random_order(graph, shuffle))
+    choices = {operator: tuple(shuffle.sample(range(devices), shuffle.randint(1, devices))) for operator in order}
+    rows = tuple((tuple(operator for operator in order if device in choices[operator]),) for device in range(devices))
+    return StreamPlan(rows, order, {operator: row for operator, row in choices.items() if len(row) > 1})

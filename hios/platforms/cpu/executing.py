@@ -10,7 +10,7 @@ from hios.formats.base import Platform
 from hios.graph import Graph
 from hios.models import RUNTIMES
 from hios.platforms.competitor import Competitor
-from hios.platforms.cpu import core_probe, markers, running
+from hios.platforms.cpu import core_probe, markers, running, thread_team
 from hios.platforms.cpu.platform import all_cores, cores_of
 from hios.platforms.device_program import ArenaPlan
 from hios.platforms.reference import Reference, require_compiler, require_onnx
@@ -110,6 +110,10 @@ class CpuWorkers:
         if len(everything) > len(cores[0]):
             self.names.append(f"one device of {len(everything)} cores")
             self.cores.append(everything)
+        wide = any(competitor.is_wide for competitor in competitors.values())
+        self.environment: Mapping[int, Mapping[str, str]] = (
+            dict.fromkeys(range(len(cores)), thread_team.environment()) if wide else {}
+        )
 
     def join(self, pool: WorkerPool) -> None:
         """Use the workers of a pool."""
@@ -123,7 +127,10 @@ class CpuWorkers:
         workers = sorted({worker for competitor in self._competitors.values() for worker in competitor.parts})
         self._pool.call_each(running.load, dict.fromkeys(workers, arguments))
         for name, competitor in self._competitors.items():
-            programs = {worker: {"name": name, "program": part} for worker, part in competitor.parts.items()}
+            known = dict(enumerate(self.cores)) if competitor.is_wide else {}
+            programs = {
+                worker: {"name": name, "program": part, "cores": known} for worker, part in competitor.parts.items()
+            }
             self._pool.call_each(running.prepare, programs)
 
     def check(self, name: str) -> None:
@@ -138,8 +145,17 @@ class CpuWorkers:
         found = self._pool.call_each(running.run, {worker: {"name": name, "epoch": self._epoch} for worker in parts})
         began = next(iter(found.values()))[0]
         taken = [(finish - began) / 1e6 for _, finish, _ in found.values()]
+        wide = competitor.wide(self._graph)
         rows = [
-            Placement(operator, parts[worker].device, stream, stage, (start - began) / 1e6, (end - began) / 1e6)
+            Placement(
+                operator,
+                parts[worker].device,
+                stream,
+                stage,
+                (start - began) / 1e6,
+                (end - began) / 1e6,
+                wide.get(operator, ()),
+            )
             for worker, (_, _, own) in found.items()
             for operator, stream, stage, start, end in own
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor
@@ -16,7 +17,17 @@ from hios.merging import convolutions
 from hios.platforms.buffers import arena_tensor
 from hios.platforms.cpu.staged_runner import StagedRunner
 from hios.platforms.cpu.stream_runner import StreamRunner
-from hios.platforms.device_program import FIRST_READY, START, START_TIME, Buffer, DeviceProgram, Row, StagedProgram
+from hios.platforms.cpu.wide_runner import WideRunner
+from hios.platforms.device_program import (
+    FIRST_READY,
+    START,
+    START_TIME,
+    Buffer,
+    DeviceProgram,
+    Row,
+    StagedProgram,
+    WideProgram,
+)
 from hios.platforms.weights import load_weights
 from hios.workers.arena import Arena
 from hios.workers.malloc import keep_memory
@@ -70,9 +81,24 @@ def _merged(graph: Graph, weights: Mapping[str, Tensor], names: tuple[str, ...])
     return compile_merged(operators, members, weights, packed=True)
 
 
-def prepare(worker: Worker, name: str, program: DeviceProgram) -> None:
-    """Make a program ready to run under a name."""
-    runner = StagedRunner(worker, program) if isinstance(program, StagedProgram) else StreamRunner(worker, program)
+def prepare(
+    worker: Worker, name: str, program: DeviceProgram, cores: Mapping[int, Sequence[int]] = MappingProxyType({})
+) -> None:
+    """Make a program ready to run under a name.
+
+    Args:
+        worker: where it runs.
+        name: for ``run``.
+        program: what the device does.
+        cores: of every device by number, for operators that take several.
+    """
+    runner: StagedRunner | StreamRunner | WideRunner
+    if isinstance(program, StagedProgram):
+        runner = StagedRunner(worker, program)
+    elif isinstance(program, WideProgram):
+        runner = WideRunner(worker, program, cores)
+    else:
+        runner = StreamRunner(worker, program)
     worker.state["programs"][name] = program.device, program.devices, runner
 
 

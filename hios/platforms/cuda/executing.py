@@ -105,6 +105,7 @@ class CudaWorkers:
     ) -> None:
         self._graph, self._arena, self._competitors, self._gpus = graph, arena, competitors, list(gpus)
         self.names, self.cores = ["platform cuda"], [usable_cores()]
+        self.environment: Mapping[int, Mapping[str, str]] = {}
         self.reduced: ReducedPrecision | None = None
 
     def join(self, pool: WorkerPool) -> None:

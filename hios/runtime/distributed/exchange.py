@@ -93,7 +93,7 @@ class Memory(Arena):
 
         return send
 
-    def wait(self, flag: int, value: int, timeout_s: float, what: str) -> None:
+    def wait(self, flag: int, value: int, timeout_s: float, what: str, *, yielding: bool = False) -> None:
         """Wait for the message of a flag."""
         self.mail.wait(flag, what)
 

@@ -25,7 +25,7 @@ from hios.platforms.device_program import ArenaPlan
 from hios.platforms.reference import Reference
 from hios.platforms.reference import run as run_reference
 from hios.platforms.reference import runtime as runtime_of
-from hios.runtime.competitors import BASELINE, Entry, competitors, entries_of, read_schedules
+from hios.runtime.competitors import BASELINE, Entry, competitors, entries_of, read_schedules, refuse_wide
 from hios.runtime.distributed.agreement import Given
 from hios.runtime.distributed.clock_sync import barrier
 from hios.runtime.distributed.connection import connect
@@ -205,6 +205,7 @@ class RankRunner:
         require_executable(self._graph)
         self._entries = entries_of(read_schedules(job.schedules), self._graph, transport.size, self._grouped())
         for path, entry in zip(job.schedules, self._entries, strict=True):
+            refuse_wide(entry.schedule, "where devices are ranks")
             entry.plan = _staged(path, entry)
         plan = ArenaPlan(self._graph, transport.size)
         found = competitors(self._graph, plan, self._entries, transport.size, cores_per_device=self._cores_each)

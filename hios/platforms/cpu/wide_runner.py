@@ -1,0 +1,103 @@
+"""Running a device's part of a plan with operators that take several devices at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hios.errors import PlatformError
+from hios.platforms.cpu.markers import marker
+from hios.platforms.cpu.thread_team import ThreadTeam
+from hios.platforms.cpu.values import Step, Values
+from hios.platforms.device_program import Row, WideProgram, WideStep
+from hios.workers.worker import Worker, reason
+
+
+class _Wide:
+    """An operator, on the first of its devices with its values bound to slots."""
+
+    def __init__(self, program: WideStep, device: int, place: int, values: Values) -> None:
+        self.operator, self.devices = program.operator, program.devices
+        self.free, self.done = program.free, program.done
+        self.runs = program.devices[0] == device
+        self.marker = marker(place, None, 0)
+        self.arrivals = tuple((handover.flag, handover.value[1]) for handover in program.arrivals)
+        for handover in program.arrivals:
+            values.arrive(handover)
+        #: None on a device that only gives its cores: there its values, if they are needed, arrive.
+        self.step = values.step(program.operator, None, 0) if self.runs else None
+        self.departures = tuple(map(values.departure, program.departures))
+        self.results = tuple(values.result(*result) for result in program.results)
+        #: Slots that nothing reads after this operator.
+        self.dead: tuple[int, ...] = ()
+
+
+class WideRunner:
+    """A device's operators, one after another, bound to compiled operators and shared memory.
+
+    Args:
+        worker: where they run, loaded.
+        program: what the device does.
+        cores: of every device, by its number.
+    """
+
+    def __init__(self, worker: Worker, program: WideProgram, cores: Mapping[int, Sequence[int]]) -> None:
+        self._worker, self._device = worker, program.device
+        self._timeout_s: float = worker.state["timeout_s"]
+        self._values = Values(worker)
+        places = worker.state["graph"].index
+        self._steps = [_Wide(step, program.device, places[step.operator], self._values) for step in program.steps]
+        self._team = ThreadTeam(cores, program.device)
+        self._mark_dead()
+        for devices in dict.fromkeys(step.devices for step in self._steps if step.runs):
+            self._team.take(devices)  # starts the threads
+        self._team.take((program.device,))
+
+    def _mark_dead(self) -> None:
+        """Values are let go where they are read last, so that their memory is used again while it is cached."""
+        last: dict[int, int] = {}
+        for number, wide in enumerate(self._steps):
+            if wide.step is not None:
+                last.update(dict.fromkeys(wide.step.outputs, number))
+                last.update((slot, number) for slot in wide.step.arguments if slot in last)
+        for number, wide in enumerate(self._steps):
+            wide.dead = tuple(slot for slot, at in last.items() if at == number)
+
+    def run(self, epoch: int) -> list[Row]:
+        """Run all operators; returns the rows of those that this device keeps the values of."""
+        rows: list[Row] = []
+        try:
+            for wide in self._steps:
+                if wide.step is not None:
+                    rows.append(self._run(wide, wide.step, epoch))
+                else:
+                    self._give(wide, epoch)
+        finally:
+            self._team.take((self._device,))
+        return rows
+
+    def _give(self, wide: _Wide, epoch: int) -> None:
+        """Let the first device of an operator have the cores of this one until it is done."""
+        arena = self._values.arena
+        self._values.mark(wide.marker)
+        arena.write(wide.free[0], epoch)
+        arena.wait(wide.done, epoch, self._timeout_s, f"operator {wide.operator} to end", yielding=True)
+
+    def _run(self, wide: _Wide, step: Step, epoch: int) -> Row:
+        arena, values, clock = self._values.arena, self._values, self._worker.clock
+        for flag, producer in wide.arrivals:
+            arena.wait(flag, epoch, self._timeout_s, f"the output of operator {producer}")
+        for flag, device in zip(wide.free, wide.devices[1:], strict=True):
+            arena.wait(flag, epoch, self._timeout_s, f"device {device} to be free for operator {wide.operator}")
+        self._team.take(wide.devices)
+        start = clock()
+        try:
+            values.run(step)
+        except Exception as error:
+            raise PlatformError(f"operator {wide.operator}, stream 0: {reason(error)}") from error
+        end = clock()
+        if wide.free:
+            arena.write(wide.done, epoch)
+        values.hand_over(wide.departures, wide.results, epoch)
+        for slot in wide.dead:
+            values.tensors[slot] = None
+        return wide.operator, 0, None, start, end
