@@ -1,4 +1,4 @@
-"""What tests do to operators inside workers."""
+"""What tests do to operators inside workers, and ask of them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from hios.platforms.cpu import running as device
+from hios.platforms.cpu.thread_team import ThreadTeam
 from hios.workers.worker import Worker
 
 
@@ -50,3 +51,12 @@ def spoil(worker: Worker, operator: str, how: str) -> None:
         raise ValueError("no such kernel\nsecond line")
 
     operators[operator] = dataclasses.replace(operators[operator], run=run)
+
+
+def team(worker: Worker, cores: dict[int, list[int]], devices: tuple[int, ...]) -> tuple[int, list[list[int]]]:
+    """Have operators use the cores of some devices; threads inside operators, and the cores of each helper."""
+    if "team" not in worker.state:
+        worker.state["team"] = ThreadTeam(cores, 0)
+    worker.state["team"].take(devices)
+    helpers = worker.state["team"]._helpers
+    return torch.get_num_threads(), [sorted(os.sched_getaffinity(helper)) for helper in helpers]

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from hios import Graph, HiosError
 from hios.cli.files import execute
+from hios.errors import PlatformError
 from hios.machine import usable_cores
+from hios.platforms.cpu import markers
+from hios.platforms.cpu import running as device
+from hios.platforms.cpu.platform import device_cores
+from hios.platforms.cpu.thread_team import environment
 from hios.platforms.device_program import ArenaPlan, WideProgram
 from hios.runtime.session import Settings
+from hios.schedule import StreamPlan
+from hios.workers.arena import Arena
+from hios.workers.pool import WorkerPool
 from tests.frontends.networks import Files
+from tests.runtime import faults
 from tests.runtime.schedules import random_wide, schedule_of
+from tests.workers.processes import children
 
 two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 
@@ -78,3 +89,82 @@ def test_schedules_of_gpus_are_narrow(files: Files, graph: Graph, tmp_path: Path
             tmp_path / "run.json",
             Settings(2, 1, 0, platform="cuda"),
         )
+
+
+def _run_spoilt(files: Files, graph: Graph, spoilt: int, how: str, *, wait_s: float, timeout_s: float) -> None:
+    """Run a plan once in which all operators take two devices but the first, which is on device 1 alone.
+
+    Afterwards no process is left.
+
+    Args:
+        files: of the graph.
+        graph: what is run.
+        spoilt: place of an operator in the order of the graph.
+        how: what becomes of it, where it runs.
+        wait_s: longest time that a device waits for another.
+        timeout_s: longest time of the run.
+    """
+    order = tuple(graph.order)
+    wide = dict.fromkeys(order[1:], (0, 1))
+    plan = StreamPlan(((order[1:],), (order,)), order, wide)
+    layout = ArenaPlan(graph, 2)
+    programs = layout.program(plan)
+    cores = dict(enumerate(device_cores(2)))
+    before = set(children())
+    try:
+        arena = Arena(layout.flags, layout.size)
+        with WorkerPool(list(cores.values()), arena, 60.0, environment={0: environment()}) as pool:
+            pool.describe = partial(markers.text, graph)
+            given = {"graph": str(files.graph), "weights": str(files.weights), "inputs": layout.inputs}
+            pool.call_each(device.load, {key: {**given, "timeout_s": wait_s} for key in cores})
+            name = graph.operators[order[spoilt]].id
+            pool.call_each(faults.spoil, {key: {"operator": name, "how": how} for key in cores})
+            prepared = {part.device: {"name": "spoilt", "program": part, "cores": cores} for part in programs}
+            pool.call_each(device.prepare, prepared)
+            pool.call_each(device.run, {key: {"name": "spoilt", "epoch": 1} for key in cores}, timeout_s)
+    finally:
+        assert set(children()) <= before
+
+
+@two_cores
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("fail", "device 0: operator {at}: no such kernel"),
+        ("memory", "device 0: operator {at}: out of memory"),
+        ("die", "device 0 died with exit status 3 (run), last at operator {at}; the run was ended"),
+        (
+            "kill",
+            "device 0 died by signal SIGKILL (run), last at operator {at}; the machine may be out of memory; the run "
+            "was ended",
+        ),
+        ("hang", "device 0 did not answer within 3 s (run), last at operator {at}; the run was ended"),
+    ],
+)
+def test_operators_on_several_devices_are_named(files: Files, graph: Graph, how: str, message: str) -> None:
+    """Whatever becomes of an operator on two devices, the run ends with one line that names it and the first device."""
+    with pytest.raises(HiosError) as caught:
+        _run_spoilt(files, graph, 5, how, wait_s=60.0, timeout_s=3.0 if how == "hang" else 60.0)
+    at = f"{graph.operators[graph.order[5]].id}, stream 0"
+    assert str(caught.value) == message.format(at=at)
+
+
+@two_cores
+def test_a_device_that_does_not_step_aside_is_named(files: Files, graph: Graph) -> None:
+    """The device that waited in vain says for which operator, and the one that hung is named with where."""
+    first, second = (graph.operators[operator].id for operator in graph.order[:2])
+    message = (
+        rf"^device 0: waited 0\.5 s for (the output of operator {first}|device 1 to be free for operator {second}); "
+        rf"device 1 did not answer within 3 s \(run\), last at operator {first}, stream 0; the run was ended$"
+    )
+    with pytest.raises(PlatformError, match=message):
+        _run_spoilt(files, graph, 0, "hang", wait_s=0.5, timeout_s=3.0)
+
+
+@two_cores
+def test_threads_are_pinned_to_the_cores_of_their_devices(files: Files, graph: Graph) -> None:
+    """While an operator takes two devices, helpers have the cores of the second; alone, a device has one thread."""
+    first, second = usable_cores()[:2]
+    with WorkerPool([[first]], Arena(4, 64), 60.0) as pool:
+        assert pool.call(0, faults.team, cores={0: [first], 1: [second]}, devices=(0, 1)) == (2, [[second]])
+        assert pool.call(0, faults.team, cores={0: [first], 1: [second]}, devices=(0,)) == (1, [[second]])
