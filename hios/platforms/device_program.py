@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from hios.errors import ScheduleError
 from hios.graph import Graph
@@ -91,7 +92,8 @@ class WideStep:
     """An operator of a plan with operators on several devices, as one of its devices sees it.
 
     The first of ``devices`` waits for values and for the others to be free, runs the operator on the cores of all, and
-    hands values over. The others raise their flag of ``free`` and wait for ``done``.
+    hands values over. Each other one raises its flag of ``free`` and waits for ``done``; operators of the same first
+    device that follow each other there are one step, which ends with the last of them.
     """
 
     operator: str
@@ -99,7 +101,7 @@ class WideStep:
     arrivals: tuple[Handover, ...] = ()
     departures: tuple[Handover, ...] = ()
     results: tuple[tuple[External, Buffer], ...] = ()
-    #: Flag of every device but the first, and the one that the first raises in the end; none of a single device.
+    #: Flags of the other devices, and the one that the first raises in the end; none of a single device.
     free: tuple[int, ...] = ()
     done: int = 0
 
@@ -260,34 +262,40 @@ class ArenaPlan:
         self, plan: StreamPlan, taking_part: tuple[int, ...], home: dict[str, int], handovers: dict[External, Handover]
     ) -> list[DeviceProgram]:
         """Programs of a plan with operators on several devices, each of which has one stream."""
-        first = self._first_flag + len(handovers)
-        free: dict[int, tuple[int, ...]] = {}
-        for operator, devices in plan.wide.items():
-            free[operator] = tuple(range(first, first + len(devices) - 1))
-            first += len(devices)  # the last one says that it is done
-        self.flags = max(self.flags, first)
+        flags = count(self._first_flag + len(handovers))
+        done = {operator: next(flags) for operator in plan.wide}
+        lent = {device: _lent(plan, device) for device in taking_part}
+        free: dict[int, list[int]] = {operator: [] for operator in plan.wide}
+        steps: dict[int, dict[int, WideStep]] = {device: {} for device in taking_part}
+        for device, spans in lent.items():
+            for span in spans:
+                flag, first = next(flags), self.graph.operators[span[0]].id
+                steps[device][span[0]] = WideStep(first, plan.wide[span[0]], free=(flag,), done=done[span[-1]])
+                for operator in span:
+                    free[operator].append(flag)
+        self.flags = max(self.flags, next(flags))
+        for device in taking_part:
+            steps[device] |= self._own_steps(plan, device, home, handovers, free, done)
         return [
-            WideProgram(device, taking_part, self._wide_steps(plan, device, home, handovers, free))
-            for device in taking_part
+            WideProgram(device, taking_part, tuple(own[place] for place in plan.devices[device][0] if place in own))
+            for device, own in steps.items()
         ]
 
-    def _wide_steps(
+    def _own_steps(
         self,
         plan: StreamPlan,
         device: int,
         home: dict[str, int],
         handovers: dict[External, Handover],
-        free: dict[int, tuple[int, ...]],
-    ) -> tuple[WideStep, ...]:
-        (row,) = plan.devices[device]
+        free: dict[int, list[int]],
+        done: dict[int, int],
+    ) -> dict[int, WideStep]:
+        """The operators that a device keeps the values of, by their place in the graph."""
         waited: set[External] = set()
-        steps = []
-        for place in row:
+        steps = {}
+        for place in plan.devices[device][0]:
             operator, devices = self.graph.operators[place], plan.wide.get(place, (device,))
-            flags = free.get(place, ())
-            done = flags[-1] + 1 if flags else 0
             if devices[0] != device:
-                steps.append(WideStep(operator.id, devices, free=(flags[devices.index(device) - 1],), done=done))
                 continue
             needed = dict.fromkeys(
                 value
@@ -295,18 +303,30 @@ class ArenaPlan:
                 if value[0] == "operator" and home[value[1]] != device and value not in waited
             )
             waited.update(needed)
-            steps.append(
-                WideStep(
-                    operator.id,
-                    devices,
-                    tuple(handovers[value] for value in needed),
-                    tuple(handover for value, handover in handovers.items() if value[1] == operator.id),
-                    self._results({operator.id}),
-                    flags,
-                    done,
-                )
+            steps[place] = WideStep(
+                operator.id,
+                devices,
+                tuple(handovers[value] for value in needed),
+                tuple(handover for value, handover in handovers.items() if value[1] == operator.id),
+                self._results({operator.id}),
+                tuple(free.get(place, ())),
+                done.get(place, 0),
             )
-        return tuple(steps)
+        return steps
+
+
+def _lent(plan: StreamPlan, device: int) -> list[list[int]]:
+    """Operators that a device lends its cores to, those together that follow each other for one first device."""
+    spans: list[list[int]] = []
+    lent_to = device
+    for place in plan.devices[device][0]:
+        first = plan.wide.get(place, (device,))[0]
+        if first != device and first == lent_to:
+            spans[-1].append(place)
+        elif first != device:
+            spans.append([place])
+        lent_to = first
+    return spans
 
 
 def _home(graph: Graph, plan: Plan) -> dict[str, int]:

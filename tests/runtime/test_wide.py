@@ -77,6 +77,20 @@ def test_flags_differ(graph: Graph) -> None:
     assert max(raised) < arena.flags
 
 
+def test_a_device_steps_aside_once_for_operators_in_a_row(graph: Graph) -> None:
+    """Where operators of one first device follow each other on another, that one waits for the last of them only."""
+    order = tuple(graph.order)
+    middle = len(order) // 2
+    wide = dict.fromkeys(order[:middle], (0, 1)) | dict.fromkeys(order[middle:], (1, 0))
+    first, second = ArenaPlan(graph, 2).program(StreamPlan(((order,), (order,)), order, wide))
+    assert isinstance(first, WideProgram)
+    assert isinstance(second, WideProgram)
+    assert len(first.steps) == middle + 1
+    assert len(second.steps) == 1 + len(order) - middle
+    assert second.steps[0].done == first.steps[middle - 1].done
+    assert {step.free for step in first.steps[:middle]} == {second.steps[0].free}
+
+
 def test_schedules_of_gpus_are_narrow(files: Files, graph: Graph, tmp_path: Path) -> None:
     """Where devices are no cores, an operator on several is refused in one line."""
     schedule_of(graph, random_wide(graph, 2, seed=0)).write(tmp_path / "wide.json")

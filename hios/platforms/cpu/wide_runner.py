@@ -75,6 +75,11 @@ class WideRunner:
             self._team.take((self._device,))
         return rows
 
+    def _others(self, wide: _Wide) -> str:
+        """The other devices of an operator, in words."""
+        others = sorted(wide.devices[1:])
+        return f"device{'s' if len(others) > 1 else ''} {', '.join(map(str, others))}"
+
     def _give(self, wide: _Wide, epoch: int) -> None:
         """Let the first device of an operator have the cores of this one until it is done."""
         arena = self._values.arena
@@ -86,8 +91,8 @@ class WideRunner:
         arena, values, clock = self._values.arena, self._values, self._worker.clock
         for flag, producer in wide.arrivals:
             arena.wait(flag, epoch, self._timeout_s, f"the output of operator {producer}")
-        for flag, device in zip(wide.free, wide.devices[1:], strict=True):
-            arena.wait(flag, epoch, self._timeout_s, f"device {device} to be free for operator {wide.operator}")
+        for flag in wide.free:
+            arena.wait(flag, epoch, self._timeout_s, f"{self._others(wide)} to be free for operator {wide.operator}")
         self._team.take(wide.devices)
         start = clock()
         try:
