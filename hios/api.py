@@ -151,6 +151,7 @@ def profile(
     cache: bool | str | Path = True,
     virtual: bool = False,
     cores_per_device: int | None = None,
+    widths: Sequence[int] = (),
     options: Mapping[str, str] | None = None,
 ) -> CostsFile:
     """Measure what the operators, stages and transfers of a graph cost, or predict it for GPUs that are not here.
@@ -178,6 +179,9 @@ def profile(
     cores_per_device
         Cores of each device on ``cpu``, with a thread on each inside every operator; 1 if None. Groups follow the
         topology of the machine: separate physical cores that share a cache first.
+    widths
+        Numbers of devices that operators are also measured on at once, on ``cpu``. The costs then have t(v, k) of the
+        operators that gain.
     options
         Of a platform on which nothing is measured: for ``model`` the name of a GPU and of the link, or the path of a
         ``.yaml`` file, such as ``{"gpu": "a40", "link": "nvlink"}``. Of the other settings only ``devices`` counts
@@ -222,6 +226,7 @@ def profile(
             platform=platform,
             virtual=virtual,
             cores_per_device=cores_per_device,
+            widths=widths,
         )
 
 

@@ -34,6 +34,7 @@ _CLASSES = {
     "costs": ("costs_file", "CostsFile"),
     "schedule": ("schedule_file", "ScheduleFile"),
     "run": ("run_file", "Run"),
+    "partition": ("partition_file", "PartitionFile"),
     "config": ("config_file", "Config"),
     "gpu": ("description_files", "GpuFile"),
     "link": ("description_files", "LinkFile"),

@@ -305,6 +305,10 @@ def _check_platform(settings: Config, source: str) -> None:
         raise HiosError(
             f"{source}: cores_per_device: found with platform {settings.platform}; allowed: with platform cpu"
         )
+    if settings.profile.widths and not platforms.find(settings.platform).GROUPS_CORES:
+        raise HiosError(
+            f"{source}: profile.widths: found with platform {settings.platform}; allowed: with platform cpu"
+        )
     if settings.virtual and not platforms.find(settings.platform).VIRTUAL:
         raise HiosError(f"{source}: virtual: found true; allowed with platform {settings.platform}: false")
     if predicts(settings) and chooses(settings):
@@ -324,6 +328,10 @@ def _check_devices(settings: Config, source: str, cores: int | None) -> None:
     )
     if limit is not None and max(devices) > limit[0]:
         raise HiosError(f"{source}: devices: found {max(devices)}; allowed: at most {limit[0]}, {limit[1]}")
+    if (widest := max(settings.profile.widths, default=0)) > max(devices):
+        raise HiosError(
+            f"{source}: profile.widths: found {widest}; allowed: at most {max(devices)}, the largest number of devices"
+        )
     for label, algorithm in settings.algorithms.items():
         name = str(algorithm["algorithm"])
         if 1 not in devices and name != AUTO and not find(name).several_devices:

@@ -22,6 +22,7 @@ from hios.formats.config_file import Config
 from hios.formats.costs_file import CostsFile
 from hios.formats.description_files import GpuFile, LinkFile
 from hios.formats.graph_file import GraphFile
+from hios.formats.partition_file import PartitionFile
 from hios.formats.run_file import Run
 from hios.formats.schedule_file import ScheduleFile
 
@@ -31,6 +32,7 @@ CLASSES: dict[str, type[msgspec.Struct]] = {
     "costs": CostsFile,
     "schedule": ScheduleFile,
     "run": Run,
+    "partition": PartitionFile,
     "config": Config,
     "gpu": GpuFile,
     "link": LinkFile,

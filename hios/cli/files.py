@@ -13,7 +13,9 @@ from hios.graph import Graph
 
 if TYPE_CHECKING:
     from hios.formats.costs_file import CostsFile
+    from hios.formats.partition_file import PartitionFile
     from hios.formats.run_file import Run
+    from hios.optimizing.partition import PartitionSettings
     from hios.runtime.session import Settings
 
 
@@ -131,6 +133,28 @@ def predict(
     costs = run(Graph.read(graph), platform, devices, options)
     write(output, "costs", costs)
     return costs
+
+
+def partition(graph: str | Path, weights: str | Path, output: str | Path, settings: PartitionSettings) -> PartitionFile:
+    """Choose how to divide the cores of this machine and write partition.json; returns what it holds.
+
+    Args:
+        graph: graph.json, with calls and shapes.
+        weights: weights.safetensors.
+        output: partition.json to write.
+        settings: how to predict and measure.
+
+    Raises:
+        HiosError: bad files, more cores than there are, or a worker that failed.
+    """
+    from hios.optimizing.partition import partition as run
+    from hios.platforms.weights import load_weights
+
+    known = Graph.read(graph)
+    require_writable(output)
+    found = run(known, load_weights(weights, known), settings)
+    write(output, "partition", found)
+    return found
 
 
 def execute(

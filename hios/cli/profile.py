@@ -26,7 +26,7 @@ from hios.errors import HiosError
 from hios.platforms import PLATFORMS, require_options
 
 #: Options of measuring, which predictions take none of.
-_MEASURING = ("virtual", "cores_per_device", "repeats", "budget", "cache", "no_cache", "stages_of")
+_MEASURING = ("virtual", "cores_per_device", "repeats", "budget", "cache", "no_cache", "stages_of", "widths")
 
 
 @click.command("profile")
@@ -50,6 +50,13 @@ _MEASURING = ("virtual", "cores_per_device", "repeats", "budget", "cache", "no_c
     default=defaults.PROFILE_BUDGET_S,
     show_default=True,
     help="Seconds for repeating until medians are certain within 2 %, and for stages; those left out are modelled.",
+)
+@click.option(
+    "--widths",
+    type=int,
+    multiple=True,
+    help="Measure operators on so many devices at once too (platform cpu); may be given several times. Those that gain "
+    "may then take them in schedules.",
 )
 @click.option(
     "--cache",
@@ -80,6 +87,7 @@ def command(
     cache: Path | None,
     no_cache: bool,
     stages_of: tuple[str, ...],
+    widths: tuple[int, ...],
     **options: str | None,
 ) -> None:
     """Measure what the operators, stages and transfers of GRAPH cost, or predict it (platform model)."""
@@ -111,6 +119,7 @@ def command(
         platform=platform,
         virtual=virtual,
         cores_per_device=cores_per_device,
+        widths=widths,
     )
     click.echo(f"{output}: {profile_in_words(costs)}")
 

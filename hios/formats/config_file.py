@@ -93,6 +93,14 @@ class Profile(Record, frozen=True):
         Amount,
         doc("Seconds for measuring on until medians are certain, and for stages; those left out are modelled."),
     ] = defaults.PROFILE_BUDGET_S
+    widths: Annotated[
+        tuple[Annotated[int, Meta(ge=2), doc("Number of devices.")], ...],
+        Meta(extra_json_schema={"uniqueItems": True}),
+        doc(
+            "Numbers of devices that operators are also measured on at once, each once, at most the largest of "
+            "`devices`; with platform cpu."
+        ),
+    ] = ()
     cache: Annotated[
         bool | Text,
         doc("Whether measurements of other runs and networks are used and kept, or the folder for them."),
@@ -214,6 +222,7 @@ class Config(Record, frozen=True, kw_only=True):
         for name, values in (
             ("devices", self.devices),
             ("profile.stages_of", self.profile.stages_of),
+            ("profile.widths", self.profile.widths),
             ("execute.baselines", self.execute.baselines),
         ):
             if len(set(values)) < len(values):

@@ -12,4 +12,5 @@ contest    candidates taking turns with the example inputs
 choosing   which way is taken: one that was kept, or the winner of a contest
 module     the module that the user gets
 optimize   from a model to that module
+partition  how to divide the cores of the machine into devices for a network
 """

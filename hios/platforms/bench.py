@@ -106,6 +106,13 @@ class Bench(ABC):
             alone_ms: milliseconds that it takes alone, about.
         """
 
+    def time_wide(self, width: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, Pairs]:
+        """Milliseconds of loaded operators on the first ``width`` devices at once, with those on the first alone.
+
+        Rounds of both kinds take turns. Only where devices are cores.
+        """
+        raise NotImplementedError
+
     def resources(self, operators: Sequence[str]) -> dict[str, BlockResources]:
         """What loaded operators ask of a GPU, as costs.json states it; nothing on other platforms."""
         return {}

@@ -92,13 +92,14 @@ class Measuring(Protocol):
     def environment(self, description: Description) -> Mapping[str, object]:
         """All that measurements depend on beside what is measured: part of the keys under which they are kept."""
 
-    def bench(self, graph: Graph, path: str, description: Description) -> Bench:
+    def bench(self, graph: Graph, path: str, description: Description, widths: Sequence[int] = ()) -> Bench:
         """The devices, ready to measure operators of a graph.
 
         Args:
             graph: the graph.
             path: its file, for workers to read.
             description: of the devices.
+            widths: numbers of devices that operators are measured on at once; none where devices are no cores.
         """
 
 

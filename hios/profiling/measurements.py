@@ -39,6 +39,7 @@ class Session:
 
     ``operators`` are milliseconds, ``transfers`` too, by size in bytes; ``stages`` and ``merges`` are ratios to their
     operators one after another; ``corun`` are ratios of devices that run at once to one alone, by their number.
+    ``wide`` are ratios of operators on several devices at once to the same on one, by number of devices and operator.
     ``resources`` are what operators ask of a GPU. ``drift`` is how many times as long as in the cache operators take
     now; None where none was taken from there. ``probe`` is timed between the measurements.
     """
@@ -52,6 +53,7 @@ class Session:
     stages: dict[Stage, Measured] = field(default_factory=dict)
     merges: dict[Merge, Measured] = field(default_factory=dict)
     corun: dict[int, Measured] = field(default_factory=dict)
+    wide: dict[tuple[int, str], Measured] = field(default_factory=dict)
     resources: Mapping[str, BlockResources] = field(default_factory=dict)
     drift: float | None = None
 

@@ -13,7 +13,7 @@ import msgspec
 
 from hios import defaults, platforms
 from hios.costs import Costs
-from hios.errors import HiosWarning
+from hios.errors import HiosWarning, PlatformError
 from hios.formats.base import Platform
 from hios.formats.costs_file import (
     ContentionError,
@@ -31,7 +31,7 @@ from hios.formats.costs_file import (
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.machine import BUSY
-from hios.profiling import contention, links, transfers
+from hios.profiling import contention, links, transfers, wide
 from hios.profiling.cache import Cache, Measured
 from hios.profiling.contention import Contention
 from hios.profiling.measurements import Session
@@ -43,8 +43,9 @@ from hios.workers.memory_file import memory_file
 
 #: How often algorithms are asked again after new stages were measured; each answer may bring new questions.
 _STAGE_PASSES = 3
-#: Shares of the budget after which operators, transfers and devices at once are no longer repeated.
-_OPERATORS, _TRANSFERS, _CORUN = 0.3, 0.4, 0.5
+#: Shares of the budget after which operators, those on several devices, transfers and devices at once are no longer
+#: repeated.
+_OPERATORS, _WIDE, _TRANSFERS, _CORUN = 0.3, 0.4, 0.45, 0.55
 #: Share of the time left that merges may take.
 _MERGES = 0.3
 
@@ -60,6 +61,7 @@ def profile(
     platform: str = "cpu",
     virtual: bool = False,
     cores_per_device: int | None = None,
+    widths: Sequence[int] = (),
     warn_of_drift: bool = True,
 ) -> CostsFile:
     """Measure a graph on the devices of a platform; returns what costs.json holds.
@@ -81,6 +83,7 @@ def profile(
         platform: one of ``PLATFORMS`` on which schedules run; `hios.profiling.predict` is for the others.
         virtual: whether devices may share cores or GPUs.
         cores_per_device: cores of each device, and threads inside its operators, where devices are cores; 1 if None.
+        widths: numbers of devices that operators are measured on at once, where devices are cores.
         warn_of_drift: whether to warn if the speed of the machine changes meanwhile.
 
     Raises:
@@ -89,8 +92,9 @@ def profile(
     require_executable(graph)
     algorithms = [find(name).name for name in stages_of]
     described = platforms.describe(platform, devices, virtual=virtual, cores_per_device=cores_per_device)
+    _check_widths(widths, described)
     folder = None if cache is None else Path(cache)
-    costs = _measured(graph, described, repeats, algorithms, budget_s, folder, warn_of_drift)
+    costs = _measured(graph, described, repeats, algorithms, budget_s, folder, warn_of_drift, widths)
     return msgspec.structs.replace(
         costs, graph=graph.name, graph_fingerprint=graph.fingerprint, platform=described, versions=versions()
     )
@@ -104,15 +108,17 @@ def _measured(
     budget_s: float,
     cache: Path | None,
     warn_of_drift: bool,
+    widths: Sequence[int],
 ) -> CostsFile:
     """What costs.json says of measurements; arguments are those of `profile`, checked."""
     measuring = platforms.measuring(platform.name)
     quiet = (platform.busy_share or 0.0) <= BUSY
     kept = Cache(cache, measuring.environment(platform), keep=quiet)
     began = time.monotonic()
-    with memory_file(graph.to_bytes()) as path, measuring.bench(graph, path, platform) as bench:
+    with memory_file(graph.to_bytes()) as path, measuring.bench(graph, path, platform, widths) as bench:
         session = Session(graph, bench, repeats, kept)
         session.measure_operators(began + _OPERATORS * budget_s)
+        wide.measure_wide(session, widths, began + _WIDE * budget_s)
         transfers.measure_transfers(session, began + _TRANSFERS * budget_s)
         transfers.measure_corun(session, began + _CORUN * budget_s)
         asked = Questions(graph, session.stand_in)
@@ -158,6 +164,7 @@ def _costs(session: Session, asked: Questions) -> CostsFile:
                 **_timing(session.operators[alike])._asdict(),
                 utilization=fitted.utilization.get(alike),
                 resources=session.resources.get(alike),
+                wide_ms=_wide_ms(session, alike),
             )
             for operator, alike in ((operator, session.stand_in[operator.id]) for operator in graph.operators)
         },
@@ -216,6 +223,25 @@ def _ratio_timing(found: Measured, alone: dict[str, float], operators: Iterable[
     return timing if told else timing._replace(time_ms=total)
 
 
+def _wide_ms(session: Session, operator: str) -> dict[str, float]:
+    """t(v, k) by k where it is below t(v) beyond doubt: on more devices without a gain no operator should run."""
+    alone = statistics.median(session.operators[operator].samples)
+    found = {}
+    for (width, name), measured in sorted(session.wide.items()):
+        if name == operator and len(measured.samples) >= FEWEST and interval(measured.samples)[1] < 1.0:
+            found[str(width)] = alone * statistics.median(measured.samples)
+    return found
+
+
+def _check_widths(widths: Sequence[int], platform: Platform) -> None:
+    if widths and not platforms.find(platform.name).GROUPS_CORES:
+        raise PlatformError(
+            f"platform {platform.name}: found --widths; allowed: without it, as operators take several devices at once "
+            "on platform cpu only"
+        )
+    wide.check_widths(widths, platform.devices or 1)
+
+
 def _contention(fitted: Contention) -> ContentionModel:
     error = None
     if fitted.median_error is not None and fitted.p90_error is not None:
@@ -237,7 +263,7 @@ def _corun(devices: int, found: Measured) -> CorunFactor:
 
 def _summary(session: Session, asked: Questions, repeats: int, budget_s: float, seconds: float) -> ProfileSummary:
     """How much was measured, how well, and what came from the cache."""
-    kinds = (session.operators, session.transfers, session.stages, session.merges, session.corun)
+    kinds = (session.operators, session.wide, session.transfers, session.stages, session.merges, session.corun)
     everything: list[Measured] = [found for kind in kinds for found in kind.values()]
     cached = sorted(found.measured_at for found in everything if found.cached)
     open_stages = set(asked.stages.values()) - session.stages.keys()

@@ -53,10 +53,8 @@ def spoil(worker: Worker, operator: str, how: str) -> None:
     operators[operator] = dataclasses.replace(operators[operator], run=run)
 
 
-def team(worker: Worker, cores: dict[int, list[int]], devices: tuple[int, ...]) -> tuple[int, list[list[int]]]:
-    """Have operators use the cores of some devices; threads inside operators, and the cores of each helper."""
-    if "team" not in worker.state:
-        worker.state["team"] = ThreadTeam(cores, 0)
-    worker.state["team"].take(devices)
-    helpers = worker.state["team"]._helpers
-    return torch.get_num_threads(), [sorted(os.sched_getaffinity(helper)) for helper in helpers]
+def team(worker: Worker, own: list[int], cores: list[int]) -> tuple[int, list[list[int]]]:
+    """Have operators use some cores; threads inside operators, and the cores of each helper."""
+    found = ThreadTeam.of(worker, own)
+    found.take(tuple(cores))
+    return torch.get_num_threads(), [sorted(os.sched_getaffinity(helper)) for helper in found._helpers]

@@ -180,5 +180,7 @@ def test_threads_are_pinned_to_the_cores_of_their_devices(files: Files, graph: G
     """While an operator takes two devices, helpers have the cores of the second; alone, a device has one thread."""
     first, second = usable_cores()[:2]
     with WorkerPool([[first]], Arena(4, 64), 60.0) as pool:
-        assert pool.call(0, faults.team, cores={0: [first], 1: [second]}, devices=(0, 1)) == (2, [[second]])
-        assert pool.call(0, faults.team, cores={0: [first], 1: [second]}, devices=(0,)) == (1, [[second]])
+        assert pool.call(0, faults.team, own=[first], cores=[first, second]) == (2, [[second]])
+        assert pool.call(0, faults.team, own=[first], cores=[first]) == (1, [[second]])
+        assert pool.call(0, faults.team, own=[first], cores=[first, second, second]) == (3, [[second]] * 2)
+        assert pool.call(0, faults.team, own=[first], cores=[first, first]) == (2, [[first]])

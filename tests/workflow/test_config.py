@@ -89,7 +89,7 @@ def test_defaults(models: Path) -> None:
         "virtual": False,
         "devices": [1, 2],
         "algorithms": {"wide": {"algorithm": "hios-lp", "window": 2, "fill_gaps": False}},
-        "profile": {"stages_of": ["greedy", "hios-lp"], "repeats": 20, "budget": 120, "cache": True},
+        "profile": {"stages_of": ["greedy", "hios-lp"], "repeats": 20, "budget": 120, "widths": [], "cache": True},
         "execute": {"runs": 1, "warmup": 3, "tolerance": 0.0001, "baselines": ["eager"]},
         "seed": 0,
         "results": "results",
@@ -186,6 +186,20 @@ def test_cores_per_device(models: Path) -> None:
         config.resolve(data, "config.yaml", cores=7, models=models)
     with pytest.raises(HiosError, match=r"^config.yaml: cores_per_device: found with platform cuda; allowed: with "):
         config.resolve({**data, "platform": "cuda"}, "config.yaml", models=models)
+
+
+def test_widths(models: Path) -> None:
+    """Widths reach the profile; they are devices that there are, on platform cpu."""
+    data = {**SMALL, "devices": [1, 2], "profile": {"widths": [2]}}
+    assert "--widths 2" in config.profile_options(config.resolve(data, "", models=models))
+    for change, message in (
+        ({"platform": "cuda"}, "profile.widths: found with platform cuda; allowed: with platform cpu"),
+        ({"profile": {"widths": [4]}}, "profile.widths: found 4; allowed: at most 2, the largest number of devices"),
+        ({"profile": {"widths": [1]}}, r"profile.widths\[0\]: found 1; allowed: at least 2"),
+        ({"profile": {"widths": [2, 2]}}, "profile.widths: "),
+    ):
+        with pytest.raises(HiosError, match=f"^config.yaml: {message}"):
+            config.resolve({**data, **change}, "config.yaml", models=models)
 
 
 def test_virtual_devices(models: Path) -> None:

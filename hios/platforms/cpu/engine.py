@@ -26,8 +26,8 @@ from hios.errors import PlatformError
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.platforms.buffers import arena_tensor
-from hios.platforms.cpu import markers, running
-from hios.platforms.device_program import ArenaPlan, DeviceProgram
+from hios.platforms.cpu import markers, running, thread_team
+from hios.platforms.device_program import ArenaPlan, DeviceProgram, WideProgram
 from hios.schedule import Plan
 from hios.workers.arena import Arena
 from hios.workers.memory_file import memory_file
@@ -84,12 +84,15 @@ class Engine:
         self._outputs = [arena_tensor(arena, buffer) for buffer in plan.outputs]
         keeper = _Keeper()
         self._end = weakref.finalize(self, keeper.end, self._process)
+        wide = any(isinstance(part, WideProgram) for parts in programs.values() for part in parts.values())
+        environment = dict.fromkeys(range(len(cores)), thread_team.environment()) if wide else {}
         try:
-            self._pool = keeper.start(cores, arena, timeout_s)
+            self._pool = keeper.start(cores, arena, timeout_s, environment)
             self._pool.describe = partial(markers.text, graph)
             _load(self._pool, graph, weights, plan, timeout_s * running.WAIT_SHARE, len(cores))
             for name, parts in programs.items():
-                arguments = {worker: {"name": name, "program": part} for worker, part in parts.items()}
+                known = {part.device: list(cores[worker]) for worker, part in parts.items()}
+                arguments = {worker: {"name": name, "program": part, "cores": known} for worker, part in parts.items()}
                 self._pool.call_each(running.prepare, arguments)
         except BaseException:
             self.close()
@@ -171,19 +174,33 @@ class _Keeper:
         #: The pool until it is closed; whoever takes it out closes it.
         self._open: list[WorkerPool] = []
 
-    def start(self, cores: Sequence[Sequence[int]], arena: Arena, timeout_s: float) -> WorkerPool:
+    def start(
+        self,
+        cores: Sequence[Sequence[int]],
+        arena: Arena,
+        timeout_s: float,
+        environment: Mapping[int, Mapping[str, str]],
+    ) -> WorkerPool:
         """Start the pool. If this is interrupted, ``end`` still ends it."""
-        thread = threading.Thread(target=self._keep, args=(cores, arena, timeout_s), name="hios workers", daemon=True)
+        thread = threading.Thread(
+            target=self._keep, args=(cores, arena, timeout_s, environment), name="hios workers", daemon=True
+        )
         thread.start()
         self._started.wait()
         if isinstance(self._result, BaseException):
             raise self._result
         return self._result
 
-    def _keep(self, cores: Sequence[Sequence[int]], arena: Arena, timeout_s: float) -> None:
+    def _keep(
+        self,
+        cores: Sequence[Sequence[int]],
+        arena: Arena,
+        timeout_s: float,
+        environment: Mapping[int, Mapping[str, str]],
+    ) -> None:
         try:
             names = [f"worker {number}" for number in range(len(cores))]
-            self._result = WorkerPool(cores, arena, timeout_s, names)
+            self._result = WorkerPool(cores, arena, timeout_s, names, environment)
             self._open.append(self._result)
         except BaseException as error:  # raised where the engine is made
             self._result = error

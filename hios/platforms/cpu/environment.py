@@ -21,12 +21,24 @@ _PROCESSOR_FIELDS = ("vendor_id", "cpu family", "model", "stepping", "microcode"
 _MACHINE_CLOCKS = ("cpufreq/boost", "intel_pstate/no_turbo", "intel_pstate/max_perf_pct", "smt/active")
 _CORE_CLOCKS = ("cpufreq/scaling_driver", "cpufreq/scaling_governor", "cpufreq/scaling_max_freq")
 #: Variables that change what kernels of torch, and its memory, do.
-_VARIABLES = ("ATEN_", "DNNL_", "GLIBC_TUNABLES", "KMP_", "LD_PRELOAD", "MALLOC_", "MKL_", "ONEDNN_")
+_VARIABLES = (
+    "ATEN_",
+    "DNNL_",
+    "GLIBC_TUNABLES",
+    "GOMP_",
+    "KMP_",
+    "LD_PRELOAD",
+    "MALLOC_",
+    "MKL_",
+    "OMP_WAIT_",
+    "ONEDNN_",
+)
 #: Runs operators and stages, hands values over, and times the probe.
 _CODE = (
     "hios.platforms.cpu.timing",
     "hios.platforms.cpu.transfer_timing",
     "hios.platforms.cpu.core_probe",
+    "hios.platforms.cpu.wide_timing",
     "hios.workers.worker",
 )
 

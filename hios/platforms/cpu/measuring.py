@@ -10,7 +10,7 @@ from typing import Any
 from hios.formats.base import Platform
 from hios.graph import Graph
 from hios.platforms.bench import TIMEOUT_S, Bench, Pairs, Stage, whose_turn
-from hios.platforms.cpu import core_probe, timing, transfer_timing
+from hios.platforms.cpu import core_probe, thread_team, timing, transfer_timing, wide_timing
 from hios.platforms.cpu.environment import cache_bytes, settings
 from hios.platforms.cpu.platform import cores_of
 from hios.workers.arena import Arena
@@ -29,9 +29,9 @@ def environment(description: Platform) -> Mapping[str, object]:
     return settings(cores_of(description))
 
 
-def bench(graph: Graph, path: str, description: Platform) -> Bench:
+def bench(graph: Graph, path: str, description: Platform, widths: Sequence[int] = ()) -> Bench:
     """A worker a device."""
-    return CpuBench(graph, path, description)
+    return CpuBench(graph, path, description, widths)
 
 
 class CpuBench(Bench):
@@ -41,18 +41,20 @@ class CpuBench(Bench):
         graph: the graph.
         path: its file, which workers read.
         platform: description of the platform (``hios.platforms.cpu.platform.describe``).
+        widths: numbers of devices that operators are measured on at once.
     """
 
     probe_version, probe_flops, probe_bytes = core_probe.VERSION, core_probe.FLOPS, core_probe.NBYTES
 
-    def __init__(self, graph: Graph, path: str, platform: Platform) -> None:
+    def __init__(self, graph: Graph, path: str, platform: Platform, widths: Sequence[int] = ()) -> None:
         self._path = path
         self._cores: list[list[int]] = cores_of(platform)
         self._virtual: bool = bool(platform.virtual)
         self._epoch = 0
         largest = max((edge.bytes or 0 for edge in graph.edges), default=0)
-        arena = Arena(8, max(largest, 64), shares_cores=self._virtual)
-        pool = WorkerPool(self._cores, arena, TIMEOUT_S)
+        arena = Arena(wide_timing.FREE + len(self._cores), max(largest, 64), shares_cores=self._virtual)
+        more = dict.fromkeys(range(len(self._cores)), thread_team.environment()) if widths else {}
+        pool = WorkerPool(self._cores, arena, TIMEOUT_S, environment=more)
         super().__init__(pool, len(self._cores), cache_bytes(self._cores[0][0]) or None)
 
     def ends(self, devices: int) -> Mapping[str, object]:
@@ -75,6 +77,15 @@ class CpuBench(Bench):
             device, timing.time_operators, operators=operators, rounds=rounds, warmup=warmup
         )
         return found
+
+    def time_wide(self, width: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, Pairs]:
+        """Milliseconds of operators in the first worker, whose threads are on the cores of all ``width`` devices."""
+        self._epoch += 1
+        cores = dict(enumerate(self._cores[:width]))
+        given = {"cores": cores, "operators": operators, "rounds": rounds, "warmup": warmup, "epoch": self._epoch}
+        found = self.pool.call_each(wide_timing.time_wide, dict.fromkeys(range(width), given))
+        pairs: dict[str, Pairs] = found[0]
+        return pairs
 
     def time_stages(self, device: int, stages: Sequence[Stage], rounds: int, warmup: int) -> list[Pairs]:
         """Milliseconds of stages, whose groups are threads of the worker."""

@@ -12,10 +12,12 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+
+from hios.workers.worker import Worker
 
 #: Numbers in a loop for every thread of a team: torch divides no smaller ones.
 _GRAIN = 1 << 15
@@ -30,45 +32,50 @@ def environment() -> dict[str, str]:
 
 
 class ThreadTeam:
-    """The threads inside operators of a worker's main thread.
+    """The threads inside operators of a worker's main thread; a worker has one team.
 
     Args:
-        cores: of every device, by its number.
-        device: the worker's own.
+        own: cores of the worker's device.
     """
 
-    def __init__(self, cores: Mapping[int, Sequence[int]], device: int) -> None:
-        self._cores, self._device = cores, device
+    def __init__(self, own: Sequence[int]) -> None:
+        self._own = self._current = tuple(own)
         self._others = _threads()
         self._helpers: list[int] = []
-        #: Threads of the team that OpenMP keeps, and the devices that they are pinned to.
+        #: Threads of the team that OpenMP keeps, and the cores that they are pinned to.
         self._size = 0
         self._pinned: tuple[int, ...] = ()
-        self._current: tuple[int, ...] = (device,)
 
-    def take(self, devices: tuple[int, ...]) -> None:
-        """Have operators use the cores of some devices, the worker's own among them."""
-        if devices == self._current:
+    @classmethod
+    def of(cls, worker: Worker, own: Sequence[int]) -> ThreadTeam:
+        """The team of a worker, made when first asked for."""
+        if "team" not in worker.state:
+            worker.state["team"] = cls(own)
+        team: ThreadTeam = worker.state["team"]
+        return team
+
+    def release(self) -> None:
+        """Have operators use the cores of the worker's device alone."""
+        self.take(self._own)
+
+    def take(self, cores: tuple[int, ...]) -> None:
+        """Have operators use some cores, a thread on each; those of the worker's device come first."""
+        if cores == self._current:
             return
-        own = devices == (self._device,)
-        size = sum(len(self._cores[device]) for device in devices)
+        size = len(cores)
         torch.set_num_threads(size)
         if size > 1 and size != self._size:  # a team of another size has other threads
             torch.zeros(size * _GRAIN, dtype=torch.uint8).fill_(1)
             names = {thread.native_id for thread in threading.enumerate()}
             self._helpers = sorted(_threads() - self._others - names)
             self._size, self._pinned = size, ()
-        if not own and devices != self._pinned:
-            self._pin(devices)
-        self._current = devices
-
-    def _pin(self, devices: tuple[int, ...]) -> None:
-        """A core for every helper; the main thread keeps those of its device, and needs one of them."""
-        cores = [*self._cores[self._device][1:], *(core for device in devices[1:] for core in self._cores[device])]
-        for helper, core in zip(self._helpers, cores, strict=False):
-            with contextlib.suppress(ProcessLookupError):
-                os.sched_setaffinity(helper, {core})
-        self._pinned = devices
+        if cores not in (self._own, self._pinned):
+            # The main thread keeps the cores of its device, and needs one of them.
+            for helper, core in zip(self._helpers, cores[1:], strict=False):
+                with contextlib.suppress(ProcessLookupError):
+                    os.sched_setaffinity(helper, {core})
+            self._pinned = cores
+        self._current = cores
 
 
 def _threads() -> set[int]:

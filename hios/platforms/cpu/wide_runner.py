@@ -18,15 +18,17 @@ class _Wide:
     def __init__(self, program: WideStep, device: int, place: int, values: Values) -> None:
         self.operator, self.devices = program.operator, program.devices
         self.free, self.done = program.free, program.done
-        self.runs = program.devices[0] == device
+        runs = program.devices[0] == device
         self.marker = marker(place, None, 0)
         self.arrivals = tuple((handover.flag, handover.value[1]) for handover in program.arrivals)
         for handover in program.arrivals:
             values.arrive(handover)
         #: None on a device that only gives its cores: there its values, if they are needed, arrive.
-        self.step = values.step(program.operator, None, 0) if self.runs else None
+        self.step = values.step(program.operator, None, 0) if runs else None
         self.departures = tuple(map(values.departure, program.departures))
         self.results = tuple(values.result(*result) for result in program.results)
+        #: Cores of all its devices.
+        self.cores: tuple[int, ...] = ()
         #: Slots that nothing reads after this operator.
         self.dead: tuple[int, ...] = ()
 
@@ -41,16 +43,18 @@ class WideRunner:
     """
 
     def __init__(self, worker: Worker, program: WideProgram, cores: Mapping[int, Sequence[int]]) -> None:
-        self._worker, self._device = worker, program.device
+        self._worker = worker
         self._timeout_s: float = worker.state["timeout_s"]
         self._values = Values(worker)
         places = worker.state["graph"].index
         self._steps = [_Wide(step, program.device, places[step.operator], self._values) for step in program.steps]
-        self._team = ThreadTeam(cores, program.device)
+        self._team = ThreadTeam.of(worker, cores[program.device])
+        for wide in self._steps:
+            wide.cores = tuple(core for device in wide.devices for core in cores[device])
         self._mark_dead()
-        for devices in dict.fromkeys(step.devices for step in self._steps if step.runs):
-            self._team.take(devices)  # starts the threads
-        self._team.take((program.device,))
+        for taken in dict.fromkeys(wide.cores for wide in self._steps if wide.step is not None):
+            self._team.take(taken)  # starts the threads
+        self._team.release()
 
     def _mark_dead(self) -> None:
         """Values are let go where they are read last, so that their memory is used again while it is cached."""
@@ -72,7 +76,7 @@ class WideRunner:
                 else:
                     self._give(wide, epoch)
         finally:
-            self._team.take((self._device,))
+            self._team.release()
         return rows
 
     def _others(self, wide: _Wide) -> str:
@@ -93,7 +97,7 @@ class WideRunner:
             arena.wait(flag, epoch, self._timeout_s, f"the output of operator {producer}")
         for flag in wide.free:
             arena.wait(flag, epoch, self._timeout_s, f"{self._others(wide)} to be free for operator {wide.operator}")
-        self._team.take(wide.devices)
+        self._team.take(wide.cores)
         start = clock()
         try:
             values.run(step)

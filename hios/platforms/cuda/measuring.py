@@ -26,7 +26,7 @@ def environment(description: Platform) -> Mapping[str, object]:
     return settings(description)
 
 
-def bench(graph: Graph, path: str, description: Platform) -> Bench:
+def bench(graph: Graph, path: str, description: Platform, widths: Sequence[int] = ()) -> Bench:
     """One worker for all GPUs."""
     return CudaBench(graph, path, description)
 

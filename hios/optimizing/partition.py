@@ -1,0 +1,225 @@
+"""Which way to divide the cores of this machine into devices is fastest for a network.
+
+One device of all n cores, 2 of n/2, 4 of n/4, ..., n of one: each is predicted before any is run, from costs that are
+measured on such devices; those whose prediction is near the best are measured, in turns.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from torch import Tensor
+
+from hios import cpu_topology, defaults
+from hios.costs import Costs
+from hios.errors import PlatformError
+from hios.formats.partition_file import Partition, PartitionFile
+from hios.formats.schedule_file import Parameter
+from hios.frontends.examples import example_inputs
+from hios.graph import Graph
+from hios.machine import busy_share, processor
+from hios.platforms.cpu.engine import Engine, Task
+from hios.platforms.cpu.platform import SETTLE_S, device_cores
+from hios.problem import Problem
+from hios.profiling.cache import now
+from hios.profiling.profile import profile
+from hios.progress import bar
+from hios.runtime.choosing import best
+from hios.runtime.results import measured
+from hios.schedule import Schedule
+from hios.schedulers import schedule
+from hios.tolerances import compared
+from hios.versions import versions
+
+#: Predictions up to so many times the best one are measured: they may be off by 15 % (docs/speed.md), either way.
+PROMISING = 1.3
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSettings:
+    """How partitions are predicted and measured.
+
+    Args:
+        algorithm: schedules for several devices; one device runs the sequential schedule.
+        parameters: of the algorithm.
+        cores: how many are divided; None for the physical cores that this process may use.
+        repeats: least number of measurements of every operator and stage.
+        budget_s: seconds of measuring costs, of each partition.
+        cache: folder of measurements; None measures everything.
+        runs: measured runs of every promising partition.
+        warmup: runs before them.
+        tolerance: allowed difference of outputs from those of one device, absolute plus relative.
+        seed: of the input and of the order of runs.
+        timeout_s: longest time of one run.
+        virtual: whether devices may share cores where there are fewer than ``cores``.
+    """
+
+    algorithm: str = "hios-lp"
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    cores: int | None = None
+    repeats: int = defaults.REPEATS
+    budget_s: float = defaults.PROFILE_BUDGET_S
+    cache: Path | None = None
+    runs: int = defaults.RUNS
+    warmup: int = defaults.WARMUP
+    tolerance: float = defaults.TOLERANCE
+    seed: int = defaults.SEED
+    timeout_s: float = defaults.TIMEOUT_S
+    virtual: bool = False
+
+
+def partition(graph: Graph, weights: Mapping[str, Tensor], settings: PartitionSettings) -> PartitionFile:
+    """Choose how to divide the cores; returns what partition.json holds.
+
+    Partitions with more devices than operators that can ever run beside each other are left out: some would be idle.
+
+    Args:
+        graph: with calls and shapes.
+        weights: by name.
+        settings: how to predict and measure.
+
+    Raises:
+        HiosError: more cores than there are, an unknown algorithm, a bad graph, or a worker that failed.
+    """
+    topology = cpu_topology.read()
+    cores = len({cpu.core for cpu in topology}) if settings.cores is None else settings.cores
+    device_cores(1, cores, virtual=settings.virtual)  # refused where there are fewer
+    busy = busy_share([cpu.number for cpu in topology])
+    widest = _widest(graph)
+    ways = [way for way in cpu_topology.partitions(cores) if way[0] <= widest]
+    schedules = [_predicted(graph, devices, size, settings) for devices, size in ways]
+    least = min(made.latency_ms for made in schedules)
+    promising = [place for place, made in enumerate(schedules) if place == 0 or made.latency_ms <= PROMISING * least]
+    runs = _measured(graph, weights, {place: (schedules[place], ways[place]) for place in promising}, settings)
+    chosen = best({str(place): own for place, own in runs.items()})
+    partitions = tuple(
+        Partition(
+            devices=devices,
+            cores_per_device=size,
+            algorithm=made.algorithm,
+            predicted_ms=made.latency_ms,
+            latency_ms=measured(runs[place]) if place in runs else None,
+        )
+        for place, ((devices, size), made) in enumerate(zip(ways, schedules, strict=True))
+    )
+    devices, size = ways[int(chosen)]
+    return PartitionFile(
+        graph=graph.name,
+        graph_fingerprint=graph.fingerprint,
+        cores=cores,
+        partitions=partitions,
+        devices=devices,
+        cores_per_device=size,
+        reason=_reason(partitions, int(chosen)),
+        processor=processor(),
+        busy_share=busy,
+        virtual=True if cores > len(topology) else None,
+        measured_at=now(),
+        versions=versions(),
+    )
+
+
+def _widest(graph: Graph) -> int:
+    """The most operators that have as many others on the longest path before them: so many can run at once."""
+    depth: dict[int, int] = {}
+    problem = Problem(graph, Costs(dict.fromkeys(graph.index, 0.0), {(e.source, e.target): 0.0 for e in graph.edges}))
+    for operator in problem.order:
+        depth[operator] = 1 + max((depth[before] for before, _ in problem.predecessors[operator]), default=0)
+    found = list(depth.values())
+    return max(map(found.count, set(found)))
+
+
+def _predicted(graph: Graph, devices: int, size: int, settings: PartitionSettings) -> Schedule:
+    """The schedule for one partition, by costs measured on its devices."""
+    algorithm = settings.algorithm if devices > 1 else "sequential"
+    costs = profile(
+        graph,
+        devices=devices,
+        cores_per_device=size,
+        repeats=settings.repeats,
+        stages_of=[algorithm],
+        budget_s=settings.budget_s,
+        cache=settings.cache,
+        virtual=settings.virtual,
+    )
+    parameters: Mapping[str, Any] = settings.parameters if devices > 1 else {}
+    return schedule(Problem(graph, Costs.of(costs)), algorithm, devices, parameters)
+
+
+def _measured(
+    graph: Graph,
+    weights: Mapping[str, Tensor],
+    ways: Mapping[int, tuple[Schedule, tuple[int, int]]],
+    settings: PartitionSettings,
+) -> dict[int, list[float]]:
+    """Milliseconds of all runs of the promising partitions, which take turns in random order.
+
+    Raises:
+        PlatformError: outputs differ from those of one device.
+    """
+    inputs = example_inputs(graph.inputs, settings.seed)
+    runs: dict[int, list[float]] = {place: [] for place in ways}
+    with ExitStack() as stack:
+        engines = {
+            place: stack.enter_context(
+                Engine(
+                    graph,
+                    weights,
+                    {"way": Task(made.plan(graph))},
+                    device_cores(*way, virtual=settings.virtual),
+                    settings.timeout_s,
+                )
+            )
+            for place, (made, way) in ways.items()
+        }
+        expected = engines[0].run("way", inputs)
+        for place, number in _turns(list(ways), settings):
+            began = time.perf_counter()
+            outputs = engines[place].run("way", inputs)
+            elapsed_ms = 1e3 * (time.perf_counter() - began)
+            time.sleep(SETTLE_S)
+            _require_equal(outputs, expected, ways[place][1], settings.tolerance)
+            if number >= settings.warmup:
+                runs[place].append(elapsed_ms)
+    return runs
+
+
+def _turns(places: list[int], settings: PartitionSettings) -> Iterator[tuple[int, int]]:
+    """Who runs, with the number of the round."""
+    shuffle, rounds = random.Random(settings.seed).shuffle, settings.warmup + settings.runs
+    with bar(rounds, f"{len(places)} partitions take turns", "rounds") as progress:
+        for number in range(rounds):
+            shuffle(places)
+            for place in places:
+                yield place, number
+            progress.update()
+
+
+def _require_equal(
+    outputs: Sequence[Tensor], expected: Sequence[Tensor], way: tuple[int, int], tolerance: float
+) -> None:
+    for number, (found, right) in enumerate(zip(outputs, expected, strict=True)):
+        off, within = compared(found, right, tolerance)
+        if not within:
+            raise PlatformError(
+                f"{way[0]} device(s) of {way[1]} core(s): output {number} differs from that of one device by "
+                f"{off:.3g}; allowed: {tolerance:g} absolute plus relative; allow it with --tolerance"
+            )
+
+
+def _reason(partitions: Sequence[Partition], chosen: int) -> str:
+    """Why one was chosen, in words."""
+    known = [entry for entry in partitions if entry.latency_ms is not None]
+    latency = msgspec.structs.asdict(partitions[chosen])["latency_ms"]
+    return (
+        f"the fastest of the {len(known)} measured, or the steadiest of those that runs do not tell from it: "
+        f"{latency.median:.4g} ms; {len(partitions) - len(known)} of {len(partitions)} were ruled out by predictions "
+        f"above {PROMISING:g} times the best"
+    )

@@ -1,0 +1,91 @@
+"""t(v, k): operators measured on several devices at once."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from pathlib import Path
+
+import pytest
+
+from hios import Costs
+from hios.cli.files import profile
+from hios.errors import PlatformError
+from hios.formats.base import Platform
+from hios.graph import Graph
+from hios.platforms.cpu.measuring import CpuBench
+from hios.profiling import profile as profiling
+from hios.profiling.cache import Cache, Measured, now
+from hios.profiling.measurements import Session
+from hios.profiling.wide import check_widths
+
+
+@pytest.fixture(scope="module")
+def graph(graph_file: Path) -> Graph:
+    """The graph."""
+    return Graph.read(graph_file)
+
+
+two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+
+
+@two_cores
+def test_operators_are_measured_on_two_devices(graph_file: Path, tmp_path: Path) -> None:
+    """Costs list t(v, 2) of operators that gain, and only of those; a second profile takes them from the cache."""
+    settings = {"devices": 2, "repeats": 6, "stages_of": ["sequential"], "budget_s": 0, "cache": tmp_path / "cache"}
+    first = profile(graph_file, tmp_path / "costs.json", widths=(2,), **settings)
+    for cost in first.operators.values():
+        assert set(cost.wide_ms) <= {"2"}
+        assert all(0 < time < cost.time_ms for time in cost.wide_ms.values())
+    read = Costs.read(tmp_path / "costs.json")
+    assert {operator: {2: cost.wide_ms["2"]} for operator, cost in first.operators.items() if cost.wide_ms} == (
+        read.wide_ms
+    )
+    narrow = profile(graph_file, tmp_path / "narrow.json", **settings)
+    assert not any(cost.wide_ms for cost in narrow.operators.values())
+
+
+@two_cores
+def test_rounds_on_two_devices_and_on_one_take_turns(graph: Graph, graph_file: Path) -> None:
+    """The bench gives a pair of times for every operator and round, and goes on as before afterwards."""
+    described = Platform("cpu", devices=2, cores=tuple((core,) for core in sorted(os.sched_getaffinity(0))[:2]))
+    operators = [operator.id for operator in graph.operators[:4]]
+    with CpuBench(graph, str(graph_file), described, (2,)) as bench:
+        bench.load(dict.fromkeys(operators, 1))
+        for _ in range(2):
+            pairs = bench.time_wide(2, operators, 3, 1)
+            assert list(pairs) == operators
+            assert all(len(own) == 3 and min(map(min, own)) > 0 for own in pairs.values())
+        assert set(bench.time_operators(1, operators, 2, 0)) == set(operators)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"), [([0.5] * 20, 5.0), ([1.0] * 20, None), ([0.5, 1.5] * 10, None), ([0.5] * 3, None)]
+)
+def test_only_what_gains_beyond_doubt_is_listed(
+    graph: Graph, graph_file: Path, monkeypatch: pytest.MonkeyPatch, ratios: list[float], expected: float | None
+) -> None:
+    """Of a ratio whose interval holds 1, or of few samples, there is no t(v, k)."""
+    monkeypatch.setattr("hios.platforms.cpu.measuring.WorkerPool", lambda *_, **__: None)
+    bench = CpuBench(graph, str(graph_file), Platform("cpu", devices=2, cores=((0,), (1,))))
+    session = Session(graph, bench, 3, Cache(None, {}))
+    operator = graph.operators[0].id
+    session.operators[operator] = Measured([10.0] * 5, now())
+    session.wide[2, operator] = Measured(ratios, now())
+    assert statistics.median(session.operators[operator].samples) == 10.0
+    assert profiling._wide_ms(session, operator) == ({} if expected is None else {"2": expected})
+
+
+@pytest.mark.parametrize(
+    ("widths", "devices", "message"),
+    [
+        ((3,), 2, "widths: found 3; allowed: 2 to 2, the devices"),
+        ((1,), 2, "widths: found 1; allowed: 2 to 2, the devices"),
+        ((2,), 1, "widths: found 2; allowed: none, with one device"),
+        ((2, 2), 4, "widths: found 2, 2; allowed: each once"),
+    ],
+)
+def test_widths_that_cannot_be(widths: tuple[int, ...], devices: int, message: str) -> None:
+    """An operator takes two devices at least, and at most those that there are."""
+    with pytest.raises(PlatformError, match=message):
+        check_widths(widths, devices)
