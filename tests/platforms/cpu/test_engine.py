@@ -18,9 +18,11 @@ import torch
 from torch import Tensor
 
 from hios.errors import HiosError, PlatformError
+from hios.machine import usable_cores
 from hios.platforms.cpu import engine as engine_module
 from hios.platforms.cpu import running as device
-from hios.platforms.cpu.engine import Engine
+from hios.platforms.cpu.engine import Engine, Task
+from hios.schedule import StreamPlan
 from hios.workers.pool import WorkerPool
 from tests.runtime import faults
 from tests.runtime.small import branches, small_engine
@@ -56,6 +58,17 @@ def test_outputs_are_those_of_the_model(engine: Engine, name: str) -> None:
     """Every task computes what the model does, for inputs that change from call to call."""
     for seed in range(5):
         _require_right(engine, name, seed)
+
+
+@pytest.mark.parametrize("workers", [(), (1, 0)])
+def test_operators_may_take_several_devices(workers: tuple[int, ...]) -> None:
+    """A plan whose operators take both devices runs too, whichever workers the devices are."""
+    network, (first, *_, last) = branches(), [*usable_cores(), usable_cores()[0]]
+    order = tuple(network.graph.order)
+    plan = StreamPlan(((order,), (order[1:],)), order, dict.fromkeys(order[1:], (0, 1)))
+    with Engine(network.graph, network.tensors, {"wide": Task(plan, workers)}, [[first], [last]]) as made:
+        for seed in range(3):
+            _require_right(made, "wide", seed)
 
 
 def test_outputs_belong_to_the_caller(engine: Engine) -> None:
