@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from hios.problem import Problem, positions
 from hios.schedule import StreamPlan
+from hios.schedulers.allocation import cpa_widths
 from hios.schedulers.deadline import check_deadline
 from hios.schedulers.registry import register
 
 #: Weights of the area term that are tried; chosen by ``benchmarks/wide_operators.py variants``.
-WEIGHTS = (1.0, 2.0, 4.0, 8.0, 16.0)
+WEIGHTS = (2.0, 4.0, 8.0, 16.0)
 
 #: The first and the last moment at which an operator could start in an idle gap of a device.
 _Gap = tuple[float, float]
@@ -62,13 +63,13 @@ def hios_wide(problem: Problem, devices: int) -> StreamPlan:
     free as well; it takes the k with the least finish + weight*k*t(v, k)/M, the second term being its share of the
     area bound. The other devices are those with the shortest idle time before.
 
-    From the literature on moldable tasks it takes: list scheduling by earliest finish over both the number of
-    processors and their choice (MHEFT, which is weight 0 and gives the first operators too many); that the critical
-    path is to be weighed against the average area (the allocation of CPA, and the bound of Turek, Wolf and Yu, SPAA
-    1992, and Ludwig and Tiwari, SODA 1994); and the limit on the area that N'Takpe and Suter's HCPA puts on widths,
-    which a weight does smoothly. As no weight is best for all graphs, it tries those of `WEIGHTS`, then once more with
-    upward ranks of the times on the devices that the best one chose, and keeps the best, narrow operators alone
-    included. ``docs/algorithms.md`` has the comparison.
+    From the literature on moldable tasks: choosing the number of processors together with the processors is MHEFT,
+    which is weight 0 and gives the first operators too many; the area term is what Turek, Wolf and Yu (SPAA 1992) and
+    Ludwig and Tiwari (SODA 1994) weigh against the longest task. Deciding on the numbers first, by the critical path
+    and the average area, is CPA; of its variants MCPA is best here (`hios.schedulers.allocation`). None is best on all
+    graphs: weights are where transfers are dear, MCPA where they are cheap. So it makes one pass with every operator on
+    one device, one with the numbers of MCPA, one for each of `WEIGHTS`, and one more for the best weight with upward
+    ranks of the times on the devices that it chose; the best of these is kept. ``docs/algorithms.md`` compares them.
 
     Without ``wide_ms`` there is one pass, which is HEFT on equal devices. O(passes |V| W M (|E|/|V| + |V|)), W numbers
     of devices.
@@ -77,10 +78,11 @@ def hios_wide(problem: Problem, devices: int) -> StreamPlan:
     best = list_schedule(problem, devices, math.inf, narrow)
     if not problem.wide_ms:
         return best.plan(devices)
-    found = [(list_schedule(problem, devices, weight, narrow), weight) for weight in WEIGHTS]
-    first, weight = min(found, key=lambda each: each[0].latency_ms)
+    allocated = list_schedule(problem, devices, 0.0, cpa_widths(problem, devices, per_level=True), fixed=True)
+    passes = [(list_schedule(problem, devices, weight, narrow), weight) for weight in WEIGHTS]
+    first, weight = min(passes, key=lambda each: each[0].latency_ms)
     again = list_schedule(problem, devices, weight, first.widths)
-    return min((best, first, again), key=lambda each: each.latency_ms).plan(devices)
+    return min((best, allocated, first, again), key=lambda each: each.latency_ms).plan(devices)
 
 
 def list_schedule(
