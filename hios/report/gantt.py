@@ -13,7 +13,7 @@ from hios.graph import Graph
 from hios.report.axes import INK, ROW_PX, Properties, layout, row_axis, short, time_axis
 from hios.report.colours import COLOURS, Style
 from hios.report.labels import short_names
-from hios.report.lanes import Lane, lane_names, lanes
+from hios.report.lanes import Lane, lane_names, lanes, lanes_of
 from hios.report.results import ModelResults
 from hios.schedule import Placement, Schedule
 
@@ -86,7 +86,7 @@ def schedule_chart(schedule: Schedule, types: Mapping[str, str], styles: Mapping
     figure.update_layout(
         uniformtext={"minsize": 10, "mode": "hide"}, margin={"t": 24}, height=figure.layout.height + 18
     )
-    shown = lanes(((row.device, row.stream) for row in rows), schedule.devices)
+    shown = lanes((lane for row in rows for lane in lanes_of(row)), schedule.devices)
     for band in _stage_bands(rows, shown):
         figure.add_shape(band)
     if schedule.lower_bound_ms > 0:
@@ -103,15 +103,15 @@ def _figure(
     halves: Sequence[_Half], devices: int, type_of: Callable[[str], str], style_of: Callable[[Placement], Style]
 ) -> go.Figure:
     """Lanes of all halves, one half above the other."""
-    shown = lanes(((row.device, row.stream) for half in halves for row in half.placements), devices)
+    shown = lanes((lane for half in halves for row in half.placements for lane in lanes_of(row)), devices)
     lane_of = {lane: number for number, lane in enumerate(shown)}
     names = lane_names(shown)
     tall = len(shown) + 1
     bars: dict[Style, list[tuple[int, str, Placement]]] = defaultdict(list)
     for first, half in enumerate(halves):
         for row in half.placements:
-            lane = first * tall + lane_of[row.device, row.stream]
-            bars[style_of(row)].append((lane, half.kind, row))
+            for lane in lanes_of(row):
+                bars[style_of(row)].append((first * tall + lane_of[lane], half.kind, row))
     figure = go.Figure([_operator_bars(type_of, style, rows) for style, rows in bars.items()])
     row_px = ROW_PX if len(shown) <= _MANY_LANES else _DENSE_ROW_PX
     figure.update_layout(

@@ -1,11 +1,18 @@
-"""Lanes of a Gantt chart: one for every stream of every device."""
+"""Lanes of a Gantt chart: one for every stream of every device; an operator on several devices is on one of each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from hios.schedule import Placement
+
 #: Device and stream.
 Lane = tuple[int, int]
+
+
+def lanes_of(row: Placement) -> list[Lane]:
+    """The lanes of an operator, first that of the device that keeps its value."""
+    return [(device, row.stream) for device in row.held_devices]
 
 
 def lanes(used: Iterable[Lane], devices: int) -> list[Lane]:

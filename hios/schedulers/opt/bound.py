@@ -43,12 +43,9 @@ def interval_bound_ms(problem: Problem, devices: int) -> float:
     """
     simple = lower_bound_ms(problem, devices)
     problem = problem.on(devices)
-    if len(problem) > MOST_OPERATORS or problem.alpha is None or any(scales(problem)):
+    if len(problem) > MOST_OPERATORS or not counts_work(problem):
         return simple
-    alone = [work_ms(problem, operator) for operator in range(len(problem))]
-    if problem.alpha < 0.5 and alone != problem.time:
-        return simple
-    least = _least(problem, alone)
+    least = _least(problem)
     heads = _heads(least, problem.order, problem.predecessors, devices)
     tails = _heads(least, problem.order[::-1], problem.successors, devices)
     best = max(simple, *(head + time + tail for head, time, tail in zip(heads, least.time, tails, strict=True)))
@@ -63,6 +60,13 @@ def interval_bound_ms(problem: Problem, devices: int) -> float:
     return max(simple, best * (1 - 1e-12))
 
 
+def counts_work(problem: Problem) -> bool:
+    """Whether work counts from any moment on, see `interval_bound_ms`."""
+    if problem.alpha is None or any(scales(problem)):
+        return False
+    return problem.alpha >= 0.5 or all(work_ms(problem, v) == time for v, time in enumerate(problem.time))
+
+
 class _Least(NamedTuple):
     """The least that every operator takes, in milliseconds: of time, of the time of all devices, and of that of one."""
 
@@ -71,9 +75,10 @@ class _Least(NamedTuple):
     work_on_one: Sequence[float]
 
 
-def _least(problem: Problem, alone: Sequence[float]) -> _Least:
-    """What operators take at least; ``alone`` is their work on one device."""
+def _least(problem: Problem) -> _Least:
+    """What operators take at least."""
     operators = range(len(problem))
+    alone = [work_ms(problem, operator) for operator in operators]
     if not problem.wide_ms:
         return _Least(problem.time, alone, alone)
     return _Least(
