@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from hios import artifacts
 
-KINDS = ("graph", "costs", "schedule", "run", "config", "gpu", "link")
+KINDS = ("graph", "costs", "schedule", "run", "partition", "config", "gpu", "link")
 
 
 def _generator() -> ModuleType:

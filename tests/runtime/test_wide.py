@@ -7,9 +7,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from hios import Graph, HiosError
-from hios.cli.files import execute
+from hios import Costs, Graph, HiosError, Problem
+from hios import schedule as solve
+from hios.cli.files import execute, profile
 from hios.errors import PlatformError
 from hios.machine import usable_cores
 from hios.platforms.cpu import markers
@@ -58,6 +60,21 @@ def test_sets_of_devices_may_overlap(
     run = execute(files.graph, files.weights, paths, tmp_path / "run.json", settings)
     assert run.platform.virtual is (True if devices * cores_per_device > len(usable_cores()) else None)
     assert max(result.largest_difference for result in run.results) <= run.tolerance
+
+
+@two_cores
+def test_from_costs_to_outputs(files: Files, graph: Graph, tmp_path: Path) -> None:
+    """Costs with widths are measured, scheduled by what knows widths, and the schedules run with right outputs."""
+    costs = profile(files.graph, tmp_path / "costs.json", devices=2, widths=(2,), repeats=6, stages_of=[], budget_s=0)
+    gaining = {operator: {"2": cost.time_ms / 3} for operator, cost in costs.operators.items()}  # whatever was measured
+    operators = {name: replace(cost, wide_ms=gaining[name]) for name, cost in costs.operators.items()}
+    problem = Problem(graph, Costs.of(replace(costs, operators=operators)))
+    made = solve(problem, "hios-wide", devices=2)
+    assert any(row.devices for row in made.placements)
+    made.write(tmp_path / "hios-wide.json")
+    run = execute(files.graph, files.weights, [tmp_path / "hios-wide.json"], tmp_path / "run.json", Settings(2, 2, 0))
+    assert run.results[0].largest_difference <= run.tolerance
+    assert [row.devices for row in run.results[0].predicted] == [row.devices for row in made.placements]
 
 
 def test_flags_differ(graph: Graph) -> None:
