@@ -29,7 +29,7 @@ from hios.runtime.distributed.topology import Place, shared
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from tests.frontends.networks import Files, Model, write_files
 from tests.gpu import needs_two_gpus, requires_gpu
-from tests.runtime.schedules import random_plan, random_streams, schedule_of
+from tests.runtime.schedules import random_plan, random_streams, random_wide, schedule_of
 from tests.workers.processes import eventually, running
 
 ROOT = Path(hios.__file__).resolve().parents[1]
@@ -134,6 +134,26 @@ def _branches(_: Any, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     a, b = torch.relu(x), torch.sigmoid(y)
     c, empty = a > 0.5, torch.relu(x[:, :0])
     return torch.where(c, a + b, a * b), torch.cat([empty, a, b], 1)
+
+
+def test_ranks_of_several_cores(files: Files, graph: Graph, tmp_path: Path) -> None:
+    """Every rank has the cores that it is to have, and as many threads; the run says so."""
+    schedule = _written(graph, random_plan(graph, 2, seed=4), tmp_path)
+    code, printed = _run(_command("gloo", 2, files, schedule, "--program", files.program, "--cores-per-device", 2))
+    assert code == 0, printed
+    run = artifacts.read(tmp_path / "run.json", "run")
+    assert run["platform"]["cores_per_device"] == 2
+    assert all(len(own) == 2 for own in run["platform"]["cores"])
+    assert [reference["threads"] for reference in run["references"]] == [2]
+    assert run["results"][0]["largest_difference"] < 1e-4
+
+
+def test_ranks_take_no_operators_together(files: Files, graph: Graph, tmp_path: Path) -> None:
+    """A schedule with operators on several devices is refused once, in one line."""
+    code, printed = _run(_command("gloo", 2, files, _written(graph, random_wide(graph, 2, seed=0), tmp_path)))
+    assert code != 0
+    (error,) = _errors(printed)
+    assert "found 2 devices; allowed where devices are ranks: one; schedule with costs without wide_ms" in error
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
