@@ -18,7 +18,7 @@ import yaml
 
 from hios import artifacts, platforms
 from hios.artifacts import Json
-from hios.errors import HiosError
+from hios.errors import HiosError, shown
 from hios.formats.base import Record
 from hios.formats.config_file import Config, ModelEntry, Scalar
 from hios.models import RUNTIMES, Model, files, model
@@ -178,6 +178,30 @@ def parsed_options(texts: Iterable[str], given: Mapping[str, Scalar]) -> dict[st
     return parsed
 
 
+def nested_values(entries: Iterable[str]) -> dict[str, Any]:
+    """The lists and mappings among ``NAME=VALUE`` of ``--config``: Snakemake reads the values in them as text.
+
+    ``["devices=[1, 2]", "seed=1"]`` gives ``{"devices": [1, 2]}``.
+
+    Args:
+        entries: as on the command line.
+
+    Raises:
+        HiosError: a value that is not YAML.
+    """
+    nested = {}
+    for entry in entries:
+        name, _, value = entry.partition("=")
+        if not value.lstrip().startswith(("[", "{")):
+            continue
+        try:
+            read = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise HiosError(f"--config: {name}: found {shown(value, quoted=False)}, which is not YAML") from error
+        nested[name] = read
+    return nested
+
+
 def options(values: Mapping[str, Any], *, without: str = "") -> str:
     """Settings as options of the command line.
 
@@ -263,7 +287,8 @@ def _resolved_algorithms(settings: Config, source: str) -> dict[str, dict[str, S
             given = {key: value for key, value in entry.items() if key != "algorithm"}
             if any(parameter.name == "seed" for parameter in algorithm.parameters):
                 given.setdefault("seed", settings.seed)
-            resolved[label] = {"algorithm": algorithm.name, **algorithm.resolved(given)}
+            # Under its name alone an algorithm package.module:function would not be found again.
+            resolved[label] = {"algorithm": name, **algorithm.resolved(given)}
     for index, name in enumerate(settings.profile.stages_of):
         with _at(source, f"profile.stages_of[{index}]"):
             find(name)

@@ -133,7 +133,7 @@ AlgorithmEntry = Annotated[
             "properties": {
                 "algorithm": {
                     "type": "string",
-                    "description": "Name in the registry (`hios algorithms`), or auto; the label if left out.",
+                    "description": "Name (`hios algorithms`), package.module:function, or auto; the label if left out.",
                     "minLength": 1,
                 }
             }

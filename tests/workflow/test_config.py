@@ -583,4 +583,4 @@ def test_value_from_the_command_line(checkout: Checkout) -> None:
     """Values of --config are checked like those of the file."""
     answer = checkout.snakemake("-n", "--config", "seed=-1")
     assert answer.returncode != 0
-    assert "Error: config.yaml: seed: found -1; allowed: at least 0" in answer.stdout
+    assert "Error: config.yaml and --config: seed: found -1; allowed: at least 0" in answer.stdout

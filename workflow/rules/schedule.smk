@@ -27,6 +27,6 @@ rule schedule:
     message:
         "Scheduling {wildcards.model} with {wildcards.algorithm} for {wildcards.devices} device(s)"
     shell:
-        "python -m hios schedule {input.graph:q} {input.costs:q} --algorithm {params.algorithm}"
+        "python -m hios schedule {input.graph:q} {input.costs:q} --algorithm {params.algorithm:q}"
         " --devices {wildcards.devices} {params.options} --output {output:q}"
         " > {log:q} 2>&1"
