@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -108,12 +109,14 @@ def export_options(entry: ModelEntry) -> str:
     given = {key: getattr(entry, key) for key in ("image_size", "batch_size", "classifier")}
     # JSON, as YAML too reads it: text stays text, and true stays true
     more = [f"{name}={json.dumps(value)}" for name, value in (entry.options or {}).items()]
-    return options({**given, "option": more, "trust": entry.trusted})
+    shapes = [f"{name}={'x'.join(map(str, shape))}" for name, shape in (entry.inputs or {}).items()]
+    return options({**given, "option": more, "input": shapes, "trust": entry.trusted})
 
 
 def extract_options(entry: ModelEntry) -> str:
     """Settings of a network as options of ``hios extract``."""
-    return options({"units": entry.units, "trust": entry.trusted})
+    limits = [f"{name}={limit}" for name, limit in (entry.below or {}).items()]
+    return options({"units": entry.units, "below": limits, "trust": entry.trusted})
 
 
 def profile_options(settings: Config) -> str:
@@ -176,6 +179,40 @@ def parsed_options(texts: Iterable[str], given: Mapping[str, Scalar]) -> dict[st
             raise HiosError(f"--option: {name}: found {value or 'nothing'}; allowed: text, a number, true or false")
         parsed[name] = read
     return parsed
+
+
+def parsed_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Shapes by input name, given as ``NAME=SIZES`` such as ``x=1x3x224x224``.
+
+    Raises:
+        HiosError: one without a name, with other sizes than whole numbers of at least 1, or one given twice.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, _, sizes = text.rpartition("=")  # names of ONNX may hold any sign
+        if not name or not re.fullmatch(r"[1-9][0-9]{0,8}(x[1-9][0-9]{0,8})*", sizes):
+            raise HiosError(f"--input: found {shown(text, quoted=False)}; allowed: NAME=SIZES, such as x=1x3x224x224")
+        if name in shapes:
+            raise HiosError(f"--input: {shown(name, quoted=False)} is given twice; allowed: once")
+        shapes[name] = tuple(map(int, sizes.split("x")))
+    return shapes
+
+
+def parsed_limits(texts: Iterable[str]) -> dict[str, int]:
+    """Limits by input name, given as ``NAME=NUMBER`` such as ``tokens=30522``.
+
+    Raises:
+        HiosError: one without a name, with another value than a whole number of at least 1, or one given twice.
+    """
+    limits: dict[str, int] = {}
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        if not name or not re.fullmatch(r"[1-9][0-9]{0,17}", number):
+            raise HiosError(f"--below: found {shown(text, quoted=False)}; allowed: NAME=NUMBER, such as tokens=30522")
+        if name in limits:
+            raise HiosError(f"--below: {shown(name, quoted=False)} is given twice; allowed: once")
+        limits[name] = int(number)
+    return limits
 
 
 def nested_values(entries: Iterable[str]) -> dict[str, Any]:
@@ -266,6 +303,8 @@ def _check_model(known: Model, entry: ModelEntry) -> None:
     """Refuse settings that make no sense for a kind of model."""
     if entry.trusted and known.kind != "pt2":
         raise HiosError("trusted: found true; allowed: for .pt2 files, as loading others runs no code of theirs")
+    if entry.inputs and known.kind != "onnx":
+        raise HiosError("inputs: found beside another model; allowed: for .onnx files, whose dimensions may be open")
     named = set(entry.options or {})
     if twice := sorted(named & {"image_size", "batch_size", "classifier"}):
         raise HiosError(f"options: found {twice[0]}; allowed: beside options, not among them")
