@@ -168,6 +168,16 @@ class Session:
         return [torch.from_numpy(value) for value in self._session.run(None, given)]
 
 
+def interface(graph: GraphProto, session: Session) -> tuple[list[TensorType], list[TensorType]]:
+    """Shapes and dtypes of inputs and outputs; where shape inference cannot tell an output's, a run does."""
+    inputs = [tensor_type(value) for value in inputs_of(graph)]
+    outputs = [tensor_type(value) for value in graph.output]
+    if any(size < 1 for shape, _ in outputs for size in shape):
+        made = session(*(torch.zeros(shape, dtype=dtype) for shape, dtype in inputs))
+        outputs = [(tuple(value.shape), value.dtype) for value in made]
+    return inputs, outputs
+
+
 def _load_weights(model: ModelProto, path: Path) -> None:
     folder = path.resolve().parent
     total = model.ByteSize()

@@ -597,3 +597,22 @@ def test_limits_of_inputs(tmp_path: Path) -> None:
     for text in ("x", "x=", "x=0", "x=1.5", "=3"):
         refused = CliRunner().invoke(main, [*words, "--below", text])
         assert f"--below: found {text}; allowed: NAME=NUMBER, such as tokens=30522" in refused.output
+
+
+def test_outputs_of_unknown_shape(tmp_path: Path) -> None:
+    """Where shape inference cannot tell the shape of an output, a run does."""
+    graph = helper.make_graph(
+        [helper.make_node("NonZero", ["w"], ["n"]), helper.make_node("Gather", ["x", "n"], ["y"], axis=1)],
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 1, "open"])],
+        [numpy_helper.from_array(np.asarray([1, 0, 1], np.float32), "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    path = _saved(model, tmp_path / "net.onnx")
+    loaded = onnx.load(path).graph
+    assert onnx.tensor_type(loaded.output[0])[0] == (2, 1, 0)
+    assert onnx.interface(loaded, onnx.Session(path)) == (
+        [((2, 3), torch.float32)],
+        [((2, 1, 2), torch.float32)],
+    )
