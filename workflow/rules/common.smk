@@ -85,6 +85,19 @@ CHOSEN = (
 # profile and execute measure: with every core taken, nothing runs beside them. Predicting needs one.
 ALL_CORES = max(settings.devices) if on_cluster else workflow.resource_settings.cores
 
+# GPUs that a job which measures asks a cluster for; Slurm's plugin and others read the resource `gpu`.
+GPUS = max(settings.devices) if settings.platform == "cuda" and not settings.virtual else 0
+
+
+def more(least, megabytes_per_megabyte=0):
+    """Memory or minutes of a job: in proportion to the size of its input, and more at every further attempt."""
+
+    def amount(wildcards, input, attempt):
+        return attempt * int(least + megabytes_per_megabyte * input.size_mb)
+
+    return amount
+
+
 # Whether export and extract may take their results from the between-workflow cache ($SNAKEMAKE_OUTPUT_CACHE).
 CACHING = workflow.workflow_settings.cache is not None
 

@@ -13,8 +13,8 @@ rule schedule:
         "../../envs/schedule.yaml"
     threads: lambda w: find(settings.algorithms[w.algorithm]["algorithm"]).threads
     resources:
-        mem_mb=2000,
-        runtime=60,
+        mem_mb=more(2000, 100),
+        runtime=more(20),
     params:
         algorithm=lambda w: settings.algorithms[w.algorithm]["algorithm"],
         options=lambda w: configuration.options(
