@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import tempfile
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -22,26 +21,6 @@ atexit.register(shutil.rmtree, os.environ["HIOS_CACHE"], ignore_errors=True)
 
 # A shell starts what it runs in the background with Ctrl-C ignored, and its children inherit that; tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-#: Folders and files of tests that start workers on cores, or time: marked ``measures``.
-MEASURING = (
-    "optimizing/",
-    "platforms/cpu/",
-    "platforms/cuda/",
-    "profiling/",
-    "runtime/",
-    "workers/",
-    "cli/test_cli.py",
-    "test_dynamo.py",
-)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that measure by where they lie."""
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here) and item.path.relative_to(here).as_posix().startswith(MEASURING):
-            item.add_marker(pytest.mark.measures)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
