@@ -225,6 +225,7 @@ def test_an_interrupt_closes_the_engine(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def _process(end: str) -> subprocess.Popen[str]:
+    branches()  # which the process then reads
     command = [sys.executable, "-m", "tests.platforms.cpu.engine_process", end]
     return subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
