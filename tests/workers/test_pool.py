@@ -288,4 +288,5 @@ def test_platform_is_described() -> None:
     assert found.name == "cpu"
     assert found.cores == ((usable_cores()[0],),)
     assert found.processor
-    assert versions()["torch"] == torch.__version__
+    # Packages of torch say what they are built for in one of the two only.
+    assert versions()["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
