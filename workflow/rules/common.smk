@@ -83,7 +83,11 @@ CHOSEN = (
 )
 
 # profile and execute measure: with every core taken, nothing runs beside them. Predicting needs one.
-ALL_CORES = max(settings.devices) if on_cluster else workflow.resource_settings.cores
+ALL_CORES = (
+    max(settings.devices) * (settings.cores_per_device or 1)
+    if on_cluster
+    else workflow.resource_settings.cores
+)
 
 # GPUs that a job which measures asks a cluster for; Slurm's plugin and others read the resource `gpu`.
 GPUS = max(settings.devices) if settings.platform == "cuda" and not settings.virtual else 0
