@@ -29,11 +29,14 @@ def lower_bound_ms(problem: Problem, devices: int) -> float:
     finish = [0.0] * len(problem)
     for operator in problem.order:
         before = max((finish[predecessor] for predecessor, _ in problem.predecessors[operator]), default=0.0)
-        finish[operator] = before + least_ms(problem, operator, path_scale.get(operator, 1.0))
+        scale = path_scale.get(operator, 1.0)
+        own = least_ms(problem, operator, scale) if problem.wide_ms else problem.time[operator] * scale
+        finish[operator] = before + own
     path = max(finish)
     if problem.alpha is None:
         return path
-    work = sum(least_work_ms(problem, operator, work_scale.get(operator, 1.0)) for operator in range(len(problem)))
+    own_work = least_work_ms if problem.wide_ms else _scaled_work_ms
+    work = sum(own_work(problem, operator, work_scale.get(operator, 1.0)) for operator in range(len(problem)))
     return max(path, work / devices)
 
 
@@ -51,6 +54,10 @@ def least_work_ms(problem: Problem, operator: int, scale: float = 1.0) -> float:
     if operator not in problem.wide_ms:
         return narrow
     return min(narrow, *(width * time for width, time in problem.wide_ms[operator].items()))
+
+
+def _scaled_work_ms(problem: Problem, operator: int, scale: float) -> float:
+    return work_ms(problem, operator) * scale
 
 
 def work_ms(problem: Problem, operator: int) -> float:

@@ -56,6 +56,14 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
        none. Streams may be shorter, as operators that share a device there preempt each other; so this is a bound
        of its own, ``staged_lower_bound_ms`` of the schedule.
 
+    Where operators may take several devices at once (``wide_ms`` of the costs), the starts are also every operator on
+    as many devices as it takes least time on, one after another, so the result is never worse than the better of
+    one device each and that. After the first third of the time, spent as above, two chains give operators several
+    devices: a move takes an operator to another place in the list, or to other devices, or to another number of them;
+    stages of several operators are not formed there. The bound is the best of the above and `trade_off_bound_ms`, which
+    weighs the path against the area; nothing is rounded up and CP-SAT is not asked. See
+    `hios.schedulers.opt.wide_search`.
+
     It ends early when the gap between latency and the bound for staged schedules is closed. With ``time_limit`` the
     machine's speed decides how many moves are made; with ``moves`` a seed gives the same schedule everywhere, as
     long as neither the time limit nor CP-SAT interferes. Compiling the search takes some seconds on first use and is

@@ -14,7 +14,7 @@ from hios.schedulers.opt.wide_chain import WideChain
 from hios.schedulers.opt.wide_kernel import MOST_DEVICES
 
 #: Share of the time limit at which the first part of the search ends.
-_FIRST = 0.3
+_FIRST = 1 / 3
 
 
 def search_wide(
