@@ -90,7 +90,9 @@ ALL_CORES = (
 )
 
 # GPUs that a job which measures asks a cluster for; Slurm's plugin and others read the resource `gpu`.
-GPUS = max(settings.devices) if settings.platform == "cuda" and not settings.virtual else 0
+GPUS = (
+    max(settings.devices) if settings.platform == "cuda" and not settings.virtual else 0
+)
 
 
 def more(least, megabytes_per_megabyte=0):
