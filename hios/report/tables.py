@@ -6,15 +6,17 @@ Light where no table is made: pandas is imported by `table` alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hios.charts.latex import latex_document
 from hios.costs import predicted_for
 from hios.formats.costs_file import CostsFile
 from hios.formats.run_file import Chosen, Latency, ReferenceResult, ScheduleResult
 from hios.graph import Graph
-from hios.report.hardware import is_virtual
-from hios.report.results import ModelResults
+from hios.report.environment import is_virtual
+from hios.report.model_results import ModelResults
+from hios.schedule import Placement
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -180,6 +182,88 @@ def table(columns: Sequence[str], rows: Iterable[Row]) -> pd.DataFrame:
 def csv_text(frame: pd.DataFrame) -> str:
     """A CSV table with a header line; an absent value is an empty field."""
     return str(frame.to_csv(index=False, lineterminator="\n"))
+
+
+def placement_rows(
+    type_of: Callable[[str], str], predicted: Sequence[Placement], measured: Sequence[Placement]
+) -> list[Row]:
+    """What a Gantt chart shows, one row an operator, in the order in which they start as predicted.
+
+    Args:
+        type_of: type of an operator.
+        predicted: placements under the cost model.
+        measured: those of a run, or none.
+    """
+    ran = {row.operator: row for row in measured}
+    rows = []
+    for row in sorted(predicted or measured, key=lambda row: (row.start_ms, row.device, row.stream)):
+        run = ran.get(row.operator)
+        rows.append(
+            {
+                "operator": row.operator,
+                "type": type_of(row.operator),
+                "device": row.device,
+                "stream": row.stream,
+                "stage": row.stage,
+                "predicted_start_ms": row.start_ms if predicted else None,
+                "predicted_finish_ms": row.finish_ms if predicted else None,
+                "measured_start_ms": None if run is None else run.start_ms,
+                "measured_finish_ms": None if run is None else run.finish_ms,
+            }
+        )
+    return rows
+
+
+#: Columns of latency.tex and operators.tex: those of the CSV files that a paper shows, with their heads.
+_LATEX_LATENCY = {
+    "model": "model",
+    "label": "schedule or reference",
+    "devices": "devices",
+    "measured_median_ms": "median, ms",
+    "measured_p20_ms": "p20, ms",
+    "measured_p80_ms": "p80, ms",
+    "speedup": "speedup",
+    "predicted_ms": "predicted, ms",
+    "prediction_error": "error",
+    "predicted_lower_bound_ms": "lower bound, ms",
+}
+_LATEX_OPERATORS = {
+    "model": "model",
+    "operator": "operator",
+    "type": "type",
+    "time_ms": "time, ms",
+    "flops": "FLOP",
+    "bytes": "bytes",
+}
+
+
+#: The files that `table_files` makes.
+TABLES = ("latency.csv", "operators.csv", "latency.tex", "operators.tex")
+
+
+def table_files(latencies: pd.DataFrame, operators: pd.DataFrame) -> dict[str, str]:
+    """The files of the two tables, by name: CSV in full, and LaTeX of what a paper shows of them."""
+    texts = (csv_text(latencies), csv_text(operators), latency_latex(latencies), operators_latex(operators))
+    return dict(zip(TABLES, texts, strict=True))
+
+
+def latency_latex(frame: pd.DataFrame) -> str:
+    """latency.tex: the rows of latency.csv with four digits."""
+    caption = (
+        "Latency of every schedule and reference, measured and predicted; error is predicted over measured less 1."
+    )
+    return latex_document(_rounded(frame, _LATEX_LATENCY), caption, "tab:latency")
+
+
+def operators_latex(frame: pd.DataFrame) -> str:
+    """operators.tex: the rows of operators.csv with four digits."""
+    caption = "Operators of every model, each alone on one device; a multiply-add counts as two FLOP."
+    return latex_document(_rounded(frame, _LATEX_OPERATORS), caption, "tab:operators")
+
+
+def _rounded(frame: pd.DataFrame, heads: Mapping[str, str]) -> pd.DataFrame:
+    shown = frame[list(heads)].rename(columns=heads).astype("object")
+    return shown.map(lambda value: float(f"{value:.4g}") if isinstance(value, float) else value)
 
 
 def _measured(model: ModelResults, kind: str, label: str, latency: Latency) -> Row:
