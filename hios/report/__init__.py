@@ -119,15 +119,15 @@ def _read(directories: Sequence[Path], schedules: Sequence[str], provenance: Pro
         raise ArtifactError(
             f"report: found predictions in {predicted[0]}, none in {others[0]}; allowed: only predictions, or only runs"
         )
-    return report_of_predictions(read_predictions(directories, schedules))
+    return report_of_predictions(read_predictions(directories, schedules), provenance)
 
 
-def report_of_predictions(models: Sequence[ModelPredictions]) -> Report:
+def report_of_predictions(models: Sequence[ModelPredictions], provenance: Provenance = NOT_RECORDED) -> Report:
     """The report of networks of which nothing was run, in this order."""
     from hios.report.prediction_page import render_predictions
 
     rows = [row for model in models for row in prediction_rows(model)]
-    return Report(render_predictions(models), table(LATENCY_COLUMNS, rows), _operators(models))
+    return Report(render_predictions(models, provenance), table(LATENCY_COLUMNS, rows), _operators(models))
 
 
 def report_of(models: Sequence[ModelResults], provenance: Provenance = NOT_RECORDED) -> Report:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hios.report.cost_facts import cost_facts
-from hios.report.environment import predicted_hardware
+from hios.report.environment import Provenance, origin, predicted_hardware
 from hios.report.gantt_chart import predicted_chart
 from hios.report.graph_words import type_counts
 from hios.report.model_predictions import ModelPredictions, prediction_rows
@@ -14,11 +14,12 @@ from hios.report.page import filled, model_head
 from hios.report.tables import placement_rows
 
 
-def render_predictions(models: Sequence[ModelPredictions]) -> str:
+def render_predictions(models: Sequence[ModelPredictions], provenance: Provenance) -> str:
     """The page as text.
 
     Args:
         models: at least one, in the order of the page.
+        provenance: how the page came about.
     """
     facts = dict.fromkeys(
         fact
@@ -27,7 +28,13 @@ def render_predictions(models: Sequence[ModelPredictions]) -> str:
         for fact in predicted_hardware(model.costs.platform)
     )
     views = [_view(number, model) for number, model in enumerate(models, start=1)]
-    return filled("predicted.html.j2", facts=list(facts), models=views)
+    return filled(
+        "predicted.html.j2",
+        facts=list(facts),
+        origin=origin(provenance),
+        configuration=provenance.configuration,
+        models=views,
+    )
 
 
 def _view(number: int, model: ModelPredictions) -> dict[str, Any]:

@@ -101,7 +101,11 @@ def test_report_from_python(folder: Path) -> None:
     costs = load(folder / "costs.json", CostsFile)
     made = hios.report((GRAPH, costs, schedules))
     assert report(folder)[0] == 0
-    assert (folder.parent / "report.html").read_text(encoding="utf-8") == made.html
+    page = (folder.parent / "report.html").read_text(encoding="utf-8")
+    command = re.search(r"  <div><dt>Command</dt><dd>(.*?)</dd></div>\n", page)
+    assert command is not None
+    assert command[1].startswith(f"hios report {folder} --output ")
+    assert page.replace(command[0], "") == made.html
     assert (folder.parent / "tables" / "latency.csv").read_text() == made.latencies.to_csv(index=False)
     named = hios.report((GRAPH, costs, {"mine": schedules[0]}), (GRAPH, costs, schedules[1]))
     shown = named.latencies[named.latencies["kind"] == "schedule"]
