@@ -9,6 +9,7 @@ from typing import Any
 import jinja2
 import markupsafe
 
+from hios.charts.marks import BOUND, MEASURED, PREDICTED, explanation
 from hios.charts.theme import DARK, GRID, GROUND, INK, SOFT, TINT, dark_rules
 from hios.report.cost_facts import cost_facts
 from hios.report.environment import Provenance, facts, input_text, is_virtual, origin
@@ -63,6 +64,7 @@ def render(models: Sequence[ModelResults], files: Mapping[str, str], provenance:
         origin=origin(provenance),
         configuration=provenance.configuration,
         files=[(name, data_address(name, text)) for name, text in files.items()],
+        marks=explanation((MEASURED, PREDICTED, BOUND)),
         any_auto=any(view["auto"] for view in views),
     )
 
