@@ -60,6 +60,8 @@ def _speedup(rows: Sequence[_Row]) -> Iterator[Headline]:
     )
     if ends is not None and not tells((ends[0], ends[1])):
         sentence += "; statistically tied, so no schedule is known to be faster"
+    elif best.speedup < 1:
+        sentence += "; below 1, so every schedule is slower"
     busy = model.run.platform.busy_share
     if busy is not None and busy > BUSY:
         sentence += f"; measured while other work took {busy:.0%} of the cores' time, so not to be relied on"

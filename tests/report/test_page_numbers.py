@@ -152,6 +152,7 @@ def test_a_baseline_that_no_schedule_beats_is_named(tmp_path: Path) -> None:
     named = f"sequential on one device (baseline) ({quick['median']:.3f} ms)"
     assert f"Faster than every schedule: {named}" in text
     assert "times as fast as the sequential schedule on one device, slower than it" in text
+    assert "; below 1, so every schedule is slower." in text
     assert f"<td>{named}" in text  # of the references that are faster, in the table of models
 
 

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
-from hios.report import write_report
+import hios
+from hios import Costs, Edge, Graph, Operator, Problem, schedule
+from hios.platforms.model.descriptions import gpu, link
+from hios.platforms.model.predicting import predicted_costs
+from hios.report import write_picture, write_report, write_schedule
 from tests.report.browser import launched, needs_chromium, visited
 from tests.report.test_report import COMPETITORS, make_results
 
@@ -35,27 +39,53 @@ def browser() -> Iterator[Any]:
         yield browser
 
 
+def _serious(tab: Any) -> list[str]:
+    """What axe calls serious or critical on a page."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    return [
+        f"{violation['id']}: {node['html'][:200]}"
+        for violation in axe.Axe().run(tab).response["violations"]
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
+    ]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
 def test_page_opens_clean(browser: Any, path: Path, width: int, scheme: str) -> None:
     """No message, no request, no sideways scrolling, nothing that axe calls serious, and open within 3 seconds."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     start = time.perf_counter()
     visit = visited(browser, path, width=width, scheme=scheme)
     assert time.perf_counter() - start < 3
     for narrower in (width, width - width // 3 if width > 1000 else width):
         visit.tab.set_viewport_size({"width": narrower, "height": 900})
         assert visit.tab.evaluate("document.documentElement.scrollWidth") == narrower
-    violations = axe.Axe().run(visit.tab).response["violations"]
-    serious = [
-        f"{violation['id']}: {node['html'][:200]}"
-        for violation in violations
-        if violation["impact"] in ("serious", "critical")
-        for node in violation["nodes"]
-    ]
-    assert serious == []
+    assert _serious(visit.tab) == []
     assert visit.errors == []
     assert visit.requests == [path.as_uri()]
+
+
+@pytest.mark.parametrize("kind", ["schedule", "graph", "predictions"])
+def test_other_pages_open_clean(browser: Any, tmp_path: Path, kind: str) -> None:
+    """So do the pages of a schedule, of a graph and of predictions, dark and narrow, light and wide."""
+    a40 = gpu("a40")
+    edges = tuple(Edge(source, target, 10**5) for source, target in ("ab", "ac", "bd", "cd"))
+    graph = Graph("fork", tuple(Operator(name, "add", flops=1e9, bytes=10**7) for name in "abcd"), edges)
+    costs = predicted_costs(graph, a40, link("nvlink", a40), 2)
+    made = schedule(Problem(graph, Costs.of(costs)), "hios-lp", 2)
+    page = tmp_path / "page.html"
+    if kind == "schedule":
+        write_schedule(made, page, {operator.id: operator.type for operator in graph.operators})
+    elif kind == "graph":
+        write_picture(graph, page)
+    else:
+        hios.report((graph, costs, made)).write(page)
+    for width, scheme in ((360, "dark"), (1280, "light")):
+        visit = visited(browser, page, width=width, scheme=scheme)
+        assert visit.tab.evaluate("document.documentElement.scrollWidth") == width
+        assert _serious(visit.tab) == []
+        assert visit.errors == []
+        assert visit.requests == [page.as_uri()]
 
 
 def test_schedule_tables_fit(browser: Any, path: Path) -> None:
