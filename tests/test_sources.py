@@ -75,7 +75,8 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
         ("platforms/cpu/reporting.py", {"report"}),
         ("platforms/protocol.py", set()),
         ("runtime/trace.py", {"execute"}),
-        ("report/charts.py", {"report"}),
+        ("report/gantt_chart.py", {"report"}),
+        ("charts/rendering.py", {"report"}),
     ],
 )
 def test_edits_of_code(package: Path, file: str, stages: set[str]) -> None:
