@@ -1,7 +1,7 @@
 """What people see: the report of a run, one schedule by itself, and the algorithms.
 
     model_results, model_predictions   what a report is made from: the files of every model, of runs and of predictions
-    tables, dataframes                 rows, CSV and LaTeX files; results as pandas data frames
+    tables, table_files, dataframes    rows, CSV and LaTeX files; results as pandas data frames
     headlines, statements, cost_facts, environment, schedule_summary    the same in words, with numbers from the data
     gantt_chart, latency_chart         charts of Altair, in the look of `hios.charts`
     short_names                        names that fit bars and rows
@@ -25,16 +25,16 @@ from hios import artifacts
 from hios.errors import ArtifactError
 from hios.graph import Graph
 from hios.report.environment import NOT_RECORDED, Provenance
-from hios.report.model_predictions import ModelPredictions, is_predicted, prediction_rows, read_predictions
+from hios.report.model_predictions import ModelPredictions, is_predicted, read_predictions
 from hios.report.model_results import ModelResults, read_results
+from hios.report.table_files import TABLES, table_files
 from hios.report.tables import (
     LATENCY_COLUMNS,
     OPERATOR_COLUMNS,
-    TABLES,
     latency_rows,
     operator_rows,
+    prediction_rows,
     table,
-    table_files,
 )
 from hios.schedule import Schedule
 
@@ -126,7 +126,7 @@ def report_of_predictions(models: Sequence[ModelPredictions], provenance: Proven
     """The report of networks of which nothing was run, in this order."""
     from hios.report.prediction_page import render_predictions
 
-    rows = [row for model in models for row in prediction_rows(model)]
+    rows = [row for model in models for row in prediction_rows(model.name, model.schedules, model.costs)]
     return Report(render_predictions(models, provenance), table(LATENCY_COLUMNS, rows), _operators(models))
 
 

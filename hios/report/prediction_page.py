@@ -9,9 +9,9 @@ from hios.report.cost_facts import cost_facts
 from hios.report.environment import Provenance, origin, predicted_hardware
 from hios.report.gantt_chart import predicted_chart
 from hios.report.graph_words import type_counts
-from hios.report.model_predictions import ModelPredictions, prediction_rows
+from hios.report.model_predictions import ModelPredictions
 from hios.report.page import filled, model_head
-from hios.report.tables import placement_rows
+from hios.report.tables import placement_rows, prediction_rows
 
 
 def render_predictions(models: Sequence[ModelPredictions], provenance: Provenance) -> str:
@@ -41,7 +41,7 @@ def _view(number: int, model: ModelPredictions) -> dict[str, Any]:
     """What the template shows of a model."""
     rows = [
         {**row, "predicted_speedup": model.sequential_ms / row["predicted_ms"] if row["predicted_ms"] else None}
-        for row in prediction_rows(model)
+        for row in prediction_rows(model.name, model.schedules, model.costs)
     ]
     graph = model.graph
     return {

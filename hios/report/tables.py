@@ -9,14 +9,13 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hios.charts.latex import latex_document
 from hios.costs import predicted_for
 from hios.formats.costs_file import CostsFile
 from hios.formats.run_file import Chosen, Latency, ReferenceResult, ScheduleResult
 from hios.graph import Graph
 from hios.report.environment import is_virtual
 from hios.report.model_results import ModelResults
-from hios.schedule import Placement
+from hios.schedule import Placement, Schedule
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,6 +58,9 @@ LATENCY_COLUMNS = (
     "error_beyond_drift",
     "predicted_only",
 )
+
+#: Label of the sequential schedule on one device, which speedups refer to.
+_BASELINE = "sequential on one device (baseline)"
 
 #: Columns of operators.csv; p20 and p80 over the repeats, flops with a multiply-add as two.
 OPERATOR_COLUMNS = ("model", "operator", "type", "time_ms", "p20_ms", "p80_ms", "flops", "bytes", "predicted_only")
@@ -114,7 +116,7 @@ def reference_rows(model: ModelResults) -> list[Row]:
     baseline = model.run.baseline.latency_ms
     rows = [
         {
-            **_measured(model, "baseline", "sequential on one device (baseline)", baseline),
+            **_measured(model, "baseline", _BASELINE, baseline),
             "algorithm": "sequential",
             "devices": 1,
             "speedup": 1.0,
@@ -144,6 +146,47 @@ def _ceiling_rows(model: ModelResults) -> list[Row]:
         }
         for ceiling in model.run.ceilings
     ]
+
+
+def prediction_rows(name: str, schedules: Mapping[str, Schedule], costs: CostsFile) -> list[Row]:
+    """Rows of latency.csv of a network of which nothing was run: the schedules, and nothing measured.
+
+    Where the platform predicts its costs, the sequential schedule on one device follows, which speedups refer to.
+
+    Args:
+        name: of the network.
+        schedules: by label.
+        costs: its costs.json.
+    """
+    predicted = predicted_for(costs.platform) is not None
+    absent = dict.fromkeys(LATENCY_COLUMNS)
+    rows: list[Row] = [
+        {
+            **absent,
+            "model": name,
+            "kind": "schedule",
+            "label": label,
+            "algorithm": schedule.algorithm,
+            "parameters": json.dumps(dict(schedule.parameters), sort_keys=True),
+            "devices": schedule.devices,
+            "predicted_ms": schedule.latency_ms,
+            "predicted_lower_bound_ms": schedule.lower_bound_ms,
+            "scheduling_time_s": schedule.scheduling_time_s,
+            "predicted_only": predicted,
+        }
+        for label, schedule in schedules.items()
+    ]
+    if predicted:
+        baseline = {"algorithm": "sequential", "devices": 1, "predicted_ms": sequential_ms(costs)}
+        rows.append(
+            {**absent, "model": name, "kind": "baseline", "label": _BASELINE, **baseline, "predicted_only": True}
+        )
+    return rows
+
+
+def sequential_ms(costs: CostsFile) -> float:
+    """Latency of the sequential schedule on one device under the cost model."""
+    return sum(cost.time_ms for cost in costs.operators.values())
 
 
 def operator_rows(name: str, graph: Graph, contents: CostsFile) -> list[Row]:
@@ -212,58 +255,6 @@ def placement_rows(
             }
         )
     return rows
-
-
-#: Columns of latency.tex and operators.tex: those of the CSV files that a paper shows, with their heads.
-_LATEX_LATENCY = {
-    "model": "model",
-    "label": "schedule or reference",
-    "devices": "devices",
-    "measured_median_ms": "median, ms",
-    "measured_p20_ms": "p20, ms",
-    "measured_p80_ms": "p80, ms",
-    "speedup": "speedup",
-    "predicted_ms": "predicted, ms",
-    "prediction_error": "error",
-    "predicted_lower_bound_ms": "lower bound, ms",
-}
-_LATEX_OPERATORS = {
-    "model": "model",
-    "operator": "operator",
-    "type": "type",
-    "time_ms": "time, ms",
-    "flops": "FLOP",
-    "bytes": "bytes",
-}
-
-
-#: The files that `table_files` makes.
-TABLES = ("latency.csv", "operators.csv", "latency.tex", "operators.tex")
-
-
-def table_files(latencies: pd.DataFrame, operators: pd.DataFrame) -> dict[str, str]:
-    """The files of the two tables, by name: CSV in full, and LaTeX of what a paper shows of them."""
-    texts = (csv_text(latencies), csv_text(operators), latency_latex(latencies), operators_latex(operators))
-    return dict(zip(TABLES, texts, strict=True))
-
-
-def latency_latex(frame: pd.DataFrame) -> str:
-    """latency.tex: the rows of latency.csv with four digits."""
-    caption = (
-        "Latency of every schedule and reference, measured and predicted; error is predicted over measured less 1."
-    )
-    return latex_document(_rounded(frame, _LATEX_LATENCY), caption, "tab:latency")
-
-
-def operators_latex(frame: pd.DataFrame) -> str:
-    """operators.tex: the rows of operators.csv with four digits."""
-    caption = "Operators of every model, each alone on one device; a multiply-add counts as two FLOP."
-    return latex_document(_rounded(frame, _LATEX_OPERATORS), caption, "tab:operators")
-
-
-def _rounded(frame: pd.DataFrame, heads: Mapping[str, str]) -> pd.DataFrame:
-    shown = frame[list(heads)].rename(columns=heads).astype("object")
-    return shown.map(lambda value: float(f"{value:.4g}") if isinstance(value, float) else value)
 
 
 def _measured(model: ModelResults, kind: str, label: str, latency: Latency) -> Row:
