@@ -32,7 +32,7 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def svg(picture: Picture) -> str:
     """The drawing alone, for a page in HTML that says the rest."""
-    return "\n".join(_document(picture.plan.width, picture.plan.height, "", _drawing(picture)))
+    return "\n".join(_document(picture, picture.plan.width, picture.plan.height, "", _drawing(picture)))
 
 
 def svg_file(picture: Picture) -> str:
@@ -41,12 +41,13 @@ def svg_file(picture: Picture) -> str:
     header, height = _header(picture, width)
     body = [*header, f'<g transform="translate(0 {_number(height)})">', *_drawing(picture), "</g>"]
     namespace = ' xmlns="http://www.w3.org/2000/svg"'
-    return "\n".join(_document(width, height + picture.plan.height, namespace, body)) + "\n"
+    return "\n".join(_document(picture, width, height + picture.plan.height, namespace, body)) + "\n"
 
 
-def _document(width: float, height: float, namespace: str, body: Iterable[str]) -> Iterator[str]:
+def _document(picture: Picture, width: float, height: float, namespace: str, body: Iterable[str]) -> Iterator[str]:
+    label = f"Graph of {picture.graph.name} by blocks: {size(picture)}; operators by block: {block_sizes(picture)}"
     yield (
-        f'<svg{namespace} class="graph" width="{_number(width)}" '
+        f'<svg{namespace} class="graph" role="img" aria-label="{_text(label)}" width="{_number(width)}" '
         f'height="{_number(height)}" viewBox="0 0 {_number(width)} {_number(height)}" '
         f'font-family="{FONT}" font-size="{_number(FONT_SIZE)}" fill="{INK}">'
     )

@@ -258,6 +258,14 @@ def test_hostile_names_stay_text() -> None:
     assert "<script" not in svg(picture)
 
 
+def test_pictures_are_described() -> None:
+    """For readers who do not see it a picture says what it shows: name, size and blocks of the graph."""
+    graph = layered(20, 30, 1)
+    label = document(lay_out(graph)).get("aria-label")
+    assert label is not None
+    assert label.startswith(f"Graph of {graph.name} by blocks: 20 operators, ")
+
+
 def test_tooltip_says_what_the_graph_states() -> None:
     """Id and type always; output, GFLOP and MB where the graph has them."""
     details = {"shapes": {"inputs": [], "outputs": [[1, 64, 54, 54], []]}, "flops": 1_394_703_552, "bytes": 6_130_496}
