@@ -14,7 +14,7 @@ from hios.formats.run_file import ScheduleResult
 from hios.graph import Graph
 from hios.report.graph_layout import text_width
 from hios.report.model_results import ModelResults
-from hios.report.short_names import Lane, lane_names, lanes, short_names
+from hios.report.short_names import Lane, lane_names, lanes, lanes_of, short_names
 from hios.schedule import Placement, Schedule
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _drawn(passes: Sequence[_Pass], content: _Content, identity: str, descriptio
     """The passes one above the other on the same time axis."""
     import altair as alt
 
-    rows = lanes(((row.device, row.stream) for part in passes for row in part.placements), content.devices)
+    rows = lanes((lane for part in passes for row in part.placements for lane in lanes_of(row)), content.devices)
     end_ms = _ROOM * (max(part.end_ms for part in passes) or 1.0)
     charts = [_pass_chart(part, content, rows, end_ms) for part in passes]
     chart = alt.vconcat(*charts, spacing=14).properties(description=description).configure_concat()
@@ -156,7 +156,11 @@ def _pass_chart(part: _Pass, content: _Content, rows: Sequence[Lane], end_ms: fl
         scale=alt.Scale(domain=list(names.values()), padding=0),
         axis=alt.Axis(ticks=False, domain=False, labelPadding=6, labelLimit=0),
     )
-    bars = [_bar(row, part.kind, content, names, end_ms) for row in part.placements]
+    bars = [
+        {"row": names[lane], **_bar(row, part.kind, content, end_ms)}
+        for row in part.placements
+        for lane in lanes_of(row)
+    ]
     dash = [3, 2] if part.kind == "predicted" else alt.Undefined
     layers: list[Any] = []
     if content.names:
@@ -182,7 +186,7 @@ def _pass_chart(part: _Pass, content: _Content, rows: Sequence[Lane], end_ms: fl
     return drawn
 
 
-def _bar(row: Placement, kind: str, content: _Content, names: Mapping[Lane, str], end_ms: float) -> dict[str, Any]:
+def _bar(row: Placement, kind: str, content: _Content, end_ms: float) -> dict[str, Any]:
     """What a bar shows of a placement."""
     kind_of = content.type_of(row.operator)
     name = content.names.get(row.operator, "")
@@ -196,7 +200,6 @@ def _bar(row: Placement, kind: str, content: _Content, names: Mapping[Lane, str]
     if inputs := content.inputs_of(row.operator):
         lines.append(f"inputs: {', '.join(inputs)}")
     return {
-        "row": names[row.device, row.stream],
         "start": round(row.start_ms, _DECIMALS),
         "finish": round(row.finish_ms, _DECIMALS),
         "fill": fill_of(UNKNOWN if kind_of == _UNKNOWN_TYPE else style_of(kind_of)),

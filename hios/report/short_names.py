@@ -6,8 +6,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from hios.schedule import Placement
+
 #: Device and stream.
 Lane = tuple[int, int]
+
+
+def lanes_of(row: Placement) -> list[Lane]:
+    """The lanes of an operator."""
+    return [(row.device, row.stream)]
 
 
 def lanes(used: Iterable[Lane], devices: int) -> list[Lane]:
