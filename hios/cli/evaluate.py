@@ -25,7 +25,7 @@ def command(graph: Path, costs: Path, schedule: Path) -> None:
     from hios.evaluate import evaluate as run
     from hios.evaluate import latency_ms
     from hios.problem import Problem
-    from hios.report.summary import widths_in_words
+    from hios.report.schedule_summary import widths_in_words
     from hios.schedule import Schedule
     from hios.schedulers import schedule as schedule_by
 

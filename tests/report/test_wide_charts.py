@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ from click.testing import CliRunner
 from hios import schedule
 from hios.cli import main
 from hios.report.dataframes import _rows
-from hios.report.gantt import schedule_chart
-from hios.report.lanes import lanes, lanes_of
-from hios.report.summary import device_uses, summary, widths_in_words
+from hios.report.gantt_chart import schedule_chart
+from hios.report.schedule_summary import device_uses, summary, widths_in_words
+from hios.report.short_names import lanes, lanes_of
 from hios.report.terminal import ASCII, Look, draw
 from hios.runtime.trace import write_trace
 from tests.problems import problem
@@ -55,14 +56,15 @@ def test_summary() -> None:
 
 
 def test_gantt() -> None:
-    """A bar on the lane of each device, at the same time."""
-    figure = schedule_chart(MADE, {}, {})
-    bars = [
-        (entry[0], lane, base, length)
-        for trace in figure.data
-        for entry, lane, base, length in zip(trace.customdata, trace.y, trace.base, trace.x, strict=True)
-    ]
-    assert sorted(bars) == [("a", 0, 0, 4), ("b", 1, 0, 2), ("c", 0, 4, 3), ("c", 1, 4, 3), ("d", 0, 7, 1)]
+    """A bar on the lane of each device, as long and at the same time, which says so."""
+    svg = schedule_chart(MADE, {}, "chart").svg
+    bars = re.findall(r'data-hover="(\w+)&#xA;([^"]*)" d="M([\d.]+),([\d.]+)h([\d.]+)', svg)
+    assert sorted(name for name, *_ in bars) == ["a", "b", "c", "c", "d"]
+    first, second = ((text, x, float(y), width) for name, text, x, y, width in bars if name == "c")
+    assert (first[0], first[1], first[3]) == (second[0], second[1], second[3])
+    assert first[2] != second[2]
+    assert first[0].endswith("devices 0, 1 at once")
+    assert [text for name, text, *_ in bars if name != "c" and "at once" in text] == []
 
 
 def test_trace(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 A candidate is a list of operators in an order in which they can run, each with its devices. A move changes the place
 of an operator or the devices of one or several, the times from the first changed place on are worked out again, and
 the move is kept or taken back, as in `hios.schedulers.opt.kernel`, whose stages of several operators are not searched
-here. All arrays are allocated once by `hios.schedulers.opt.wide_chain`; the functions below change them in place.
+here. All arrays are allocated once by `hios.schedulers.opt.wide_chain`; the functions below change them in place. They
+stand in one file for the reason given there; `draw` alone is of the other file, and a change of it needs one of this.
 
 Arrays are records (numpy structured types); n operators, e edges, o options, M devices; times in milliseconds. By
 convention the functions call them
