@@ -211,5 +211,7 @@ def test_corun_counts_what_the_others_add() -> None:
 def test_executing_refuses_wide_operators() -> None:
     """Operators on several devices are refused where devices are no cores, before anything starts, in one line."""
     assert Entry.of("wide", _schedule(PAIR, WIDE), PAIR.graph, 2).schedule.devices == 2
-    with pytest.raises(ScheduleError, match=r"placements\[0\]\.devices: found 2 devices; allowed where devices are no c"):
+    with pytest.raises(
+        ScheduleError, match=r"placements\[0\]\.devices: found 2 devices; allowed where devices are no c"
+    ):
         Entry.of("wide", _schedule(PAIR, WIDE), PAIR.graph, 2, cores_per_device=None)
