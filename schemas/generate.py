@@ -24,6 +24,7 @@ from hios.formats.description_files import GpuFile, LinkFile
 from hios.formats.graph_file import GraphFile
 from hios.formats.run_file import Run
 from hios.formats.schedule_file import ScheduleFile
+from hios.formats.simulation_file import AblationFile, SimulationFile
 
 FOLDER = Path(__file__).parent
 CLASSES: dict[str, type[msgspec.Struct]] = {
@@ -34,6 +35,8 @@ CLASSES: dict[str, type[msgspec.Struct]] = {
     "config": Config,
     "gpu": GpuFile,
     "link": LinkFile,
+    "simulation": SimulationFile,
+    "ablation": AblationFile,
 }
 
 _WHOLE_NUMBERS = (
