@@ -14,6 +14,7 @@ The package is layered; a module imports only from layers above its own:
     profiling runtime                    what measuring, and executing, on any platform have in common
     study                                figures and tables of the papers
     optimizing dynamo                    a model of torch in, the fastest way to run it out
+    charts                               one look for all charts; Altair to SVG and PDF
     report api cli                       what people see; the stages on objects, and as commands on files
 
 ``import hios`` is light: neither torch, TVM nor pandas is loaded; functions load what they need when they are called.
