@@ -1,6 +1,7 @@
 # The pipeline: export, extract, profile, schedule, execute, report; one file a stage in workflow/rules.
 #
 #   snakemake --cores all                          everything that config.yaml asks for
+#   snakemake --cores all figures                  the figures and tables of the papers
 #   snakemake -n                                   what would run, and why
 #   snakemake --cores all --configfile other.yaml  another configuration in place of config.yaml
 from snakemake.utils import min_version
@@ -36,6 +37,7 @@ if not PREDICTED:
     include: "workflow/rules/execute.smk"
 
 
+include: "workflow/rules/study.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/provenance.smk"
 

@@ -21,7 +21,9 @@ from hios.formats.base import END
 from hios.formats.config_file import Config
 from hios.formats.costs_file import CostsFile
 from hios.formats.description_files import GpuFile, LinkFile
+from hios.formats.figure_file import FigureFile
 from hios.formats.graph_file import GraphFile
+from hios.formats.published_file import PublishedFile
 from hios.formats.run_file import Run
 from hios.formats.schedule_file import ScheduleFile
 from hios.formats.simulation_file import AblationFile, SimulationFile
@@ -37,6 +39,8 @@ CLASSES: dict[str, type[msgspec.Struct]] = {
     "link": LinkFile,
     "simulation": SimulationFile,
     "ablation": AblationFile,
+    "published": PublishedFile,
+    "figure": FigureFile,
 }
 
 _WHOLE_NUMBERS = (

@@ -16,7 +16,19 @@ from hios import ALGORITHMS
 
 ROOT = Path(hios.__file__).resolve().parent
 #: Packages that only some commands need: slow to import, or not installed in every environment.
-HEAVY = {"torch", "tvm", "numpy", "pandas", "plotly", "altair", "vl_convert", "jinja2", "safetensors", "tqdm", "snakemake"}
+HEAVY = {
+    "torch",
+    "tvm",
+    "numpy",
+    "pandas",
+    "plotly",
+    "altair",
+    "vl_convert",
+    "jinja2",
+    "safetensors",
+    "tqdm",
+    "snakemake",
+}
 
 _REPORT = "; import sys, json; print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
 _RUN = "from hios.cli import main; main({arguments!r}, standalone_mode=False)"

@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from hios import artifacts
 
-KINDS = ("graph", "costs", "schedule", "run", "config", "gpu", "link")
+KINDS = ("graph", "costs", "schedule", "run", "config", "gpu", "link", "simulation", "ablation", "published", "figure")
 
 
 def _generator() -> ModuleType:

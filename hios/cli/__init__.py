@@ -13,10 +13,12 @@ from hios.cli import (
     execute,
     export,
     extract,
+    figures,
     profile,
     report,
     schedule,
     show,
+    study,
     verify,
     versions,
 )
@@ -35,6 +37,8 @@ _COMMANDS = (
     distribute.command,
     report.command,
     algorithms.command,
+    figures.command,
+    study.command,
     versions.command,
 )
 

@@ -17,7 +17,7 @@ Label = Annotated[
     doc("A label is letters, digits, - and _, and begins with a letter or digit."),
 ]
 #: Folders of these names beside those of the networks hold other things.
-TAKEN = ("benchmarks", "logs", "tables")
+TAKEN = ("benchmarks", "figures", "logs", "study", "tables")
 #: A label of a network: a folder, which must not be one of those that hold other things.
 ModelLabel = Annotated[
     Label,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
 from hios.check import violations
 from hios.errors import ScheduleError
-from hios.formats.config_file import SERIES, SimulationStudy, Study
 from hios.formats.simulation_file import AblationFile, Instance, Setting, SimulationFile, Variant
 from hios.problem import Problem
 from hios.schedule import Schedule
@@ -17,6 +17,7 @@ from hios.schedulers import find, schedule
 from hios.study import released_program
 from hios.study.random_graphs import Generator, charged_by_destination, even_layers, random_layers
 from hios.study.released_program import Deviations
+from hios.study.settings import GENERATORS
 
 #: What the paper compares, then what it does not.
 ALGORITHMS = ("sequential", "ios", "hios-mr-inter", "hios-mr", "hios-lp-inter", "hios-lp", "heft", "hios-opt")
@@ -27,40 +28,9 @@ _ONE_DEVICE = ("sequential", "ios")
 #: More seconds than a search by moves ever takes: no clock decides how far it comes.
 _NO_LIMIT = 1e6
 
-GENERATORS: dict[str, Generator] = {"random_layers": random_layers, "even_layers": even_layers}
+_GENERATORS: dict[str, Generator] = dict(zip(GENERATORS, (random_layers, even_layers), strict=True))
 #: What is told after each instance: how many of how many are done.
 Progress = Callable[[int, int], None]
-
-
-#: Instances of every setting where the configuration does not say: the paper has 30.
-INSTANCES = {"quick": 3, "full": 30}
-
-
-def instances(study: Study) -> int:
-    """Number of instances of every setting."""
-    return study.simulation.instances or INSTANCES[study.scale]
-
-
-def settings(study: SimulationStudy) -> list[Setting]:
-    """The settings of all series, each once, in the order of the paper's figures."""
-    return list(dict.fromkeys(setting for name in SERIES for setting in series(study, name)))
-
-
-def series(study: SimulationStudy, name: str) -> list[Setting]:
-    """The settings in which one parameter varies and the others keep their default.
-
-    Args:
-        study: the configuration.
-        name: one of ``SERIES``. With the operators the edges vary too.
-    """
-    base = msgspec.structs.asdict(study.base)
-    found = []
-    for value in getattr(study, name):
-        changed = {**base, name: value}
-        if name == "operators":
-            changed["edges"] = round(value * study.base.edges / study.base.operators)
-        found.append(Setting(**changed))
-    return found
 
 
 def simulate(
@@ -121,7 +91,7 @@ def ablate(setting: Setting, generator: str, seeds: Iterable[int], *, alpha: flo
         alpha: share of serialisation of the contention model.
     """
     began = time.process_time()
-    graphs = [GENERATORS[generator](**drawn(setting), alpha=alpha, seed=seed) for seed in seeds]
+    graphs = [_GENERATORS[generator](**drawn(setting), alpha=alpha, seed=seed) for seed in seeds]
     problems = [graph.problem().on(setting.devices) for graph in graphs]
     charged = [charged_by_destination(graph, setting.p).problem().on(setting.devices) for graph in graphs]
     names = Deviations.names()
@@ -140,9 +110,9 @@ def ablate(setting: Setting, generator: str, seeds: Iterable[int], *, alpha: flo
     return AblationFile(setting, generator, sequential, tuple(variants), time.process_time() - began)
 
 
-def drawn(setting: Setting) -> dict[str, float]:
+def drawn(setting: Setting) -> dict[str, Any]:
     """The parameters of a generator of graphs."""
-    parameters: dict[str, float] = msgspec.structs.asdict(setting)
+    parameters: dict[str, Any] = msgspec.structs.asdict(setting)
     del parameters["devices"]
     return parameters
 

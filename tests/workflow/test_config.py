@@ -371,10 +371,11 @@ BAD = [
     *[
         pytest.param(
             {"models": {name: {"model": "net"}}},
-            f'models: found the key "{name}"; allowed: anything but "benchmarks", "logs", "tables" (Folders of these',
+            f'models: found the key "{name}"; allowed: anything but "benchmarks", "figures", "logs", "study", '
+            '"tables" (Folders of these',
             id=f"label {name}",
         )
-        for name in ("benchmarks", "logs", "tables")
+        for name in ("benchmarks", "figures", "logs", "study", "tables")
     ],
     pytest.param({"seed": 2**63}, f"seed: found {2**63}; allowed: at most {2**63 - 1}", id="seed too large"),
     pytest.param(
