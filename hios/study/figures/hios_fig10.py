@@ -24,7 +24,7 @@ register(
     Figure(
         id=_ID,
         title="Degree of parallelism in the simulation",
-        varies="6 to 22 layers of 200 operators; latency of every algorithm on 4 GPUs, mean and deviation",
+        varies="6 to 22 layers of 200 operators; latency of every algorithm on 4 GPUs, mean and sd",
         sessions=("simulation/layers",),
         rows=simulated.rows_over(_VARIED),
         chart=simulated.chart_over(_ID, _VARIED, "layers"),

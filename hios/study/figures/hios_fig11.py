@@ -16,7 +16,7 @@ register(
     Figure(
         id=_ID,
         title="Communication overheads among GPUs in the simulation",
-        varies="transfers of 0.4 to 1.2 of an operator's time; latency of every algorithm on 4 GPUs, mean and deviation",
+        varies="transfers of 0.4 to 1.2 of an operator's time; latency of every algorithm on 4 GPUs, mean and sd",
         sessions=("simulation/p",),
         rows=simulated.rows_over(_VARIED),
         chart=simulated.chart_over(_ID, _VARIED, "transfer time over operator time, p"),

@@ -16,7 +16,7 @@ register(
     Figure(
         id=_ID,
         title="Effect of the number of GPUs in the simulation",
-        varies="2 to 12 GPUs; latency of every algorithm on graphs of 200 operators, mean and deviation",
+        varies="2 to 12 GPUs; latency of every algorithm on graphs of 200 operators, mean and sd",
         sessions=("simulation/devices",),
         rows=simulated.rows_over(_VARIED),
         chart=simulated.chart_over(_ID, _VARIED, "GPUs"),

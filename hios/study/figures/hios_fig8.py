@@ -28,7 +28,7 @@ register(
     Figure(
         id=_ID,
         title="Effect of the number of operators in the simulation",
-        varies="100 to 400 operators with twice as many edges; latency of every algorithm on 4 GPUs, mean and deviation",
+        varies="100 to 400 operators with twice as many edges; latency of every algorithm on 4 GPUs, mean and sd",
         sessions=("simulation/operators",),
         rows=simulated.rows_over(_VARIED),
         chart=simulated.chart_over(_ID, _VARIED, "operators"),

@@ -16,7 +16,7 @@ register(
     Figure(
         id=_ID,
         title="Effect of the number of inter-operator dependencies in the simulation",
-        varies="400 to 600 edges between 200 operators; latency of every algorithm on 4 GPUs, mean and deviation",
+        varies="400 to 600 edges between 200 operators; latency of every algorithm on 4 GPUs, mean and sd",
         sessions=("simulation/edges",),
         rows=simulated.rows_over(_VARIED),
         chart=simulated.chart_over(_ID, _VARIED, "edges"),
