@@ -54,20 +54,29 @@ def chart(figure: Figure, table: Rows) -> alt.TopLevelMixin:
     numbers = [row for row in table if "value" in row]
     title = alt.TitleParams(
         f"{figure.paper}, {figure.number}: published numbers only",
-        subtitle=_lines(f"{figure.title}. {figure.missing}"),
+        subtitle=_lines(f"{figure.title}. {figure.missing[:1].upper()}{figure.missing[1:]}."),
         anchor="start",
     )
     if not numbers:
         text = alt.Chart(alt.InlineData(values=table)).mark_text(align="left").encode(alt.Text("statement:N"))
         drawn: alt.Chart = text.properties(title=title, width=480, height=30)
         return drawn
-    for row in numbers:
-        row["label"] = f"{row['statement']}: {row['case']} [{row['unit']}]"
+    units = dict.fromkeys(row["unit"] for row in numbers)
+    panels: list[Any] = [_panel([row for row in numbers if row["unit"] == unit], unit) for unit in units]
+    stacked: alt.VConcatChart = alt.vconcat(*panels).resolve_scale(x="independent").properties(title=title)
+    return stacked
+
+
+def _panel(numbers: Rows, unit: str) -> alt.TopLevelMixin:
+    """The numbers of a unit as points with their values."""
+    import altair as alt
+
+    values = [{**row, "label": _label(row), "text": f"{row['value']:g}"} for row in numbers]
     texts = (
-        alt.Chart(alt.InlineData(values=[{**row, "text": f"{row['value']:g}"} for row in numbers]))
+        alt.Chart(alt.InlineData(values=values))
         .mark_text(align="left", dx=10)
         .encode(
-            alt.X("value:Q", title="as published, each in its own unit"),
+            alt.X("value:Q", title=f"{unit}, as published"),
             alt.Y("label:N", sort=None, title=None, axis=alt.Axis(labelLimit=420)),
             alt.Text("text:N"),
         )
@@ -75,10 +84,12 @@ def chart(figure: Figure, table: Rows) -> alt.TopLevelMixin:
     points = texts.mark_point(size=60).encode(
         marks.shape(numbers), marks.fill(numbers), alt.Description("description:N"), alt.Text()
     )
-    for row in numbers:
-        del row["label"]
-    layered: alt.TopLevelMixin = alt.layer(points, texts).properties(title=title, width=320)
+    layered: alt.TopLevelMixin = alt.layer(points, texts).properties(width=320)
     return layered
+
+
+def _label(row: dict[str, Any]) -> str:
+    return str(row["statement"]) if row["case"] == "value" else f"{row['statement']}: {row['case']}"
 
 
 def chart_of_table(figure: Figure) -> Callable[[Rows], alt.TopLevelMixin]:
@@ -95,7 +106,7 @@ def chart_of_table(figure: Figure) -> Callable[[Rows], alt.TopLevelMixin]:
         ]
         drawn: alt.Chart = (
             alt.Chart(alt.InlineData(values=cells))
-            .mark_text(align="left", limit=230)
+            .mark_text(limit=230)
             .encode(
                 alt.X("column:N", sort=columns, title=None, axis=alt.Axis(orient="top", labelAngle=0, grid=False)),
                 alt.Y("row:O", title=None, axis=None),

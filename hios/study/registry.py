@@ -36,9 +36,9 @@ _GPU = frozenset({"cuda", "2 GPUs", "GPU counters"})
 
 #: The papers by the first part of a figure's id.
 PAPERS = {
-    "hios": "HIOS (Kundu and Shu, 2024)",
-    "ios": "IOS (Ding et al., MLSys 2021)",
-    "lios": "LIOS",
+    "hios": "HIOS (Kundu and Shu)",
+    "ios": "IOS (MLSys 2021)",
+    "lios": "LIOS (Ping et al., IEEE TSC 2024)",
     "opara": "Opara (Chen et al., arXiv:2312.10351)",
 }
 

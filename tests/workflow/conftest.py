@@ -40,6 +40,8 @@ if "--tables" in options:
     written += [Path(options["--tables"]) / name for name in ("latency.csv", "operators.csv")]
 if "--traces" in options:
     written += [Path(options["--traces"]) / Path(word).name for word in words if "/schedules/" in word]
+if words[0] == "figures":  # the output is a folder
+    written = [Path(options["--output"]) / f"{words[1]}.{ending}" for ending in ("csv", "tex", "svg", "pdf", "json")]
 for path in written:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("<p>" + " ".join(words) + "</p>")

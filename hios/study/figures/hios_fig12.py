@@ -13,7 +13,10 @@ _NETWORKS = {"inception": "inception_v3", "nasnet": "nasnet_large"}
 
 def rows(data: FigureData) -> Rows:
     """A row for every schedule of the paper's algorithms, with the size of the network's images."""
-    sizes = {label: network.graph.inputs[0].shape[-1] for label, network in data.networks.items()}
+    sizes = {
+        label: network.graph.inputs[0].shape[-1] if network.graph.inputs else None
+        for label, network in data.networks.items()
+    }
     found = runs.schedule_rows(data, _ALGORITHMS)
     return [{"network": row["network"], "image size": sizes[row["network"]], **row} for row in found]
 
