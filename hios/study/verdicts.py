@@ -57,13 +57,16 @@ def verdict(published: Published, found: Found) -> Verdict:
 
     They agree where every number is within the tolerance: relative to the value, or to the ends of the range. They
     point in the same direction where they are on the same side of what no effect would be and, with several cases,
-    change from the first to the last as the published ones do. Cases that were not found here do not count.
+    change from the first to the last as the published ones do. Cases that were not found here do not count. What has to
+    be exact, by a tolerance of 0, agrees or differs.
     """
     pairs = list(_pairs(published, found))
     if not pairs:
         return Verdict.ELSEWHERE
     if all(_within(number, least, most, published.tolerance) for number, least, most in pairs):
         return Verdict.AGREES
+    if published.tolerance == 0:
+        return Verdict.DIFFERS
     return Verdict.DIRECTION if _same_direction(published, found, pairs) else Verdict.DIFFERS
 
 

@@ -41,7 +41,10 @@ def test_words() -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ("{what: w, unit: ms}", "figures.f.numbers.n: found 0 of value, least or most, and cases; allowed: one of them"),
+        (
+            "{what: w, unit: ms}",
+            "figures.f.numbers.n: found 0 of value, least or most, and cases; allowed: one of them",
+        ),
         ("{what: w, unit: ms, value: 1, least: 1}", "found 2 of value"),
         ("{what: w, unit: ms, value: one}", 'figures.f.numbers.n.value: found "one"; allowed: number'),
         ("{what: w, unit: ms, value: 1, vendor: x}", "figures.f.numbers.n: unknown key vendor; allowed: cases, "),
@@ -88,6 +91,15 @@ def _published(tmp_path: Path, entry: str) -> Published:
 def test_verdicts(tmp_path: Path, entry: str, found: Found, expected: Verdict) -> None:
     """Within the tolerance, in the same direction, neither, or not found here."""
     assert verdict(_published(tmp_path, entry), found) is expected
+
+
+def test_exact_statements(tmp_path: Path) -> None:
+    """A tolerance of 0 allows nothing else, and no direction either."""
+    path = tmp_path / "published.yaml"
+    path.write_text((_ENTRY % "{what: w, unit: blocks, cases: {a: 11, b: 13}}").replace("0.1", "0"))
+    entry = read(path)["f"]["n"]
+    assert verdict(entry, {"a": 11.0, "b": 13.0}) is Verdict.AGREES
+    assert verdict(entry, {"a": 11.0, "b": 25.0}) is Verdict.DIFFERS
 
 
 def test_a_statement_without_anything_found(tmp_path: Path) -> None:

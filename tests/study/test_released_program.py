@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_speedups_of_the_paper() -> None:
         ("hios_fig7", {"2": {"devices": 2}, "12": {"devices": 12}}),
     ):
         for case, changed in cases.items():
-            parameters = dict(changed)
+            parameters: dict[str, Any] = dict(changed)
             devices = parameters.pop("devices", 4)
             rows = [_latencies(devices, seed, parameters) for seed in range(6)]
             mean = {name: statistics.mean(row[name] for row in rows) for name in rows[0]}
@@ -82,7 +83,7 @@ def test_speedups_of_the_paper() -> None:
             assert devices == 2 or exact > 1.3 * lp
 
 
-def _latencies(devices: int, seed: int, parameters: dict[str, float]) -> dict[str, float]:
+def _latencies(devices: int, seed: int, parameters: dict[str, Any]) -> dict[str, float]:
     graph = even_layers(seed=seed, **parameters)
     charged = charged_by_destination(graph, parameters.get("p", 0.8)).problem().on(devices)
     exact = schedule(graph.problem(), "hios-lp", devices).latency_ms

@@ -53,7 +53,9 @@ def test_nothing_is_executed_where_nothing_can(checkout: Checkout) -> None:
     [
         pytest.param("study/figures/hios_fig9.py", {"hios_fig9"}, id="a figure"),
         pytest.param("study/figures/ios_fig6.py", {"ios_fig6"}, id="a figure of measured networks"),
-        pytest.param("study/simulated_series.py", {"hios_fig7", "hios_fig9"}, id="what figures of the simulation share"),
+        pytest.param(
+            "study/simulated_series.py", {"hios_fig7", "hios_fig9"}, id="what figures of the simulation share"
+        ),
         pytest.param("study/published.yaml", set(TARGETS), id="the published numbers"),
         pytest.param("charts/marks.py", set(TARGETS), id="the look of charts"),
         pytest.param("cli/figures.py", set(), id="the command line"),
