@@ -38,6 +38,7 @@ class FigureFile(Record, frozen=True):
     state: Annotated[Literal["drawn", "needs a GPU", "not drawn"], doc("Whether the rows were found here.")]
     missing: Annotated[str, doc("Why it is not drawn; empty where it is.")]
     command: Annotated[str, doc("What would produce its data; empty where the pipeline does.")]
+    reason: Annotated[str, doc("Why numbers differ, in one sentence; empty where nothing is to be explained.")]
     columns: Annotated[tuple[Text, ...], doc("Columns of the table.")]
     rows: Annotated[tuple[dict[str, _Cell], ...], doc("The table.")]
     comparisons: Annotated[tuple[ComparedNumber, ...], doc("Every published statement.")]

@@ -60,6 +60,7 @@ def write_figure(figure: Figure, data: FigureData, folder: Path) -> FigureFile:
         state=figure.state,
         missing=figure.missing,
         command=figure.command,
+        reason="" if figure.missing else figure.reason(rows),
         columns=tuple(table.columns),
         rows=tuple(rows),
         comparisons=tuple(comparisons),
@@ -113,8 +114,8 @@ def caption(figure: Figure, rows: Rows) -> str:
     text = f"{figure.title}. {figure.varies[:1].upper()}{figure.varies[1:]}."
     if figure.missing:
         text += f" {figure.missing[:1].upper()}{figure.missing[1:]}."
-    if figure.reason:
-        text += f" {figure.reason}"
+    elif why := figure.reason(rows):
+        text += f" {why}"
     marked = [row for row in rows if "mark" in row]
     return f"{text} {marks.explanation(marks.used(marked))}" if marked else text
 

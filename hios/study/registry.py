@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import string
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -53,6 +53,15 @@ def _nothing(data: FigureData) -> Rows:
     return []
 
 
+def _no_reason(rows: Rows) -> str:
+    return ""
+
+
+def reason(text: str) -> Callable[[Rows], str]:
+    """A reason without numbers."""
+    return lambda rows: text
+
+
 def _no_comparison(rows: Rows) -> Sequence[Comparison]:
     return ()
 
@@ -74,7 +83,7 @@ class Figure:
         also: further groups of published.yaml that belong to it.
         missing: why hios does not draw it, in words; empty where it does.
         command: what would produce its data, where hios does not.
-        reason: one sentence on why numbers differ.
+        reason: makes one sentence on why numbers differ, with its numbers from the table.
     """
 
     id: str
@@ -89,7 +98,7 @@ class Figure:
     also: tuple[str, ...] = ()
     missing: str = ""
     command: str = ""
-    reason: str = field(default="")
+    reason: Callable[[Rows], str] = _no_reason
 
     @property
     def paper(self) -> str:

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,12 @@ def make_checkout(path: Path) -> Checkout:
     for name in ("alpha", "beta", "gamma", "squeezenet", "inception_v3"):
         (path / "models" / f"{name}.py").write_text(f"# {name}\n")
     return Checkout(path)
+
+
+@pytest.fixture(scope="session")
+def new_checkout() -> Callable[[Path], Checkout]:
+    """Makes a checkout in a folder that is not there yet."""
+    return make_checkout
 
 
 @pytest.fixture

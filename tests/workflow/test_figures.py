@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import make_checkout
 
 from hios.study import registry
 
@@ -18,9 +19,9 @@ SMALL = {"study": {"simulation": {"instances": 2, "devices": [2, 4], "edges": [4
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+def drawn(new_checkout: Callable[[Path], Checkout], tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """A checkout in which some figures are drawn; tests leave it as they found it."""
-    checkout = make_checkout(tmp_path_factory.mktemp("drawn") / "checkout")
+    checkout = new_checkout(tmp_path_factory.mktemp("drawn") / "checkout")
     answer = checkout.snakemake("--cores", "2", "--configfile", checkout.config("config.yaml", **SMALL), "--", *TARGETS)
     assert answer.returncode == 0, answer.stdout
     return checkout

@@ -3,7 +3,7 @@
 from hios.charts import marks
 from hios.study import network_runs as runs
 from hios.study.figure_data import FigureData
-from hios.study.registry import Figure, Rows, register
+from hios.study.registry import Figure, Rows, reason, register
 from hios.study.verdicts import Comparison
 
 _ID = "hios_fig12"
@@ -44,6 +44,6 @@ register(
         rows=rows,
         chart=runs.bar_chart("schedule"),
         compare=compare,
-        reason=f"Only the sizes that ran are here; bars that are not {marks.MEASURED.name} are predictions.",
+        reason=reason(f"Only the sizes that ran are here; bars that are not {marks.MEASURED.name} are predictions."),
     )
 )

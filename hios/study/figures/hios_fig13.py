@@ -2,7 +2,7 @@
 
 from hios.study import network_runs as runs
 from hios.study.figure_data import FigureData
-from hios.study.registry import Figure, Rows, register
+from hios.study.registry import Figure, Rows, reason, register
 
 _ALGORITHMS = ("sequential", "ios", "hios-mr-inter", "hios-mr", "hios-lp-inter", "hios-lp")
 
@@ -21,6 +21,6 @@ register(
         sessions=("networks",),
         rows=rows,
         chart=runs.bar_chart("schedule"),
-        reason="On cores grouping gains next to nothing, as one operator fills a core.",
+        reason=reason("On cores grouping gains next to nothing, as one operator fills a core."),
     )
 )

@@ -21,6 +21,6 @@ register(
         rows=simulated.rows_over(_VARIED),
         chart=simulated.chart_over(_ID, _VARIED, "GPUs"),
         compare=compare,
-        reason=simulated.REASON,
+        reason=simulated.reason_over(_VARIED),
     )
 )

@@ -3,7 +3,7 @@
 import statistics
 
 from hios.study.figure_data import FigureData
-from hios.study.registry import Figure, Rows, register
+from hios.study.registry import Figure, Rows, reason, register
 
 _MEGA = 1e6
 
@@ -24,6 +24,6 @@ register(
         varies="network; operations of a convolution on average (the paper: year; peak performance too)",
         sessions=("networks",),
         rows=rows,
-        reason="The networks are those of the configuration, without VGG.",
+        reason=reason("The networks are those of the configuration, without VGG."),
     )
 )

@@ -2,7 +2,7 @@
 
 from hios.study import network_runs as runs
 from hios.study.figure_data import FigureData
-from hios.study.registry import Figure, Rows, register
+from hios.study.registry import Figure, Rows, reason, register
 from hios.study.verdicts import Comparison
 
 _ID = "ios_fig6"
@@ -34,6 +34,6 @@ register(
         rows=rows,
         chart=runs.bar_chart("schedule", "normalised throughput", "throughput over the best"),
         compare=compare,
-        reason="On a core the schedules of one device are about equal, as one operator fills it.",
+        reason=reason("On a core the schedules of one device are about equal, as one operator fills it."),
     )
 )

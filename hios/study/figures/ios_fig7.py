@@ -2,7 +2,7 @@
 
 from hios.study import network_runs as runs
 from hios.study.figure_data import FigureData
-from hios.study.registry import Figure, Rows, register
+from hios.study.registry import Figure, Rows, reason, register
 
 
 def rows(data: FigureData) -> Rows:
@@ -18,6 +18,8 @@ register(
         sessions=("networks",),
         rows=rows,
         chart=runs.bar_chart("schedule"),
-        reason="Where TensorRT, TASO and TVM cannot run, PyTorch, torch.compile and ONNX Runtime stand in their place.",
+        reason=reason(
+            "Where TensorRT, TASO and TVM cannot run, PyTorch, torch.compile and ONNX Runtime stand in their place."
+        ),
     )
 )

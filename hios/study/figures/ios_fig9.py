@@ -3,7 +3,7 @@
 from hios.schedulers.ios import search_space
 from hios.study.figure_data import FigureData
 from hios.study.reference_networks import inception_v3, nasnet_large
-from hios.study.registry import Figure, Rows, register
+from hios.study.registry import Figure, Rows, reason, register
 
 _PRUNING = [(r, s) for r in (1, 2, 3) for s in (3, 8)]
 
@@ -24,6 +24,8 @@ register(
         varies="r 1 to 3 and s 3 and 8; transitions of the search (the paper: latency and seconds of search)",
         seconds=20,
         rows=rows,
-        reason="What the search costs is counted in transitions, which no machine changes; latencies are not measured.",
+        reason=reason(
+            "What the search costs is counted in transitions, which no machine changes; latencies are not measured."
+        ),
     )
 )

@@ -3,7 +3,7 @@
 from hios.study.figure_data import FigureData
 from hios.study.published import published
 from hios.study.reference_networks import inception_v3, nasnet_large, squeezenet
-from hios.study.registry import Figure, Rows, register
+from hios.study.registry import Figure, Rows, reason, register
 from hios.study.verdicts import Comparison
 
 _ID = "ios_tab2"
@@ -32,6 +32,8 @@ register(
         seconds=2,
         rows=rows,
         compare=compare,
-        reason="hios makes a block of every layer that stands alone, so it counts more blocks; operators are the same.",
+        reason=reason(
+            "hios makes a block of every layer that stands alone, so it counts more blocks; operators are the same."
+        ),
     )
 )

@@ -2,7 +2,7 @@
 
 from hios.study import network_runs as runs
 from hios.study.figure_data import FigureData
-from hios.study.registry import Figure, Rows, register
+from hios.study.registry import Figure, Rows, reason, register
 from hios.study.verdicts import Comparison
 
 _ID = "lios_fig7"
@@ -28,6 +28,6 @@ register(
         rows=rows,
         chart=runs.box_plot,
         compare=compare,
-        reason="On a core streams gain next to nothing, as one operator fills it.",
+        reason=reason("On a core streams gain next to nothing, as one operator fills it."),
     )
 )

@@ -2,7 +2,7 @@
 
 from hios.study import network_runs as runs
 from hios.study.figure_data import FigureData
-from hios.study.registry import Figure, Rows, register
+from hios.study.registry import Figure, Rows, reason, register
 
 
 def rows(data: FigureData) -> Rows:
@@ -19,6 +19,6 @@ register(
         rows=rows,
         chart=runs.box_plot,
         also=("lios_tab7",),
-        reason="Where TensorRT cannot run, PyTorch, torch.compile and ONNX Runtime stand in its place.",
+        reason=reason("Where TensorRT cannot run, PyTorch, torch.compile and ONNX Runtime stand in its place."),
     )
 )

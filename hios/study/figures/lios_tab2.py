@@ -2,7 +2,7 @@
 
 from hios.charts import marks
 from hios.study.figure_data import FigureData
-from hios.study.registry import Figure, Rows, register
+from hios.study.registry import Figure, Rows, reason, register
 
 #: Changes in per cent that the table counts operators by.
 _CHANGES = (1, 5, 10)
@@ -36,6 +36,8 @@ register(
         varies="network; number of operators whose time changes by more than 1, 5 and 10 %",
         sessions=("networks",),
         rows=rows,
-        reason="Here the change is that from the 20th to the 80th percentile; the paper does not say what it takes.",
+        reason=reason(
+            "Here the change is that from the 20th to the 80th percentile; the paper does not say what it takes."
+        ),
     )
 )

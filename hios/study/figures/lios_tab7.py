@@ -2,7 +2,7 @@
 
 from hios.study import network_runs as runs
 from hios.study.figure_data import FigureData
-from hios.study.registry import Figure, Rows, register
+from hios.study.registry import Figure, Rows, reason, register
 from hios.study.verdicts import Comparison
 
 _ID = "lios_tab7"
@@ -28,6 +28,8 @@ register(
         rows=rows,
         chart=runs.bar_chart("schedule"),
         compare=compare,
-        reason="Where TensorRT and Apollo cannot run, PyTorch, torch.compile and ONNX Runtime stand in their place.",
+        reason=reason(
+            "Where TensorRT and Apollo cannot run, PyTorch, torch.compile and ONNX Runtime stand in their place."
+        ),
     )
 )
