@@ -38,12 +38,18 @@ def schedule_rows(data: FigureData, algorithms: Collection[str], *, devices: int
     return rows
 
 
-def reference_rows(data: FigureData) -> Rows:
-    """A row for every other way in which the networks ran: PyTorch, torch.compile, ONNX Runtime, TensorRT."""
+def reference_rows(data: FigureData, kinds: Collection[str] = ()) -> Rows:
+    """A row for every other way in which the networks ran: PyTorch, torch.compile, ONNX Runtime, TensorRT.
+
+    Args:
+        data: with networks.
+        kinds: what may have run them, as run.json names it; anything if empty.
+    """
     return [
         _measured(network, run, reference.name, reference.kind or "", reference.threads, reference.latency_ms, speedup)
         for network, run in _runs(data)
         for reference in run.references
+        if not kinds or reference.kind in kinds
         if (speedup := run.baseline.latency_ms.median / reference.latency_ms.median)
     ]
 

@@ -106,6 +106,13 @@ def test_simulation_in_the_documents() -> None:
     assert cuts == f"{lp.text} %, {mr.text} %"
 
 
+def test_ablation_in_the_documents() -> None:
+    """The last row of the ablation repeats figure 9 at 400 edges."""
+    text = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
+    lp, mr = (f"{number(f'hios_fig9.{name}_over_sequential', '400'):.2f}" for name in ("lp", "mr"))
+    assert f"| published (figure 9, 400 edges) | {lp} | {mr} | {lp} | {mr} |\n" in text
+
+
 NAMES = {"inception_v3": "Inception-v3", "nasnet_large": "NASNet", "squeezenet": "SqueezeNet", "randwire": "RandWire"}
 
 

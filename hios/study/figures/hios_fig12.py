@@ -12,12 +12,12 @@ _NETWORKS = {"inception": "inception_v3", "nasnet": "nasnet_large"}
 
 
 def rows(data: FigureData) -> Rows:
-    """A row for every schedule of the paper's algorithms, with the size of the network's images."""
+    """A row for every schedule of the paper's algorithms, and for all devices as one, with the size of the images."""
     sizes = {
         label: network.graph.inputs[0].shape[-1] if network.graph.inputs else None
         for label, network in data.networks.items()
     }
-    found = runs.schedule_rows(data, _ALGORITHMS)
+    found = runs.schedule_rows(data, _ALGORITHMS) + runs.reference_rows(data, ("engine",))
     return [{"network": row["network"], "image size": sizes[row["network"]], **row} for row in found]
 
 

@@ -10,7 +10,15 @@ _ID = "ios_fig6"
 
 def rows(data: FigureData) -> Rows:
     """A row for every schedule, with its throughput over that of the network's best."""
-    found = runs.schedule_rows(data, ("sequential", "greedy", "ios"), devices=1)
+    modes = {
+        (label, result.label): str(result.parameters.get("mode", ""))
+        for label, network in data.networks.items()
+        for result in network.run.results
+    }
+    found = [
+        {**row, "mode": modes.get((row["network"], row["schedule"]), "")}
+        for row in runs.schedule_rows(data, ("sequential", "greedy", "ios"), devices=1)
+    ]
     best: dict[tuple[str, str], float] = {}
     for row in found:
         key = (row["network"], row["mark"])
@@ -21,7 +29,9 @@ def rows(data: FigureData) -> Rows:
 def compare(rows: Rows) -> list[Comparison]:
     """Milliseconds of the schedules, and the speedup of IOS."""
     numbers = {name: runs.latencies(rows, name) for name in ("sequential", "greedy")}
-    numbers |= {"both": runs.latencies(rows, "ios"), "speedup": runs.latencies(rows, "ios", "speedup")}
+    for mode in ("both", "merge", "parallel"):
+        numbers[mode] = runs.latencies([row for row in rows if row["mode"] == mode], "ios")
+    numbers["speedup"] = runs.latencies(rows, "ios", "speedup")
     return runs.comparisons(_ID, rows, numbers)
 
 
