@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
+from hios.formats.config_file import SERIES, SimulationStudy
+from hios.formats.simulation_file import Setting
 from hios.problem import Problem
 from hios.schedulers import schedule
-from hios.study.published import number
+from hios.study.published import number, published
 from hios.study.random_graphs import Generator, charged_by_destination, even_layers, random_layers
 from hios.study.released_program import PAPER, RELEASED, Deviations, latencies_ms
+from hios.study.settings import series
+from hios.study.simulation import drawn
+from hios.study.verdicts import Verdict, verdict
 
 
 @pytest.mark.parametrize("generator", [random_layers, even_layers])
@@ -81,6 +86,47 @@ def test_speedups_of_the_paper() -> None:
                 assert mr == pytest.approx(number(f"{figure}.mr_over_sequential", case), rel=0.1), (figure, case)
             exact = mean["sequential"] / mean["exact hios-lp"]
             assert devices == 2 or exact > 1.3 * lp
+
+
+@pytest.mark.slow
+def test_all_statements_of_the_paper() -> None:
+    """With 30 instances, as the paper has, every statement about figures 7 to 11 that does not need IOS agrees."""
+    study, compared = SimulationStudy(), 0
+    for name, figure in zip(SERIES, ("hios_fig7", "hios_fig8", "hios_fig9", "hios_fig10", "hios_fig11"), strict=True):
+        found: dict[str, dict[str, float]] = {}
+        for setting in series(study, name):
+            for statement, value in _statements(setting).items():
+                found.setdefault(statement, {})[f"{getattr(setting, name):g}"] = value
+        for statement, entry in published(figure).items():
+            if "ios" in statement:
+                continue
+            key = statement if statement in found else f"{statement}_ms"
+            values = found[key]
+            seen = values if entry.cases else (min(values.values()), max(values.values()))
+            assert verdict(entry, seen) is Verdict.AGREES, (entry, seen)
+            compared += 1
+    assert compared == 14
+
+
+def _statements(setting: Setting) -> dict[str, float]:
+    """What the paper states of a setting, by name of the statement; latencies by name with _ms."""
+    rows = []
+    for seed in range(30):
+        graph = even_layers(**drawn(setting), seed=seed)
+        problem = charged_by_destination(graph, setting.p).problem().on(setting.devices)
+        rows.append({**latencies_ms(problem, setting.devices, RELEASED), "sequential": sum(graph.time_ms)})
+    mean = {name: statistics.mean(row[name] for row in rows) for name in rows[0]}
+    return {
+        "sequential_ms": mean["sequential"],
+        "lp_ms": mean["hios-lp"],
+        "mr_ms": mean["hios-mr"],
+        "lp_over_sequential": mean["sequential"] / mean["hios-lp"],
+        "mr_over_sequential": mean["sequential"] / mean["hios-mr"],
+        "lp_over_mr": mean["hios-mr"] / mean["hios-lp"],
+        "lp_over_inter": mean["hios-lp-inter"] / mean["hios-lp"],
+        "groups_cut_lp": 100 * (1 - mean["hios-lp"] / mean["hios-lp-inter"]),
+        "groups_cut_mr": 100 * (1 - mean["hios-mr"] / mean["hios-mr-inter"]),
+    }
 
 
 def _latencies(devices: int, seed: int, parameters: dict[str, Any]) -> dict[str, float]:
