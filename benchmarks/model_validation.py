@@ -68,8 +68,12 @@ def _rows() -> list[Row]:
     batches = published("ios_fig11")["sequential"].cases
     speedups = published("lios_fig7")["speedup"].cases
     by_lios = published("lios_tab7")["lios"].cases
-    lios = {network: by_lios[network] * speedup for network, speedup in speedups.items()}
-    lios["squeezenet"] = number("lios_fig7.squeezenet_sequential")
+    lios = {
+        network: by_lios[network] * speedups[network]
+        if network in speedups
+        else number(f"lios_fig7.{network}_sequential")
+        for network in ios
+    }
     nimble = {1: "failures_text.nimble_issue_22", 8: "failures_text.nimble_issue_22_batch_8"}
     return [
         *(Row("IOS", "v100-sxm2", network, 1, STREAM_LAUNCH_US, ms) for network, ms in ios.items()),
