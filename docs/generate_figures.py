@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hios.charts.marks import explanation
 from hios.study.cards import source_text
+from hios.study.figure_data import SESSION_TIMES
 from hios.study.published import all_published
 from hios.study.registry import NEEDS, PAPERS, Figure, figures
 
@@ -50,7 +51,9 @@ def _figures() -> str:
         needs = ", ".join(figure.needs)
         rows.append(_row(f"`snakemake {figure.id}`", figure.number, figure.title, needs, source or "the code", time))
     needs = "; ".join(f"{name}: {meaning}" for name, meaning in NEEDS.items())
-    return "\n".join([*rows, "", f"Needs are {needs}."])
+    times = "; ".join(f"{session}: {time}" for session, time in SESSION_TIMES.items())
+    drawing = "Time is that of drawing, once the data are there. Sessions take on two idle cores"
+    return "\n".join([*rows, "", f"Needs are {needs}.", "", f"{drawing}: {times}."])
 
 
 def _why(figure: Figure) -> str:

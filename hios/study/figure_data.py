@@ -17,6 +17,13 @@ from hios.formats.simulation_file import AblationFile, SimulationFile
 #: Sessions that figures may read: a series of the simulation, the ablation, or the networks of the configuration.
 AVAILABLE = (*(f"simulation/{name}" for name in SERIES), "ablation", "networks")
 
+#: How long sessions take on two idle cores, by the first part of their name.
+SESSION_TIMES = {
+    "simulation": "all series, a minute or two with scale quick, a quarter of an hour with scale full",
+    "ablation": "half a minute with scale quick, a minute with scale full",
+    "networks": "profiling and executing, some minutes a network",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Network:

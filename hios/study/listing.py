@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hios.study.cards import source_text
+from hios.study.figure_data import SESSION_TIMES
 from hios.study.registry import Figure
 
 _COLUMNS = 100
@@ -61,7 +62,9 @@ def listing(figures: Iterable[Figure], results: Path) -> str:
         [
             *(line.rstrip() for line in lines),
             "",
-            "Time is that of drawing, once the sessions are there. hios figures ID tells more about one.",
+            "Time is that of drawing, once the sessions are there. These take on two idle cores:",
+            *(f"  {session}: {time}" for session, time in SESSION_TIMES.items()),
+            "hios figures ID tells more about one.",
         ]
     )
 

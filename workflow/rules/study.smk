@@ -90,6 +90,7 @@ rule figure:
         runtime=10,
     params:
         folder=subpath(output.svg, parent=True),
+        about=lambda w: f"{registry.figure(w.figure).title}: {registry.figure(w.figure).varies}.",
         versions=versions("altair", "vl-convert-python", "pandas"),
         code=lambda w: code_hash(
             [registry.module_of(w.figure), "hios.study.figure_files"]
