@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Why a figure that reads sessions has no rows.
 _NO_DATA = "no network of the configuration was executed with the algorithms of this figure"
+#: Columns that only charts need.
+_HIDDEN = frozenset({"description"})
 #: What a figure is written as.
 ENDINGS = ("csv", "tex", "svg", "pdf", "json")
 
@@ -66,7 +70,7 @@ def write_figure(figure: Figure, data: FigureData, folder: Path) -> FigureFile:
         comparisons=tuple(comparisons),
         data=data.files,
     )
-    _write(folder / f"{figure.id}.csv", table.to_csv(index=False, lineterminator="\n").encode())
+    _write(folder / f"{figure.id}.csv", csv_text(rows).encode())
     _write(folder / f"{figure.id}.tex", latex(table, record).encode())
     drawn = described(chart, record)
     _write(folder / f"{figure.id}.svg", rendering.to_svg(drawn, figure.id).encode())
@@ -120,6 +124,16 @@ def caption(figure: Figure, rows: Rows) -> str:
     return f"{text} {marks.explanation(marks.used(marked))}" if marked else text
 
 
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A table as CSV, without the columns that only charts need."""
+    columns = list(dict.fromkeys(name for row in rows for name in row if name not in _HIDDEN))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
 def described(chart: alt.TopLevelMixin, record: FigureFile) -> alt.TopLevelMixin:
     """The chart with the description that readers get who do not see it."""
     drawn: Any = chart
@@ -146,8 +160,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """The rows without the columns that only charts need."""
     import pandas as pd
 
-    hidden = {"description"}
-    return pd.DataFrame([{key: value for key, value in row.items() if key not in hidden} for row in rows])
+    return pd.DataFrame([{key: value for key, value in row.items() if key not in _HIDDEN} for row in rows])
 
 
 def _write(path: Path, contents: bytes) -> None:

@@ -8,7 +8,7 @@ run_numbers     run.json against its own runs, and against graph and schedules
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,8 +41,12 @@ class CheckedFile:
     problems: tuple[str, ...]
 
 
-def verify(folder: str | Path) -> list[CheckedFile]:
+def verify(folder: str | Path, others: Iterable[CheckedFile] = ()) -> list[CheckedFile]:
     """Check all artifacts in a folder and the folders in it.
+
+    Args:
+        folder: a folder of results.
+        others: what was checked of it elsewhere.
 
     Artifacts are graph.json, costs.json, run.json, config.yaml and schedules, which lie in a folder named schedules or
     beside a graph. Those of one network lie in one folder, as the pipeline has them.
@@ -60,6 +64,7 @@ def verify(folder: str | Path) -> list[CheckedFile]:
     checked = [entry for own, paths in networks.items() for entry in _Network(own, paths, root).checked()]
     if (config := root / "config.yaml").is_file():
         checked.append(CheckedFile(config.name, "config", tuple(config_problems(config))))
+    checked += others
     if not checked:
         names = ", ".join((*_KINDS, _CHOSEN, f"{_SCHEDULES}/*.json", "config.yaml"))
         raise ArtifactError(f"{root}: found no artifact; allowed: a folder with some of {names}")

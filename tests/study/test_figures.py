@@ -20,6 +20,8 @@ from hios.study.listing import contents, explained, listing
 from hios.study.registry import Figure, register
 from hios.study.settings import GENERATORS
 from hios.study.simulation import ablate, simulate
+from hios.study.verification import study_files
+from hios.verify import verify
 from tests.study.test_simulation import SMALL
 from tests.verify.results import write_network
 
@@ -133,6 +135,37 @@ def test_verdicts_follow_the_data(files: dict[str, list[Path]], tmp_path: Path) 
     one, other = found(before, "hios"), found(after, "hios")
     assert {key for key in one if one[key] != other[key]} == {"hios_fig10.sequential"}
     assert found(before, "released program") == found(after, "released program")
+
+
+def test_verify(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """A figure passes as drawn; another number in its data, table, CSV or verdict is found."""
+    folder = tmp_path / "results"
+    path = folder / "study" / "simulation" / "one.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(files["simulation/edges"][0].read_text())
+    write_figure(registry.figure("hios_fig10"), FigureData.read([path]), folder / "figures")
+    write_figure(registry.figure("ios_tab2"), FigureData(), folder / "figures")
+    write_figure(registry.figure("ios_fig8"), FigureData(), folder / "figures")
+    moved = tmp_path / "moved"
+    folder.rename(moved)
+    assert {(entry.kind, entry.problems) for entry in verify(moved, study_files(moved))} == {
+        ("figure", ()),
+        ("simulation", ()),
+    }
+    csv_file, json_file = (moved / "figures" / f"hios_fig10.{ending}" for ending in ("csv", "json"))
+    for file, old, new, problem in (
+        (csv_file, "hios-lp", "hios-xx", "hios_fig10.csv: not the rows of hios_fig10.json"),
+        (json_file, '"verdict": "differs"', '"verdict": "agrees"', "comparisons: hios_fig10."),
+        (json_file, '"instances": 2', '"instances": 3', "rows: they are not what the data give"),
+        (moved / "study" / "simulation" / "one.json", '"bound_ms": ', '"bound_ms": 9', ", the bound"),
+        (json_file, '"unit": "ms"', '"unit": 5', "found 5; allowed: string"),
+    ):
+        before = file.read_text()
+        assert old in before
+        file.write_text(before.replace(old, new))
+        assert problem in " ".join(text for entry in study_files(moved) for text in entry.problems), problem
+        file.write_text(before)
+    assert not any(entry.problems for entry in study_files(moved))
 
 
 def test_networks_of_other_algorithms(files: dict[str, list[Path]], tmp_path: Path) -> None:
