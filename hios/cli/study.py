@@ -91,7 +91,7 @@ def ablation(output: Path, instances: int, seed: int, alpha: float, generator: s
     from hios.artifacts import require_writable, write
     from hios.errors import HiosError
     from hios.formats.simulation_file import Setting
-    from hios.study.settings import GENERATORS
+    from hios.study.random_graphs import GENERATORS
     from hios.study.simulation import ablate
 
     if generator not in GENERATORS:

@@ -148,6 +148,10 @@ def even_layers(
     return RandomGraph(f"hios-even-layers-{seed}", times, utilization, transfers, alpha)
 
 
+#: The generators by name, for the ablation of the released program.
+GENERATORS: dict[str, Generator] = {"random_layers": random_layers, "even_layers": even_layers}
+
+
 def charged_by_destination(graph: RandomGraph, p: float) -> RandomGraph:
     """The graph with transfers of max(0.1 ms, p * t(v)) for the operator v that takes the value."""
     transfers = {

@@ -6,9 +6,8 @@ import msgspec
 
 from hios.formats.config_file import SERIES, Config, SimulationStudy, Study
 from hios.formats.simulation_file import Setting
+from hios.study.random_graphs import GENERATORS
 
-#: Functions of `hios.study.random_graphs` that the ablation draws its graphs with.
-GENERATORS = ("random_layers", "even_layers")
 #: Instances of every setting where the configuration does not say: the paper has 30.
 INSTANCES = {"quick": 3, "full": 30}
 

@@ -15,9 +15,8 @@ from hios.problem import Problem
 from hios.schedule import Schedule
 from hios.schedulers import find, schedule
 from hios.study import released_program
-from hios.study.random_graphs import Generator, charged_by_destination, even_layers, random_layers
+from hios.study.random_graphs import GENERATORS, charged_by_destination, even_layers, random_layers
 from hios.study.released_program import Deviations
-from hios.study.settings import GENERATORS
 
 #: What the paper compares, then what it does not.
 ALGORITHMS = ("sequential", "ios", "hios-mr-inter", "hios-mr", "hios-lp-inter", "hios-lp", "heft", "hios-opt")
@@ -28,7 +27,6 @@ _ONE_DEVICE = ("sequential", "ios")
 #: More seconds than a search by moves ever takes: no clock decides how far it comes.
 _NO_LIMIT = 1e6
 
-_GENERATORS: dict[str, Generator] = dict(zip(GENERATORS, (random_layers, even_layers), strict=True))
 #: What is told after each instance: how many of how many are done.
 Progress = Callable[[int, int], None]
 
@@ -91,7 +89,7 @@ def ablate(setting: Setting, generator: str, seeds: Iterable[int], *, alpha: flo
         alpha: share of serialisation of the contention model.
     """
     began = time.process_time()
-    graphs = [_GENERATORS[generator](**drawn(setting), alpha=alpha, seed=seed) for seed in seeds]
+    graphs = [GENERATORS[generator](**drawn(setting), alpha=alpha, seed=seed) for seed in seeds]
     problems = [graph.problem().on(setting.devices) for graph in graphs]
     charged = [charged_by_destination(graph, setting.p).problem().on(setting.devices) for graph in graphs]
     names = Deviations.names()

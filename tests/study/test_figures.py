@@ -17,8 +17,8 @@ from hios.formats.figure_file import FigureFile
 from hios.study import registry
 from hios.study.figure_data import FigureData
 from hios.study.listing import contents, explained, listing
+from hios.study.random_graphs import GENERATORS
 from hios.study.registry import Figure, register
-from hios.study.settings import GENERATORS
 from hios.study.simulation import ablate, simulate
 from hios.study.verification import study_files
 from hios.verify import verify

@@ -17,7 +17,8 @@ from hios.models import files as model_files_of
 from hios.schedulers import find
 from hios.sources import code_hash, source_hash
 from hios.study import registry
-from hios.study.settings import GENERATORS, instances, session_files
+from hios.study.random_graphs import GENERATORS
+from hios.study.settings import instances, session_files
 from hios.study.settings import base as base_setting
 from hios.study.settings import settings as simulation_settings
 from hios.study.simulation import ALGORITHMS as SIMULATED
