@@ -196,3 +196,9 @@ def figure_data(wildcards):
         if not (PREDICTED and session == "networks")
         for file in session_files(settings, session)
     ]
+
+
+wildcard_constraints:
+    setting=alternatives(SETTINGS),
+    generator=alternatives(GENERATORS),
+    figure=alternatives(registry.ids()),
