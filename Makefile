@@ -16,9 +16,9 @@ report: setup
 	@snakemake --cores all
 	@python -c 'import pathlib, yaml; folder = yaml.safe_load(open("config.yaml")).get("results", "results"); print("The report is", pathlib.Path(folder, "report.html").resolve())'
 
-# Tests that measure have the machine to themselves; the others share it, a file to a process, so that what a file
-# prepares is prepared once.
-TOGETHER := python -m pytest --numprocesses auto --dist loadfile
+# What measures has the machine to itself. The other tests share it, a file to a process, so that what a file prepares is
+# prepared once; files start in the order that tests/conftest.py gives them, the longest first.
+TOGETHER := python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 ALONE := python -m pytest
 
 test: setup
@@ -39,7 +39,7 @@ setup: .venv/installed
 .venv/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hios needs Python 3.11 or later; found " + sys.version.split()[0] + ". Name another: make PYTHON=python3.11 setup")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,slurm,dev]'
 	@touch $@
 
 check: setup

@@ -18,14 +18,13 @@ from hios.cli.options import PATH
 def command(folder: Path, as_json: bool) -> None:
     """Check every artifact in FOLDER against its schema, and all of them against each other.
 
-    Schedules are checked against graph and costs, stated latencies and lower bounds are recomputed, and so are the
-    ratios of run.json. Figures of the papers are computed again from their data: tables, and what they say of published
-    numbers. All problems are listed; the exit status is 1 if there is one.
+    Schedules are checked against graph and costs; stated latencies and lower bounds are recomputed, and so are the
+    ratios, intervals and drift in run.json, the rows of tables/latency.csv, and tables and verdicts of the papers'
+    figures. All problems are listed; the exit status is 1 if there is one.
     """
-    from hios.study.verification import study_files
     from hios.verify import verify
 
-    checked = verify(folder, study_files(folder))
+    checked = verify(folder)
     count = sum(len(entry.problems) for entry in checked)
     if as_json:
         files = [dataclasses.asdict(entry) for entry in checked]

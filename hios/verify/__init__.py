@@ -3,12 +3,14 @@
 contents        a file against its format, all violations
 consistency     costs against their graph; schedules against graph and costs
 run_numbers     run.json against its own runs, and against graph and schedules
+latency_table   tables/latency.csv against the files that it is made from
+study_files     figures of the papers against the data that they are drawn from
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,13 +25,16 @@ from hios.problem import Problem
 from hios.schedule import Schedule
 from hios.verify.consistency import bound_problems, costs_problems, is_measured, problem_of, schedule_problems
 from hios.verify.contents import config_problems, contents
+from hios.verify.latency_table import Inputs, table_problems
 from hios.verify.run_numbers import run_problems
+from hios.verify.study_files import study_problems
 
 #: Files by name; schedules have any name in a folder of schedules, or beside a graph.
 _KINDS = {"graph.json": "graph", "costs.json": "costs", "run.json": "run", "schedule.json": "schedule"}
 #: Schedule that the pipeline writes beside the folder of schedules.
 _CHOSEN = "auto.json"
 _SCHEDULES = "schedules"
+_TABLE = "tables/latency.csv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +46,12 @@ class CheckedFile:
     problems: tuple[str, ...]
 
 
-def verify(folder: str | Path, others: Iterable[CheckedFile] = ()) -> list[CheckedFile]:
+def verify(folder: str | Path) -> list[CheckedFile]:
     """Check all artifacts in a folder and the folders in it.
 
-    Args:
-        folder: a folder of results.
-        others: what was checked of it elsewhere.
-
     Artifacts are graph.json, costs.json, run.json, config.yaml and schedules, which lie in a folder named schedules or
-    beside a graph. Those of one network lie in one folder, as the pipeline has them.
+    beside a graph. Those of one network lie in one folder, as the pipeline has them. The table of latencies,
+    tables/latency.csv, is compared with the networks whose folders lie beside its own.
 
     Raises:
         ArtifactError: the folder is not there, or holds no artifact.
@@ -61,10 +63,16 @@ def verify(folder: str | Path, others: Iterable[CheckedFile] = ()) -> list[Check
     for path in sorted(root.rglob("*.json")):
         if _kind(path) != "":
             networks.setdefault(path.parent.parent if path.parent.name == _SCHEDULES else path.parent, []).append(path)
-    checked = [entry for own, paths in networks.items() for entry in _Network(own, paths, root).checked()]
+    opened = {own: _Network(own, paths, root) for own, paths in networks.items()}
+    checked = [entry for network in opened.values() for entry in network.checked()]
+    for path in sorted(root.rglob(_TABLE)):
+        beside = [network.inputs for own, network in opened.items() if path.parents[1] in (own, own.parent)]
+        problems = table_problems(path, [inputs for inputs in beside if inputs is not None])
+        checked.append(CheckedFile(str(path.relative_to(root)), "table", tuple(problems)))
     if (config := root / "config.yaml").is_file():
         checked.append(CheckedFile(config.name, "config", tuple(config_problems(config))))
-    checked += others
+    for path, kind, found in study_problems(root):
+        checked.append(CheckedFile(str(path.relative_to(root)), kind, tuple(found)))
     if not checked:
         names = ", ".join((*_KINDS, _CHOSEN, f"{_SCHEDULES}/*.json", "config.yaml"))
         raise ArtifactError(f"{root}: found no artifact; allowed: a folder with some of {names}")
@@ -93,6 +101,8 @@ class _Network:
     def __init__(self, own: Path, paths: list[Path], root: Path) -> None:
         self._own, self._paths, self._root = own, paths, root
         self._problems: dict[Path, list[str]] = {path: [] for path in paths}
+        #: What rows of tables follow from; None until the files are checked, and where one is missing or not valid.
+        self.inputs: Inputs | None = None
 
     def checked(self) -> list[CheckedFile]:
         """All files, with what is wrong with them."""
@@ -111,10 +121,11 @@ class _Network:
             self._problems[path] += schedule_problems(schedule, graph, problem)
         if problem is not None:
             self._check_bounds(schedules, problem)
+        labelled = {path.stem: schedule for path, schedule in schedules.items()}
         if run is not None:
-            self._problems[self._own / "run.json"] += run_problems(
-                run, graph, {path.stem: schedule for path, schedule in schedules.items()}
-            )
+            self._problems[self._own / "run.json"] += run_problems(run, graph, labelled)
+        if graph is not None and costs_file is not None and (run is not None or not self._has_run()):
+            self.inputs = Inputs(self._own.name, graph, costs_file, run, labelled)
         return [
             CheckedFile(str(path.relative_to(self._root)), _kind(path), tuple(problems))
             for path, problems in self._problems.items()
@@ -135,9 +146,12 @@ class _Network:
         path = self._own / "costs.json"
         return contents(path, CostsFile, self._problems[path]) if path in self._problems else None
 
+    def _has_run(self) -> bool:
+        return self._own / "run.json" in self._problems
+
     def _run(self) -> Run | None:
         path = self._own / "run.json"
-        return contents(path, Run, self._problems[path]) if path in self._problems else None
+        return contents(path, Run, self._problems[path]) if self._has_run() else None
 
     def _graph(self, file: GraphFile) -> Graph | None:
         """The graph, if its parts fit together; contents has said where they do not."""

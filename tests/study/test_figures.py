@@ -20,7 +20,6 @@ from hios.study.listing import contents, explained, listing
 from hios.study.random_graphs import GENERATORS
 from hios.study.registry import Figure, register
 from hios.study.simulation import ablate, simulate
-from hios.study.verification import study_files
 from hios.verify import verify
 from tests.study.test_simulation import SMALL
 from tests.verify.results import write_network
@@ -148,7 +147,7 @@ def test_verify(files: dict[str, list[Path]], tmp_path: Path) -> None:
     write_figure(registry.figure("ios_fig8"), FigureData(), folder / "figures")
     moved = tmp_path / "moved"
     folder.rename(moved)
-    assert {(entry.kind, entry.problems) for entry in verify(moved, study_files(moved))} == {
+    assert {(entry.kind, entry.problems) for entry in verify(moved)} == {
         ("figure", ()),
         ("simulation", ()),
     }
@@ -163,9 +162,9 @@ def test_verify(files: dict[str, list[Path]], tmp_path: Path) -> None:
         before = file.read_text()
         assert old in before
         file.write_text(before.replace(old, new))
-        assert problem in " ".join(text for entry in study_files(moved) for text in entry.problems), problem
+        assert problem in " ".join(text for entry in verify(moved) for text in entry.problems), problem
         file.write_text(before)
-    assert not any(entry.problems for entry in study_files(moved))
+    assert not any(entry.problems for entry in verify(moved))
 
 
 def test_networks_of_other_algorithms(files: dict[str, list[Path]], tmp_path: Path) -> None:

@@ -33,6 +33,9 @@ from pathlib import Path
 began = time.time()
 words = sys.argv[1:]
 options = {word: words[place + 1] for place, word in enumerate(words[:-1]) if word.startswith("--")}
+step, _, seconds = os.environ.get("STAND_IN_SLEEPS", "").partition(" ")
+if words[0] == step:
+    time.sleep(float(seconds))
 if words[0] == os.environ.get("STAND_IN_FAILS"):
     sys.exit(f"Error: {words[0]} was told to fail")
 print("progress of", words[0])
@@ -67,21 +70,21 @@ class Checkout:
 
     def snakemake(self, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run Snakemake; stdout and stderr come back together."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("SNAKEMAKE_")}
         return subprocess.run(
             [sys.executable, "-m", "snakemake", *map(str, arguments)],
             cwd=self.path,
-            env={
-                **kept,
-                "XDG_CACHE_HOME": str(self.path / ".cache"),
-                "STAND_IN_JOURNAL": str(self.journal),
-                **environment,
-            },
+            env=self.environment(**environment),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
         )
+
+    def environment(self, **changes: str) -> dict[str, str]:
+        """Environment of Snakemake."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("SNAKEMAKE_")}
+        own = {"XDG_CACHE_HOME": str(self.path / ".cache"), "STAND_IN_JOURNAL": str(self.journal)}
+        return kept | own | changes
 
     def planned(self, *arguments: str | Path, **environment: str) -> dict[str, int]:
         """How many jobs of each rule a dry run announces."""
@@ -111,18 +114,24 @@ class Checkout:
         return [json.loads(line) for line in self.journal.read_text().splitlines()]
 
 
-def make_checkout(path: Path) -> Checkout:
-    """Copy the pipeline and the package; models and the command line are stand-ins."""
+def make_checkout(path: Path, *, stand_in: bool = True) -> Checkout:
+    """Copy the pipeline and the package.
+
+    Args:
+        path: the folder to make.
+        stand_in: whether models and the command line are stand-ins; else there are no models.
+    """
     path.mkdir()
     for name in ("Snakefile", "config.yaml"):
         shutil.copy(REPOSITORY / name, path / name)
     for name in ("workflow", "envs", "schemas", "hios"):
         shutil.copytree(REPOSITORY / name, path / name, ignore=shutil.ignore_patterns("__pycache__"))
     (path / "profiles").symlink_to("workflow/profiles")
-    (path / "hios" / "__main__.py").write_text(STAND_IN)
     (path / "models").mkdir()
-    for name in ("alpha", "beta", "gamma", "squeezenet", "inception_v3"):
-        (path / "models" / f"{name}.py").write_text(f"# {name}\n")
+    if stand_in:
+        (path / "hios" / "__main__.py").write_text(STAND_IN)
+        for name in ("alpha", "beta", "gamma", "squeezenet", "inception_v3"):
+            (path / "models" / f"{name}.py").write_text(f"# {name}\n")
     return Checkout(path)
 
 
@@ -136,6 +145,12 @@ def new_checkout() -> Callable[[Path], Checkout]:
 def checkout(tmp_path: Path) -> Checkout:
     """A fresh checkout."""
     return make_checkout(tmp_path / "checkout")
+
+
+@pytest.fixture
+def real_checkout(tmp_path: Path) -> Checkout:
+    """A fresh checkout with the real command line, and no models."""
+    return make_checkout(tmp_path / "checkout", stand_in=False)
 
 
 @pytest.fixture(scope="session")

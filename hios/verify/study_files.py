@@ -11,36 +11,32 @@ from hios.formats.simulation_file import AblationFile, Instance, SimulationFile
 from hios.study import cards, registry
 from hios.study.figure_data import FigureData
 from hios.study.figure_files import compared, csv_text
-from hios.verify import CheckedFile
 from hios.verify.contents import contents
 
 #: Relative difference that is rounding in floating point.
 _ROUNDING = 1e-9
 
 
-def study_files(folder: str | Path) -> list[CheckedFile]:
-    """Check figures/*.json and study/*/*.json in a folder of results; none where there are none.
+def study_problems(root: Path) -> Iterator[tuple[Path, str, list[str]]]:
+    """File, kind and problems of figures/*.json and study/*/*.json in a folder of results.
 
     Simulations and ablations are checked against their schema, and latencies against bounds. The table and the verdicts
     of a figure are computed again from its data, and its CSV file is compared with them.
     """
-    root = Path(folder)
-    checked = []
     for path in sorted((root / "study" / "simulation").glob("*.json")):
         problems: list[str] = []
         if (simulation := contents(path, SimulationFile, problems)) is not None:
             problems += [problem for instance in simulation.instances for problem in _instance_problems(instance)]
-        checked.append(CheckedFile(str(path.relative_to(root)), "simulation", tuple(problems)))
+        yield path, "simulation", problems
     for path in sorted((root / "study" / "ablation").glob("*.json")):
         problems = []
         contents(path, AblationFile, problems)
-        checked.append(CheckedFile(str(path.relative_to(root)), "ablation", tuple(problems)))
+        yield path, "ablation", problems
     for path in sorted((root / "figures").glob("*.json")):
         problems = []
         if (record := contents(path, FigureFile, problems)) is not None:
             problems += _figure_problems(record, path, root)
-        checked.append(CheckedFile(str(path.relative_to(root)), "figure", tuple(problems)))
-    return checked
+        yield path, "figure", problems
 
 
 def _instance_problems(instance: Instance) -> Iterator[str]:
