@@ -21,7 +21,6 @@ HEAVY = {
     "tvm",
     "numpy",
     "pandas",
-    "plotly",
     "altair",
     "vl_convert",
     "jinja2",
@@ -93,7 +92,7 @@ def problem(tmp_path: Path) -> Path:
     ],
 )
 def test_imports_are_light(module: str, tmp_path: Path) -> None:
-    """Importing what every command needs loads neither torch nor TVM nor plotly."""
+    """Importing what every command needs loads neither torch nor TVM nor Altair."""
     loaded = _loaded(f"import {module}", tmp_path)
     assert "hios" in loaded
     assert loaded & HEAVY == set()

@@ -3,6 +3,7 @@
     theme       colours, fonts and the colour of every operator type
     marks       what is measured here, predicted, published or a bound, and how each is drawn
     rendering   Altair charts as SVG and PDF, without a browser
+    latex       tables as LaTeX documents
 
-Only functions of marks and rendering import Altair and vl-convert: text on a terminal needs neither.
+Altair, vl-convert and pandas are imported by functions, not by modules: text on a terminal needs neither.
 """

@@ -38,7 +38,7 @@ class Mark:
     filled: bool
 
 
-MEASURED = Mark("measured here", "timed on the machine that this page names", "circle", (), filled=True)
+MEASURED = Mark("measured here", "timed on the machine that the page names", "circle", (), filled=True)
 PREDICTED = Mark("predicted", "computed by a cost model; nothing ran", "triangle-up", (6, 4), filled=False)
 PUBLISHED = Mark("published", "stated by the paper, on the paper's hardware", "diamond", (1, 3), filled=False)
 BOUND = Mark("bound", "no schedule is faster under the given costs", "stroke", (10, 3, 2, 3), filled=False)
@@ -47,9 +47,13 @@ MARKS = (MEASURED, PREDICTED, PUBLISHED, BOUND)
 
 def explanation(marks: Sequence[Mark] = MARKS) -> str:
     """What the marks mean, as one sentence for a caption."""
-    looks = {"circle": "filled circle, solid line", "triangle-up": "triangle, dashed line"}
-    looks |= {"diamond": "diamond, dotted line", "stroke": "bar, dash-dotted line"}
-    return "; ".join(f"{mark.name} ({looks[mark.shape]}): {mark.meaning}" for mark in marks) + "."
+    looks = {
+        MEASURED: "filled, solid line",
+        PREDICTED: "outlined, triangle, dashed line",
+        PUBLISHED: "outlined, diamond, dotted line",
+        BOUND: "stroke, dash-dotted line",
+    }
+    return "; ".join(f"{mark.name} ({looks[mark]}): {mark.meaning}" for mark in marks) + "."
 
 
 def used(rows: Rows) -> list[Mark]:

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from hios.charts.marks import MEASURED
-from hios.charts.theme import INK, Style, configuration
+from hios.charts.theme import FONT, ON_TYPE, Style, configuration
 
 if TYPE_CHECKING:
     import altair as alt
@@ -19,8 +19,15 @@ if TYPE_CHECKING:
 _DECIMALS = 2
 _NUMBERS = re.compile(r"-?\d+\.\d{3,}(?:e-?\d+)?")
 _GEOMETRY = re.compile(r'(?<= )(d|transform|x|y|x1|x2|y1|y2|width|height)="([^"]*)"')
-_ROLES = re.compile(r' (?:role|aria-roledescription|aria-hidden|pointer-events)="[^"]*"')
+#: Roles of single items, the font, which the whole has, defaults, and groups' backgrounds that are empty.
+_NEEDLESS = re.compile(
+    r' (?:role|aria-roledescription|aria-hidden|pointer-events|font-family)="[^"]*"| (?:opacity|stroke-width)="1"'
+    r'|<path(?: aria-hidden="true")? class="background"(?: aria-hidden="true")? d="M0,0h0v0h0Z"[^>]*/>'
+    r'|<path class="foreground"[^>]* d="" display="none"/>'
+)
+#: Labels of items, and those that Vega makes up for groups: axes, legends, titles.
 _LABELS = re.compile(r' aria-label="([^"]*)"')
+_GROUP_LABELS = re.compile(r'(<g(?: [\w-]+="[^"]*")*?) aria-label="[^"]*"')
 _IDENTITIES = re.compile(r'(?<= id=")([^"]+)(?=")')
 _ROOT = re.compile(r"<svg [^>]*?width=\"(?P<width>[\d.]+)\" height=\"(?P<height>[\d.]+)\"[^>]*>")
 #: The head of a dictionary of resources in a PDF, and its lines.
@@ -94,29 +101,25 @@ def _fill_legends(drawing: dict[str, Any]) -> None:
 
 def _cleaned(drawn: str, identity: str, description: str) -> str:
     """Fewer decimals and no roles of items, names that are unique on a page, and one description for the whole."""
-    text = _ROLES.sub("", drawn)
-    text = _LABELS.sub(lambda match: _hover(match[1]), text)
+    text = _NEEDLESS.sub("", drawn)
+    text = _LABELS.sub(r' data-hover="\1"', _GROUP_LABELS.sub(r"\1", text))
     text = _GEOMETRY.sub(lambda match: f'{match[1]}="{_NUMBERS.sub(_shorter, match[2])}"', text)
-    for name in dict.fromkeys(_IDENTITIES.findall(text)):
-        text = text.replace(f'id="{name}"', f'id="{identity}-{name}"').replace(
-            f"url(#{name})", f"url(#{identity}-{name})"
-        )
+    # Vega counts names on for as long as the process lives; here they begin at 0 in every drawing.
+    for number, name in enumerate(dict.fromkeys(_IDENTITIES.findall(text))):
+        text = text.replace(f'id="{name}"', f'id="{identity}-{number}"')
+        text = text.replace(f"url(#{name})", f"url(#{identity}-{number})")
     hatches = "".join(_hatch(identity, colour) for colour in dict.fromkeys(_HATCH.findall(text)))
     text = _HATCH.sub(lambda match: f"url(#{identity}-hatch-{match[1]})", text)
     root = _ROOT.search(text)
     if root is None:
         raise ValueError(f"{identity}: vl-convert wrote no SVG")
     width, height = root["width"], root["height"]
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" id="{identity}" role="img" '
-        f'aria-label="{html.escape(description)}" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
+        f'aria-label="{html.escape(description)}" font-family="{FONT}" {size}>'
     )
     return head + (f"<defs>{hatches}</defs>" if hatches else "") + text[root.end() :]
-
-
-def _hover(label: str) -> str:
-    """What an item says when the pointer is on it; labels that Vega makes of axes and legends are dropped."""
-    return f' data-hover="{label}"' if not label.startswith(("X-axis", "Y-axis", "Symbol legend")) else ""
 
 
 def _shorter(match: re.Match[str]) -> str:
@@ -127,5 +130,5 @@ def _hatch(identity: str, colour: str) -> str:
     return (
         f'<pattern id="{identity}-hatch-{colour}" width="5" height="5" patternUnits="userSpaceOnUse">'
         f'<rect width="5" height="5" fill="#{colour}"/>'
-        f'<path d="M-1,1l2,-2M0,5l5,-5M4,6l2,-2" stroke="{INK}" stroke-opacity="0.55" stroke-width="0.8"/></pattern>'
+        f'<path d="M-1,1l2,-2M0,5l5,-5M4,6l2,-2" stroke="{ON_TYPE}" stroke-opacity=".55" stroke-width=".8"/></pattern>'
     )

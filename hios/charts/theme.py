@@ -15,6 +15,8 @@ from typing import Any
 INK, SOFT, GRID, GROUND, TINT, STAGE_TINT = "#24292f", "#57606a", "#e1e5ea", "#ffffff", "#f6f7f9", "#dfe5ec"
 #: Text on the colour of an operator type; the same on light and dark pages.
 ON_TYPE = "#1b1f24"
+#: Outlines of bars, which part them from each other and from a light page; the same on dark ones.
+OUTLINE = "#4a525b"
 #: The neutral colours on a dark page.
 DARK = {
     INK: "#e6e9ed",
@@ -60,11 +62,11 @@ _KNOWN = {
     **_styles(_BLUE, "conv2d-relu conv1d-relu conv3d-relu conv2d-silu conv2d-clip", "conv2d conv1d conv3d"),
     **_styles(_CYAN, "relu-sepconv sepconv", "relu-conv2d conv2d_transpose"),
     **_styles(_ORANGE, "matmul linear attention", "softmax log_softmax"),
-    **_styles(_YELLOW, "max_pool2d", "avg_pool2d adaptive_avg_pool2d"),
+    **_styles(_YELLOW, "max_pool2d", "avg_pool2d"),
     **_styles(_GREEN, "concat", "split strided_slice take gather_elements pad"),
     **_styles(_PINK, "add", "multiply subtract divide power rsqrt where"),
     **_styles(_PEAR, "relu gelu silu sigmoid tanh clip leakyrelu", "batch_norm layer_norm group_norm rms_norm"),
-    **_styles(_OLIVE, "reshape permute_dims broadcast_to", "mean sum max astype"),
+    **_styles(_OLIVE, "reshape permute_dims broadcast_to", "adaptive_avg_pool2d mean sum max astype"),
 }
 #: Bars of operators whose types are not known.
 UNKNOWN = Style(_BLUE)

@@ -28,7 +28,6 @@ _EXTRAS = {
     "altair": "report",
     "vl_convert": "report",
     "pandas": "report",
-    "plotly": "report",
     "jinja2": "report",
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from hios.cli.options import PATH, devices_option, output_option, refuse_overwriting
-from hios.report.algorithms import option, parameter_help, parameters
+from hios.report.algorithm_listing import option, parameter_help, parameters
 from hios.schedulers import Algorithm, Parameter
 from hios.schedulers.plugins import entry_points, find, load, load_all
 
@@ -73,7 +73,7 @@ def command(graph: Path, costs: Path, algorithm: str, devices: int, output: Path
     """Compute where and when each operator of GRAPH runs, given COSTS."""
     from hios.artifacts import require_writable
     from hios.problem import Problem
-    from hios.report.summary import cuts_in_words, gap_in_words
+    from hios.report.schedule_summary import cuts_in_words, gap_in_words
     from hios.schedulers import schedule as run
 
     find(algorithm)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring
 
@@ -43,6 +44,13 @@ def test_marks_differ_in_shape_dash_and_fill() -> None:
     assert len({mark.shape for mark in marks.MARKS}) == len({mark.dash for mark in marks.MARKS}) == 4
     assert [mark.filled for mark in marks.MARKS] == [True, False, False, False]
     assert all(f"{mark.name} (" in marks.explanation() for mark in marks.MARKS)
+
+
+def test_docs_explain_the_marks() -> None:
+    """docs/report.md has a row for every mark, with its meaning."""
+    text = (Path(__file__).resolve().parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|", text, re.MULTILINE)
+    assert [row for row in rows if row[0] != "mark"] == [(mark.name, mark.meaning) for mark in marks.MARKS]
 
 
 def test_points_look_as_their_marks_say() -> None:

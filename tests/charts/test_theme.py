@@ -74,7 +74,7 @@ def test_names_are_readable_on_their_bars() -> None:
     for colour in theme.TYPE_COLOURS:
         assert _contrast(theme.ON_TYPE, colour) >= TEXT
         assert _contrast(colour, theme.DARK[theme.GROUND]) >= GRAPHICS
-    assert _contrast(theme.SOFT, theme.GROUND) >= GRAPHICS
+    assert _contrast(theme.OUTLINE, theme.GROUND) >= GRAPHICS
 
 
 @pytest.mark.parametrize("deficiency", DEFICIENCIES)

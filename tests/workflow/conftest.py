@@ -41,7 +41,8 @@ if words[0] == os.environ.get("STAND_IN_FAILS"):
 print("progress of", words[0])
 written = [Path(options[option]) for option in ("--output", "--weights", "--auto") if option in options]
 if "--tables" in options:
-    written += [Path(options["--tables"]) / name for name in ("latency.csv", "operators.csv")]
+    names = ("latency.csv", "operators.csv", "latency.tex", "operators.tex")
+    written += [Path(options["--tables"]) / name for name in names]
 if "--traces" in options:
     written += [Path(options["--traces"]) / Path(word).name for word in words if "/schedules/" in word]
 if words[0] == "figures":  # the output is a folder
