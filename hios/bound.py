@@ -11,6 +11,9 @@ from hios.problem import Group, Problem
 def lower_bound_ms(problem: Problem, devices: int) -> float:
     """The larger of the critical path and the work per device, in milliseconds, with the times of ``Problem.on``.
 
+    An operator that may take k devices counts its least t(v, k) on the path and its least device time, which is w or
+    the least k*t(v, k), as work.
+
     The critical path leaves transfers out: all its operators may share a device. An operator takes at least
     w = t*(a + (1-a)*u) of a device's time, since t(S) >= a*sum(t) + (1-a)*sum(t*u) and since the rates of
     stream schedules add up to at most 1 in that measure; without contention a device has no such limit.
@@ -26,12 +29,35 @@ def lower_bound_ms(problem: Problem, devices: int) -> float:
     finish = [0.0] * len(problem)
     for operator in problem.order:
         before = max((finish[predecessor] for predecessor, _ in problem.predecessors[operator]), default=0.0)
-        finish[operator] = before + problem.time[operator] * path_scale.get(operator, 1.0)
+        scale = path_scale.get(operator, 1.0)
+        own = least_ms(problem, operator, scale) if problem.wide_ms else problem.time[operator] * scale
+        finish[operator] = before + own
     path = max(finish)
     if problem.alpha is None:
         return path
-    work = sum(work_ms(problem, operator) * work_scale.get(operator, 1.0) for operator in range(len(problem)))
+    own_work = least_work_ms if problem.wide_ms else _scaled_work_ms
+    work = sum(own_work(problem, operator, work_scale.get(operator, 1.0)) for operator in range(len(problem)))
     return max(path, work / devices)
+
+
+def least_ms(problem: Problem, operator: int, scale: float = 1.0) -> float:
+    """The least of t(v) times a scale and all t(v, k), in milliseconds."""
+    narrow = problem.time[operator] * scale
+    if operator not in problem.wide_ms:
+        return narrow
+    return min(narrow, *problem.wide_ms[operator].values())
+
+
+def least_work_ms(problem: Problem, operator: int, scale: float = 1.0) -> float:
+    """The least of w (`work_ms`) times a scale and all k*t(v, k): device time, in milliseconds."""
+    narrow = work_ms(problem, operator) * scale
+    if operator not in problem.wide_ms:
+        return narrow
+    return min(narrow, *(width * time for width, time in problem.wide_ms[operator].items()))
+
+
+def _scaled_work_ms(problem: Problem, operator: int, scale: float) -> float:
+    return work_ms(problem, operator) * scale
 
 
 def work_ms(problem: Problem, operator: int) -> float:

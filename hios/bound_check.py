@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from hios.bound import lower_bound_ms
+from hios.bound import least_ms, lower_bound_ms
 from hios.check import SLACK
 from hios.problem import Problem
 from hios.schedule import Schedule
@@ -47,7 +47,7 @@ def judge_bounds(problem: Problem, schedule: Schedule, others: Iterable[Schedule
     """A verdict on every lower bound that a schedule states.
 
     A bound is wrong where something is faster: the schedule itself, all operators one after another on one device, or
-    another schedule.
+    each on as many as it takes least time on, or another schedule.
 
     Args:
         problem: graph and costs.
@@ -59,7 +59,8 @@ def judge_bounds(problem: Problem, schedule: Schedule, others: Iterable[Schedule
     recomputed = lower_bound_ms(problem, schedule.devices)
     same_devices = [schedule, *(other for other in others if other.devices == schedule.devices)]
     in_sequence = sum(problem.time)
-    attained = min(in_sequence, *(other.latency_ms for other in same_devices))
+    wide_sequence = sum(least_ms(problem, operator) for operator in range(len(problem)))
+    attained = min(wide_sequence, *(other.latency_ms for other in same_devices))
     verdicts = [_verdict("lower_bound_ms", schedule.lower_bound_ms, recomputed, attained)]
     if schedule.staged_lower_bound_ms:
         staged = [other.latency_ms for other in same_devices if other.placements[0].stage is not None]

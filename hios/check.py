@@ -26,7 +26,8 @@ def violations(problem: Problem, schedule: Schedule) -> list[str]:
 
     Checked: every operator placed once, precedence with transfer times, outputs of a stage available only when
     the whole stage has finished, stages not shorter than they cost and not overlapping on a device, one
-    operator at a time on a stream, only what can be merged is, stages that do not wait for each other in a circle,
+    operator at a time on a stream, operators on several devices as long as the costs say for so many and alone on all
+    of them, only what can be merged is, stages that do not wait for each other in a circle,
     launch order compatible with precedence, latency equal to the last finish.
     """
     try:
@@ -179,7 +180,7 @@ def _stages(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
             found.append(f"stages {last[device][1]} and {stage} of device {device} overlap")
         last[device] = (finish, stage)
         for group in groups.values():
-            found += _one_after_another(group, slack)
+            found += _one_after_another(group, slack, device)
             found += _shares(problem, group, start, finish, slack)
     return found
 
@@ -233,18 +234,30 @@ def _streams(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
     streams: dict[tuple[int, int], list[Placement]] = defaultdict(list)
     found = []
     for row in schedule.placements:
-        streams[row.device, row.stream].append(row)
-        alone = problem.time[problem.graph.index[row.operator]]
+        for device in row.devices or (row.device,):
+            streams[device, row.stream].append(row)
+        alone = _alone(problem, row)
+        if alone is None:
+            found.append(
+                f"operator {row.operator} takes {len(row.devices)} devices, for which the costs have no time (wide_ms)"
+            )
+            continue
         if row.finish_ms - row.start_ms < alone - slack:
             found.append(f"operator {row.operator} lasts {row.finish_ms - row.start_ms} ms but costs {alone} ms")
-    for rows in streams.values():
-        found += _one_after_another(rows, slack)
+    for (device, _), rows in streams.items():
+        found += _one_after_another(rows, slack, device)
     return found + _capacity(problem, schedule, slack)
 
 
-def _one_after_another(rows: list[Placement], slack: float) -> list[str]:
+def _alone(problem: Problem, row: Placement) -> float | None:
+    """What an operator costs on the devices of its row if it is alone there; None where the costs do not say."""
+    number = problem.graph.index[row.operator]
+    return problem.wide_ms.get(number, {}).get(len(row.devices)) if row.devices else problem.time[number]
+
+
+def _one_after_another(rows: list[Placement], slack: float, device: int) -> list[str]:
     return [
-        f"operators {before.operator} and {after.operator} overlap on stream {after.stream} of device {after.device}"
+        f"operators {before.operator} and {after.operator} overlap on stream {after.stream} of device {device}"
         for before, after in pairwise(rows)
         if after.start_ms < before.finish_ms - slack
     ]
@@ -256,7 +269,7 @@ def _capacity(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
         return []
     found = []
     for device in range(schedule.devices):
-        rows = [row for row in schedule.placements if row.device == device]
+        rows = [row for row in schedule.placements if device in (row.devices or (row.device,))]
         moments = sorted({moment for row in rows for moment in (row.start_ms, row.finish_ms)})
         progress = dict.fromkeys((row.operator for row in rows), 0.0)
         for begin, end in pairwise(moments):
@@ -267,9 +280,10 @@ def _capacity(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
             slowdown = problem.alpha * len(running) + (1 - problem.alpha) * max(demand, 1.0)
             for operator in running:
                 progress[operator] += (end - begin) / slowdown
+        needed_of = {row.operator: _alone(problem, row) for row in rows}
         for operator, done in progress.items():
-            needed = problem.time[problem.graph.index[operator]]
-            if done < needed - slack * 10:
+            needed = needed_of[operator]
+            if needed is not None and done < needed - slack * 10:
                 found.append(
                     f"operator {operator} makes {done} ms of progress on device {device} but needs {needed} ms"
                 )

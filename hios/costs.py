@@ -73,6 +73,7 @@ class Costs:
         corun: how many times as long operators take while so many devices work at once, by their number.
         probe: speed of the machine when times were measured; None where unknown.
         predicted_for: the GPUs that times are predicted for, in words; empty where they were measured.
+        wide_ms: t(v, k) by operator id and number of devices k of at least 2, for the numbers that are allowed.
     """
 
     time_ms: Mapping[str, float]
@@ -89,6 +90,7 @@ class Costs:
     corun: Mapping[int, float] = field(default_factory=dict)
     probe: ProfiledSpeed | None = None
     predicted_for: str = ""
+    wide_ms: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | Path) -> Costs:
@@ -135,6 +137,11 @@ class Costs:
             if file.probe is None
             else ProfiledSpeed(file.probe.version, file.probe.speed, file.probe.copy_share),
             predicted_for=predicted_for(file.platform) or "",
+            wide_ms={
+                operator: {int(width): time for width, time in cost.wide_ms.items()}
+                for operator, cost in file.operators.items()
+                if cost.wide_ms
+            },
         )
 
     def corun_factor(self, devices: int) -> float:

@@ -40,13 +40,15 @@ class Problem:
         alpha: share of serialisation of the contention model; None without contention.
         convolutions: by number, what merging an operator needs to know; None where it cannot be merged.
         measured_merges: measured times of merged operators, milliseconds.
+        wide_ms: t(v, k) in milliseconds by operator number and number of devices k, for the operators that may take
+            several devices at once; at most as many as ``on`` was asked for.
         predicted_for: the GPUs that costs are predicted for, in words; empty where they were measured.
         devices: number of devices whose co-run factor the times hold; 0 where it is left to ``on``.
         probe: speed of the machine when the times were measured; None where unknown.
 
     Raises:
-        ArtifactError: an operator or edge has no cost, the costs are those of another graph, or they have a merge
-            of operators that cannot be merged.
+        ArtifactError: an operator or edge has no cost, the costs are those of another graph, they have a merge of
+            operators that cannot be merged, or a time on several devices for fewer than two.
     """
 
     def __init__(self, graph: Graph, costs: Costs | CostsFile) -> None:
@@ -88,6 +90,7 @@ class Problem:
         }
         self.convolutions = convolutions(graph)
         self.measured_merges = {self._merge(merge, costs.source): time for merge, time in costs.merges.items()}
+        self.wide_ms = _wide_times(graph, costs)
 
     def _merge(self, merge: frozenset[str], source: str) -> frozenset[int]:
         index = self.graph.index
@@ -123,7 +126,29 @@ class Problem:
             found.time = [factor * time for time in self.time]
             found.measured = {stage: factor * time for stage, time in self.measured.items()}
             found.measured_merges = {merge: factor * time for merge, time in self.measured_merges.items()}
+        if self.wide_ms:
+            found.wide_ms = self._wide_on(devices)
         return found
+
+    def _wide_on(self, devices: int) -> dict[int, dict[int, float]]:
+        """t(v, k) in schedules for so many devices, for the k that are possible.
+
+        t(v, k) was measured with k devices busy, so only what the others add to that makes it longer: the co-run
+        factor of all devices over that of k.
+        """
+        allowed = {
+            operator: {
+                width: time * max(1.0, self._corun_factor(devices) / self._corun_factor(width))
+                for width, time in times.items()
+                if width <= devices
+            }
+            for operator, times in self.wide_ms.items()
+        }
+        return {operator: times for operator, times in allowed.items() if times}
+
+    def time_on(self, operator: int, width: int) -> float:
+        """t(v, k): time of an operator on ``width`` devices at once, one of those that are allowed; milliseconds."""
+        return self.time[operator] if width == 1 else self.wide_ms[operator][width]
 
     def stage_ms(self, stage: Stage) -> float:
         """t(S) of a stage in milliseconds.
@@ -183,6 +208,22 @@ class Problem:
         if self.alpha is None:
             return longest
         return max(longest, sum(time * self.utilization[operator] for operator, time in sorted(grown.items())))
+
+
+def _wide_times(graph: Graph, costs: Costs) -> dict[int, dict[int, float]]:
+    """t(v, k) by operator number, ascending k."""
+    for operator, times in costs.wide_ms.items():
+        for width in times:
+            if width < 2:
+                raise ArtifactError(
+                    f"{costs.source}: operators.{operator}.wide_ms: found {width} devices; allowed: at least 2, as "
+                    "time_ms is the time on one"
+                )
+    return {
+        graph.index[operator]: dict(sorted(times.items()))
+        for operator, times in costs.wide_ms.items()
+        if operator in graph.index and times
+    }
 
 
 def _refuse_other_graph(graph: Graph, costs: Costs) -> None:

@@ -44,10 +44,14 @@ class StreamPlan:
     """Operators in order for every stream of every device (LIOS, Nimble, Opara).
 
     ``launch`` is the order in which operators are launched, over all devices and streams.
+
+    ``wide`` has the devices of every operator that takes several at once, first the one that keeps its value. Such an
+    operator stands in the stream of each of its devices, and these have one stream each: it holds them as a whole.
     """
 
     devices: tuple[tuple[tuple[int, ...], ...], ...]
     launch: tuple[int, ...] = ()
+    wide: Mapping[int, tuple[int, ...]] = field(default_factory=dict, hash=False)
 
 
 Plan = StagedPlan | StreamPlan
@@ -143,12 +147,12 @@ class Schedule:
     def plan(self, graph: Graph) -> Plan:
         """The plan behind the placements, in the operator numbers of ``graph``.
 
-        Rows are in launch order, so the rows of a stream are in its order.
+        Rows are in launch order, so the rows of a stream are in its order; so are those that hold a device.
 
         Raises:
             ScheduleError: it is a schedule of another graph, an operator is missing, unknown or placed twice, a device
-                is out of range, stages and streams are mixed, or a merge is not a stage of operators beside each other
-                that can be merged.
+                is out of range, stages and streams are mixed, a merge is not a stage of operators beside each other
+                that can be merged, or an operator takes several devices where that is not allowed (`check_table`).
         """
         self._check_rows(graph)
         number = graph.index
@@ -156,7 +160,8 @@ class Schedule:
         streams: dict[tuple[int, int], list[int]] = defaultdict(list)
         groups: dict[tuple[int, int, int], list[int]] = defaultdict(list)
         for row in self.placements:
-            streams[row.device, row.stream].append(number[row.operator])
+            for device in row.held_devices:
+                streams[device, row.stream].append(number[row.operator])
             if row.stage is not None:
                 groups[row.device, row.stage, row.stream].append(number[row.operator])
         if staged:
@@ -171,7 +176,8 @@ class Schedule:
         for (device, _), stream in sorted(streams.items()):
             by_device[device].append(tuple(stream))
         launch = tuple(number[row.operator] for row in self.placements)
-        return StreamPlan(tuple(tuple(device) for device in by_device), launch)
+        wide = {number[row.operator]: row.devices for row in self.placements if row.devices}
+        return StreamPlan(tuple(tuple(device) for device in by_device), launch, wide)
 
     def _checked_merges(self, graph: Graph, rows: tuple[tuple[Stage, ...], ...]) -> frozenset[frozenset[int]]:
         """The merges by operator number."""
@@ -219,7 +225,9 @@ class Schedule:
         """Refuse rows that contradict each other, whatever the graph.
 
         Raises:
-            ScheduleError: an operator is placed twice, a device is out of range, or stages and streams are mixed.
+            ScheduleError: an operator is placed twice, a device is out of range, stages and streams are mixed, or an
+                operator takes several devices of which the first is another than its ``device``, in a staged schedule
+                or beside several streams.
         """
         seen: set[str] = set()
         staged = self.placements[0].stage is not None
@@ -235,7 +243,40 @@ class Schedule:
                 raise ScheduleError(
                     f"{field_name}.stage: some rows have a stage and some have none; a schedule is one or the other"
                 )
+            if row.devices:
+                self._check_wide(row, field_name)
             seen.add(row.operator)
+        self._check_single_streams()
+
+    def _check_wide(self, row: Placement, field_name: str) -> None:
+        """Refuse devices of an operator that takes several which contradict its row."""
+        if row.stage is not None:
+            raise ScheduleError(
+                f"{field_name}.devices: found {_listed(row.devices)} in a staged schedule; allowed: one device, as a "
+                "stage runs on one (operators on several devices: stage null)"
+            )
+        if row.devices[0] != row.device:
+            raise ScheduleError(
+                f"{field_name}.devices: found {_listed(row.devices)}; allowed: {row.device} first, as in device"
+            )
+        if max(row.devices) >= self.devices:
+            raise ScheduleError(f"{field_name}.devices: found {max(row.devices)}; allowed: 0 to {self.devices - 1}")
+
+    def _check_single_streams(self) -> None:
+        """Refuse streams beside stream 0 on devices that an operator takes together with others."""
+        held = {device for row in self.placements for device in row.devices}
+        if not held:
+            return
+        for position, row in enumerate(self.placements):
+            if row.stream != 0 and not held.isdisjoint(row.held_devices):
+                raise ScheduleError(
+                    f"{self.source}: placements[{position}].stream: found {row.stream} on device {row.device}; "
+                    "allowed: 0, as an operator takes this device together with others, and must have it alone"
+                )
+
+
+def _listed(devices: Iterable[int]) -> str:
+    return f"[{', '.join(map(str, devices))}]"
 
 
 def _names(operators: Iterable[str]) -> str:

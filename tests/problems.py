@@ -19,12 +19,22 @@ def problem(
     contention: str = "blend",
     alpha: float = 0.5,
     corun: Mapping[int, float] | None = None,
+    wide: Mapping[str, Mapping[int, float]] | None = None,
 ) -> Problem:
     """A problem from times by operator and transfer times by edge."""
     graph = Graph(
         "test", tuple(Operator(name, "task") for name in times), tuple(Edge(source, target) for source, target in edges)
     )
-    costs = Costs(dict(times), dict(edges), utilization or {}, stages or {}, contention, alpha, corun=corun or {})
+    costs = Costs(
+        dict(times),
+        dict(edges),
+        utilization or {},
+        stages or {},
+        contention,
+        alpha,
+        corun=corun or {},
+        wide_ms=wide or {},
+    )
     return Problem(graph, costs)
 
 
@@ -56,6 +66,25 @@ def problems(draw: st.DrawFn, largest: int = 12) -> Problem:
         stages={frozenset((name,) for name in stage): draw(_TIMES) for stage in measured},
         contention=draw(st.sampled_from(["blend", "none"])),
         alpha=draw(st.sampled_from([0.0, 0.5, 1.0])),
+    )
+
+
+@st.composite
+def wide_problems(draw: st.DrawFn, largest: int = 4, devices: int = 4) -> Problem:
+    """Small graphs whose operators may take up to ``devices`` devices: with and without gain, some on one only."""
+    count = draw(st.integers(1, largest))
+    names = [f"v{number}" for number in range(count)]
+    pairs = [(names[source], names[target]) for target in range(count) for source in range(target)]
+    edges = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
+    time = st.one_of(st.integers(0, 6).map(float), st.floats(0.01, 6.0))
+    widths = st.dictionaries(st.integers(2, devices), time, max_size=2)
+    scale = draw(st.sampled_from([0.0, 0.2, 1.0]))
+    return problem(
+        {name: draw(time) for name in names},
+        {edge: draw(time) * scale for edge in edges},
+        utilization={name: draw(st.sampled_from([1.0, 0.5])) for name in names},
+        alpha=draw(st.sampled_from([0.5, 1.0])),
+        wide={name: draw(widths) for name in names},
     )
 
 

@@ -25,6 +25,7 @@ def command(graph: Path, costs: Path, schedule: Path) -> None:
     from hios.evaluate import evaluate as run
     from hios.evaluate import latency_ms
     from hios.problem import Problem
+    from hios.report.schedule_summary import widths_in_words
     from hios.schedule import Schedule
     from hios.schedulers import schedule as schedule_by
 
@@ -49,4 +50,7 @@ def command(graph: Path, costs: Path, schedule: Path) -> None:
         if bound.verdict == "wrong":
             raise HiosError(f"{schedule}: {bound}")
     predicted = problem.predicted_for
-    click.echo(f"{latency:.6g} ms{f'; {predicted}' if predicted else ''}")
+    widths = widths_in_words(found)
+    click.echo(
+        f"{latency:.6g} ms{f'; several devices: {widths}' if widths else ''}{f'; {predicted}' if predicted else ''}"
+    )

@@ -73,7 +73,7 @@ def command(graph: Path, costs: Path, algorithm: str, devices: int, output: Path
     """Compute where and when each operator of GRAPH runs, given COSTS."""
     from hios.artifacts import require_writable
     from hios.problem import Problem
-    from hios.report.schedule_summary import cuts_in_words, gap_in_words
+    from hios.report.schedule_summary import cuts_in_words, gap_in_words, widths_in_words
     from hios.schedulers import schedule as run
 
     find(algorithm)
@@ -90,5 +90,6 @@ def command(graph: Path, costs: Path, algorithm: str, devices: int, output: Path
         f"{output}: predicted latency {found.latency_ms:.4g} ms on {devices} device(s), lower bound {bound:.4g} ms"
         f"{' for staged schedules' if kind else ''}, {gap_in_words(found.latency_ms, bound, kind)}"
         + (f"; cuts: {cuts_in_words(found.cuts)}" if found.cuts else "")
+        + (f"; several devices: {widths}" if (widths := widths_in_words(found)) else "")
         + (f"; costs {problem.predicted_for}" if problem.predicted_for else "")
     )

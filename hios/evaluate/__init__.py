@@ -1,7 +1,8 @@
 """The one evaluator: start and finish of every operator of a plan under the cost model.
 
 Staged plans (``staged``) follow HIOS section III; the operators of stream plans (``streams``) progress at the rate
-that contention leaves them. The times mean the same for all algorithms, so their schedules can be compared.
+that contention leaves them, and may take several devices at once (``wide``). The times mean the same for all
+algorithms, so their schedules can be compared.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Any
 from hios.errors import ScheduleError
 from hios.evaluate.staged import evaluate_staged, staged_times
 from hios.evaluate.streams import evaluate_streams
+from hios.evaluate.wide import require_wide
 from hios.problem import Problem
-from hios.schedule import Placement, Plan, StagedPlan
+from hios.schedule import Placement, Plan, StagedPlan, StreamPlan
 
 __all__ = ["evaluate", "latency_ms", "staged_times"]
 
@@ -23,8 +25,13 @@ def evaluate(problem: Problem, plan: Plan) -> list[Placement]:
     """Times of every operator, rows in launch order; those of a schedule for the devices of the plan (``Problem.on``).
 
     Raises:
-        ScheduleError: the plan does not hold every operator once, or it deadlocks; the message names operators.
+        ScheduleError: the plan does not hold every operator once, or on each of its devices; it gives an operator a
+            number of devices that the costs do not list; or it deadlocks. The message names operators.
     """
+    problem = problem.on(len(plan.devices))
+    if isinstance(plan, StreamPlan) and plan.wide:
+        require_wide(problem, plan)
+        return evaluate_streams(problem, plan)
     rows = [row for device in plan.devices for row in device]
     held = Counter(_operators(rows))
     for operator in range(len(problem)):
@@ -32,7 +39,6 @@ def evaluate(problem: Problem, plan: Plan) -> list[Placement]:
             raise ScheduleError(
                 f"operator {problem.ids[operator]} is in the plan {held[operator]} times; allowed: once"
             )
-    problem = problem.on(len(plan.devices))
     return evaluate_staged(problem, plan) if isinstance(plan, StagedPlan) else evaluate_streams(problem, plan)
 
 

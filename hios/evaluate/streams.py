@@ -1,9 +1,11 @@
-"""Times of stream plans (LIOS, Nimble, Opara): an event simulation."""
+"""Times of stream plans (LIOS, Nimble, Opara, hios-wide): an event simulation."""
 
 from __future__ import annotations
 
 import heapq
 from itertools import pairwise
+
+from msgspec.structs import replace
 
 from hios.evaluate.deadlock import deadlock
 from hios.problem import Problem
@@ -16,6 +18,9 @@ def evaluate_streams(problem: Problem, plan: StreamPlan) -> list[Placement]:
     An operator starts when the operator before it on its stream and all its predecessors have finished, plus
     t(u,v) where a predecessor is on another device. While the set C runs on a device, each member progresses at
     the rate 1/(a*|C| + (1-a)*max(sum of u over C, 1)), or 1 without contention.
+
+    An operator on several devices stands in the stream of each, so it starts when the operator before it on every one
+    of them has finished and its inputs have arrived on the first. It is alone on all of them and takes t(v, k).
 
     Raises:
         ScheduleError: the plan deadlocks.
@@ -44,9 +49,9 @@ class _Device:
             self._left[operator] = max(self._left[operator] - progress, 0.0)
         self._since = now
 
-    def start(self, operator: int, now: float) -> None:
+    def start(self, operator: int, now: float, time: float) -> None:
         self._advance(now)
-        self._left[operator] = self._problem.time[operator]
+        self._left[operator] = time
 
     def finish(self, operator: int, now: float) -> None:
         self._advance(now)
@@ -67,14 +72,21 @@ class _Simulation:
         self._plan = plan
         self._devices = [_Device(problem) for _ in plan.devices]
         self._where: dict[int, tuple[int, int]] = {}
-        self._following: dict[int, int] = {}
+        self._following: dict[int, list[int]] = {}
+        self._time = problem.time
         self._waiting = [len(row) for row in problem.predecessors]
         for device, streams in enumerate(plan.devices):
             for stream, row in enumerate(streams):
                 self._where.update(dict.fromkeys(row, (device, stream)))
                 for before, after in pairwise(row):
-                    self._following[before] = after
+                    self._following.setdefault(before, []).append(after)
                     self._waiting[after] += 1
+        if plan.wide:
+            # What an operator leaves of its other devices is nothing: they wait for it. So it runs on the first alone.
+            self._where.update({operator: (devices[0], 0) for operator, devices in plan.wide.items()})
+            self._time = list(problem.time)
+            for operator, devices in plan.wide.items():
+                self._time[operator] = problem.time_on(operator, len(devices))
         self._rank = {operator: number for number, operator in enumerate(plan.launch or problem.order)}
         self._ready_at = [0.0] * len(problem)
         self._start: dict[int, float] = {}
@@ -88,12 +100,16 @@ class _Simulation:
         if len(self._finish) < len(self._where):
             raise deadlock(self._problem, [operator for operator in self._where if self._waiting[operator] > 0])
         by_start = sorted(self._where, key=lambda op: (self._start[op], self._finish[op], self._rank[op]))
-        return [
+        rows = [
             Placement(
                 self._problem.ids[operator], *self._where[operator], None, self._start[operator], self._finish[operator]
             )
             for operator in self._plan.launch or by_start
         ]
+        if not self._plan.wide:
+            return rows
+        devices = {self._problem.ids[operator]: row for operator, row in self._plan.wide.items()}
+        return [row if row.operator not in devices else replace(row, devices=devices[row.operator]) for row in rows]
 
     def _step(self) -> bool:
         """Carry out the next event, finishes before starts at the same time; False when there is none."""
@@ -102,15 +118,15 @@ class _Simulation:
         if self._ready and (end is None or self._ready[0][0] < end[0]):
             now, _, operator = heapq.heappop(self._ready)
             self._start[operator] = now
-            self._devices[self._where[operator][0]].start(operator, now)
+            self._devices[self._where[operator][0]].start(operator, now, self._time[operator])
             return True
         if end is None:
             return False
         now, operator, device = end
         device.finish(operator, now)
         self._finish[operator] = now
-        if operator in self._following:
-            self._release(self._following[operator], now)
+        for after in self._following.get(operator, ()):
+            self._release(after, now)
         for successor, transfer in self._problem.successors[operator]:
             same = self._where[successor][0] == self._where[operator][0]
             self._release(successor, now if same else now + transfer)

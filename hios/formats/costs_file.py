@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from hios.formats.base import (
+    END,
     AboveZero,
     Count,
     Fingerprint,
@@ -27,6 +28,12 @@ from hios.formats.base import (
 from hios.formats.probe_record import ProfileProbe
 
 _Bound = Annotated[NonNegative, doc("Lower, then upper bound.")]
+#: A number of devices as a key: 2 to 1024, written as JSON has keys.
+_Width = Annotated[
+    str,
+    Meta(pattern=f"^([2-9]|[1-9][0-9]{{1,2}}|10[01][0-9]|102[0-4]){END}"),
+    doc("Number of devices, 2 to 1024."),
+]
 
 
 class _Timed(Record, frozen=True, kw_only=True):
@@ -88,6 +95,13 @@ class OperatorCost(_Timed, frozen=True, kw_only=True):
         ]
     ] = None
     resources: OrAbsent[BlockResources] = None
+    wide_ms: Annotated[
+        dict[_Width, Annotated[NonNegative, doc("t(v, k), milliseconds.")]],
+        doc(
+            "t(v, k): execution time on k devices at once, by k (2 to 1024); an operator may take only the numbers of "
+            "devices listed here, or one."
+        ),
+    ] = msgspec.field(default_factory=dict)
 
 
 class TransferCost(_Timed, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ class Placement(Record, frozen=True):
     """One operator's place."""
 
     operator: OperatorId
-    device: Annotated[int, Meta(ge=0, le=1023), doc("Device, from 0.")]
+    device: Annotated[int, Meta(ge=0, le=1023), doc("Device, from 0; of several, the one that keeps the value.")]
     stream: Annotated[
         int,
         Meta(ge=0, le=65535),
@@ -38,6 +38,23 @@ class Placement(Record, frozen=True):
     stage: Annotated[Annotated[int, Meta(ge=0)] | None, doc("Stage of the device, from 0; null in stream schedules.")]
     start_ms: Annotated[NonNegative, doc("Start, milliseconds after the inference began.")]
     finish_ms: Annotated[NonNegative, doc("Finish, milliseconds after the inference began.")]
+    devices: Annotated[
+        tuple[Annotated[int, Meta(ge=0, le=1023), doc("Device, from 0.")], ...],
+        Meta(min_length=2, extra_json_schema={"uniqueItems": True}),
+        doc(
+            "All devices of an operator that takes several at once, the first of which is device; absent for one. "
+            "Stream schedules only, on devices with the single stream 0."
+        ),
+    ] = ()
+
+    def __post_init__(self) -> None:
+        if self.devices and len(set(self.devices)) < len(self.devices):
+            raise ValueError("devices of an operator differ from each other")
+
+    @property
+    def held_devices(self) -> tuple[int, ...]:
+        """The devices that the operator holds while it runs, ``device`` first."""
+        return self.devices or (self.device,)
 
 
 class ScheduleFile(Record, frozen=True):

@@ -23,7 +23,7 @@ from hios.schedule import Placement, Schedule
 
 #: The data types of columns; the others are text.
 _TYPES: Mapping[str, str] = {
-    **dict.fromkeys(("devices", "device", "stream", "stage", "threads", "runs", "repeats"), "Int64"),
+    **dict.fromkeys(("devices", "device", "stream", "stage", "width", "threads", "runs", "repeats"), "Int64"),
     **dict.fromkeys(("measured_median_ms", "measured_p20_ms", "measured_p80_ms", "predicted_ms"), "float64"),
     **dict.fromkeys(("predicted_lower_bound_ms", "scheduling_time_s", "largest_difference"), "float64"),
     **dict.fromkeys(("speedup", "speedup_low", "speedup_high", "share_of_ceiling"), "float64"),
@@ -35,7 +35,18 @@ _TYPES: Mapping[str, str] = {
     "groups": "object",
 }
 
-_PLACEMENT_COLUMNS = ("model", "label", "times", "operator", "device", "stream", "stage", "start_ms", "finish_ms")
+_PLACEMENT_COLUMNS = (
+    "model",
+    "label",
+    "times",
+    "operator",
+    "device",
+    "stream",
+    "stage",
+    "start_ms",
+    "finish_ms",
+    "width",
+)
 _OPERATOR_COLUMNS = (
     *("model", "operator", "type", "time_ms", "p20_ms", "p80_ms", "utilization", "flops", "bytes", "predicted_only"),
 )
@@ -68,7 +79,8 @@ class Results:
             with percentiles ``p20_ms`` and ``p80_ms`` over the repeats, ``utilization`` in (0, 1], ``flops`` with a
             multiply-add as two, ``bytes`` read and written; ``predicted_only`` as above.
         placements: a row for each ``model``, ``label``, ``times`` (predicted or measured) and ``operator``, in launch
-            order: ``device``, ``stream``, ``stage`` (missing in stream schedules), ``start_ms``, ``finish_ms``.
+            order: ``device``, ``stream``, ``stage`` (missing in stream schedules), ``start_ms``, ``finish_ms``;
+            ``width``, the number of devices that it takes at once, of which ``device`` is the first.
         costs: a row for each entry of costs.json. ``kind`` is operator, transfer, stage or merge, and says which of
             ``operator``, ``source`` and ``target`` or ``groups`` (tuple of tuples of operators) are there;
             ``time_ms``, its percentiles ``p20_ms`` and ``p80_ms``, the 95 % interval of the median, ``low_ms`` and
@@ -182,7 +194,8 @@ def _placements(name: str, model: _Folder) -> Iterator[Row]:
 
 def _rows(name: str, label: str, times: str, placements: Iterable[Placement]) -> Iterator[Row]:
     for placement in placements:
-        yield {"model": name, "label": label, "times": times, **msgspec.structs.asdict(placement)}
+        width = len(placement.held_devices)
+        yield {"model": name, "label": label, "times": times, **msgspec.structs.asdict(placement), "width": width}
 
 
 def _costs(name: str, model: _Folder) -> Iterator[Row]:

@@ -197,6 +197,8 @@ def _bar(row: Placement, kind: str, content: _Content, end_ms: float) -> dict[st
         f"{kind}: {row.start_ms:.3f} to {row.finish_ms:.3f} ms",
         f"stage {'none' if row.stage is None else row.stage}",
     ]
+    if row.devices:
+        lines.append(f"devices {', '.join(map(str, row.devices))} at once")
     if inputs := content.inputs_of(row.operator):
         lines.append(f"inputs: {', '.join(inputs)}")
     return {

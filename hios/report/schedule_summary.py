@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -35,6 +35,7 @@ def summary(schedule: Schedule) -> list[tuple[str, str]]:
         ),
         *_staged_bound(schedule),
         *([("Cuts", cuts_in_words(schedule.cuts))] if schedule.cuts else []),
+        *([("Several devices", text)] if (text := widths_in_words(schedule)) else []),
         ("Scheduling time", ms(1000 * schedule.scheduling_time_s)),
     ]
     facts += [(f"Note on {topic}", text) for topic, text in schedule.notes.items()]
@@ -92,8 +93,9 @@ def device_uses(schedule: Schedule) -> list[DeviceUse]:
     """The use of every device; a device is idle while none of its streams runs an operator."""
     rows: list[list[Placement]] = [[] for _ in range(schedule.devices)]
     for row in schedule.placements:
-        if row.device < schedule.devices:
-            rows[row.device].append(row)
+        for device in row.held_devices:
+            if device < schedule.devices:
+                rows[device].append(row)
     return [
         DeviceUse(
             device=device,
@@ -119,6 +121,12 @@ def _staged_bound(schedule: Schedule) -> list[tuple[str, str]]:
     return [
         ("Staged bound", f"{ms(bound)} for staged schedules; {gap_in_words(schedule.latency_ms, bound, 'staged ')}")
     ]
+
+
+def widths_in_words(schedule: Schedule) -> str:
+    """How many operators take how many devices at once; empty where each takes one."""
+    counts = Counter(len(row.devices) for row in schedule.placements if row.devices)
+    return ", ".join(f"{_count(count, 'operator')} on {width} at once" for width, count in sorted(counts.items()))
 
 
 def cuts_in_words(cuts: int) -> str:

@@ -13,8 +13,8 @@ Lane = tuple[int, int]
 
 
 def lanes_of(row: Placement) -> list[Lane]:
-    """The lanes of an operator."""
-    return [(row.device, row.stream)]
+    """The lanes of an operator: one of each of its devices, first that which keeps its value."""
+    return [(device, row.stream) for device in row.held_devices]
 
 
 def lanes(used: Iterable[Lane], devices: int) -> list[Lane]:

@@ -16,7 +16,7 @@ from typing import TextIO
 from hios.charts.theme import TYPE_COLOURS, style_of
 from hios.errors import HiosError
 from hios.report.schedule_summary import device_uses, summary, type_shares
-from hios.report.short_names import Lane, lanes, short_names, shortened
+from hios.report.short_names import Lane, lanes, lanes_of, short_names, shortened
 from hios.schedule import Placement, Schedule
 
 #: Columns that a chart needs at least beside the names of its lanes.
@@ -51,10 +51,11 @@ class Symbols:
     several: str
     cut: str
     tick: str
+    wide: str
 
 
-UNICODE = Symbols(stage="┃", operator="│", running="─", idle="·", several="▒", cut="…", tick="╷")
-ASCII = Symbols(stage="[", operator="|", running="=", idle=".", several="#", cut="~", tick="'")
+UNICODE = Symbols(stage="┃", operator="│", running="─", idle="·", several="▒", cut="…", tick="╷", wide="═")
+ASCII = Symbols(stage="[", operator="|", running="=", idle=".", several="#", cut="~", tick="'", wide="+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,8 @@ class _Chart:
         self._symbols = look.symbols
         self._placed: dict[Lane, list[Placement]] = defaultdict(list)
         for row in schedule.placements:
-            self._placed[row.device, row.stream].append(row)
+            for lane in lanes_of(row):
+                self._placed[lane].append(row)
         self._lanes = lanes(self._placed, schedule.devices)
         self._names = _lane_names(self._lanes)
         self._first_lanes = {min(lane for lane in self._lanes if lane[0] == device) for device, _ in self._lanes}
@@ -222,10 +224,11 @@ class _Chart:
             stage = placement.stage
             mark = self._symbols.stage if new_stage else self._symbols.operator
             row.text[first] = mark if begun[first] == 1 else self._symbols.several
-            row.text[first + 1 : last] = self._symbols.running * (last - first - 1)
+            running = self._symbols.wide if placement.devices else self._symbols.running
+            row.text[first + 1 : last] = running * (last - first - 1)
             row.colours[first:last] = [self._colour(placement, number)] * (last - first)
             self._write_label(row.text, _printable(self._labels[placement.operator]), first + 1, last)
-            self._marks.add(row.text[first])
+            self._marks.update((row.text[first], running))
         if None in row.colours:
             self._marks.add(self._symbols.idle)
         return row
@@ -262,6 +265,7 @@ class _Chart:
             (symbols.stage, "a stage begins"),
             (symbols.operator, "an operator begins"),
             (symbols.several, "several operators in a column"),
+            (symbols.wide, "an operator on several devices at once, on each"),
             (symbols.idle, "idle"),
         ]
         words = [f"{symbol} {meaning}" for symbol, meaning in meanings if symbol in self._marks]

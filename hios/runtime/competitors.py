@@ -34,7 +34,8 @@ class Entry:
         """Check that a schedule can run.
 
         Raises:
-            ScheduleError: it is for another graph, for more devices, has too many streams, or deadlocks.
+            ScheduleError: it is for another graph, for more devices, has operators on several devices at once, too
+                many streams, or deadlocks.
         """
         if schedule.devices > devices:
             raise ScheduleError(
@@ -42,6 +43,7 @@ class Entry:
                 "this run"
             )
         plan = schedule.plan(graph)
+        _refuse_wide(schedule)
         if isinstance(plan, StreamPlan):
             _check_streams(schedule.source, plan)
         free = Costs(dict.fromkeys(graph.index, 0.0), {(edge.source, edge.target): 0.0 for edge in graph.edges})
@@ -50,6 +52,15 @@ class Entry:
         except ScheduleError as error:
             raise ScheduleError(f"{schedule.source}: {error}") from None
         return cls(label, schedule, plan)
+
+
+def _refuse_wide(schedule: Schedule) -> None:
+    for position, row in enumerate(schedule.placements):
+        if row.devices:
+            raise ScheduleError(
+                f"{schedule.source}: placements[{position}].devices: found {len(row.devices)} devices; allowed: one, "
+                "as operators on several devices at once cannot be executed yet; schedule with costs without wide_ms"
+            )
 
 
 def _check_streams(source: str, plan: StreamPlan) -> None:

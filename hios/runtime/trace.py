@@ -12,7 +12,7 @@ from hios.schedule import Placement
 
 
 def write_trace(path: str | Path, title: str, graph: Graph, placements: Sequence[Placement]) -> None:
-    """Write one process a device, one thread a stream, one slice an operator.
+    """Write one process a device, one thread a stream, one slice an operator on each of its devices.
 
     Args:
         path: JSON file to write.
@@ -21,7 +21,7 @@ def write_trace(path: str | Path, title: str, graph: Graph, placements: Sequence
         placements: measured times, milliseconds from the start of the run.
     """
     type_of = {operator.id: operator.type for operator in graph.operators}
-    lanes = sorted({(row.device, row.stream) for row in placements})
+    lanes = sorted({(device, row.stream) for row in placements for device in row.held_devices})
     events: list[dict[str, object]] = [
         {"ph": "M", "name": "process_name", "pid": device, "tid": 0, "args": {"name": f"device {device}"}}
         for device in sorted({device for device, _ in lanes})
@@ -35,13 +35,14 @@ def write_trace(path: str | Path, title: str, graph: Graph, placements: Sequence
             "ph": "X",
             "name": row.operator,
             "cat": type_of[row.operator],
-            "pid": row.device,
+            "pid": device,
             "tid": row.stream,
             "ts": row.start_ms * 1e3,
             "dur": (row.finish_ms - row.start_ms) * 1e3,
-            "args": {"stage": row.stage, "type": type_of[row.operator]},
+            "args": {"stage": row.stage, "type": type_of[row.operator], "width": len(row.held_devices)},
         }
         for row in placements
+        for device in row.held_devices
     ]
     document = {"displayTimeUnit": "ms", "otherData": {"title": title}, "traceEvents": events}
     with replacing(path) as temporary:

@@ -16,7 +16,7 @@ from hios.errors import ScheduleError
 from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Plan, Schedule, StagedPlan
-from hios.schedulers import greedy, heft, hios_lp, hios_mr, hios_opt, ios, lios, nimble, opara, sequential
+from hios.schedulers import greedy, heft, hios_lp, hios_mr, hios_opt, hios_wide, ios, lios, nimble, opara, sequential
 from hios.schedulers.plugins import find
 from hios.schedulers.registry import ALGORITHMS, Algorithm, Parameter, check_devices, register
 
@@ -30,6 +30,7 @@ __all__ = [
     "hios_lp",
     "hios_mr",
     "hios_opt",
+    "hios_wide",
     "ios",
     "lios",
     "nimble",

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from hios.bound import lower_bound_ms
 from hios.errors import HiosError
@@ -15,21 +12,19 @@ from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Plan, Solution, StagedPlan
 from hios.schedulers.deadline import check_deadline, until
+from hios.schedulers.opt.searching import CHAINS, CLOSED, Clock, anneal, is_open
 from hios.schedulers.registry import ALGORITHMS, Parameter, register
 
-if TYPE_CHECKING:
-    from hios.schedulers.opt.annealing import Chain
+__all__ = ["CHAINS", "CLOSED", "NAME", "hios_opt"]
 
 NAME = "hios-opt"
-#: Chains of simulated annealing side by side.
-CHAINS = 2
+#: Nothing but a list schedule where operators take one device each.
+_WIDE = "hios-wide"
 #: Share of the time limit after which no further algorithm is asked for a start, and that of annealing where
 #: constraint programming follows.
 _STARTS, _ANNEALING = 0.5, 0.4
 #: Share of the time left that the solver is given: it needs some to set up and to stop.
 _SOLVER = 0.9
-#: A gap below this share is rounding in floating point.
-CLOSED = 1e-9
 
 
 @register(
@@ -61,6 +56,14 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
        none. Streams may be shorter, as operators that share a device there preempt each other; so this is a bound
        of its own, ``staged_lower_bound_ms`` of the schedule.
 
+    Where operators may take several devices at once (``wide_ms`` of the costs), the starts are also every operator on
+    as many devices as it takes least time on, one after another, so the result is never worse than the better of
+    one device each and that. After the first third of the time, spent as above, two chains give operators several
+    devices: a move takes an operator to another place in the list, or to other devices, or to another number of them;
+    stages of several operators are not formed there. The bound is the best of the above and `trade_off_bound_ms`, which
+    weighs the path against the area; nothing is rounded up and CP-SAT is not asked. See
+    `hios.schedulers.opt.wide_search`.
+
     It ends early when the gap between latency and the bound for staged schedules is closed. With ``time_limit`` the
     machine's speed decides how many moves are made; with ``moves`` a seed gives the same schedule everywhere, as
     long as neither the time limit nor CP-SAT interferes. Compiling the search takes some seconds on first use and is
@@ -72,12 +75,14 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
         ModuleNotFoundError: numba or OR-tools are not installed (extra ``opt``).
     """
     from hios.schedulers.opt.annealing import Chain, fits
-    from hios.schedulers.opt.bound import interval_bound_ms
     from hios.schedulers.opt.proof import provable, prove, staged_bound_ms
+    from hios.schedulers.opt.trade_off import proven_bound_ms
 
     whole = StagedPlan((tuple(((operator,),) for operator in problem.order), *((),) * (devices - 1)))
-    clock = _Clock(time.perf_counter(), time_limit)
-    bound = interval_bound_ms(problem, devices)
+    clock = Clock(time.perf_counter(), time_limit)
+    bound = proven_bound_ms(problem, devices)
+    if problem.wide_ms:
+        return _with_widths(problem, devices, whole, bound, clock, moves=moves, seed=seed)
     staged_bound = staged_bound_ms(problem, bound)
     starts, left_out = _starts(problem, devices, bound, clock)
     best = starts[0]
@@ -86,23 +91,56 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
         notes["not compared"] = ", ".join(left_out)
     search = [start.plan for start in starts if isinstance(start.plan, StagedPlan) and fits(problem, start.plan)]
     search = search or [whole]
-    if _open(best.latency_ms, staged_bound):
+    if is_open(best.latency_ms, staged_bound):
         began = clock.spent()
         Chain(problem, devices, whole, seed).run(0.0, 1)  # compiles; the clock stands still for that
-        clock = _Clock(clock.began + clock.spent() - began, time_limit)
+        clock = Clock(clock.began + clock.spent() - began, time_limit)
         chains = [Chain(problem, devices, search[min(i, len(search) - 1)], seed * CHAINS + i) for i in range(CHAINS)]
         proving = provable(problem)
-        _anneal(chains, staged_bound, clock, moves, _ANNEALING if proving else 1.0)
+        anneal(chains, staged_bound, clock, moves, _ANNEALING if proving else 1.0)
         notes["search"] = f"{sum(chain.moves for chain in chains)} moves"
         plan = min(chains, key=lambda chain: chain.latency_ms).plan()
         latency = latency_ms(evaluate(problem, plan))
-        if proving and _open(latency, staged_bound):
+        if proving and is_open(latency, staged_bound):
             plan, latency, staged_bound = prove(
                 problem, devices, _single(plan), latency, staged_bound, time_limit=_SOLVER * clock.left(), seed=seed
             )
         if latency < best.latency_ms:
             best = _Start(NAME, plan, latency)
     return Solution(best.plan, bound, notes, staged_bound)
+
+
+def _with_widths(
+    problem: Problem, devices: int, whole: StagedPlan, bound: float, clock: Clock, *, moves: int, seed: int
+) -> Solution:
+    """The search for problems with operators that may take several devices at once."""
+    from hios.schedulers.opt.annealing import Chain, fits
+    from hios.schedulers.opt.wide_search import compile_search, fastest_in_sequence, search_wide
+
+    starts, left_out = _starts(problem, devices, bound, clock)
+    sequence = fastest_in_sequence(problem, devices)
+    starts.append(
+        _Start("each operator at its fastest, in sequence", sequence, latency_ms(evaluate(problem, sequence)))
+    )
+    starts.sort(key=lambda start: start.latency_ms)
+    best = starts[0]
+    notes = {"start": f"{best.name}, {best.latency_ms:.6g} ms"}
+    if left_out:
+        notes["not compared"] = ", ".join(left_out)
+    if is_open(best.latency_ms, bound):
+        began = clock.spent()
+        Chain(problem, devices, whole, seed).run(0.0, 1)  # compiles; the clock stands still for that
+        compile_search(problem, devices)
+        clock = Clock(clock.began + clock.spent() - began, clock.limit)
+        plans = [start.plan for start in starts]
+        staged = [plan for plan in plans if isinstance(plan, StagedPlan) and fits(problem, plan)] or [whole]
+        found, made = search_wide(problem, devices, plans, staged, bound, clock, moves=moves, seed=seed)
+        notes["search"] = f"{made} moves"
+        for plan in found:
+            latency = latency_ms(evaluate(problem, plan))
+            if latency < best.latency_ms:
+                best = _Start(NAME, plan, latency)
+    return Solution(best.plan, bound, notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,23 +150,7 @@ class _Start:
     latency_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Clock:
-    began: float
-    limit: float
-
-    def spent(self) -> float:
-        return time.perf_counter() - self.began
-
-    def left(self) -> float:
-        return self.limit - self.spent()
-
-
-def _open(latency: float, bound: float) -> bool:
-    return latency > bound * (1 + CLOSED)
-
-
-def _starts(problem: Problem, devices: int, bound: float, clock: _Clock) -> tuple[list[_Start], list[str]]:
+def _starts(problem: Problem, devices: int, bound: float, clock: Clock) -> tuple[list[_Start], list[str]]:
     """Plans of the other algorithms by latency, and the names of those that came to none in time."""
     found: list[_Start] = []
     left_out: list[str] = []
@@ -141,7 +163,9 @@ def _starts(problem: Problem, devices: int, bound: float, clock: _Clock) -> tupl
     )
     for entry in entries:
         least = bound if entry.several_devices else bound_of_one
-        if entry.name == NAME or (found and not _open(min(start.latency_ms for start in found), least)):
+        if entry.name == NAME or (entry.name == _WIDE and not problem.wide_ms):
+            continue
+        if found and not is_open(min(start.latency_ms for start in found), least):
             continue
         try:
             with until(clock.began + _STARTS * clock.limit if found else math.inf):
@@ -159,33 +183,7 @@ def _widened(plan: Plan, devices: int) -> Plan:
     idle = ((),) * (devices - len(plan.devices))
     if isinstance(plan, StagedPlan):
         return StagedPlan((*plan.devices, *idle), plan.merges)
-    return type(plan)((*plan.devices, *idle), plan.launch)
-
-
-def _anneal(chains: list[Chain], bound: float, clock: _Clock, moves: int, share: float) -> None:
-    """Run the chains side by side until the gap is closed or their moves or their share of the time is spent."""
-    end = share * clock.limit
-    began = clock.spent()
-    stop = threading.Event()
-
-    def run(chain: Chain) -> None:
-        while not stop.is_set() and _open(
-            chain.latency_ms if moves else min(other.latency_ms for other in chains), bound
-        ):
-            spent = clock.spent()
-            if spent >= end or (moves and chain.moves >= moves):
-                break
-            if moves:
-                chain.run(chain.moves / moves, min(chain.slice, moves - chain.moves))
-            else:
-                chain.run((spent - began) / (end - began), chain.slice)
-
-    with ThreadPoolExecutor(len(chains)) as pool:
-        try:
-            for done in [pool.submit(run, chain) for chain in chains]:
-                done.result()
-        finally:
-            stop.set()  # Ctrl-C reaches only the main thread; the pool waits for the others
+    return type(plan)((*plan.devices, *idle), plan.launch, plan.wide)
 
 
 def _single(plan: StagedPlan) -> StagedPlan:

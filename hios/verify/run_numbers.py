@@ -189,8 +189,8 @@ def _of_schedule(field: str, result: ScheduleResult, schedule: Schedule) -> Iter
         yield f"{field}.predicted: differs from the placements of the schedule {_name(result.label)}"
 
 
-def _place(row: Placement) -> tuple[int, int, int | None]:
-    return row.device, row.stream, row.stage
+def _place(row: Placement) -> tuple[tuple[int, ...], int, int | None]:
+    return row.held_devices, row.stream, row.stage
 
 
 def _ratio(above: float, below: float) -> float:

@@ -51,5 +51,7 @@ def test_every_algorithm_can_be_executed(files: Files, graph: Graph, tmp_path: P
         assert found == placed
         if all(stage is None for _, _, stage in found.values()):
             on_streams.add(result["algorithm"])
-            assert len({stream for _, stream, _ in found.values()}) > 1
+            # hios-wide has one stream a device, whose order alone matters.
+            several = len({stream for _, stream, _ in found.values()}) > 1
+            assert several == (result["algorithm"] != "hios-wide")
     assert on_streams >= STREAMS

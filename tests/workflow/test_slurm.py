@@ -68,8 +68,8 @@ def _rules(jobs: list[dict[str, str]]) -> Counter[str]:
 
 
 def test_pipeline(checkout: Checkout) -> None:
-    """Each step is a job, all schedules of a network are one, none is the report; measuring jobs are alone."""
-    checkout.config("config.yaml", models={"beta": None})
+    """Each step is a job, schedules are one, the report is none; steps that measure have the node, and its GPUs."""
+    checkout.config("config.yaml", models={"beta": None}, platform="cuda")
     before = _last()
     answer = checkout.snakemake(*PROFILE)
     assert answer.returncode == 0, answer.stdout
@@ -78,32 +78,24 @@ def test_pipeline(checkout: Checkout) -> None:
     assert {job["JobState"] for job in jobs} == {"COMPLETED"}
     alone = {name for job in jobs if job["OverSubscribe"] == "NO" for name in _rules([job])}
     assert alone == {"profile", "execute"}
+    gpus = {name: job["TresPerJob"] for job in jobs if "TresPerJob" in job for name in _rules([job])}
+    assert gpus == {"profile": "gres:gpu:2", "execute": "gres:gpu:2"}
     assert Counter(call["words"][0] for call in checkout.calls())["schedule"] == 3
     assert checkout.planned() == {}
-
-
-def test_gpus_are_requested_by_measuring_jobs_alone(checkout: Checkout) -> None:
-    """With platform cuda profile and execute ask for as many GPUs as there are devices."""
-    checkout.config("config.yaml", models={"beta": None}, platform="cuda")
-    before = _last()
-    answer = checkout.snakemake(*PROFILE)
-    assert answer.returncode == 0, answer.stdout
-    asked = {name: job.get("TresPerJob", "") for job in _jobs(before) for name in _rules([job])}
-    assert {name: text for name, text in asked.items() if text} == {"profile": "gres:gpu:2", "execute": "gres:gpu:2"}
 
 
 def test_failure_and_resuming(checkout: Checkout) -> None:
     """A step that fails is tried again, ends the run with its log, and is all that the next run does anew."""
     checkout.config("config.yaml", models={"beta": None})
     before = _last()
-    failed = checkout.snakemake(*PROFILE, STAND_IN_FAILS="profile")
+    failed = checkout.snakemake(*PROFILE, "--retries", "1", STAND_IN_FAILS="profile")
     assert failed.returncode != 0
     assert "profile was told to fail" in failed.stdout
-    assert _rules(_jobs(before)) == {"export": 1, "extract": 1, "profile": 3}
+    assert _rules(_jobs(before)) == {"export": 1, "extract": 1, "profile": 2}
     before = _last()
-    answer = checkout.snakemake(*PROFILE)
+    answer = checkout.snakemake(*PROFILE, "--until", "profile")
     assert answer.returncode == 0, answer.stdout
-    assert _rules(_jobs(before)) == {"profile": 1, "schedule": 1, "execute": 1}
+    assert _rules(_jobs(before)) == {"profile": 1}
 
 
 def test_time_limit(checkout: Checkout) -> None:
@@ -143,6 +135,6 @@ def test_cancelled_run(checkout: Checkout) -> None:
         assert time.monotonic() < deadline, _jobs(before)
         time.sleep(0.5)
     before = _last()
-    answer = checkout.snakemake(*PROFILE)
+    answer = checkout.snakemake(*PROFILE, "--until", "profile")
     assert answer.returncode == 0, answer.stdout
-    assert _rules(_jobs(before)) == {"profile": 1, "schedule": 1, "execute": 1}
+    assert _rules(_jobs(before)) == {"profile": 1}

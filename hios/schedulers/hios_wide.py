@@ -1,0 +1,215 @@
+"""hios-wide: list scheduling in which an operator may take several devices at once. Our own algorithm."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hios.problem import Problem, positions
+from hios.schedule import StreamPlan
+from hios.schedulers.allocation import cpa_widths
+from hios.schedulers.deadline import check_deadline
+from hios.schedulers.registry import register
+
+#: Weights of the area term that are tried; chosen by ``benchmarks/wide_operators.py variants``.
+WEIGHTS = (2.0, 4.0, 8.0, 16.0)
+
+#: The first and the last moment at which an operator could start in an idle gap of a device.
+_Gap = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class WideList:
+    """A list schedule with operators on several devices; one stream a device.
+
+    Attributes:
+        latency_ms: the last finish.
+        order: operators by start.
+        devices: of each operator by number, first the one that keeps its value.
+    """
+
+    latency_ms: float
+    order: tuple[int, ...]
+    devices: tuple[tuple[int, ...], ...]
+
+    @property
+    def widths(self) -> list[int]:
+        """Number of devices of every operator."""
+        return [len(held) for held in self.devices]
+
+    def plan(self, devices: int) -> StreamPlan:
+        """The plan on so many devices."""
+        rows: list[list[int]] = [[] for _ in range(devices)]
+        for operator in self.order:
+            for device in self.devices[operator]:
+                rows[device].append(operator)
+        wide = {operator: held for operator, held in enumerate(self.devices) if len(held) > 1}
+        return StreamPlan(tuple((tuple(row),) for row in rows), self.order, wide)
+
+
+@register(
+    "hios-wide",
+    paper="hios; moldable tasks: CPA (Radulescu and van Gemund, ICPP 2001), MHEFT (Casanova et al., Euro-Par 2004)",
+    summary="operators by upward rank, each on as many devices as pays: earliest finish plus a share of the area",
+    several_devices=True,
+)
+def hios_wide(problem: Problem, devices: int) -> StreamPlan:
+    """List scheduling over sets of devices, by earliest finish with an area term.
+
+    Operators in descending order of upward rank are placed one by one, idle gaps included. For every number of devices
+    k that its costs allow, an operator could start when its inputs have arrived on one device and k - 1 others are
+    free as well; it takes the k with the least finish + weight*k*t(v, k)/M, the second term being its share of the
+    area bound. The other devices are those with the shortest idle time before.
+
+    From the literature on moldable tasks: choosing the number of processors together with the processors is MHEFT,
+    which is weight 0 and gives the first operators too many; the area term is what Turek, Wolf and Yu (SPAA 1992) and
+    Ludwig and Tiwari (SODA 1994) weigh against the longest task. Deciding on the numbers first, by the critical path
+    and the average area, is CPA; of its variants MCPA is best here (`hios.schedulers.allocation`). None is best on all
+    graphs: weights are where transfers are dear, MCPA where they are cheap. So it makes one pass with every operator on
+    one device, one with the numbers of MCPA, one for each of `WEIGHTS`, and one more for the best weight with upward
+    ranks of the times on the devices that it chose; the best of these is kept. ``docs/algorithms.md`` compares them.
+
+    Without ``wide_ms`` there is one pass, which is HEFT on equal devices. O(passes |V| W M (|E|/|V| + |V|)), W numbers
+    of devices.
+    """
+    narrow = [1] * len(problem)
+    best = list_schedule(problem, devices, math.inf, narrow)
+    if not problem.wide_ms:
+        return best.plan(devices)
+    allocated = list_schedule(problem, devices, 0.0, cpa_widths(problem, devices, per_level=True), fixed=True)
+    passes = [(list_schedule(problem, devices, weight, narrow), weight) for weight in WEIGHTS]
+    first, weight = min(passes, key=lambda each: each[0].latency_ms)
+    again = list_schedule(problem, devices, weight, first.widths)
+    return min((best, allocated, first, again), key=lambda each: each.latency_ms).plan(devices)
+
+
+def list_schedule(
+    problem: Problem, devices: int, weight: float, widths: Sequence[int], *, fixed: bool = False
+) -> WideList:
+    """One pass of list scheduling.
+
+    Args:
+        problem: graph and costs, with the times on ``devices`` (``Problem.on``).
+        devices: number of devices M.
+        weight: of the area: an operator takes the k devices with the least finish + weight*k*t(v, k)/M; infinite for
+            one device each.
+        widths: numbers of devices with whose times upward ranks are worked out.
+        fixed: whether operators take these numbers of devices, whatever the weight.
+    """
+    order = _by_rank(problem, widths)
+    table = _Timetable(problem, devices)
+    for operator in order:
+        check_deadline()
+        if fixed:
+            options = {widths[operator]: problem.time_on(operator, widths[operator])}
+        elif weight == math.inf:
+            options = {1: problem.time[operator]}
+        else:
+            options = {1: problem.time[operator], **problem.wide_ms.get(operator, {})}
+        table.place(operator, options, weight)
+    # What takes no time goes before what starts with it; inputs before what takes them.
+    placed = sorted(order, key=lambda operator: (table.start[operator], table.finish[operator]))
+    return WideList(max(table.finish), tuple(placed), tuple(table.held))
+
+
+def _by_rank(problem: Problem, widths: Sequence[int]) -> list[int]:
+    """Operators by descending upward rank, transfers counted, with the times on so many devices each."""
+    rank = [0.0] * len(problem)
+    for operator in reversed(problem.order):
+        after = max((transfer + rank[successor] for successor, transfer in problem.successors[operator]), default=0.0)
+        rank[operator] = problem.time_on(operator, widths[operator]) + after
+    place = positions(problem.order)
+    return sorted(problem.order, key=lambda operator: (-rank[operator], place[operator]))
+
+
+class _Timetable:
+    """Operators placed one by one on sets of devices, idle gaps included; times in milliseconds."""
+
+    def __init__(self, problem: Problem, devices: int) -> None:
+        self._problem = problem
+        self._rows: list[list[tuple[float, float]]] = [[] for _ in range(devices)]
+        self.start = [0.0] * len(problem)
+        self.finish = [0.0] * len(problem)
+        self.held: list[tuple[int, ...]] = [()] * len(problem)
+
+    def place(self, operator: int, options: dict[int, float], weight: float) -> None:
+        """Place an operator, of which all predecessors are, on one of the numbers of devices with their times."""
+        arrivals = self._arrivals(operator)
+        soonest = min(arrivals)
+        best: tuple[float, float] | None = None
+        for width, time in options.items():
+            gaps = [_gaps(row, soonest, time) for row in self._rows]
+            start, device = _earliest(gaps, arrivals, width)
+            area = weight * width * time / len(self._rows) if len(options) > 1 else 0.0
+            if best is None or (start + time + area, start + time) < best:
+                best = (start + time + area, start + time)
+                self.start[operator], self.finish[operator] = start, start + time
+                self.held[operator] = self._with_others(gaps, device, start, width)
+        for device in self.held[operator]:
+            insort(self._rows[device], (self.start[operator], self.finish[operator]))
+
+    def _arrivals(self, operator: int) -> list[float]:
+        """When the inputs of an operator are on each device."""
+        arrivals = [0.0] * len(self._rows)
+        for predecessor, transfer in self._problem.predecessors[operator]:
+            home, done = self.held[predecessor][0], self.finish[predecessor]
+            for device in range(len(arrivals)):
+                arrivals[device] = max(arrivals[device], done if device == home else done + transfer)
+        return arrivals
+
+    def _with_others(self, gaps: Sequence[Sequence[_Gap]], first: int, start: float, width: int) -> tuple[int, ...]:
+        """A device with others that are idle then, those first that were so for the shortest time."""
+        if width == 1:
+            return (first,)
+        idle = []
+        for device, row in enumerate(self._rows):
+            if device != first and _fits(gaps[device], start):
+                before = bisect_left(row, (start, -1.0))
+                idle.append((start - (row[before - 1][1] if before else 0.0), device))
+        return (first, *(device for _, device in sorted(idle)[: width - 1]))
+
+
+def _gaps(row: Sequence[tuple[float, float]], soonest: float, time: float) -> list[_Gap]:
+    """The gaps of a device, not before a moment, in which so much time is free, in order."""
+    first = bisect_left(row, (soonest, -1.0))
+    free = max(row[first - 1][1] if first else 0.0, soonest)
+    gaps = []
+    for start, finish in row[first:]:
+        if free + time <= start:
+            gaps.append((free, start - time))
+        free = max(free, finish)
+    return [*gaps, (free, math.inf)]
+
+
+def _fits(gaps: Sequence[_Gap], moment: float) -> bool:
+    return any(begin <= moment <= end for begin, end in gaps)
+
+
+def _earliest(gaps: Sequence[Sequence[_Gap]], arrivals: Sequence[float], width: int) -> tuple[float, int]:
+    """The earliest start on so many devices, and the first of them: the lowest of equal ones."""
+    best, chosen = math.inf, 0
+    for device, own in enumerate(gaps):
+        for begin, end in own:
+            start = max(begin, arrivals[device])
+            if start >= best:
+                break
+            if start <= end:
+                if width > 1:
+                    start = _together(gaps, device, (start, end), width - 1)
+                if start < best:
+                    best, chosen = start, device
+                if start < math.inf:
+                    break
+    return best, chosen
+
+
+def _together(gaps: Sequence[Sequence[_Gap]], first: int, gap: _Gap, others: int) -> float:
+    """The earliest moment of a gap of a device at which so many other devices are idle too; infinite if none."""
+    rest = [row for device, row in enumerate(gaps) if device != first]
+    moments = {gap[0], *(begin for row in rest for begin, _ in row if gap[0] < begin <= gap[1])}
+    for moment in sorted(moments):
+        if sum(_fits(row, moment) for row in rest) >= others:
+            return moment
+    return math.inf

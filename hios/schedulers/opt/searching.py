@@ -1,0 +1,82 @@
+"""Chains of simulated annealing side by side, until the gap to a bound is closed or the time is up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+#: Chains of simulated annealing side by side.
+CHAINS = 2
+#: A gap below this share is rounding in floating point.
+CLOSED = 1e-9
+
+
+class AnyChain(Protocol):
+    """A chain of simulated annealing; `hios.schedulers.opt.annealing.Chain` says what its parts mean."""
+
+    moves: int
+    slice: int
+
+    @property
+    def latency_ms(self) -> float: ...  # noqa: D102
+
+    def run(self, progress: float, moves: int) -> None: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """When a search began, as `time.perf_counter` counts it, and how many seconds it may take."""
+
+    began: float
+    limit: float
+
+    def spent(self) -> float:
+        """Seconds since the beginning."""
+        return time.perf_counter() - self.began
+
+    def left(self) -> float:
+        """Seconds to the end."""
+        return self.limit - self.spent()
+
+
+def is_open(latency: float, bound: float) -> bool:
+    """Whether there is a gap between a latency and a bound."""
+    return latency > bound * (1 + CLOSED)
+
+
+def anneal(chains: Sequence[AnyChain], bound: float, clock: Clock, moves: int, share: float) -> None:
+    """Run chains side by side until the gap is closed or their moves or their share of the time is spent.
+
+    Args:
+        chains: what to run.
+        bound: milliseconds.
+        clock: of the search.
+        moves: of each chain, which then does not look at the others; 0 for no limit.
+        share: of the time limit at which they end.
+    """
+    end = share * clock.limit
+    began = clock.spent()
+    stop = threading.Event()
+
+    def run(chain: AnyChain) -> None:
+        while not stop.is_set() and is_open(
+            chain.latency_ms if moves else min(other.latency_ms for other in chains), bound
+        ):
+            spent = clock.spent()
+            if spent >= end or (moves and chain.moves >= moves):
+                break
+            if moves:
+                chain.run(chain.moves / moves, min(chain.slice, moves - chain.moves))
+            else:
+                chain.run((spent - began) / (end - began), chain.slice)
+
+    with ThreadPoolExecutor(len(chains)) as pool:
+        try:
+            for done in [pool.submit(run, chain) for chain in chains]:
+                done.result()
+        finally:
+            stop.set()  # Ctrl-C reaches only the main thread; the pool waits for the others
