@@ -1,6 +1,7 @@
 # The pipeline: export, extract, profile, schedule, execute, report; one file a stage in workflow/rules.
 #
 #   snakemake --cores all                          everything that config.yaml asks for
+#   snakemake --cores all figures                  the figures and tables of the papers
 #   snakemake -n                                   what would run, and why
 #   snakemake --cores all --configfile other.yaml  another configuration in place of config.yaml
 from snakemake.utils import min_version
@@ -36,8 +37,26 @@ if not PREDICTED:
     include: "workflow/rules/execute.smk"
 
 
+include: "workflow/rules/simulation.smk"
+include: "workflow/rules/ablation.smk"
+include: "workflow/rules/figure.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/provenance.smk"
+
+
+# All figures of the papers, and a target for each: snakemake --cores all hios_fig9.
+rule figures:
+    input:
+        expand("<results>/figures/{figure}.svg", figure=registry.ids()),
+
+
+for figure_id in registry.ids():
+
+    rule:
+        name:
+            figure_id
+        input:
+            f"{settings.results}/figures/{figure_id}.svg",
 
 
 # Snakemake refuses benchmarks of rules that may be taken from the cache, since nothing would fill them in.

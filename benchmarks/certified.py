@@ -22,37 +22,23 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from instances import hios_simulation, planted, problem, standard_task_graph
+import msgspec
+from instances import planted, problem, standard_task_graph
 from published_data import data_folder
 
-from hios import ALGORITHMS, Problem, Schedule, schedule, violations
+from hios import ALGORITHMS, Schedule
+from hios.formats.config_file import SERIES, SimulationStudy
+from hios.formats.simulation_file import Setting
+from hios.study.published import published
+from hios.study.random_graphs import random_layers
+from hios.study.settings import series
+from hios.study.simulation import ALGORITHMS as SIMULATED
+from hios.study.simulation import drawn, solved
 
-#: The published settings of the simulation, and what is varied of them.
-SETTINGS = {"devices": 4, "operators": 200, "edges": 400, "p": 0.8, "layers": 14}
-SERIES: dict[str, tuple[float, ...]] = {
-    "devices": (2, 4, 6, 8, 10, 12),
-    "edges": (400, 450, 500, 550, 600),
-    "p": (0.4, 0.6, 0.8, 1.0, 1.2),
-    "layers": (6, 10, 14, 18, 22),
-    "operators": (100, 200, 300, 400),
-}
-PUBLISHED = {
-    "devices": "hios-lp 1.4 to 3.8 over sequential, 1.3 to 3.5 over ios; hios-mr at most 1.5 over sequential",
-    "edges": "hios-lp 2.06 down to 1.64 over sequential, 1.86 to 1.48 over ios",
-    "p": "hios-lp 2.23 down to 1.78 over sequential, 2.01 to 1.60 over ios",
-    "layers": "hios-lp 174 to 233 ms, sequential 411, ios 371, hios-mr 305 ms",
-    "operators": "hios-lp 2.01 to 2.12 over sequential, 1.81 to 1.91 over ios, 1.51 to 1.54 over hios-mr; groups cut "
-    "hios-lp-inter by 5.7 to 7.7 %, hios-mr-inter by 13.3 to 14.6 %",
-}
-SHOWN = ("sequential", "ios", "hios-mr-inter", "hios-mr", "hios-lp-inter", "hios-lp", "heft", "hios-opt")
-
-
-def solved(subject: Problem, name: str, devices: int, **parameters: float) -> Schedule:
-    """The schedule of an algorithm, checked independently; on one device where it can use no more."""
-    found = schedule(subject, name, devices if ALGORITHMS[name].several_devices else 1, parameters)
-    if wrong := violations(subject, found):
-        raise SystemExit(f"{name}: invalid schedule: {wrong[0]}")
-    return found
+#: Settings and series of the simulation are those of the configuration's defaults.
+STUDY = SimulationStudy()
+#: Published statements of each series, by the figure that shows it.
+FIGURES = dict(zip(SERIES, ("hios_fig7", "hios_fig8", "hios_fig9", "hios_fig10", "hios_fig11"), strict=True))
 
 
 def staged_bound(found: Schedule) -> float:
@@ -67,47 +53,35 @@ def percent(value: float) -> str:
 
 def grid(seeds: int, limit: float) -> None:
     """Print latencies and gaps for every point of the grid."""
-    line = "{:<9} {:>2}" + "".join(f" {{:>{max(6, len(name))}}}" for name in SHOWN) + " {:>6} {:>8} {:>8} {:>8}"
-    met = []
-    for what, values in SERIES.items():
-        print(f"\n{what} (others: {', '.join(f'{k} {v}' for k, v in SETTINGS.items() if k != what)}); milliseconds")
-        heads = (*SHOWN, "lp/seq", "heft gap", "opt gap", "opt/heft")
-        print(line.format(what, "n", *heads))
-        for value in values:
-            setting = {**SETTINGS, what: value}
-            if what == "operators":
-                setting["edges"] = 2 * value
-            devices = int(setting.pop("devices"))
-            rows, bounds = [], []
-            for seed in range(seeds):
-                subject = problem(hios_simulation(seed=seed, **setting))
-                found = solved(subject, "hios-opt", devices, time_limit=limit)
-                rows.append(
-                    {name: solved(subject, name, devices).latency_ms for name in ALGORITHMS if name != "hios-opt"}
-                )
-                met.append(found.latency_ms <= min(rows[-1].values()) * (1 + 1e-9))
-                rows[-1]["hios-opt"] = found.latency_ms
-                bounds.append(found.lower_bound_ms)
-            means = [statistics.mean(row[name] for row in rows) for name in SHOWN]
+    line = "{:<9} {:>2}" + "".join(f" {{:>{max(6, len(name))}}}" for name in SIMULATED) + " {:>6} {:>8} {:>8} {:>8}"
+    met: list[bool] = []
+    usual = msgspec.structs.asdict(STUDY.base)
+    for what in SERIES:
+        print(f"\n{what} (others: {', '.join(f'{k} {v}' for k, v in usual.items() if k != what)}); milliseconds")
+        print(line.format(what, "n", *SIMULATED, "lp/seq", "heft gap", "opt gap", "opt/heft"))
+        for setting in series(STUDY, what):
+            rows, bounds = zip(*(instance(setting, seed, limit) for seed in range(seeds)), strict=True)
+            met += [row["hios-opt"] <= min(row.values()) * (1 + 1e-9) for row in rows]
+            means = [statistics.mean(row[name] for row in rows) for name in SIMULATED]
             speedup = statistics.mean(row["sequential"] / row["hios-lp"] for row in rows)
             gaps = [
                 statistics.mean(row[name] / bound - 1 for row, bound in zip(rows, bounds, strict=True))
                 for name in ("heft", "hios-opt")
             ]
             share = statistics.mean(row["hios-opt"] / row["heft"] for row in rows)
-            print(
-                line.format(
-                    value,
-                    seeds,
-                    *(f"{mean:.1f}" for mean in means),
-                    f"{speedup:.2f}",
-                    *map(percent, gaps),
-                    f"{share:.3f}",
-                ),
-                flush=True,
-            )
-        print(f"paper: {PUBLISHED[what]}")
+            shown = [*(f"{mean:.1f}" for mean in means), f"{speedup:.2f}", *map(percent, gaps), f"{share:.3f}"]
+            print(line.format(getattr(setting, what), seeds, *shown), flush=True)
+        for entry in published(FIGURES[what]).values():
+            print(f"paper: {entry.what}: {entry.text} {entry.unit}")
     print(f"\nhios-opt at least as good as every other algorithm: {sum(met)} of {len(met)} instances")
+
+
+def instance(setting: Setting, seed: int, limit: float) -> tuple[dict[str, float], float]:
+    """Latencies of all algorithms on one random graph, and the bound that hios-opt proves within its time."""
+    subject = random_layers(**drawn(setting), seed=seed).problem()
+    best = solved(subject, "hios-opt", setting.devices, time_limit=limit)
+    row = {name: solved(subject, name, setting.devices).latency_ms for name in ALGORITHMS if name != "hios-opt"}
+    return {**row, "hios-opt": best.latency_ms}, best.lower_bound_ms
 
 
 def plant(seeds: int, limit: float) -> None:
@@ -126,7 +100,7 @@ def plant(seeds: int, limit: float) -> None:
         print(line.format(devices, seeds, *means, percent(max(above["hios-opt"]))), flush=True)
 
 
-def published(folder: Path) -> Iterator[tuple[Path, int, int, int]]:
+def stated_intervals(folder: Path) -> Iterator[tuple[Path, int, int, int]]:
     """File, devices and the published interval of every instance (an optimum is an interval of one)."""
     for devices in (2, 4, 8, 16):
         with (folder / "optima" / f"Case50_{devices}_OPT.csv").open() as file:
@@ -140,7 +114,7 @@ def stg(folder: Path, limit: float, again: float) -> None:
     print(line.format("devices", "closed", "optimal", "share", "proven", "mean ratio", "worst", "mean s", "max s"))
     rows: dict[int, list[tuple[float, bool, float]]] = {2: [], 4: [], 8: [], 16: []}
     open_instances = []
-    for path, devices, low, high in published(folder):
+    for path, devices, low, high in stated_intervals(folder):
         if low < high:
             open_instances.append((path, devices, low, high))
             continue

@@ -10,7 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from hios import Costs, Edge, Graph, Operator, Problem, artifacts
+from hios import Costs, Graph, Problem, artifacts
+from hios.study.random_graphs import RandomGraph, random_layers
 
 #: A graph with the contents of its costs.json.
 Instance = tuple[Graph, dict[str, Any]]
@@ -33,30 +34,9 @@ def write(instance: Instance, folder: Path) -> tuple[Path, Path]:
 def hios_simulation(
     *, operators: int = 200, layers: int = 14, edges: int = 400, p: float = 0.8, seed: int = 0
 ) -> Instance:
-    """One instance of HIOS section V-A.
-
-    Times are uniform in 0.1 to 4 ms, utilizations uniform in 0.6 to 1, a transfer takes max(0.1 ms, p * t(u)), the
-    share of serialisation is 0.5. The paper does not say how edges are drawn. Here the sizes of the layers are
-    random; every operator has a predecessor in the layer before and a successor in the layer after; further edges
-    join any two layers.
-    """
-    draw = random.Random(seed)
-    borders = [0, *sorted(draw.sample(range(1, operators), layers - 1)), operators]
-    members = [list(range(first, end)) for first, end in pairwise(borders)]
-    layer = [rank for rank, row in enumerate(members) for _ in row]
-    chosen = {(draw.choice(members[layer[target] - 1]), target) for target in range(operators) if layer[target] > 0}
-    sources = {source for source, _ in chosen}
-    for source in range(operators):
-        if source not in sources and layer[source] + 1 < layers:
-            chosen.add((source, draw.choice(members[layer[source] + 1])))
-    while len(chosen) < edges:
-        source, target = sorted(draw.sample(range(operators), 2))
-        if layer[source] < layer[target]:
-            chosen.add((source, target))
-    times = [draw.uniform(0.1, 4.0) for _ in range(operators)]
-    transfers = {(source, target): max(0.1, p * times[source]) for source, target in chosen}
-    utilizations = [draw.uniform(0.6, 1.0) for _ in range(operators)]
-    return _instance(f"hios-simulation-{seed}", times, transfers, utilizations)
+    """One instance of HIOS section V-A; see `hios.study.random_graphs.random_layers`."""
+    drawn = random_layers(operators=operators, layers=layers, edges=edges, p=p, seed=seed)
+    return drawn.graph(), drawn.costs()
 
 
 def planted(devices: int, *, operators: int = 200, p: float = 0.8, seed: int = 0) -> tuple[Instance, float]:
@@ -112,20 +92,5 @@ def standard_task_graph(path: Path) -> Instance:
 def _instance(
     name: str, times: list[float], transfers: dict[tuple[int, int], float], utilizations: list[float]
 ) -> Instance:
-    ends = sorted(transfers)
-    graph = Graph(
-        name,
-        tuple(Operator(f"v{number}", "task") for number in range(len(times))),
-        tuple(Edge(f"v{source}", f"v{target}") for source, target in ends),
-    )
-    return graph, {
-        "operators": {
-            f"v{number}": {"time_ms": time, "utilization": utilization}
-            for number, (time, utilization) in enumerate(zip(times, utilizations, strict=True))
-        },
-        "transfers": [
-            {"source": f"v{source}", "target": f"v{target}", "time_ms": transfers[source, target]}
-            for source, target in ends
-        ],
-        "contention": {"kind": "blend", "alpha": 0.5},
-    }
+    drawn = RandomGraph(name, tuple(times), tuple(utilizations), transfers)
+    return drawn.graph(), drawn.costs()

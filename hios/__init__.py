@@ -13,6 +13,7 @@ The package is layered; a module imports only from layers above its own:
     profiling runtime                    what measuring, and executing, on any platform have in common
     optimizing dynamo                    a model of torch in, the fastest way to run it out
     charts                               one look for all charts; Altair to SVG and PDF
+    study                                figures and tables of the papers
     report verify api cli                what people see; whether results hold what they state; stages and commands
 
 ``import hios`` is light: neither torch, TVM nor pandas is loaded; functions load what they need when they are called.

@@ -38,6 +38,10 @@ _CLASSES = {
     "config": ("config_file", "Config"),
     "gpu": ("description_files", "GpuFile"),
     "link": ("description_files", "LinkFile"),
+    "simulation": ("simulation_file", "SimulationFile"),
+    "ablation": ("simulation_file", "AblationFile"),
+    "published": ("published_file", "PublishedFile"),
+    "figure": ("figure_file", "FigureFile"),
 }
 #: Text of JSON without a match holds no number beyond floating point: it needs three digits of exponent, or very many.
 _PERHAPS_NOT_FINITE = re.compile(r"NaN|Infinity|[eE]\+?[0-9]{3}|[0-9]{200}")

@@ -20,6 +20,7 @@ STAGES = {
     "profile": ("hios.profiling.profile",),
     "predict": ("hios.profiling.predict",),
     "schedule": ("hios.schedulers",),
+    "simulation": ("hios.study.simulation",),
     "execute": ("hios.runtime.session", "hios.runtime.trace"),
     "report": ("hios.report",),
     "provenance": ("hios.versions",),
@@ -45,7 +46,8 @@ def source_hash(
     """Hash of the code that a stage runs.
 
     It covers every module that the stage imports, itself or through others, and the data files of their packages, such
-    as templates; those of a package within a package count for the inner one only. Comments, docstrings and layout do
+    as templates; those of a package within a package count for the inner one only, and a file with the name of a module
+    beside it for that module only. Comments, docstrings and layout do
     not count. Of the algorithms only those named do, although all are imported: a new one must not have everything
     measured again. So of the platforms only the one named does. Of an algorithm of another distribution that is its
     module and what this imports from its own top-level package. Left out are ``hios/__init__.py``, which only gathers
@@ -153,17 +155,24 @@ def _digest(module: str, package: Path) -> str:
     file = _file(module, package)
     if file is not None and _parsed(file) is None:  # compiled
         found.update(file.read_bytes())
-    if file is not None and file.name == "__init__.py":
-        for other in _data_files(file.parent):
+    if file is not None:
+        for other in _data_files(file.parent) if file.name == "__init__.py" else _own_data(file):
             found.update(other.relative_to(file.parent).as_posix().encode() + other.read_bytes())
     return found.hexdigest()
 
 
+def _own_data(module: Path) -> list[Path]:
+    """Data files of a module: those beside it that have its name, such as names.yaml of names.py."""
+    return [file for file in sorted(module.parent.glob(f"{module.stem}.*")) if file.suffix != ".py" and file.is_file()]
+
+
 def _data_files(package: Path) -> Iterator[Path]:
-    """Files of a package that are no Python code; those below a package in it belong to that one."""
+    """Files of a package that are no Python code; those below a package in it, or of a module, belong to that one."""
     for file in sorted(package.rglob("*")):
         # What Python and numba compile (__pycache__) is no source.
         if file.is_file() and file.suffix != ".py" and "__pycache__" not in file.parts:
+            if file.with_suffix(".py").is_file():
+                continue
             owner = next(folder for folder in file.parents if folder == package or (folder / "__init__.py").is_file())
             if owner == package:
                 yield file

@@ -21,10 +21,13 @@ from hios.formats.base import END
 from hios.formats.config_file import Config
 from hios.formats.costs_file import CostsFile
 from hios.formats.description_files import GpuFile, LinkFile
+from hios.formats.figure_file import FigureFile
 from hios.formats.graph_file import GraphFile
 from hios.formats.partition_file import PartitionFile
+from hios.formats.published_file import PublishedFile
 from hios.formats.run_file import Run
 from hios.formats.schedule_file import ScheduleFile
+from hios.formats.simulation_file import AblationFile, SimulationFile
 
 FOLDER = Path(__file__).parent
 CLASSES: dict[str, type[msgspec.Struct]] = {
@@ -36,6 +39,10 @@ CLASSES: dict[str, type[msgspec.Struct]] = {
     "config": Config,
     "gpu": GpuFile,
     "link": LinkFile,
+    "simulation": SimulationFile,
+    "ablation": AblationFile,
+    "published": PublishedFile,
+    "figure": FigureFile,
 }
 
 _WHOLE_NUMBERS = (

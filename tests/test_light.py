@@ -114,6 +114,8 @@ def test_scheduling_is_light(algorithm: str, problem: Path) -> None:
         ["draw", "graph.json"],
         ["algorithms"],
         ["algorithms", "hios-lp"],
+        ["figures"],
+        ["figures", "hios_fig9"],
         ["schedule", "--help"],
     ],
 )

@@ -11,7 +11,20 @@ from jsonschema import Draft202012Validator
 
 from hios import artifacts
 
-KINDS = ("graph", "costs", "schedule", "run", "partition", "config", "gpu", "link")
+KINDS = (
+    "graph",
+    "costs",
+    "schedule",
+    "run",
+    "partition",
+    "config",
+    "gpu",
+    "link",
+    "simulation",
+    "ablation",
+    "published",
+    "figure",
+)
 
 
 def _generator() -> ModuleType:

@@ -83,15 +83,15 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
     ("file", "stages"),
     [
         ("artifacts.py", set(STAGES)),
-        ("problem.py", {"profile", "schedule", "execute", "report"}),
-        ("check.py", set()),
+        ("problem.py", {"profile", "schedule", "simulation", "execute", "report"}),
+        ("check.py", {"simulation"}),
         ("cli/__init__.py", set()),
         ("cli/profile.py", set()),
         ("__init__.py", set()),
-        ("schedulers/registry.py", {"profile", "schedule"}),
+        ("schedulers/registry.py", {"profile", "schedule", "simulation"}),
         ("schedulers/heft.py", {"schedule"}),
-        ("schedulers/hios_lp.py", {"profile"}),
-        ("schedulers/hios_mr.py", set()),
+        ("schedulers/hios_lp.py", {"profile", "simulation"}),
+        ("schedulers/hios_mr.py", {"simulation"}),
         ("frontends/registered.py", {"export"}),
         ("frontends/archive.py", {"export", "extract", "execute"}),
         ("frontends/onnx.py", {"export", "extract", "execute"}),
@@ -109,6 +109,10 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
         ("runtime/trace.py", {"execute"}),
         ("report/gantt_chart.py", {"report"}),
         ("charts/rendering.py", {"report"}),
+        ("study/released_program.py", {"simulation"}),
+        ("study/registry.py", set()),
+        ("study/figures/hios_fig9.py", set()),
+        ("formats/config_file.py", {"export"}),
     ],
 )
 @pytest.mark.usefixtures("by_content")
@@ -143,6 +147,15 @@ def test_descriptions_count_for_predictions_only(package: Path, description: str
         stream.write("# edited\n")
     assert measuring_hashes(package) == measuring_hashes(PACKAGE)
     assert source_hash("predict", (), package, "model") != source_hash("predict", (), PACKAGE, "model")
+
+
+def test_data_of_a_module(package: Path, original: dict[str, str]) -> None:
+    """A data file with the name of a module counts for that module, not for its package."""
+    with (package / "study" / "published.yaml").open("a") as stream:
+        stream.write("# edited\n")
+    assert _hashes(package) == original
+    assert code_hash(["hios.study.published"], package) != code_hash(["hios.study.published"], PACKAGE)
+    assert code_hash(["hios.study.registry"], package) != code_hash(["hios.study.registry"], PACKAGE)
 
 
 def test_words_do_not_count(package: Path, original: dict[str, str]) -> None:

@@ -13,11 +13,13 @@ from hios.cli import (
     execute,
     export,
     extract,
+    figures,
     partition,
     profile,
     report,
     schedule,
     show,
+    study,
     verify,
     versions,
 )
@@ -37,6 +39,8 @@ _COMMANDS = (
     partition.command,
     report.command,
     algorithms.command,
+    figures.command,
+    study.command,
     versions.command,
 )
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from hios import defaults
-from hios.formats.base import END, AboveZero, Amount, Count, OrAbsent, Positive, Record, Text, doc
+from hios.formats.base import END, AboveZero, Amount, Count, DeviceCount, OrAbsent, Positive, Record, Share, Text, doc
 
 #: A label becomes part of file names.
 Label = Annotated[
@@ -17,7 +17,7 @@ Label = Annotated[
     doc("A label is letters, digits, - and _, and begins with a letter or digit."),
 ]
 #: Folders of these names beside those of the networks hold other things.
-TAKEN = ("benchmarks", "logs", "tables")
+TAKEN = ("benchmarks", "figures", "logs", "study", "tables")
 #: A label of a network: a folder, which must not be one of those that hold other things.
 ModelLabel = Annotated[
     Label,
@@ -33,6 +33,9 @@ ModelLabel = Annotated[
 Scalar = bool | int | float | str
 #: Keyword arguments of a function that builds a network.
 ModelOptions = Mapping[str, Scalar]
+#: A list of values, each once.
+_Several = Meta(min_length=1, extra_json_schema={"uniqueItems": True})
+_Layers = Annotated[int, Meta(ge=3)]
 Runtime = Literal[
     "eager", "compile", "onnxruntime", "cudagraph", "compile-reduce-overhead", "compile-max-autotune", "tensorrt"
 ]
@@ -169,6 +172,61 @@ AlgorithmEntry = Annotated[
 ]
 
 
+#: What HIOS varies in its simulation, in the order of figures 7 to 11.
+SERIES = ("devices", "operators", "edges", "layers", "p")
+
+
+class SimulationDefaults(Record, frozen=True):
+    """The settings of the simulation where they do not vary: those of HIOS."""
+
+    devices: Annotated[DeviceCount, doc("Number of devices.")] = 4
+    operators: Annotated[Positive, doc("Operators of a graph.")] = 200
+    edges: Annotated[
+        Positive, doc("Edges of a graph; where the operators vary, the edges keep their ratio to the operators.")
+    ] = 400
+    layers: Annotated[_Layers, doc("Layers of a graph.")] = 14
+    p: Annotated[AboveZero, doc("Time of a transfer as a share of that of the operator before.")] = 0.8
+
+
+class SimulationStudy(Record, frozen=True):
+    """HIOS's simulation (section V): random graphs, one parameter varied at a time."""
+
+    instances: OrAbsent[
+        Annotated[Positive, doc("Random graphs of every setting; 3 with scale quick, 30 with full if left out.")]
+    ] = None
+    base: SimulationDefaults = field(default_factory=SimulationDefaults)
+    devices: Annotated[
+        tuple[Annotated[DeviceCount, doc("Number of devices.")], ...], _Several, doc("Numbers of devices (figure 7).")
+    ] = (2, 4, 6, 8, 10, 12)
+    operators: Annotated[
+        tuple[Annotated[Positive, doc("Number of operators.")], ...], _Several, doc("Numbers of operators (figure 8).")
+    ] = (100, 150, 200, 250, 300, 350, 400)
+    edges: Annotated[
+        tuple[Annotated[Positive, doc("Number of edges.")], ...], _Several, doc("Numbers of edges (figure 9).")
+    ] = (400, 450, 500, 550, 600)
+    layers: Annotated[
+        tuple[Annotated[_Layers, doc("Number of layers.")], ...], _Several, doc("Numbers of layers (figure 10).")
+    ] = (6, 10, 14, 18, 22)
+    p: Annotated[
+        tuple[Annotated[AboveZero, doc("A share.")], ...], _Several, doc("Times of transfers as shares (figure 11).")
+    ] = (0.4, 0.6, 0.8, 1.0, 1.2)
+    window: Annotated[int, Meta(ge=2), doc("Largest number of operators that hios-lp and hios-mr group.")] = 2
+    alpha: Annotated[Share, doc("Share of serialisation of the contention model.")] = 0.5
+    moves: Annotated[
+        Positive, doc("Moves of each of the two chains of hios-opt, which has no time limit, for equal results.")
+    ] = 100000
+    seed: Annotated[Count, doc("Seed of the first instance; the others count on from it.")] = defaults.SEED
+
+
+class Study(Record, frozen=True):
+    """Figures and tables of the papers (`snakemake figures`)."""
+
+    scale: Annotated[
+        Literal["quick", "full"], doc("How many instances are drawn: quick to try things out, full as the papers.")
+    ] = "quick"
+    simulation: SimulationStudy = field(default_factory=SimulationStudy)
+
+
 class Config(Record, frozen=True, kw_only=True):
     """What the pipeline compares, and how."""
 
@@ -221,6 +279,7 @@ class Config(Record, frozen=True, kw_only=True):
     ]
     profile: Profile = field(default_factory=Profile)
     execute: Execute = field(default_factory=Execute)
+    study: Study = field(default_factory=Study)
     seed: Annotated[
         int,
         Meta(ge=0, le=9223372036854775807),
@@ -243,6 +302,7 @@ class Config(Record, frozen=True, kw_only=True):
             ("profile.stages_of", self.profile.stages_of),
             ("profile.widths", self.profile.widths),
             ("execute.baselines", self.execute.baselines),
+            *((f"study.simulation.{name}", getattr(self.study.simulation, name)) for name in SERIES),
         ):
             if len(set(values)) < len(values):
                 raise ValueError(f"{name}: each is given once")

@@ -67,7 +67,7 @@ def map_longest_paths(problem: Problem, devices: int, *, fill_gaps: bool = False
     ``fill_gaps`` start times are all computed anew, in at most O(P M |V| (|V| + |E|)).
     """
     order = priority_order(problem)
-    paths = _ValidPaths(problem)
+    paths = ValidPaths(problem)
     if fill_gaps:
         return _map_into_gaps(problem, order, paths, devices)
     mapped = _Timetable(problem, order, devices)
@@ -77,7 +77,7 @@ def map_longest_paths(problem: Problem, devices: int, *, fill_gaps: bool = False
     return StagedPlan(tuple(tuple(((order[place],),) for place in row) for row in mapped.rows))
 
 
-def _map_into_gaps(problem: Problem, order: list[int], paths: _ValidPaths, devices: int) -> StagedPlan:
+def _map_into_gaps(problem: Problem, order: list[int], paths: ValidPaths, devices: int) -> StagedPlan:
     """Lines 4 to 16 with idle gaps filled in Line 12."""
     home = [-1] * len(problem)
     used = 0  # devices that hold operators are the first ones
@@ -98,7 +98,7 @@ def _map_into_gaps(problem: Problem, order: list[int], paths: _ValidPaths, devic
     return best.plan()
 
 
-class _ValidPaths:
+class ValidPaths:
     """Line 5: paths of unmapped operators whose inner operators have no edge to a mapped one.
 
     The length of a path counts operators and transfers, with the edge from a mapped operator into the first

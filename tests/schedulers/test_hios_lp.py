@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hios import schedule, violations
 from hios.problem import Problem, positions, priority_order, upward_ranks
-from hios.schedulers.hios_lp import _ValidPaths, map_longest_paths
+from hios.schedulers.hios_lp import ValidPaths, map_longest_paths
 from tests.problems import problem, problems
 
 
@@ -50,7 +50,7 @@ def test_priority_indicator_is_the_longest_path_with_transfers() -> None:
 def test_figure_4_paths() -> None:
     """First v1 v2 v4 v6 v8, then v3 v5 (not v3 v5 v7: inner v5 has an edge to the mapped v6), then v7."""
     instance = _figure_4()
-    valid = _ValidPaths(instance)
+    valid = ValidPaths(instance)
     paths = []
     while path := valid.longest():
         paths.append([instance.ids[operator] for operator in path])
@@ -60,7 +60,7 @@ def test_figure_4_paths() -> None:
 
 def _longest(instance: Problem, *mapped: str) -> list[str]:
     """The longest valid path when some operators are mapped."""
-    valid = _ValidPaths(instance)
+    valid = ValidPaths(instance)
     valid.remove([instance.graph.index[operator] for operator in mapped])
     return [instance.ids[operator] for operator in valid.longest()]
 
@@ -142,7 +142,7 @@ def test_longest_valid_path_among_all(instance: Problem, data: st.DataObject) ->
     for edges in (*instance.predecessors, *instance.successors):
         edges[:] = [(operator, float(round(transfer))) for operator, transfer in edges]
     unmapped = [True] * len(instance)
-    valid = _ValidPaths(instance)
+    valid = ValidPaths(instance)
     place = positions(instance.order)
     end = len(instance)
     # Removed in two steps, so that lengths are brought up to date from what they were.

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,8 @@ if "--tables" in options:
     written += [Path(options["--tables"]) / name for name in names]
 if "--traces" in options:
     written += [Path(options["--traces"]) / Path(word).name for word in words if "/schedules/" in word]
+if words[0] == "figures":  # the output is a folder
+    written = [Path(options["--output"]) / f"{words[1]}.{ending}" for ending in ("csv", "tex", "svg", "pdf", "json")]
 for path in written:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("<p>" + " ".join(words) + "</p>")
@@ -131,6 +134,12 @@ def make_checkout(path: Path, *, stand_in: bool = True) -> Checkout:
         for name in ("alpha", "beta", "gamma", "squeezenet", "inception_v3"):
             (path / "models" / f"{name}.py").write_text(f"# {name}\n")
     return Checkout(path)
+
+
+@pytest.fixture(scope="session")
+def new_checkout() -> Callable[[Path], Checkout]:
+    """Makes a checkout in a folder that is not there yet."""
+    return make_checkout
 
 
 @pytest.fixture

@@ -91,6 +91,21 @@ def test_defaults(models: Path) -> None:
         "algorithms": {"wide": {"algorithm": "hios-lp", "window": 2, "fill_gaps": False}},
         "profile": {"stages_of": ["greedy", "hios-lp"], "repeats": 20, "budget": 120, "widths": [], "cache": True},
         "execute": {"runs": 1, "warmup": 3, "tolerance": 0.0001, "baselines": ["eager"]},
+        "study": {
+            "scale": "quick",
+            "simulation": {
+                "base": {"devices": 4, "operators": 200, "edges": 400, "layers": 14, "p": 0.8},
+                "devices": [2, 4, 6, 8, 10, 12],
+                "operators": [100, 150, 200, 250, 300, 350, 400],
+                "edges": [400, 450, 500, 550, 600],
+                "layers": [6, 10, 14, 18, 22],
+                "p": [0.4, 0.6, 0.8, 1.0, 1.2],
+                "window": 2,
+                "alpha": 0.5,
+                "moves": 100000,
+                "seed": 0,
+            },
+        },
         "seed": 0,
         "results": "results",
     }
@@ -119,6 +134,10 @@ def test_default_configuration_shows_the_defaults() -> None:
         assert shown[key] == known[key]["default"]
     for section in ("profile", "execute"):
         assert shown[section] == {key: rule["default"] for key, rule in known[section]["properties"].items()}
+    study = known["study"]["properties"]
+    series = {key: rule["default"] for key, rule in study["simulation"]["properties"].items() if "default" in rule}
+    usual = {key: rule["default"] for key, rule in study["simulation"]["properties"]["base"]["properties"].items()}
+    assert shown["study"] == {"scale": study["scale"]["default"], "simulation": {**series, "base": usual}}
     assert set(shown) == set(known) - {"gpu", "link", "cores_per_device"}  # one platform alone takes these
 
 
@@ -414,10 +433,11 @@ BAD = [
     *[
         pytest.param(
             {"models": {name: {"model": "net"}}},
-            f'models: found the key "{name}"; allowed: anything but "benchmarks", "logs", "tables" (Folders of these',
+            f'models: found the key "{name}"; allowed: anything but "benchmarks", "figures", "logs", "study", '
+            '"tables" (Folders of these',
             id=f"label {name}",
         )
-        for name in ("benchmarks", "logs", "tables")
+        for name in ("benchmarks", "figures", "logs", "study", "tables")
     ],
     pytest.param({"seed": 2**63}, f"seed: found {2**63}; allowed: at most {2**63 - 1}", id="seed too large"),
     pytest.param(
@@ -494,9 +514,11 @@ def test_results_in_place_of_a_file(models: Path, tmp_path: Path, below: str) ->
 
 
 def test_folders_beside_the_networks_are_no_labels(finished: Checkout) -> None:
-    """The labels refused for networks are the folders that a run makes beside those of its networks."""
+    """The labels refused for networks are the folders that runs make beside those of networks, figures drawn too."""
     made = {path.name for path in (finished.path / "results").iterdir() if path.is_dir()} - {"alpha", "beta"}
-    assert made == set(artifacts.schema("config")["properties"]["models"]["propertyNames"]["not"]["enum"])
+    assert made | {"figures", "study"} == set(
+        artifacts.schema("config")["properties"]["models"]["propertyNames"]["not"]["enum"]
+    )
 
 
 def test_missing_section(models: Path) -> None:

@@ -15,7 +15,13 @@ from hios.errors import HiosError
 from hios.machine import usable_cores
 from hios.models import files as model_files_of
 from hios.schedulers import find
-from hios.sources import source_hash
+from hios.sources import code_hash, source_hash
+from hios.study import registry
+from hios.study.random_graphs import GENERATORS
+from hios.study.settings import instances, session_files
+from hios.study.settings import base as base_setting
+from hios.study.settings import settings as simulation_settings
+from hios.study.simulation import ALGORITHMS as SIMULATED
 from hios.yaml_file import refuse_repeated_keys
 from snakemake.settings.types import DeploymentMethod
 from snakemake.utils import update_config
@@ -184,3 +190,38 @@ def versions(*packages):
     return {"hios": hios.__version__} | {
         package: version(package) for package in packages
     }
+
+
+# Figures and tables of the papers: the settings of the simulation that some of them are drawn from.
+SIMULATION = settings.study.simulation
+SETTINGS = {setting.name: setting for setting in simulation_settings(SIMULATION)}
+BASE_SETTING = base_setting(SIMULATION)
+
+
+def setting_options(setting):
+    """A setting of the simulation as options of `hios study`."""
+    given = {key: getattr(setting, key) for key in setting.__struct_fields__}
+    return configuration.options(
+        {
+            **given,
+            "instances": instances(settings.study),
+            "seed": SIMULATION.seed,
+            "alpha": SIMULATION.alpha,
+        }
+    )
+
+
+def figure_data(wildcards):
+    """The files that a figure is drawn from; none of networks where nothing runs."""
+    return [
+        file
+        for session in registry.figure(wildcards.figure).sessions
+        if not (PREDICTED and session == "networks")
+        for file in session_files(settings, session)
+    ]
+
+
+wildcard_constraints:
+    setting=alternatives(SETTINGS),
+    generator=alternatives(GENERATORS),
+    figure=alternatives(registry.ids()),

@@ -1,0 +1,91 @@
+"""simulation.json: one setting of HIOS's simulation, every algorithm on its instances."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from hios.formats.base import (
+    AboveZero,
+    Count,
+    DeviceCount,
+    FormatVersion,
+    NonNegative,
+    Positive,
+    Record,
+    Share,
+    Text,
+    doc,
+)
+
+_Latencies = Annotated[
+    dict[Text, Annotated[NonNegative, doc("Latency under the cost model, milliseconds.")]],
+    doc("Latency by algorithm."),
+]
+
+
+class Setting(Record, frozen=True):
+    """What HIOS varies in its simulation (section V-A)."""
+
+    devices: Annotated[DeviceCount, doc("Number of devices.")]
+    operators: Annotated[Positive, doc("Operators of a graph.")]
+    edges: Annotated[Positive, doc("Edges of a graph.")]
+    layers: Annotated[Annotated[int, Meta(ge=3)], doc("Layers of a graph.")]
+    p: Annotated[AboveZero, doc("Time of a transfer as a share of that of the operator before.")]
+
+    @property
+    def name(self) -> str:
+        """The setting as part of a file name."""
+        return f"m{self.devices}-n{self.operators}-e{self.edges}-l{self.layers}-p{self.p:g}"
+
+
+class Instance(Record, frozen=True):
+    """One random graph."""
+
+    seed: Annotated[Count, doc("Seed that it is drawn with.")]
+    latency_ms: _Latencies
+    bound_ms: Annotated[NonNegative, doc("No schedule is shorter: the bound that hios-opt proves, milliseconds.")]
+    even_layers_ms: Annotated[
+        dict[Text, Annotated[NonNegative, doc("Latency under the cost model, milliseconds.")]],
+        doc("Latency of the algorithms for one device on a graph with layers of equal size, by algorithm."),
+    ]
+    released_ms: Annotated[
+        dict[Text, Annotated[NonNegative, doc("Latency as the released program states it, milliseconds.")]],
+        doc("Latency on the graph with layers of equal size as the authors' released program would state it."),
+    ]
+
+
+class SimulationFile(Record, frozen=True):
+    """Every algorithm on the random graphs of a setting."""
+
+    setting: Setting
+    window: Annotated[Annotated[int, Meta(ge=2)], doc("Largest number of operators that hios-lp and hios-mr group.")]
+    alpha: Annotated[Share, doc("Share of serialisation of the contention model.")]
+    moves: Annotated[Positive, doc("Moves of each of the two chains of hios-opt.")]
+    instances: Annotated[tuple[Instance, ...], Meta(min_length=1), doc("One for every seed.")]
+    cpu_s: Annotated[NonNegative, doc("Processor time of the whole setting, seconds.")]
+    format_version: FormatVersion = 1
+
+
+class Variant(Record, frozen=True):
+    """Some deviations of the released program, and the latencies with them."""
+
+    deviations: Annotated[tuple[Text, ...], doc("Those in force, by name; none is the paper.")]
+    latency_ms: Annotated[
+        dict[Text, Annotated[tuple[NonNegative, ...], doc("Milliseconds, one value an instance.")]],
+        doc("Latency by algorithm."),
+    ]
+
+
+class AblationFile(Record, frozen=True):
+    """How much each deviation of the released program from the paper changes."""
+
+    setting: Setting
+    generator: Annotated[Text, doc("Function of hios.study.random_graphs that draws the graphs.")]
+    sequential_ms: Annotated[
+        tuple[NonNegative, ...], Meta(min_length=1), doc("Latency of the sequential schedule, one value an instance.")
+    ]
+    variants: Annotated[tuple[Variant, ...], Meta(min_length=1), doc("Sets of deviations.")]
+    cpu_s: Annotated[NonNegative, doc("Processor time, seconds.")]
+    format_version: FormatVersion = 1

@@ -1,0 +1,168 @@
+"""A figure as files: CSV and LaTeX of its table, SVG and PDF of its chart, JSON with all of it and the verdicts."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hios import artifacts
+from hios.charts import marks, rendering
+from hios.formats.figure_file import ComparedNumber, FigureFile
+from hios.study import cards
+from hios.study.figure_data import FigureData
+from hios.study.registry import Figure, Rows
+from hios.study.verdicts import Comparison
+
+if TYPE_CHECKING:
+    import altair as alt
+    import pandas as pd
+
+#: Why a figure that reads sessions has no rows.
+_NO_DATA = "no network of the configuration was executed with the algorithms of this figure"
+#: Columns that only charts need.
+_HIDDEN = frozenset({"description"})
+#: What a figure is written as.
+ENDINGS = ("csv", "tex", "svg", "pdf", "json")
+
+
+def write_figure(figure: Figure, data: FigureData, folder: Path) -> FigureFile:
+    """Write a figure as ``folder``/ID.csv, .tex, .svg, .pdf and .json.
+
+    One that is not drawn has the published numbers as its table and chart, marked as published.
+
+    Args:
+        figure: what to write.
+        data: of its sessions.
+        folder: where to write; made if it is not there.
+
+    Returns:
+        What the JSON file holds.
+
+    Raises:
+        HiosError: a file cannot be written, or the data are not those of the figure.
+    """
+    rows = figure.rows(data)
+    comparisons = compared(figure, figure.compare(rows) if rows else ())
+    if not rows:
+        figure = replace(figure, missing=figure.missing or _NO_DATA)
+        rows = cards.rows(figure)
+    chart = (figure.chart or cards.chart_of_table(figure))(rows) if not figure.missing else cards.chart(figure, rows)
+    for ending in ENDINGS:
+        artifacts.require_writable(folder / f"{figure.id}.{ending}")
+    table = _table(rows)
+    record = FigureFile(
+        id=figure.id,
+        paper=figure.paper,
+        number=figure.number,
+        title=figure.title,
+        caption=caption(figure, rows),
+        needs=figure.needs,
+        state=figure.state,
+        missing=figure.missing,
+        command=figure.command,
+        reason="" if figure.missing else figure.reason(rows),
+        columns=tuple(table.columns),
+        rows=tuple(rows),
+        comparisons=tuple(comparisons),
+        data=data.files,
+    )
+    _write(folder / f"{figure.id}.csv", csv_text(rows).encode())
+    _write(folder / f"{figure.id}.tex", latex(table, record).encode())
+    drawn = described(chart, record)
+    _write(folder / f"{figure.id}.svg", rendering.to_svg(drawn, figure.id).encode())
+    _write(folder / f"{figure.id}.pdf", rendering.to_pdf(drawn, figure.id))
+    artifacts.write(folder / f"{figure.id}.json", "figure", record)
+    return record
+
+
+def compared(figure: Figure, comparisons: Iterable[Comparison]) -> list[ComparedNumber]:
+    """Every published statement of a figure, with what was found of it and the verdict.
+
+    Raises:
+        ValueError: a comparison is with a statement that is not the figure's.
+    """
+    by_key: dict[str, list[Comparison]] = {key: [] for key in figure.published}
+    for comparison in comparisons:
+        if comparison.published.key not in by_key:
+            raise ValueError(f"{figure.id}: found a comparison with {comparison.published.key}, which is not its own")
+        by_key[comparison.published.key].append(comparison)
+    return [
+        _compared(comparison)
+        for key, entry in figure.published.items()
+        for comparison in by_key[key] or [Comparison(entry)]
+    ]
+
+
+def _compared(comparison: Comparison) -> ComparedNumber:
+    entry = comparison.published
+    return ComparedNumber(
+        key=entry.key,
+        what=entry.what,
+        unit=entry.unit,
+        published=entry.text,
+        hardware=entry.hardware,
+        source=cards.source_text(entry),
+        tolerance=entry.tolerance,
+        verdict=comparison.verdict.value,
+        found=comparison.found_text,
+        by=comparison.by if comparison.found is not None else "",
+    )
+
+
+def caption(figure: Figure, rows: Rows) -> str:
+    """What a figure shows, and what the marks in it mean."""
+    text = f"{figure.title}. {figure.varies[:1].upper()}{figure.varies[1:]}."
+    if figure.missing:
+        text += f" {figure.missing[:1].upper()}{figure.missing[1:]}."
+    elif why := figure.reason(rows):
+        text += f" {why}"
+    marked = [row for row in rows if "mark" in row]
+    return f"{text} {marks.explanation(marks.used(marked))}" if marked else text
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A table as CSV, without the columns that only charts need."""
+    columns = list(dict.fromkeys(name for row in rows for name in row if name not in _HIDDEN))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def described(chart: alt.TopLevelMixin, record: FigureFile) -> alt.TopLevelMixin:
+    """The chart with the description that readers get who do not see it."""
+    drawn: Any = chart
+    return drawn.properties(description=f"{record.paper}, {record.number}: {record.caption}")  # type: ignore[no-any-return]
+
+
+def latex(table: pd.DataFrame, record: FigureFile) -> str:
+    """A table with the rules of booktabs, which compiles as it is with that package."""
+    from pandas.io.formats.style import Styler
+
+    numeric = {name: _shortest for name in table.columns if table[name].dtype.kind == "f"}
+    style = Styler(table, na_rep="").format(numeric, na_rep="", escape="latex").hide(axis="index")
+    style = style.format_index(escape="latex", axis=1)
+    aligned = "".join("r" if table[name].dtype.kind in "if" else "l" for name in table.columns)
+    text: str = style.to_latex(hrules=True, column_format=aligned)
+    return f"% {record.paper}, {record.number}: {record.title}\n% needs \\usepackage{{booktabs}}\n{text}"
+
+
+def _shortest(number: float) -> str:
+    return f"{number:.4g}"
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """The rows without the columns that only charts need."""
+    import pandas as pd
+
+    return pd.DataFrame([{key: value for key, value in row.items() if key not in _HIDDEN} for row in rows])
+
+
+def _write(path: Path, contents: bytes) -> None:
+    with artifacts.replacing(path) as temporary:
+        temporary.write_bytes(contents)

@@ -1,0 +1,49 @@
+"""HIOS, figure 12: latency over the image size."""
+
+from hios.charts import marks
+from hios.study import network_runs as runs
+from hios.study.figure_data import FigureData
+from hios.study.registry import Figure, Rows, reason, register
+from hios.study.verdicts import Comparison
+
+_ID = "hios_fig12"
+_ALGORITHMS = ("sequential", "ios", "hios-lp", "hios-mr")
+_NETWORKS = {"inception": "inception_v3", "nasnet": "nasnet_large"}
+
+
+def rows(data: FigureData) -> Rows:
+    """A row for every schedule of the paper's algorithms, and for all devices as one, with the size of the images."""
+    sizes = {
+        label: network.graph.inputs[0].shape[-1] if network.graph.inputs else None
+        for label, network in data.networks.items()
+    }
+    found = runs.schedule_rows(data, _ALGORITHMS) + runs.reference_rows(data, ("engine",))
+    return [{"network": row["network"], "image size": sizes[row["network"]], **row} for row in found]
+
+
+def compare(rows: Rows) -> list[Comparison]:
+    """How far HIOS-LP is below the others, in per cent."""
+    lp = runs.latencies(rows, "hios-lp")
+    numbers = {
+        f"{short}_below_{name}": {label: 100 * (1 - lp[label] / other[label])}
+        for name, algorithm in (("sequential", "sequential"), ("ios", "ios"), ("mr", "hios-mr"))
+        for other in [runs.latencies(rows, algorithm)]
+        for short, label in _NETWORKS.items()
+        if label in lp and label in other
+    }
+    return runs.comparisons(_ID, rows, numbers)
+
+
+register(
+    Figure(
+        id=_ID,
+        title="Inference latency of benchmarks with the image size",
+        varies="image size; latency by sequential scheduling, IOS, HIOS-LP and HIOS-MR, measured and predicted",
+        needs=("2 devices",),
+        sessions=("networks",),
+        rows=rows,
+        chart=runs.bar_chart("schedule"),
+        compare=compare,
+        reason=reason(f"Only the sizes that ran are here; bars that are not {marks.MEASURED.name} are predictions."),
+    )
+)

@@ -1,0 +1,52 @@
+"""IOS, figure 16: speedup of every block."""
+
+from collections.abc import Iterable, Sequence
+
+from hios.charts import marks
+from hios.formats.run_file import Run
+from hios.formats.schedule_file import Placement
+from hios.study import network_runs as runs
+from hios.study.figure_data import FigureData
+from hios.study.registry import Figure, Rows, register
+
+
+def rows(data: FigureData) -> Rows:
+    """A row for every block of every network that ran by the sequential schedule and IOS, from measured placements."""
+    return [
+        {
+            "network": label,
+            "block": number,
+            "platform": network.run.platform.name,
+            "mark": marks.MEASURED.name,
+            "sequential ms": span(sequential, block),
+            "ios ms": span(of_ios, block),
+            "speedup": span(sequential, block) / span(of_ios, block),
+        }
+        for label, network in data.networks.items()
+        if (sequential := _placements(network.run, "sequential")) and (of_ios := _placements(network.run, "ios"))
+        for number, block in enumerate(network.graph.blocks or ())
+    ]
+
+
+def _placements(run: Run, algorithm: str) -> Sequence[Placement]:
+    found = [result.measured for result in run.results if result.algorithm == algorithm and result.devices == 1]
+    return found[0] if found else ()
+
+
+def span(placements: Iterable[Placement], block: Iterable[str]) -> float:
+    """Milliseconds from the first start to the last finish of a block's operators."""
+    own = set(block)
+    times = [(row.start_ms, row.finish_ms) for row in placements if row.operator in own]
+    return max(finish for _, finish in times) - min(start for start, _ in times)
+
+
+register(
+    Figure(
+        id="ios_fig16",
+        title="Speedup of every block",
+        varies="block; time by the sequential schedule over that by IOS",
+        sessions=("networks",),
+        rows=rows,
+        chart=runs.bar_chart("block", "speedup", "sequential over IOS"),
+    )
+)

@@ -1,0 +1,49 @@
+"""IOS, figure 6: schedules on one device."""
+
+from hios.study import network_runs as runs
+from hios.study.figure_data import FigureData
+from hios.study.registry import Figure, Rows, reason, register
+from hios.study.verdicts import Comparison
+
+_ID = "ios_fig6"
+
+
+def rows(data: FigureData) -> Rows:
+    """A row for every schedule, with its throughput over that of the network's best."""
+    modes = {
+        (label, result.label): str(result.parameters.get("mode", ""))
+        for label, network in data.networks.items()
+        for result in network.run.results
+    }
+    found = [
+        {**row, "mode": modes.get((row["network"], row["schedule"]), "")}
+        for row in runs.schedule_rows(data, ("sequential", "greedy", "ios"), devices=1)
+    ]
+    best: dict[tuple[str, str], float] = {}
+    for row in found:
+        key = (row["network"], row["mark"])
+        best[key] = min(best.get(key, row["ms"]), row["ms"])
+    return [{**row, "normalised throughput": best[row["network"], row["mark"]] / row["ms"]} for row in found]
+
+
+def compare(rows: Rows) -> list[Comparison]:
+    """Milliseconds of the schedules, and the speedup of IOS."""
+    numbers = {name: runs.latencies(rows, name) for name in ("sequential", "greedy")}
+    for mode in ("both", "merge", "parallel"):
+        numbers[mode] = runs.latencies([row for row in rows if row["mode"] == mode], "ios")
+    numbers["speedup"] = runs.latencies(rows, "ios", "speedup")
+    return runs.comparisons(_ID, rows, numbers)
+
+
+register(
+    Figure(
+        id=_ID,
+        title="Schedules of one device, normalised to the best",
+        varies="network and schedule; throughput over that of the best schedule",
+        sessions=("networks",),
+        rows=rows,
+        chart=runs.bar_chart("schedule", "normalised throughput", "throughput over the best"),
+        compare=compare,
+        reason=reason("On a core the schedules of one device are about equal, as one operator fills it."),
+    )
+)

@@ -1,0 +1,33 @@
+"""LIOS, figure 7: box plots of latency by algorithm."""
+
+from hios.study import network_runs as runs
+from hios.study.figure_data import FigureData
+from hios.study.registry import Figure, Rows, reason, register
+from hios.study.verdicts import Comparison
+
+_ID = "lios_fig7"
+_ALGORITHMS = ("sequential", "greedy", "nimble", "ios", "lios")
+
+
+def rows(data: FigureData) -> Rows:
+    """A row for every schedule of one device."""
+    return runs.schedule_rows(data, _ALGORITHMS, devices=1)
+
+
+def compare(rows: Rows) -> list[Comparison]:
+    """Speedups of LIOS."""
+    return runs.comparisons(_ID, rows, {"speedup": runs.latencies(rows, "lios", "speedup")})
+
+
+register(
+    Figure(
+        id=_ID,
+        title="Latency by sequential scheduling, greedy, Nimble, IOS and LIOS",
+        varies="network and algorithm; latency of every run (box: quartiles, whiskers: all runs)",
+        sessions=("networks",),
+        rows=rows,
+        chart=runs.box_plot,
+        compare=compare,
+        reason=reason("On a core streams gain next to nothing, as one operator fills it."),
+    )
+)

@@ -1,0 +1,24 @@
+"""LIOS, figure 9: LIOS and TensorRT."""
+
+from hios.study import network_runs as runs
+from hios.study.figure_data import FigureData
+from hios.study.registry import Figure, Rows, reason, register
+
+
+def rows(data: FigureData) -> Rows:
+    """A row for LIOS and every other way in which the networks ran."""
+    return runs.schedule_rows(data, ("lios",), devices=1) + runs.reference_rows(data)
+
+
+register(
+    Figure(
+        id="lios_fig9",
+        title="Latency by LIOS and by frameworks",
+        varies="network; latency of every run (box: quartiles, whiskers: all runs)",
+        sessions=("networks",),
+        rows=rows,
+        chart=runs.box_plot,
+        also=("lios_tab7",),
+        reason=reason("Where TensorRT cannot run, PyTorch, torch.compile and ONNX Runtime stand in its place."),
+    )
+)

@@ -1,0 +1,35 @@
+"""LIOS, table VII: LIOS, TensorRT and Apollo."""
+
+from hios.study import network_runs as runs
+from hios.study.figure_data import FigureData
+from hios.study.registry import Figure, Rows, reason, register
+from hios.study.verdicts import Comparison
+
+_ID = "lios_tab7"
+
+
+def rows(data: FigureData) -> Rows:
+    """A row for LIOS and every other way in which the networks ran."""
+    return runs.schedule_rows(data, ("lios",), devices=1) + runs.reference_rows(data)
+
+
+def compare(rows: Rows) -> list[Comparison]:
+    """Milliseconds by LIOS and TensorRT."""
+    numbers = {name: runs.latencies(rows, name) for name in ("lios", "tensorrt")}
+    return runs.comparisons(_ID, rows, numbers)
+
+
+register(
+    Figure(
+        id=_ID,
+        title="Average latency by LIOS and by frameworks",
+        varies="network and framework; latency",
+        sessions=("networks",),
+        rows=rows,
+        chart=runs.bar_chart("schedule"),
+        compare=compare,
+        reason=reason(
+            "Where TensorRT and Apollo cannot run, PyTorch, torch.compile and ONNX Runtime stand in their place."
+        ),
+    )
+)

@@ -1,0 +1,190 @@
+"""What figures of measured networks have in common: latencies of schedules from run.json, and box plots of all runs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hios.charts import marks
+from hios.formats.run_file import Latency, Run, ScheduleResult
+from hios.study.figure_data import FigureData
+from hios.study.published import published
+from hios.study.verdicts import Comparison
+
+if TYPE_CHECKING:
+    import altair as alt
+
+    from hios.study.registry import Rows
+
+_WIDTH, _STEP = 330, 24
+
+
+def schedule_rows(data: FigureData, algorithms: Collection[str], *, devices: int | None = None) -> Rows:
+    """A row for the measured and one for the predicted latency of every schedule of some algorithms.
+
+    Args:
+        data: with networks.
+        algorithms: names in the registry; the baseline stands for the sequential schedule where no other does.
+        devices: number of devices; all if None.
+    """
+    rows: Rows = []
+    for network, run in _runs(data):
+        for result in run.results:
+            if result.algorithm in algorithms and devices in (None, result.devices):
+                rows += _of_schedule(network, run, result)
+        if "sequential" in algorithms and not any(r.algorithm == "sequential" and r.devices == 1 for r in run.results):
+            rows.append(_measured(network, run, "sequential", "sequential", 1, run.baseline.latency_ms, 1.0))
+    return rows
+
+
+def reference_rows(data: FigureData, kinds: Collection[str] = ()) -> Rows:
+    """A row for every other way in which the networks ran: PyTorch, torch.compile, ONNX Runtime, TensorRT.
+
+    Args:
+        data: with networks.
+        kinds: what may have run them, as run.json names it; anything if empty.
+    """
+    return [
+        _measured(network, run, reference.name, reference.kind or "", reference.threads, reference.latency_ms, speedup)
+        for network, run in _runs(data)
+        for reference in run.references
+        if not kinds or reference.kind in kinds
+        if (speedup := run.baseline.latency_ms.median / reference.latency_ms.median)
+    ]
+
+
+def _runs(data: FigureData) -> Iterable[tuple[str, Run]]:
+    return ((label, network.run) for label, network in data.networks.items())
+
+
+def _of_schedule(network: str, run: Run, result: ScheduleResult) -> Rows:
+    name, devices = result.label, result.devices
+    measured = _measured(network, run, name, result.algorithm, devices, result.latency_ms, result.speedup)
+    predicted = {
+        **measured,
+        "mark": marks.PREDICTED.name,
+        "ms": result.predicted_ms,
+        **dict.fromkeys(("p20 ms", "p80 ms", "least ms", "q1 ms", "q3 ms", "most ms", "speedup")),
+        "runs": 0,
+    }
+    return [measured, predicted]
+
+
+def _measured(
+    network: str, run: Run, label: str, algorithm: str, devices: int, latency: Latency, speedup: float
+) -> dict[str, Any]:
+    q1, _, q3 = (
+        statistics.quantiles(latency.runs, n=4, method="inclusive") if len(latency.runs) > 1 else latency.runs * 3
+    )
+    return {
+        "network": network,
+        "schedule": label,
+        "algorithm": algorithm,
+        "devices": devices,
+        "platform": run.platform.name,
+        "mark": marks.MEASURED.name,
+        "ms": latency.median,
+        "p20 ms": latency.p20,
+        "p80 ms": latency.p80,
+        "least ms": min(latency.runs),
+        "q1 ms": q1,
+        "q3 ms": q3,
+        "most ms": max(latency.runs),
+        "runs": len(latency.runs),
+        "speedup": speedup,
+    }
+
+
+def latencies(rows: Rows, algorithm: str, column: str = "ms") -> dict[str, float]:
+    """A column of the measured rows of an algorithm by network; of several schedules the fastest."""
+    best: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        if row["algorithm"] == algorithm and row["mark"] == marks.MEASURED.name:
+            known = best.setdefault(row["network"], row)
+            best[row["network"]] = min(known, row, key=lambda candidate: float(candidate["ms"]))
+    return {network: row[column] for network, row in best.items()}
+
+
+def on_gpu(rows: Rows) -> bool:
+    """Whether rows were measured on GPUs, as the published numbers are."""
+    return bool(rows) and all(row["platform"] == "cuda" for row in rows)
+
+
+def comparisons(figure: str, rows: Rows, numbers: Mapping[str, Mapping[str, float]]) -> list[Comparison]:
+    """Published statements beside what was measured on GPUs; nothing measured on cores is compared with them.
+
+    Args:
+        figure: id in published.yaml.
+        rows: of the figure.
+        numbers: measured, by name of the statement, by network.
+    """
+    if not on_gpu(rows):
+        return []
+    return [
+        Comparison(entry, dict(found) if entry.cases else (min(found.values()), max(found.values())))
+        for name, entry in published(figure).items()
+        if (found := numbers.get(name))
+    ]
+
+
+def bar_chart(what: str, column: str = "ms", title: str = "latency, ms") -> Callable[[Rows], alt.TopLevelMixin]:
+    """Makes bars of a column by network and schedule, filled where measured and outlined where predicted.
+
+    Args:
+        what: the column that names the bars.
+        column: their length.
+        title: of the axis.
+    """
+
+    def draw(rows: Rows) -> alt.TopLevelMixin:
+        import altair as alt
+
+        shown = [
+            {**row, "place": f"{row['network']}, {row[what]}", "description": _words(row, what, column)}
+            for row in rows
+            if row[column] is not None
+        ]
+        x = alt.X(f"{column}:Q", title=title)
+        y = alt.Y("place:N", sort=_places(shown), title=None, axis=alt.Axis(labelLimit=260))
+        drawn: alt.Chart = marks.bars(shown, x=x, y=y, series=what, beside=alt.YOffset("mark:N"))
+        return drawn.properties(width=_WIDTH, height=alt.Step(_STEP))
+
+    return draw
+
+
+def box_plot(rows: Rows) -> alt.TopLevelMixin:
+    """All measured runs by schedule: box from the first to the third quartile, whiskers to the shortest and longest."""
+    import altair as alt
+
+    shown = [
+        {**row, "place": f"{row['network']}, {row['schedule']}", "description": _box_words(row)}
+        for row in rows
+        if row["mark"] == marks.MEASURED.name
+    ]
+    base = alt.Chart(alt.InlineData(values=shown))
+    looks = marks.colours(list(dict.fromkeys(row["schedule"] for row in shown)), "schedule")
+    y = alt.Y("place:N", sort=_places(shown), title=None, axis=alt.Axis(labelLimit=260))
+    domain = alt.Scale(zero=False)
+    whiskers = base.mark_rule(aria=False).encode(
+        alt.X("least ms:Q", title="latency, ms", scale=domain), alt.X2("most ms:Q"), y, looks["stroke"]
+    )
+    box = base.mark_bar(size=12, fillOpacity=0.35).encode(
+        alt.X("q1 ms:Q", scale=domain), alt.X2("q3 ms:Q"), y, *looks.values(), alt.Description("description:N")
+    )
+    median = base.mark_tick(size=12, thickness=2, aria=False).encode(alt.X("ms:Q", scale=domain), y, looks["stroke"])
+    layered: alt.TopLevelMixin = alt.layer(whiskers, box, median).properties(width=_WIDTH, height=alt.Step(_STEP))
+    return layered
+
+
+def _places(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(str(row["place"]) for row in rows))
+
+
+def _words(row: Mapping[str, Any], what: str, column: str) -> str:
+    return f"{row['network']}, {row[what]}: {column} {row[column]:.4g}, {row['mark']}"
+
+
+def _box_words(row: Mapping[str, Any]) -> str:
+    quartiles = f"quartiles {row['q1 ms']:.3g} and {row['q3 ms']:.3g}"
+    return f"{row['network']}, {row['schedule']}: median {row['ms']:.3g} ms, {quartiles}, {row['runs']} runs"

@@ -1,0 +1,194 @@
+"""The registry of the papers' figures and tables: one file each in hios/study/figures, named like the figure."""
+
+from __future__ import annotations
+
+import importlib
+import string
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from hios.errors import HiosError
+from hios.study.figure_data import AVAILABLE, FigureData
+from hios.study.published import Published, published
+from hios.study.verdicts import Comparison
+
+if TYPE_CHECKING:
+    import altair as alt
+
+#: A tidy table: a mapping a row, with the same columns. Rows of a chart name their mark in the column ``mark``.
+Rows = list[dict[str, Any]]
+
+#: Whether hios draws a figure, or why not.
+State = Literal["drawn", "needs a GPU", "not drawn"]
+
+#: What a figure may need, and what that means.
+NEEDS = {
+    "cpu": "any machine",
+    "2 devices": "two cores or two GPUs",
+    "cuda": "a GPU",
+    "2 GPUs": "two GPUs",
+    "GPU counters": "a GPU and permission to read its performance counters",
+    "several machines": "results of several machines",
+}
+_GPU = frozenset({"cuda", "2 GPUs", "GPU counters"})
+
+#: The papers by the first part of a figure's id.
+PAPERS = {
+    "hios": "HIOS (Kundu and Shu)",
+    "ios": "IOS (MLSys 2021)",
+    "lios": "LIOS (Ping et al., IEEE TSC 2024)",
+    "opara": "Opara (Chen et al., arXiv:2312.10351)",
+}
+
+#: The one table that is ours: what explains figures of a paper.
+_ABLATION = "ablation"
+
+_FOLDER = Path(__file__).with_name("figures")
+_PACKAGE = "hios.study.figures"
+
+
+def _nothing(data: FigureData) -> Rows:
+    return []
+
+
+def _no_reason(rows: Rows) -> str:
+    return ""
+
+
+def reason(text: str) -> Callable[[Rows], str]:
+    """A reason without numbers."""
+    return lambda rows: text
+
+
+def _no_comparison(rows: Rows) -> Sequence[Comparison]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure or table of a paper.
+
+    Attributes:
+        id: paper and number, such as ``hios_fig9``; the name of its file.
+        title: what it shows.
+        varies: what is varied and what is plotted.
+        needs: keys of ``NEEDS``.
+        sessions: whose data it is drawn from, see `hios.study.figure_data`; empty where it is computed on the spot.
+        seconds: time on two cores to draw it once its sessions are there.
+        rows: makes its table of the data.
+        chart: makes a chart of the table; None for a table.
+        compare: what was found beside what is published.
+        also: further groups of published.yaml that belong to it.
+        missing: why hios does not draw it, in words; empty where it does.
+        command: what would produce its data, where hios does not.
+        reason: makes one sentence on why numbers differ, with its numbers from the table.
+    """
+
+    id: str
+    title: str
+    varies: str
+    needs: tuple[str, ...] = ("cpu",)
+    sessions: tuple[str, ...] = ()
+    seconds: float = 3
+    rows: Callable[[FigureData], Rows] = _nothing
+    chart: Callable[[Rows], alt.TopLevelMixin] | None = None
+    compare: Callable[[Rows], Sequence[Comparison]] = _no_comparison
+    also: tuple[str, ...] = ()
+    missing: str = ""
+    command: str = ""
+    reason: Callable[[Rows], str] = _no_reason
+
+    @property
+    def paper(self) -> str:
+        """The paper in words."""
+        return PAPERS[self.id.partition("_")[0]]
+
+    @property
+    def number(self) -> str:
+        """Its number in the paper, such as ``Fig. 9``."""
+        place = self.id.partition("_")[2]
+        if place == _ABLATION:
+            return "ablation of Figs. 7 to 11"
+        return f"Fig. {place[3:]}" if place.startswith("fig") else f"Table {place[3:]}"
+
+    @property
+    def published(self) -> Mapping[str, Published]:
+        """What the paper and its authors state, by key."""
+        return {entry.key: entry for group in (self.id, *self.also) for entry in published(group).values()}
+
+    @property
+    def needs_gpu(self) -> bool:
+        """Whether nothing of it can be measured without a GPU."""
+        return bool(_GPU & set(self.needs))
+
+    @property
+    def state(self) -> State:
+        """Whether hios draws it, or what it takes."""
+        if self.needs_gpu:
+            return "needs a GPU"
+        if self.missing:
+            return "not drawn"
+        return "drawn"
+
+
+#: The figures that are loaded, by id.
+_FIGURES: dict[str, Figure] = {}
+
+
+def register(figure: Figure) -> Figure:
+    """Add a figure.
+
+    Raises:
+        ValueError: the id is taken or of no known paper, a need or session is unknown, or a figure that is not drawn
+            does not say why.
+    """
+    if figure.id in _FIGURES:
+        raise ValueError(f"a figure {figure.id} is registered already")
+    paper, _, place = figure.id.partition("_")
+    if paper not in PAPERS or not (place == _ABLATION or place.startswith(("fig", "tab"))):
+        raise ValueError(f"figure {figure.id}: found this id; allowed: PAPER_figN or PAPER_tabN of {', '.join(PAPERS)}")
+    if unknown := [need for need in figure.needs if need not in NEEDS]:
+        raise ValueError(f"figure {figure.id}: needs: found {unknown[0]}; allowed: {', '.join(NEEDS)}")
+    if unknown := [name for name in figure.sessions if name not in AVAILABLE]:
+        raise ValueError(f"figure {figure.id}: sessions: found {unknown[0]}; allowed: {', '.join(AVAILABLE)}")
+    if (figure.rows is _nothing) != bool(figure.missing):
+        raise ValueError(f"figure {figure.id}: it is drawn or says what is missing")
+    _FIGURES[figure.id] = figure
+    return figure
+
+
+def ids() -> list[str]:
+    """The ids of all figures, in the order of papers and numbers; nothing is imported."""
+    papers, kinds = list(PAPERS), ("fig", "tab", _ABLATION)
+
+    def place(name: str) -> tuple[int, int, int]:
+        paper, _, rest = name.partition("_")
+        number = rest.lstrip(string.ascii_lowercase)
+        return papers.index(paper), kinds.index(rest.removesuffix(number)), int(number or 0)
+
+    return sorted((path.stem for path in _FOLDER.glob("*_*.py") if path.stem[0] != "_"), key=place)
+
+
+def figure(name: str) -> Figure:
+    """The figure of an id.
+
+    Raises:
+        HiosError: there is none.
+    """
+    if name not in ids():
+        raise HiosError(f"figure: found {name}; allowed: {', '.join(ids())}")
+    if name not in _FIGURES:
+        importlib.import_module(module_of(name))
+    return _FIGURES[name]
+
+
+def figures() -> list[Figure]:
+    """All figures."""
+    return [figure(name) for name in ids()]
+
+
+def module_of(name: str) -> str:
+    """The module of a figure, whose code decides whether it is drawn again."""
+    return f"{_PACKAGE}.{name}"

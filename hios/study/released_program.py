@@ -1,0 +1,296 @@
+"""What the program that the authors of HIOS released does otherwise than the paper says, each part on its own.
+
+The figures of HIOS's simulation come from that program (https://github.com/SHUs-Lab/HIOS, folder simulation). This is
+not its code: it is ours, with a switch for each deviation (`Deviations`), so that one can see how much each explains.
+Without any it is the paper: latencies are those of `hios.schedulers` and `hios.evaluate` (tests hold it to that).
+"""
+
+from __future__ import annotations
+
+import copy
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
+
+from hios.problem import Problem, positions, priority_order
+from hios.schedulers.hios_lp import ValidPaths
+from hios.schedulers.hios_mr import map_by_recording
+
+#: Operator or stage at the other end of an edge, and the transfer on it in milliseconds.
+_Arc = tuple[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Deviations:
+    """Which of the program's deviations from the paper are in force.
+
+    Attributes:
+        order_by_number: operators run in the order of their numbers, where Line 10 of Algorithm 1 orders them by
+            priority. Where the numbers are no topological order, an operator does not wait for one that comes later.
+        device_clock: the result of an operator on another device is there when that device has run everything that
+            was put on it so far, where the paper takes the finish of the operator's own stage.
+        destination_transfers: a transfer takes p times as long as the operator that receives the value, where the
+            paper takes the one that makes it.
+        rounded_paths: times are rounded to whole milliseconds while the longest path is looked for.
+        reused_operators: a path takes its edges out of the graph, not its operators (Line 6), so that later paths run
+            through mapped operators too, and the condition of Line 5 is not checked; the first operator of a path
+            does not count towards its length.
+        first_predecessor: HIOS-MR looks at the first predecessor of an operator only, where Line 15 of Algorithm 3
+            goes through all of them.
+        early_groups: operators that are grouped run at the place of the first of them, although inputs of the others
+            may be missing; transfers between two groups add up; a grouping that gains nothing is kept.
+    """
+
+    order_by_number: bool = False
+    device_clock: bool = False
+    destination_transfers: bool = False
+    rounded_paths: bool = False
+    reused_operators: bool = False
+    first_predecessor: bool = False
+    early_groups: bool = False
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names of all deviations."""
+        return [field.name for field in fields(cls)]
+
+    @classmethod
+    def only(cls, *names: str) -> Deviations:
+        """Those named, and no other."""
+        return cls(**dict.fromkeys(names, True))
+
+    @classmethod
+    def without(cls, *names: str) -> Deviations:
+        """All but those named."""
+        return cls.only(*(name for name in cls.names() if name not in names))
+
+
+PAPER = Deviations()
+RELEASED = Deviations.without()
+
+
+def latencies_ms(problem: Problem, devices: int, deviations: Deviations) -> dict[str, float]:
+    """Latency of HIOS-LP and HIOS-MR, each without and with grouping (window 2), as the program would state it.
+
+    Args:
+        problem: graph and costs; its transfers are those of ``destination_transfers`` if that is in force.
+        devices: number M of devices.
+        deviations: those in force.
+
+    Returns:
+        Milliseconds by the names of the registry: hios-lp-inter, hios-lp, hios-mr-inter, hios-mr.
+    """
+    order = list(range(len(problem))) if deviations.order_by_number else priority_order(problem)
+    found = {}
+    for name, home in (
+        ("hios-lp", _map_longest_paths(problem, order, devices, deviations)),
+        ("hios-mr", _map_by_recording(problem, devices, deviations)),
+    ):
+        timed = _Stages(problem, order, home, devices, deviations)
+        found[f"{name}-inter"] = timed.latency_ms
+        timed.group_neighbours()
+        found[name] = timed.latency_ms
+    return found
+
+
+def _latency_ms(
+    order: Sequence[int],
+    time: Sequence[float],
+    arcs_in: Sequence[Sequence[_Arc]],
+    home: Sequence[int],
+    devices: int,
+    deviations: Deviations,
+) -> float:
+    """Last finish of what is mapped, run in an order on the devices of ``home`` (-1: not mapped)."""
+    clock = [0.0] * devices
+    finish = [0.0] * len(time)
+    shared = deviations.device_clock
+    for item in order:
+        device = home[item]
+        if device < 0:
+            continue
+        start = clock[device]
+        for source, transfer in arcs_in[item]:
+            other = home[source]
+            if other >= 0 and other != device:
+                arrival = (clock[other] if shared else finish[source]) + transfer
+                if arrival > start:
+                    start = arrival
+        clock[device] = finish[item] = start + time[item]
+    return max(clock)
+
+
+def _map_longest_paths(problem: Problem, order: Sequence[int], devices: int, deviations: Deviations) -> list[int]:
+    """Algorithm 1, Lines 1-16: the device of every operator."""
+    home = [-1] * len(problem)
+    for path in _paths(problem, deviations):
+        unmapped = [operator for operator in path if home[operator] < 0]
+        tried = []
+        for device in range(devices if unmapped else 0):
+            for operator in unmapped:
+                home[operator] = device
+            tried.append(_latency_ms(order, problem.time, problem.predecessors, home, devices, deviations))
+        for operator in unmapped:
+            home[operator] = tried.index(min(tried))
+    return home
+
+
+def _paths(problem: Problem, deviations: Deviations) -> Iterator[list[int]]:
+    """Longest paths, one after another, until all operators lie on one."""
+    seen = _rounded(problem) if deviations.rounded_paths else problem
+    if deviations.reused_operators:
+        yield from _paths_of_edges(seen)
+        return
+    paths = ValidPaths(seen)
+    while path := paths.longest():
+        paths.remove(path)
+        yield path
+
+
+def _rounded(problem: Problem) -> Problem:
+    """The problem with times and transfers in whole milliseconds."""
+    found = copy.copy(problem)
+    found.time = [float(round(time)) for time in problem.time]
+    found.predecessors = [[(other, float(round(ms))) for other, ms in arcs] for arcs in problem.predecessors]
+    found.successors = [[(other, float(round(ms))) for other, ms in arcs] for arcs in problem.successors]
+    return found
+
+
+def _paths_of_edges(problem: Problem) -> Iterator[list[int]]:
+    """Longest paths over edges that no path before has; the time of the first operator is not part of the length."""
+    left = [dict(arcs) for arcs in problem.successors]
+    while any(left):
+        length = [0.0] * len(problem)
+        before = [-1] * len(problem)
+        for operator in problem.order:
+            for successor, transfer in left[operator].items():
+                longer = length[operator] + transfer + problem.time[successor]
+                if before[successor] < 0 or longer > length[successor]:
+                    length[successor], before[successor] = longer, operator
+        path = [max((operator for operator in problem.order if before[operator] >= 0), key=length.__getitem__)]
+        while before[path[-1]] >= 0:
+            path.append(before[path[-1]])
+        path.reverse()
+        for source, target in pairwise(path):
+            del left[source][target]
+        yield path
+
+
+def _map_by_recording(problem: Problem, devices: int, deviations: Deviations) -> list[int]:
+    """Algorithm 3, Lines 1-26: the device of every operator."""
+    seen = copy.copy(problem)
+    if deviations.first_predecessor:
+        # Algorithm 3 takes priorities from successors, and these stay.
+        seen.predecessors = [arcs[:1] for arcs in problem.predecessors]
+    home = [-1] * len(problem)
+    for device, row in enumerate(map_by_recording(seen, devices).devices):
+        for ((operator,),) in row:
+            home[operator] = device
+    return home
+
+
+class _Stages:
+    """Operators on devices, of which neighbours become stages (Algorithm 2 with a window of two).
+
+    A stage goes by its first operator in the order.
+
+    Attributes:
+        latency_ms: as the program states it.
+    """
+
+    def __init__(
+        self, problem: Problem, order: Sequence[int], home: Sequence[int], devices: int, deviations: Deviations
+    ) -> None:
+        self._problem, self._order, self._home = problem, order, home
+        self._devices, self._deviations = devices, deviations
+        self._place = positions(order)
+        self._stage = list(range(len(problem)))
+        self._time = list(problem.time)
+        latency = self._evaluated(self._stage, self._time)
+        assert latency is not None  # noqa: S101 - single operators make no cycle
+        self.latency_ms = latency
+
+    def group_neighbours(self) -> None:
+        """Group each operator with the one after it on its device where that is no longer, or shorter."""
+        below = self._below()
+        rows = [
+            [operator for operator in self._order if self._home[operator] == device] for device in range(self._devices)
+        ]
+        following = {first: second for row in rows for first, second in pairwise(row)}
+        grouped: set[int] = set()
+        for first in self._order:
+            second = following.get(first)
+            if second is None or first in grouped or second in grouped:
+                continue
+            if not below[first] >> second & 1 and not below[second] >> first & 1 and self._try(first, second):
+                grouped |= {first, second}
+
+    def _below(self) -> list[int]:
+        """For every operator those that depend on it, as bits."""
+        below = [0] * len(self._problem)
+        for operator in reversed(self._problem.order):
+            for successor, _ in self._problem.successors[operator]:
+                below[operator] |= below[successor] | 1 << successor
+        return below
+
+    def _try(self, first: int, second: int) -> bool:
+        stage, time = list(self._stage), list(self._time)
+        stage[second] = first
+        time[first], time[second] = self._problem.stage_ms(((first,), (second,))), 0.0
+        latency = self._evaluated(stage, time)
+        keeps_equal = self._deviations.early_groups
+        if latency is None or latency > self.latency_ms or (latency == self.latency_ms and not keeps_equal):
+            return False
+        self._stage, self._time, self.latency_ms = stage, time, latency
+        return True
+
+    def _evaluated(self, stage: Sequence[int], time: Sequence[float]) -> float | None:
+        """Latency with these stages; None where they wait for each other."""
+        arcs: list[dict[int, float]] = [{} for _ in stage]
+        for operator, predecessors in enumerate(self._problem.predecessors):
+            into = arcs[stage[operator]]
+            for source, transfer in predecessors:
+                known = into.get(stage[source], 0.0)
+                added = known + transfer if self._deviations.early_groups else max(known, transfer)
+                into[stage[source]] = added
+        order = self._stage_order(stage, arcs)
+        if order is None:
+            return None
+        arcs_in = [list(into.items()) for into in arcs]
+        return _latency_ms(order, time, arcs_in, self._home, self._devices, self._deviations)
+
+    def _stage_order(self, stage: Sequence[int], arcs: Sequence[Mapping[int, float]]) -> list[int] | None:
+        """Stages in the order in which they run; None where there is a cycle."""
+        early = self._deviations.early_groups
+        members = list(dict.fromkeys(stage[operator] for operator in self._order))
+        waits: dict[int, set[int]] = {item: set(arcs[item]) for item in members}
+        if not early:
+            # Nobody waits for what the order puts later; where the order is topological there is none of that.
+            last = {stage[operator]: self._place[operator] for operator in self._order}
+            waits = {item: {o for o in others if self._place[o] < last[item]} for item, others in waits.items()}
+            for device in range(self._devices):
+                for one, other in pairwise([item for item in members if self._home[item] == device]):
+                    waits[other].add(one)
+        in_order = _topological(waits, self._place)
+        return members if early and in_order is not None else in_order
+
+
+def _topological(waits: Mapping[int, set[int]], place: Sequence[int]) -> list[int] | None:
+    """Items so that each comes after those it waits for, earliest place first; None where there is a cycle."""
+    count = {item: len(others) for item, others in waits.items()}
+    after: dict[int, list[int]] = {item: [] for item in waits}
+    for item, others in waits.items():
+        for other in others:
+            after[other].append(item)
+    ready = [(place[item], item) for item, waiting in count.items() if not waiting]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, item = heapq.heappop(ready)
+        order.append(item)
+        for other in after[item]:
+            count[other] -= 1
+            if not count[other]:
+                heapq.heappush(ready, (place[other], other))
+    return order if len(order) == len(waits) else None

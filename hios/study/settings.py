@@ -1,0 +1,59 @@
+"""What the configuration says about the sessions of figures: settings of the simulation, and the files of sessions."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hios.formats.config_file import SERIES, Config, SimulationStudy, Study
+from hios.formats.simulation_file import Setting
+from hios.study.random_graphs import GENERATORS
+
+#: Instances of every setting where the configuration does not say: the paper has 30.
+INSTANCES = {"quick": 3, "full": 30}
+
+
+def instances(study: Study) -> int:
+    """Number of instances of every setting."""
+    return study.simulation.instances or INSTANCES[study.scale]
+
+
+def settings(study: SimulationStudy) -> list[Setting]:
+    """The settings of all series, each once, in the order of the paper's figures."""
+    return list(dict.fromkeys(setting for name in SERIES for setting in series(study, name)))
+
+
+def series(study: SimulationStudy, name: str) -> list[Setting]:
+    """The settings in which one parameter varies and the others keep their default.
+
+    Args:
+        study: the configuration.
+        name: one of ``SERIES``. With the operators the edges vary too.
+    """
+    usual = msgspec.structs.asdict(study.base)
+    found = []
+    for value in getattr(study, name):
+        changed = {**usual, name: value}
+        if name == "operators":
+            changed["edges"] = round(value * study.base.edges / study.base.operators)
+        found.append(Setting(**changed))
+    return found
+
+
+def base(study: SimulationStudy) -> Setting:
+    """The setting in which nothing varies."""
+    return Setting(**msgspec.structs.asdict(study.base))
+
+
+def session_files(settings: Config, session: str) -> list[str]:
+    """The files of a session in the folder of results.
+
+    Args:
+        settings: of the pipeline.
+        session: one of `hios.study.figure_data.AVAILABLE`.
+    """
+    if session == "networks":
+        return [f"{settings.results}/{label}/run.json" for label in settings.models]
+    if session == "ablation":
+        return [f"{settings.results}/study/ablation/{generator}.json" for generator in GENERATORS]
+    varied = series(settings.study.simulation, session.partition("/")[2])
+    return [f"{settings.results}/study/simulation/{setting.name}.json" for setting in varied]

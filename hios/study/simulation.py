@@ -1,0 +1,133 @@
+"""HIOS's simulation (section V): every algorithm on the random graphs of a setting."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from hios.check import violations
+from hios.errors import ScheduleError
+from hios.formats.simulation_file import AblationFile, Instance, Setting, SimulationFile, Variant
+from hios.problem import Problem
+from hios.schedule import Schedule
+from hios.schedulers import find, schedule
+from hios.study import released_program
+from hios.study.random_graphs import GENERATORS, charged_by_destination, even_layers, random_layers
+from hios.study.released_program import Deviations
+
+#: What the paper compares, then what it does not.
+ALGORITHMS = ("sequential", "ios", "hios-mr-inter", "hios-mr", "hios-lp-inter", "hios-lp", "heft", "hios-opt")
+#: Those that group operators by a window.
+_GROUPING = ("hios-mr", "hios-lp")
+#: Those for one device, which the released program evaluates as the paper does.
+_ONE_DEVICE = ("sequential", "ios")
+#: More seconds than a search by moves ever takes: no clock decides how far it comes.
+_NO_LIMIT = 1e6
+
+#: What is told after each instance: how many of how many are done.
+Progress = Callable[[int, int], None]
+
+
+def simulate(
+    setting: Setting,
+    seeds: Iterable[int],
+    *,
+    window: int,
+    alpha: float,
+    moves: int,
+    algorithms: Iterable[str] = ALGORITHMS,
+    report: Progress = lambda done, total: None,
+) -> SimulationFile:
+    """Every algorithm on the random graphs of a setting; the same result on every machine but for the time it took.
+
+    Args:
+        setting: the parameters of HIOS section V-A.
+        seeds: one for every instance.
+        window: of hios-lp and hios-mr.
+        alpha: share of serialisation of the contention model.
+        moves: of each chain of hios-opt, whose result then does not depend on the machine's speed.
+        algorithms: names in the registry; hios-opt among them, as it proves the bound.
+        report: is told after each instance.
+
+    Raises:
+        ScheduleError: an algorithm's schedule breaks a rule.
+    """
+    began = time.process_time()
+    chosen = list(seeds)
+    rows = []
+    for done, seed in enumerate(chosen, 1):
+        problem = random_layers(**drawn(setting), alpha=alpha, seed=seed).problem()
+        found = {
+            name: solved(problem, name, setting.devices, **_parameters(name, window, moves)) for name in algorithms
+        }
+        even = even_layers(**drawn(setting), alpha=alpha, seed=seed)
+        of_one = {name: solved(even.problem(), name, setting.devices).latency_ms for name in _ONE_DEVICE}
+        released = charged_by_destination(even, setting.p).problem().on(setting.devices)
+        rows.append(
+            Instance(
+                seed=seed,
+                latency_ms={name: answer.latency_ms for name, answer in found.items()},
+                bound_ms=found["hios-opt"].lower_bound_ms,
+                even_layers_ms=of_one,
+                released_ms=released_program.latencies_ms(released, setting.devices, released_program.RELEASED),
+            )
+        )
+        report(done, len(chosen))
+    return SimulationFile(setting, window, alpha, moves, tuple(rows), time.process_time() - began)
+
+
+def ablate(setting: Setting, generator: str, seeds: Iterable[int], *, alpha: float) -> AblationFile:
+    """Latencies without deviations, with each alone, with all but each, and with all of the released program.
+
+    Args:
+        setting: the parameters of HIOS section V-A.
+        generator: one of ``GENERATORS``.
+        seeds: one for every instance.
+        alpha: share of serialisation of the contention model.
+    """
+    began = time.process_time()
+    graphs = [GENERATORS[generator](**drawn(setting), alpha=alpha, seed=seed) for seed in seeds]
+    problems = [graph.problem().on(setting.devices) for graph in graphs]
+    charged = [charged_by_destination(graph, setting.p).problem().on(setting.devices) for graph in graphs]
+    names = Deviations.names()
+    variants = []
+    for deviations in (
+        released_program.PAPER,
+        *(Deviations.only(name) for name in names),
+        *(Deviations.without(name) for name in names),
+        released_program.RELEASED,
+    ):
+        subjects = charged if deviations.destination_transfers else problems
+        found = [released_program.latencies_ms(subject, setting.devices, deviations) for subject in subjects]
+        in_force = tuple(name for name in names if getattr(deviations, name))
+        variants.append(Variant(in_force, {name: tuple(row[name] for row in found) for name in found[0]}))
+    sequential = tuple(sum(problem.time) for problem in problems)
+    return AblationFile(setting, generator, sequential, tuple(variants), time.process_time() - began)
+
+
+def drawn(setting: Setting) -> dict[str, Any]:
+    """The parameters of a generator of graphs."""
+    parameters: dict[str, Any] = msgspec.structs.asdict(setting)
+    del parameters["devices"]
+    return parameters
+
+
+def solved(problem: Problem, name: str, devices: int, **parameters: float) -> Schedule:
+    """The schedule of an algorithm, checked independently; on one device where it can use no more.
+
+    Raises:
+        ScheduleError: the schedule breaks a rule.
+    """
+    found = schedule(problem, name, devices if find(name).several_devices else 1, parameters)
+    if wrong := violations(problem, found):
+        raise ScheduleError(f"{name}: invalid schedule: {wrong[0]}")
+    return found
+
+
+def _parameters(name: str, window: int, moves: int) -> dict[str, float]:
+    if name == "hios-opt":
+        return {"moves": moves, "time_limit": _NO_LIMIT}
+    return {"window": window} if name in _GROUPING else {}

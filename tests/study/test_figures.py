@@ -1,0 +1,211 @@
+"""The registry of the papers' figures: complete, and every entry can be written."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hios import artifacts
+from hios.errors import HiosError
+from hios.formats.config_file import SERIES
+from hios.formats.figure_file import FigureFile
+from hios.study import registry
+from hios.study.figure_data import FigureData
+from hios.study.listing import contents, explained, listing
+from hios.study.random_graphs import GENERATORS
+from hios.study.registry import Figure, register
+from hios.study.simulation import ablate, simulate
+from hios.verify import verify
+from tests.study.test_simulation import SMALL
+from tests.verify.results import write_network
+
+pytest.importorskip("altair", reason="needs the extra report")
+
+from hios.study.figure_files import ENDINGS, write_figure
+
+#: Every figure and table with an evaluation result.
+EXPECTED = {
+    *(f"hios_fig{n}" for n in (1, 2, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14)),
+    "hios_ablation",
+    *(f"ios_fig{n}" for n in (1, 2, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16)),
+    *(f"ios_tab{n}" for n in (1, 2, 3)),
+    *(f"lios_fig{n}" for n in (4, 7, 8, 9)),
+    *(f"lios_tab{n}" for n in (2, 3, 4, 5, 6, 7)),
+    *(f"opara_fig{n}" for n in (1, 2, 3, 5, 6, 7, 8, 9)),
+    "opara_tab1",
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
+    """Files of every session, by session."""
+    folder = tmp_path_factory.mktemp("sessions")
+    write_network(folder / "inception_v3", seed=1)
+    write_network(folder / "squeezenet", seed=2)
+    simulated = folder / "study" / "simulation" / f"{SMALL.name}.json"
+    artifacts.write(simulated, "simulation", simulate(SMALL, range(2), window=2, alpha=0.5, moves=200))
+    ablations = [folder / "study" / "ablation" / f"{generator}.json" for generator in GENERATORS]
+    for path in ablations:
+        artifacts.write(path, "ablation", ablate(SMALL, path.stem, range(2), alpha=0.5))
+    return {
+        "networks": [folder / "inception_v3" / "run.json", folder / "squeezenet" / "run.json"],
+        "ablation": ablations,
+        **{f"simulation/{name}": [simulated] for name in SERIES},
+    }
+
+
+def test_all_figures_are_registered() -> None:
+    """Every figure and table with a result has its file, and registers itself under its name."""
+    assert set(registry.ids()) == EXPECTED
+    assert [figure.id for figure in registry.figures()] == registry.ids()
+
+
+def test_order_and_numbers() -> None:
+    """By paper, figures before tables, by number."""
+    assert registry.ids()[:3] == ["hios_fig1", "hios_fig2", "hios_fig4"]
+    assert registry.ids().index("ios_fig16") + 1 == registry.ids().index("ios_tab1")
+    assert (registry.figure("hios_fig9").number, registry.figure("lios_tab5").number) == ("Fig. 9", "Table 5")
+
+
+@pytest.mark.parametrize("name", registry.ids())
+def test_every_figure_is_written(name: str, files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """As CSV, LaTeX, SVG, PDF of one page with its fonts, and JSON in which every published number has a verdict."""
+    figure = registry.figure(name)
+    data = FigureData.read(path for session in figure.sessions for path in files[session])
+    record = write_figure(figure, data, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.{ending}" for ending in ENDINGS)
+    assert artifacts.load(tmp_path / f"{name}.json", FigureFile) == record
+    with (tmp_path / f"{name}.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == len(record.rows) > 0
+    latex = (tmp_path / f"{name}.tex").read_text()
+    assert latex.count(r"\toprule") == latex.count(r"\bottomrule") == 1
+    assert not re.search(r"(?<!\\)[%_](?!.*usepackage|.*Table|.*Fig|.*ablation)", latex.split(r"\toprule")[1])
+    pdf = (tmp_path / f"{name}.pdf").read_bytes()
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == 1
+    assert b"/FontFile" in pdf
+    assert {entry.key for entry in record.comparisons} == set(figure.published)
+    if record.state != "drawn":
+        assert {entry.verdict for entry in record.comparisons} <= {"not on this machine"}
+        assert {row.get("mark", "published") for row in record.rows} == {"published"}
+    assert figure.title.split(",")[0] in record.caption
+
+
+def test_nothing_measured_on_cores_is_compared_with_gpus(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """Numbers of the papers' GPUs have no verdict by a run on cores."""
+    for name in ("hios_fig12", "ios_fig6", "lios_fig7", "lios_tab7"):
+        record = write_figure(registry.figure(name), FigureData.read(files["networks"]), tmp_path)
+        assert {entry.verdict for entry in record.comparisons} == {"not on this machine"}
+        assert "measured here" in {row["mark"] for row in record.rows}
+
+
+def _verdicts(name: str, tmp_path: Path) -> dict[str, str]:
+    record = write_figure(registry.figure(name), FigureData(), tmp_path)
+    return {entry.key.partition(".")[2]: entry.verdict for entry in record.comparisons}
+
+
+def test_exact_tables(tmp_path: Path) -> None:
+    """What depends on the graphs alone agrees with the papers, but for the number of blocks."""
+    assert set(_verdicts("ios_tab1", tmp_path).values()) == {"agrees"}
+    assert _verdicts("ios_tab2", tmp_path) == {"operators": "agrees", "blocks": "differs"}
+    for name in ("ios_fig13", "lios_tab3", "lios_tab4", "opara_fig6"):
+        assert set(_verdicts(name, tmp_path).values()) == {"agrees"}
+
+
+def test_verdicts_follow_the_data(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """Sequential latencies that are ten times as long change what depends on them: table, text and verdict."""
+    path = files["simulation/edges"][0]
+    document = json.loads(path.read_text())
+    before = write_figure(registry.figure("hios_fig10"), FigureData.read([path]), tmp_path)
+    for instance in document["instances"]:
+        instance["latency_ms"]["sequential"] *= 10
+    changed = tmp_path / "simulation" / "changed.json"
+    changed.parent.mkdir()
+    changed.write_text(json.dumps(document))
+    after = write_figure(registry.figure("hios_fig10"), FigureData.read([changed]), tmp_path)
+
+    def found(record: FigureFile, by: str) -> dict[str, Any]:
+        return {entry.key: entry.found for entry in record.comparisons if entry.by == by}
+
+    one, other = found(before, "hios"), found(after, "hios")
+    assert {key for key in one if one[key] != other[key]} == {"hios_fig10.sequential"}
+    assert found(before, "released program") == found(after, "released program")
+
+
+def test_verify(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """A figure passes as drawn; another number in its data, table, CSV or verdict is found."""
+    folder = tmp_path / "results"
+    path = folder / "study" / "simulation" / "one.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(files["simulation/edges"][0].read_text())
+    write_figure(registry.figure("hios_fig10"), FigureData.read([path]), folder / "figures")
+    write_figure(registry.figure("ios_tab2"), FigureData(), folder / "figures")
+    write_figure(registry.figure("ios_fig8"), FigureData(), folder / "figures")
+    moved = tmp_path / "moved"
+    folder.rename(moved)
+    assert {(entry.kind, entry.problems) for entry in verify(moved)} == {
+        ("figure", ()),
+        ("simulation", ()),
+    }
+    csv_file, json_file = (moved / "figures" / f"hios_fig10.{ending}" for ending in ("csv", "json"))
+    for file, old, new, problem in (
+        (csv_file, "hios-lp", "hios-xx", "hios_fig10.csv: not the rows of hios_fig10.json"),
+        (json_file, '"verdict": "differs"', '"verdict": "agrees"', "comparisons: hios_fig10."),
+        (json_file, '"instances": 2', '"instances": 3', "rows: they are not what the data give"),
+        (moved / "study" / "simulation" / "one.json", '"bound_ms": ', '"bound_ms": 9', ", the bound"),
+        (json_file, '"unit": "ms"', '"unit": 5', "found 5; allowed: string"),
+    ):
+        before = file.read_text()
+        assert old in before
+        file.write_text(before.replace(old, new))
+        assert problem in " ".join(text for entry in verify(moved) for text in entry.problems), problem
+        file.write_text(before)
+    assert not any(entry.problems for entry in verify(moved))
+
+
+def test_networks_of_other_algorithms(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """Where nothing ran that a figure shows, it says so and has the published numbers alone."""
+    record = write_figure(registry.figure("lios_fig4"), FigureData.read(files["networks"]), tmp_path)
+    assert record.state == "not drawn"
+    assert "no network of the configuration was executed" in record.missing
+
+
+def test_listing(tmp_path: Path) -> None:
+    """A line for every figure; what is drawn is found, what is not says how or why."""
+    text = listing(registry.figures(), tmp_path)
+    lines = {line.split()[0]: line for line in text.splitlines() if "_" in line}
+    assert set(lines) >= EXPECTED
+    assert lines["hios_fig9"].endswith("snakemake hios_fig9")
+    assert lines["ios_fig8"].endswith("needs a GPU")
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "hios_fig9.svg").write_text("")
+    assert contents(registry.figure("hios_fig9"), tmp_path)["state"] == str(tmp_path / "figures" / "hios_fig9.svg")
+    assert "400: 2.06, 600: 1.64 [ratio]" in explained(registry.figure("hios_fig9"), tmp_path)
+
+
+def test_unknown_figure() -> None:
+    """In one line with all ids."""
+    with pytest.raises(HiosError, match="figure: found hios_fig99; allowed: hios_fig1, hios_fig2, "):
+        registry.figure("hios_fig99")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"id": "hios_fig9"}, "a figure hios_fig9 is registered already"),
+        ({"id": "nimble_fig1"}, "found this id; allowed: PAPER_figN or PAPER_tabN"),
+        ({"needs": ("luck",)}, "needs: found luck; allowed: cpu, "),
+        ({"sessions": ("simulation/colour",)}, "sessions: found simulation/colour; allowed: "),
+        ({"missing": ""}, "it is drawn or says what is missing"),
+    ],
+)
+def test_wrong_figures_are_refused(changes: dict[str, Any], message: str) -> None:
+    """A name that is taken, unknown needs and sessions, and one that is neither drawn nor says why."""
+    registry.figure("hios_fig9")
+    fields: dict[str, Any] = {"id": "hios_fig99", "title": "t", "varies": "v", "missing": "nothing", **changes}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        register(Figure(**fields))

@@ -1,0 +1,107 @@
+"""The published numbers: read, refused, and compared with what is found here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hios.errors import HiosError
+from hios.study import registry
+from hios.study.published import Published, all_published, number, published, read
+from hios.study.verdicts import Comparison, Found, Verdict, verdict
+
+_ENTRY = "figures: {f: {hardware: h, source: {kind: paper, place: p}, tolerance: 0.1, numbers: {n: %s}}}"
+
+
+def test_every_group_is_a_figure_or_text() -> None:
+    """Numbers are kept under a figure of the registry, or under what stands in a text alone."""
+    groups = {group for group in all_published() if not group.endswith("_text")}
+    assert groups <= set(registry.ids())
+
+
+def test_numbers() -> None:
+    """Values, ends of ranges and cases are reached by their key."""
+    assert number("hios_fig9.lp_over_sequential", "400") == 2.06
+    assert number("hios_fig7.mr_over_sequential", "most") == 1.5
+    assert number("hios_fig10.sequential") == 411
+    assert published("ios_fig7")["tensorrt"].numbers["inception_v3"] == 5.21
+    assert published("ios_fig6")["greedy"].source.kind == "readme"
+    assert published("nothing") == {}
+
+
+def test_words() -> None:
+    """Ranges with one end say so."""
+    texts = {name: entry.text for name, entry in published("hios_fig12").items()}
+    assert texts["inception_below_ios"] == "3.3 to 16.5"
+    assert texts["nasnet_below_ios"] == "at most 11.1"
+    assert published("hios_fig9")["lp_over_ios"].text == "400: 1.86, 600: 1.48"
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (
+            "{what: w, unit: ms}",
+            "figures.f.numbers.n: found 0 of value, least or most, and cases; allowed: one of them",
+        ),
+        ("{what: w, unit: ms, value: 1, least: 1}", "found 2 of value"),
+        ("{what: w, unit: ms, value: one}", 'figures.f.numbers.n.value: found "one"; allowed: number'),
+        ("{what: w, unit: ms, value: 1, vendor: x}", "figures.f.numbers.n: unknown key vendor; allowed: cases, "),
+    ],
+)
+def test_bad_entries_are_refused(tmp_path: Path, entry: str, message: str) -> None:
+    """In one line with file and field."""
+    path = tmp_path / "published.yaml"
+    path.write_text(_ENTRY % entry)
+    with pytest.raises(HiosError) as caught:
+        read(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def _published(tmp_path: Path, entry: str) -> Published:
+    path = tmp_path / "published.yaml"
+    path.write_text(_ENTRY % f"{{what: w, unit: ratio, {entry}}}")
+    return read(path)["f"]["n"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "found", "expected"),
+    [
+        ("value: 2, neutral: 1", 2.2, Verdict.AGREES),
+        ("value: 2, neutral: 1", 2.21, Verdict.DIRECTION),
+        ("value: 2, neutral: 1", 0.9, Verdict.DIFFERS),
+        ("value: 2", 3.0, Verdict.DIFFERS),
+        ("least: 1.5, most: 2, neutral: 1", (1.4, 2.1), Verdict.AGREES),
+        ("least: 1.5, most: 2, neutral: 1", (1.2, 2.1), Verdict.DIRECTION),
+        ("least: 1.5, most: 2, neutral: 1", (0.9, 2.1), Verdict.DIFFERS),
+        ("most: 1.5, neutral: 1", (1.01, 1.6), Verdict.AGREES),
+        ("most: 1.5, neutral: 1", 3.0, Verdict.DIRECTION),
+        ('cases: {"a": 2.0, "b": 1.6}, neutral: 1', {"a": 2.1, "b": 1.5}, Verdict.AGREES),
+        ('cases: {"a": 2.0, "b": 1.6}, neutral: 1', {"a": 4.0, "b": 3.9}, Verdict.DIRECTION),
+        ('cases: {"a": 2.0, "b": 1.6}, neutral: 1', {"a": 3.9, "b": 4.0}, Verdict.DIFFERS),
+        ('cases: {"a": 2.0, "b": 1.6}, neutral: 1', {"a": 1.2, "b": 0.9}, Verdict.DIFFERS),
+        ('cases: {"a": 2.0, "b": 1.6}, neutral: 1', {"a": 1.9}, Verdict.AGREES),
+        ('cases: {"a": 2.0, "b": 1.6}, neutral: 1', {"c": 1.9}, Verdict.ELSEWHERE),
+        ('cases: {"a": 1.1, "b": 0.99}, neutral: 1', {"a": 3.0, "b": 2.0}, Verdict.DIFFERS),
+    ],
+)
+def test_verdicts(tmp_path: Path, entry: str, found: Found, expected: Verdict) -> None:
+    """Within the tolerance, in the same direction, neither, or not found here."""
+    assert verdict(_published(tmp_path, entry), found) is expected
+
+
+def test_exact_statements(tmp_path: Path) -> None:
+    """A tolerance of 0 allows nothing else, and no direction either."""
+    path = tmp_path / "published.yaml"
+    path.write_text((_ENTRY % "{what: w, unit: blocks, cases: {a: 11, b: 13}}").replace("0.1", "0"))
+    entry = read(path)["f"]["n"]
+    assert verdict(entry, {"a": 11.0, "b": 13.0}) is Verdict.AGREES
+    assert verdict(entry, {"a": 11.0, "b": 25.0}) is Verdict.DIFFERS
+
+
+def test_a_statement_without_anything_found(tmp_path: Path) -> None:
+    """It says that it is not on this machine."""
+    assert Comparison(_published(tmp_path, "value: 2")).verdict is Verdict.ELSEWHERE

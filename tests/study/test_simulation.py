@@ -1,0 +1,88 @@
+"""A setting of HIOS's simulation, and figures drawn from it: the same bytes in two runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hios import artifacts
+from hios.formats.config_file import SERIES, SimulationDefaults, SimulationStudy, Study
+from hios.formats.simulation_file import Setting, SimulationFile
+from hios.study import registry
+from hios.study.figure_data import FigureData
+from hios.study.settings import base, instances, series, settings
+from hios.study.simulation import ALGORITHMS, ablate, simulate
+
+pytest.importorskip("numba", reason="needs the extra opt")
+
+SMALL = Setting(devices=2, operators=30, edges=50, layers=6, p=0.8)
+
+
+def _simulated(setting: Setting = SMALL) -> SimulationFile:
+    return simulate(setting, range(2), window=2, alpha=0.5, moves=500)
+
+
+def test_settings_of_the_paper() -> None:
+    """28 points in five series are 24 settings, as series share the one in which nothing varies."""
+    study = SimulationStudy()
+    assert len(settings(study)) == 24
+    assert sum(len(series(study, name)) for name in SERIES) == 28
+    assert all(base(study) in series(study, name) for name in SERIES)
+    assert [setting.edges for setting in series(study, "operators")] == [200, 300, 400, 500, 600, 700, 800]
+    assert len({setting.name for setting in settings(study)}) == 24
+
+
+def test_instances_by_scale() -> None:
+    """3 or 30, or what the configuration says."""
+    assert [instances(Study(scale=scale)) for scale in ("quick", "full")] == [3, 30]
+    assert instances(Study(simulation=SimulationStudy(instances=7))) == 7
+
+
+def test_defaults_are_one_setting() -> None:
+    """What the schema has as the setting where nothing varies is a setting."""
+    assert msgspec.structs.asdict(base(SimulationStudy())) == msgspec.structs.asdict(SimulationDefaults())
+
+
+def test_every_algorithm_on_every_instance() -> None:
+    """Latencies of all algorithms, none below the bound, and hios-opt at least as good as any."""
+    found = _simulated()
+    assert [instance.seed for instance in found.instances] == [0, 1]
+    for instance in found.instances:
+        assert tuple(instance.latency_ms) == ALGORITHMS
+        assert min(instance.latency_ms.values()) >= instance.bound_ms * (1 - 1e-9)
+        assert instance.latency_ms["hios-opt"] <= min(instance.latency_ms.values()) * (1 + 1e-9)
+        assert set(instance.even_layers_ms) == {"sequential", "ios"}
+        assert set(instance.released_ms) == {"hios-lp-inter", "hios-lp", "hios-mr-inter", "hios-mr"}
+
+
+def test_two_runs_give_the_same_csv(tmp_path: Path) -> None:
+    """All but the time that it took is the same, and so is every byte of a figure's files."""
+    pytest.importorskip("altair", reason="needs the extra report")
+    from hios.study.figure_files import ENDINGS, write_figure
+
+    written = []
+    for name in ("one", "other"):
+        data = tuple(_simulated(msgspec.structs.replace(SMALL, edges=edges)) for edges in (50, 60))
+        write_figure(registry.figure("hios_fig9"), FigureData(simulations=data), tmp_path / name)
+        written.append({ending: (tmp_path / name / f"hios_fig9.{ending}").read_bytes() for ending in ENDINGS})
+    assert written[0] == written[1]
+    assert written[0]["csv"].startswith(b"edges,algorithm,program,mark,instances,mean ms,sd ms,")
+
+
+def test_ablation() -> None:
+    """Without deviations, each alone, all but each, and all: 16 sets, the first and the last far apart."""
+    found = ablate(SMALL, "even_layers", range(2), alpha=0.5)
+    assert len(found.variants) == len({variant.deviations for variant in found.variants}) == 16
+    assert len(found.sequential_ms) == 2
+    first, last = (sum(found.variants[place].latency_ms["hios-lp"]) for place in (0, -1))
+    assert last > first
+
+
+def test_files(tmp_path: Path) -> None:
+    """A setting is written, validated against its schema, and read again."""
+    found = _simulated()
+    path = tmp_path / "simulation" / f"{SMALL.name}.json"
+    artifacts.write(path, "simulation", found)
+    assert FigureData.read([path]).simulations == (found,)

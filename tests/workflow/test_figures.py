@@ -1,0 +1,95 @@
+"""What Snakemake plans for the figures of the papers, with a stand-in for `hios`: nothing is simulated or measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hios.study import registry
+
+if TYPE_CHECKING:
+    from conftest import Checkout
+
+TARGETS = ("hios_fig7", "hios_fig9", "ios_tab1", "ios_fig6", "ios_fig8")
+#: Settings of figures 7 and 9 with one of their own values each, beside the one that they share.
+SMALL = {"study": {"simulation": {"instances": 2, "devices": [2, 4], "edges": [400, 450]}}}
+
+
+@pytest.fixture(scope="module")
+def drawn(new_checkout: Callable[[Path], Checkout], tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A checkout in which some figures are drawn; tests leave it as they found it."""
+    checkout = new_checkout(tmp_path_factory.mktemp("drawn") / "checkout")
+    answer = checkout.snakemake("--cores", "2", "--configfile", checkout.config("config.yaml", **SMALL), "--", *TARGETS)
+    assert answer.returncode == 0, answer.stdout
+    return checkout
+
+
+def test_a_figure_runs_its_sessions_and_nothing_else(checkout: Checkout) -> None:
+    """A figure of the simulation needs no network; series share the setting that they have in common."""
+    config = checkout.config(**SMALL)
+    assert checkout.planned("--configfile", config, "--", "hios_fig9") == {"simulation": 2, "figure": 1, "hios_fig9": 1}
+    both = checkout.planned("--configfile", config, "--", "hios_fig7", "hios_fig9")
+    assert both == {"simulation": 3, "figure": 2, "hios_fig7": 1, "hios_fig9": 1}
+    assert checkout.planned("--configfile", config, "--", "ios_tab1") == {"figure": 1, "ios_tab1": 1}
+
+
+def test_all_figures(checkout: Checkout) -> None:
+    """The target figures draws every figure of the registry, from one session each."""
+    planned = checkout.planned("--", "figures")
+    assert planned["figure"] == len(registry.ids())
+    assert (planned["simulation"], planned["ablation"], planned["execute"]) == (24, 2, 2)
+
+
+def test_nothing_is_executed_where_nothing_can(checkout: Checkout) -> None:
+    """With platform model, figures of measured networks are drawn without any: as published."""
+    config = checkout.config(platform="model", gpu="a40")
+    assert checkout.planned("--configfile", config, "--", "ios_fig6") == {"figure": 1, "ios_fig6": 1}
+
+
+@pytest.mark.parametrize(
+    ("file", "figures"),
+    [
+        pytest.param("study/figures/hios_fig9.py", {"hios_fig9"}, id="a figure"),
+        pytest.param("study/figures/ios_fig6.py", {"ios_fig6"}, id="a figure of measured networks"),
+        pytest.param(
+            "study/simulated_series.py", {"hios_fig7", "hios_fig9"}, id="what figures of the simulation share"
+        ),
+        pytest.param("study/published.yaml", set(TARGETS), id="the published numbers"),
+        pytest.param("charts/marks.py", set(TARGETS), id="the look of charts"),
+        pytest.param("cli/figures.py", set(), id="the command line"),
+    ],
+)
+def test_redrawing_measures_nothing(drawn: Checkout, file: str, figures: set[str]) -> None:
+    """An edit of what draws a figure draws that figure again, and no session runs."""
+    path = drawn.path / "hios" / file
+    before = path.read_text()
+    path.write_text(before + ("\n# edited\n" if path.suffix == ".yaml" else "\nEDITED = True\n"))
+    try:
+        planned = drawn.planned("--", *TARGETS)
+    finally:
+        path.write_text(before)
+    assert planned == ({"figure": len(figures), **dict.fromkeys(figures, 1)} if figures else {})
+
+
+@pytest.mark.parametrize("file", ["study/released_program.py", "schedulers/hios_lp.py"])
+def test_edited_simulation(drawn: Checkout, file: str) -> None:
+    """An edit of what simulates simulates again, and draws what depends on it."""
+    path = drawn.path / "hios" / file
+    before = path.read_text()
+    path.write_text(before + "\nEDITED = True\n")
+    try:
+        planned = drawn.planned("--", "hios_fig9", "ios_tab1")
+    finally:
+        path.write_text(before)
+    assert planned["simulation"] == 2
+    assert planned["hios_fig9"] == 1
+
+
+def test_changed_setting(drawn: Checkout) -> None:
+    """A new value of a series simulates that setting alone."""
+    more = {"study": {"simulation": {"instances": 2, "devices": [2, 4], "edges": [400, 450, 500]}}}
+    planned = drawn.planned("--configfile", drawn.config(**more), "--", *TARGETS)
+    assert planned == {"simulation": 1, "figure": 1, "hios_fig9": 1}
