@@ -38,6 +38,7 @@ from hios.models import RUNTIMES
 )
 @click.option(
     "--baselines",
+    "--baseline",
     multiple=True,
     type=click.Choice(list(RUNTIMES)),
     default=("eager",),

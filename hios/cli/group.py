@@ -21,6 +21,7 @@ _EXTRAS = {
     "onnx": "onnx",
     "onnxruntime": "onnx",
     "onnxscript": "onnx",
+    "openvino": "openvino",
     "numba": "opt",
     "numpy": "opt",
     "ortools": "opt",

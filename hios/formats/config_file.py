@@ -34,7 +34,14 @@ Scalar = bool | int | float | str
 #: Keyword arguments of a function that builds a network.
 ModelOptions = Mapping[str, Scalar]
 Runtime = Literal[
-    "eager", "compile", "onnxruntime", "cudagraph", "compile-reduce-overhead", "compile-max-autotune", "tensorrt"
+    "eager",
+    "compile",
+    "onnxruntime",
+    "openvino",
+    "cudagraph",
+    "compile-reduce-overhead",
+    "compile-max-autotune",
+    "tensorrt",
 ]
 
 
@@ -110,8 +117,9 @@ class Execute(Record, frozen=True):
             Annotated[
                 Runtime,
                 doc(
-                    "Eager PyTorch, torch.compile or ONNX Runtime; on GPUs also PyTorch in a CUDA graph, torch.compile "
-                    "in its modes reduce-overhead and max-autotune, or TensorRT, and no ONNX Runtime."
+                    "Eager PyTorch, torch.compile, ONNX Runtime or OpenVINO; on GPUs also PyTorch in a CUDA graph, "
+                    "torch.compile in its modes reduce-overhead and max-autotune, or TensorRT, and neither ONNX "
+                    "Runtime nor OpenVINO."
                 ),
             ],
             ...,

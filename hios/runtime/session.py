@@ -122,7 +122,7 @@ def execute(
     require_executable(graph)
     entries = entries_of(schedules, graph, settings.devices)
     runtime = None if program is None else _runtime(program)
-    require(settings.baselines, runtime, settings.platform)
+    baselines = require(settings.baselines, runtime, settings.platform)
     if auto:
         _require_runs(settings)
     executing = platforms.executing(settings.platform)
@@ -130,7 +130,7 @@ def execute(
     began = datetime.now(UTC)
     plan = ArenaPlan(graph, settings.devices)
     taking_part = competitors(graph, plan, entries, settings.devices, executing.most_threads(platform))
-    taking_turns = [] if runtime is None else executing.references(platform, runtime, settings.baselines)
+    taking_turns = [] if runtime is None else executing.references(platform, runtime, baselines)
     workers = executing.workers(graph, plan, taking_part, platform, settings.timeout_s)
     arena = executing.arena(plan, platform)
     names = workers.names + [entry.name for entry in taking_turns]
