@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
+from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from hios.errors import UnsupportedError
@@ -50,6 +51,12 @@ class Inputs:
                 raise UnsupportedError(f"example inputs: found {wrong}; allowed: plain tensors on the CPU")
         if wrong := _no_constant(self._constants):
             raise UnsupportedError(f"example inputs: found {wrong}; allowed beside tensors: numbers, texts and None")
+
+    @property
+    def described(self) -> str:
+        """Structure, types and constants, in words that are the same in another process."""
+        constants = [value.__qualname__ if isinstance(value, type) else repr(value) for value in self._constants]
+        return f"{self._spec} {self._types} {constants}"
 
     def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor] | str:
         """The tensors of a call in order, or in words why these inputs do not fit."""
@@ -188,6 +195,23 @@ class _Flat(nn.Module):
 
 
 @dataclass(frozen=True, slots=True)
+class Exported:
+    """A model as a program that takes and gives tensors in order.
+
+    Attributes:
+        program: the program.
+        inputs: what the model takes.
+        outputs: what it gives.
+        declared: what the model says about itself.
+    """
+
+    program: ExportedProgram
+    inputs: Inputs
+    outputs: Outputs
+    declared: Declarations
+
+
+@dataclass(frozen=True, slots=True)
 class Traced:
     """A model as a graph.
 
@@ -204,20 +228,16 @@ class Traced:
     outputs: Outputs
 
 
-def trace(
-    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], name: str, units: str | None = None
-) -> Traced:
-    """Export a model and extract its graph.
+def export(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Exported:
+    """Export a model.
 
     Args:
         model: in the mode it is to run in.
         args: example inputs.
         kwargs: example inputs by keyword.
-        name: name of the graph.
-        units: scheduling units; those that the model declares if None.
 
     Raises:
-        HiosError: torch.export or extraction refuses the model.
+        HiosError: torch.export refuses the model.
     """
     inputs = Inputs(args, kwargs)
     tensors = inputs.required(args, kwargs)
@@ -231,5 +251,26 @@ def trace(
         raise UnsupportedError(f"{type(model).__name__}: found no output that is computed; required: at least one")
     declared = Declarations.of(model)
     declared = replace(declared, blocks=tuple(f"model.{block}" for block in declared.blocks)).for_inputs(tensors)
-    graph, weights = extract_program(program, name, declared, units=units)
-    return Traced(graph, weights, inputs, seen[0])
+    return Exported(program, inputs, seen[0], declared)
+
+
+def extract(exported: Exported, name: str, units: str | None = None) -> Traced:
+    """The graph of an exported model.
+
+    Args:
+        exported: from `export`.
+        name: name of the graph.
+        units: scheduling units; those that the model declares if None.
+
+    Raises:
+        HiosError: extraction refuses the model.
+    """
+    graph, weights = extract_program(exported.program, name, exported.declared, units=units)
+    return Traced(graph, weights, exported.inputs, exported.outputs)
+
+
+def trace(
+    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], name: str, units: str | None = None
+) -> Traced:
+    """Export a model and extract its graph; arguments and errors are those of `export` and `extract`."""
+    return extract(export(model, args, kwargs), name, units)
