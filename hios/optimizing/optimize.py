@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hios import defaults
-from hios.errors import HiosError, UnsupportedError
+from hios.errors import ExampleInputsError, HiosError, UnsupportedError, first_line, missing_extra
 from hios.optimizing.autotune import Autotune, Tuned
 from hios.optimizing.budget import Budget
 from hios.optimizing.candidates import EAGER, Candidate, itself
@@ -90,7 +90,7 @@ def optimize(
             one whatever is measured; several of them for the fastest of these and the model as it is.
 
     Raises:
-        HiosError: an option is not allowed, or a package is missing.
+        HiosError: an option is not allowed, a package is missing, or the model cannot run on the example inputs.
     """
     options = Options(
         devices, algorithm, parameters or {}, platform, units, cache, tolerance, least_ms, budget_s, timeout_s, way
@@ -112,9 +112,11 @@ def accelerated(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
         with on_terminals_only(), torch.random.fork_rng(devices=[]):
             return _Optimizer(model, args, kwargs, options, cores).optimized()
     except ModuleNotFoundError as error:
-        raise HiosError(
-            f"hios.optimize needs {error.name}, which is not installed: pip install 'hios[torch,tvm]'"
-        ) from error
+        if (explained := missing_extra("hios.optimize", error)) is None:
+            raise
+        raise explained from error
+    except ExampleInputsError:
+        raise
     except HiosError as error:
         warn(f"{name} is left as it is: {error}")
         return OptimizedModule(model, Report(name, "the model itself", str(error)))
@@ -148,7 +150,7 @@ class _Optimizer:
         modules = sum(1 for _ in self.model.modules())
         with Budget(self.options.budget_s, self.name, modules, self.options.folder()) as budget:
             budget.show("looking for an earlier choice")
-            self.inputs = Inputs(self.args, self.kwargs)
+            self.inputs = Inputs(self.args, self.kwargs, self.model)
             autotune = Autotune(self.model, self.args, self.kwargs, self.options, self.cores, self.inputs)
             kept = autotune.kept()
             if kept is not None and kept[1] == itself(autotune.threads):
@@ -162,10 +164,16 @@ class _Optimizer:
         """Run the model once; gives its tensors, and notes the structure of its outputs.
 
         Raises:
+            ExampleInputsError: it cannot run on them.
             UnsupportedError: nothing of what it gives is computed.
         """
-        with torch.no_grad():
-            given = self.model(*self.args, **self.kwargs)
+        try:
+            with torch.no_grad():
+                given = self.model(*self.args, **self.kwargs)
+        except Exception as error:  # whatever the model raises
+            raise ExampleInputsError(
+                f"example inputs: {self.name} cannot run on them: {type(error).__name__}: {first_line(error)}"
+            ) from error
         self.outputs = Outputs(given, autotune.tensors)
         expected = self.outputs.tensors
         self.outputs.forget()

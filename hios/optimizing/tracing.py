@@ -19,6 +19,7 @@ from hios.frontends import program as programs
 from hios.frontends.declarations import Declarations
 from hios.frontends.extract import extract_program
 from hios.graph import Graph
+from hios.optimizing.binding import Binding
 
 #: Types of values that may stand beside tensors: they say all that they are, and nobody can change one.
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
@@ -34,12 +35,16 @@ class Inputs:
     Args:
         args: positional arguments of the example.
         kwargs: keyword arguments of the example.
+        model: what takes them, if calls may give by name what the example gives by position, and the other way round.
 
     Raises:
+        ExampleInputsError: the model does not take these arguments.
         UnsupportedError: none is a tensor, or one is not a plain tensor on the CPU.
     """
 
-    def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any], model: nn.Module | None = None) -> None:
+        #: Brings other forms of the same arguments into that of the example; None where the model is not known.
+        self._binding = None if model is None else Binding(model.forward, args, kwargs, type(model).__name__)
         leaves, self._spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
         self._constants = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         self._places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
@@ -61,6 +66,9 @@ class Inputs:
     def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor] | str:
         """The tensors of a call in order, or in words why these inputs do not fit."""
         leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        if spec != self._spec and self._binding is not None:
+            same = self._binding.as_in_the_example(args, kwargs)
+            leaves, spec = (leaves, spec) if same is None else pytree.tree_flatten(same)
         if spec != self._spec:
             return "inputs of another structure than the example's"
         tensors = [leaves[place] for place in self._places]
