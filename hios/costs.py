@@ -13,8 +13,18 @@ from hios.formats.base import Platform
 from hios.formats.costs_file import CostsFile, LinkModel
 from hios.formats.probe_record import ProfiledSpeed
 from hios.graph import Edge
+from hios.machine import BUSY
 
-__all__ = ["DEFAULT_ALPHA", "Costs", "CostsFile", "LinkModel", "Resources", "StageIds", "predicted_for"]
+__all__ = [
+    "DEFAULT_ALPHA",
+    "Costs",
+    "CostsFile",
+    "LinkModel",
+    "Resources",
+    "StageIds",
+    "measured_beside_other_work",
+    "predicted_for",
+]
 
 #: A stage in terms of operator ids: groups beside each other, the operators of a group one after another.
 #: The order of the groups does not matter, the order within a group does.
@@ -54,6 +64,16 @@ def predicted_for(platform: Platform | None) -> str | None:
     return f"predicted for {platform.devices or 1} x {gpu}, link {platform.link or 'unknown'}; nothing was measured"
 
 
+def measured_beside_other_work(platform: Platform | None) -> str | None:
+    """What other work took of the cores' time when costs were measured, in words; None where it was little."""
+    busy = None if platform is None else platform.busy_share
+    if busy is None or busy <= BUSY:
+        return None
+    return (
+        f"measured while other work took {busy:.0%} of the cores' time: times, co-run factors and bounds may be wrong"
+    )
+
+
 @dataclass(frozen=True)
 class Costs:
     """The contents of costs.json that scheduling uses. All times in milliseconds.
@@ -73,6 +93,7 @@ class Costs:
         corun: how many times as long operators take while so many devices work at once, by their number.
         probe: speed of the machine when times were measured; None where unknown.
         predicted_for: the GPUs that times are predicted for, in words; empty where they were measured.
+        disturbed: that other work kept the cores busy meanwhile, in words; empty where it did not.
     """
 
     time_ms: Mapping[str, float]
@@ -89,6 +110,7 @@ class Costs:
     corun: Mapping[int, float] = field(default_factory=dict)
     probe: ProfiledSpeed | None = None
     predicted_for: str = ""
+    disturbed: str = ""
 
     @classmethod
     def read(cls, path: str | Path) -> Costs:
@@ -135,6 +157,7 @@ class Costs:
             if file.probe is None
             else ProfiledSpeed(file.probe.version, file.probe.speed, file.probe.copy_share),
             predicted_for=predicted_for(file.platform) or "",
+            disturbed=measured_beside_other_work(file.platform) or "",
         )
 
     def corun_factor(self, devices: int) -> float:

@@ -9,6 +9,7 @@ memory, as the next part may write into one of them.
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -20,7 +21,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from hios.errors import ExampleInputsError, HiosError
 from hios.optimizing.fast_paths import without_fast_paths
-from hios.optimizing.module import warn
+from hios.optimizing.module import OptimizedModule, warn
 from hios.optimizing.optimize import accelerated
 from hios.optimizing.options import Options
 from hios.optimizing.report import Report
@@ -28,8 +29,8 @@ from hios.optimizing.report import Report
 #: What a placeholder of Dynamo's graph says if it is a parameter or buffer, which stays the same from call to call.
 _STATIC = "_dynamo_static_input_type"
 
-#: Reports of the parts that were compiled last; what people compile in one process is few.
-_reports: deque[Report] = deque(maxlen=1000)
+#: The parts that were compiled last, with the reports of those that are gone.
+_compiled: deque[tuple[weakref.ref[OptimizedModule], Report]] = deque(maxlen=1000)
 
 
 def hios(
@@ -68,7 +69,7 @@ def hios(
         optimized = accelerated(bound, dynamic, {}, chosen)
     except ExampleInputsError:
         return gm.forward  # its call says what is wrong
-    _reports.append(optimized.report)
+    _compiled.append((weakref.ref(optimized), optimized.report))
     if optimized.runner is None and not optimized.threads:
         return gm.forward
     return _Part(gm, bound, optimized, static)
@@ -79,7 +80,7 @@ def reports() -> tuple[Report, ...]:
 
     Each is what ``report`` of a module of ``hios.optimize`` is; printed, it is a table of all ways to run the part.
     """
-    return tuple(_reports)
+    return tuple(report if (module := known()) is None else module.report for known, report in _compiled)
 
 
 def _options(given: Mapping[str, Any]) -> Options:
@@ -126,7 +127,7 @@ class ModelPart(nn.Module):
             values.append(getattr(self, f"fixed_{number}") if fixed else next(rest))
             number += fixed
         # Not a module of this one: it has the same parameters, and nothing else runs it.
-        part = self._plain if torch.compiler.is_exporting() else self.part
+        part: fx.GraphModule = self.__dict__["_plain"] if torch.compiler.is_exporting() else self.part
         return part(*values)
 
 

@@ -41,6 +41,7 @@ class Problem:
         convolutions: by number, what merging an operator needs to know; None where it cannot be merged.
         measured_merges: measured times of merged operators, milliseconds.
         predicted_for: the GPUs that costs are predicted for, in words; empty where they were measured.
+        disturbed: that other work kept the cores busy while costs were measured, in words; empty where it did not.
         devices: number of devices whose co-run factor the times hold; 0 where it is left to ``on``.
         probe: speed of the machine when the times were measured; None where unknown.
 
@@ -54,6 +55,7 @@ class Problem:
         self.graph = graph
         self.devices = 0
         self.predicted_for = costs.predicted_for
+        self.disturbed = costs.disturbed
         self._corun_factor = costs.corun_factor
         self.probe = costs.probe
         _refuse_other_graph(graph, costs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,10 +23,11 @@ from hios.optimizing.options import Options
 from hios.optimizing.preparation import SCHEDULERS, Preparation, Prepared
 from hios.optimizing.race import FEWEST_ROUNDS, Race
 from hios.optimizing.report import Report
-from hios.optimizing.rows import rows
+from hios.optimizing.rows import raced_again, rows
 from hios.optimizing.tracing import Inputs, export, extract
 from hios.platforms.cpu.engine import Engine
 from hios.platforms.cpu.environment import settings as profile_settings
+from hios.profiling.cache import now
 from hios.schedulers import find
 from hios.sources import code_hash
 from hios.versions import versions
@@ -53,7 +54,8 @@ class Tuned(NamedTuple):
         candidate: the way.
         run: runs it.
         close: shuts down what is behind it.
-        preparation: everything that raced, where the choice is to be made again; it is closed by whoever does that.
+        preparation: everything that raced, where the choice is to be made again; closing it ends all of it.
+        race: the race, where the choice is to be made again.
     """
 
     report: Report
@@ -61,6 +63,7 @@ class Tuned(NamedTuple):
     run: runtimes.Run
     close: Callable[[], None] = lambda: None
     preparation: Preparation | None = None
+    race: Race | None = None
 
 
 @dataclass
@@ -94,6 +97,11 @@ class Autotune:
         self._folder = folder
         self._choices = ChoiceCache(None if folder is None else folder / "choices", self._key)
         self._store = ModelStore(None if folder is None else folder / "models")
+
+    @property
+    def other_work(self) -> Callable[[Sequence[int]], OtherWork]:
+        """Measures how busy other processes keep cores."""
+        return OtherWork
 
     @functools.cached_property
     def _state(self) -> str:
@@ -194,10 +202,11 @@ class Autotune:
             try:
                 preparation.prepare(itself(self.threads))
                 tuned = self._race(preparation, budget, expected)
+                if tuned.report.provisional and self.options.is_auto:
+                    return tuned
                 if not tuned.report.provisional:
                     self._keep(tuned, preparation, workspace)
-                    return self._alone(tuned, preparation)
-                return tuned
+                return self._alone(tuned, preparation)
             except BaseException:
                 preparation.close()
                 raise
@@ -235,7 +244,30 @@ class Autotune:
             busy,
             seconds=round(budget.spent_s, 1),
         )
-        return Tuned(report, candidate, ready[candidate.label].run, preparation.close, preparation)
+        return Tuned(report, candidate, ready[candidate.label].run, preparation.close, preparation, race)
+
+    def settled(self, tuned: Tuned, race: Race, busy: float) -> Tuned:
+        """What a race in the course of later calls found, kept for the next start; it runs alone from then on.
+
+        Args:
+            tuned: the provisional choice.
+            race: after it was measured.
+            busy: share of the cores' time that other work took meanwhile.
+        """
+        preparation = tuned.preparation
+        assert preparation is not None  # noqa: S101 - the provisional choice has it
+        candidate, reason = race.chosen()
+        report = replace(
+            tuned.report,
+            chosen=candidate.label,
+            reason=reason,
+            ways=raced_again(tuned.report.ways, race),
+            measured_at=now(),
+            busy_share=busy,
+        )
+        self._choices.put(report, candidate)
+        run = preparation.ready[candidate.label].run
+        return self._alone(Tuned(report, candidate, run, preparation.close, preparation), preparation)
 
     def _is_asked_for(self, entry: Prepared) -> bool:
         """Whether it is of the way that is taken whatever is measured."""

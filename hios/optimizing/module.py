@@ -138,6 +138,10 @@ class OptimizedModule(nn.Module):
         found: nn.Module = self.__dict__["_model"]
         return found
 
+    def settle(self, final: OptimizedModule) -> None:
+        """Run from now on what another module of the same model runs, whose choice is final."""
+        self.report, self.runner, self.threads = final.report, final.runner, final.threads
+
     def close(self) -> None:
         """End the workers; from then on the model itself runs."""
         runner, self.runner = self.runner, None

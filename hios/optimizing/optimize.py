@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +18,11 @@ from hios.optimizing.autotune import Autotune, Tuned
 from hios.optimizing.budget import Budget
 from hios.optimizing.candidates import EAGER, Candidate, itself
 from hios.optimizing.guards import Guards, has_hooks
-from hios.optimizing.module import OptimizedModule, Runner, warn
+from hios.optimizing.module import OptimizedModule, Runner, torch_threads, warn
+from hios.optimizing.online_race import OnlineRace
 from hios.optimizing.options import Options
 from hios.optimizing.purity import require_pure
-from hios.optimizing.race import outruns
+from hios.optimizing.race import Race, outruns
 from hios.optimizing.report import Report
 from hios.optimizing.tracing import Inputs, Outputs
 from hios.progress import on_terminals_only
@@ -28,6 +30,8 @@ from hios.tolerances import beyond
 
 #: Runs of the model that show how long it takes, before anything else.
 _TIMED = 3
+#: A way that took more times as long as the fastest beside other work is not tried in the user's own calls.
+_ABLE = 3.0
 #: Milliseconds after which fewer runs have to do.
 _TIMED_MS = 500.0
 
@@ -232,8 +236,41 @@ class _Optimizer:
         return outruns(run(fast), run(self.model), candidate.busy_cores or torch.get_num_threads() > 1)
 
     def _module(self, tuned: Tuned, autotune: Autotune) -> OptimizedModule:
+        if tuned.race is not None:
+            return self._provisional(tuned, autotune)
         if tuned.candidate.kind == EAGER:
             threads = 0 if tuned.candidate.threads == autotune.threads else tuned.candidate.threads
             return OptimizedModule(self.model, tuned.report, threads=threads)
         runner = Runner(self.inputs, self.outputs, Guards(self.model), tuned.run, tuned.close)
         return OptimizedModule(self.model, tuned.report, runner)
+
+    def _provisional(self, tuned: Tuned, autotune: Autotune) -> OptimizedModule:
+        """A module whose choice is made again in the course of its calls, as other work kept the cores busy."""
+        preparation, race = tuned.preparation, tuned.race
+        assert preparation is not None  # noqa: S101 - what is chosen for the time being has both
+        assert race is not None  # noqa: S101
+        children = preparation.engine.process_ids if preparation.engine is not None else []
+        inputs, outputs, model = self.inputs, self.outputs, self.model
+
+        def itself_on(threads: int, tensors: list[Tensor]) -> list[Tensor]:
+            args, kwargs = inputs.rebuilt(tensors)
+            with torch_threads(threads), torch.no_grad():
+                return outputs.flat(model(*args, **kwargs))
+
+        runs = {
+            entry.candidate.label: functools.partial(itself_on, entry.candidate.threads)
+            if entry.candidate.kind == EAGER
+            else entry.run
+            for entry in preparation.ready.values()
+        }
+
+        def settled(found: Race, busy: float) -> None:
+            final = autotune.settled(tuned, found, busy)
+            fast.settle(self._module(final, autotune))
+
+        online = OnlineRace(
+            race.able(_ABLE), runs, tuned.candidate.label, autotune.everything, children, settled, autotune.other_work
+        )
+        runner = Runner(inputs, outputs, Guards(model), online.run, preparation.close)
+        fast = OptimizedModule(model, tuned.report, runner)
+        return fast

@@ -221,6 +221,12 @@ class Race:
         label = best({candidate.label: self.latencies[candidate.label][::3] for candidate in raced})
         return next(candidate for candidate in raced if candidate.label == label)
 
+    def able(self, factor: float) -> list[Candidate]:
+        """Candidates with equal outputs that took at most so many times as long as the fastest while warming up."""
+        most = factor * min(self._warm_ms.values())
+        today = self.candidates[0]
+        return [c for c in self.candidates if c is today or self._warm_ms.get(c.label, math.inf) <= most]
+
     def warm_ms(self, label: str) -> float:
         """Shortest latency of a candidate while warming up, milliseconds."""
         return self._warm_ms[label]

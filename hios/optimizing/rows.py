@@ -40,6 +40,28 @@ def rows(race: Race, preparation: Preparation) -> tuple[WayReport, ...]:
     return (*made, *preparation.absent)
 
 
+def raced_again(ways: tuple[WayReport, ...], race: Race) -> tuple[WayReport, ...]:
+    """Rows of an earlier report with the numbers of a later race.
+
+    Args:
+        ways: of the report.
+        race: after it was measured.
+    """
+    reported = race.reported()
+    base = reported[race.candidates[0].label]
+    again: list[WayReport] = []
+    for way in ways:
+        if way.label in reported:
+            fresh = WayReport(way.label, way.kind, memory_mb=way.memory_mb, prepare_s=way.prepare_s)
+            again.append(_measured(fresh, reported[way.label], base))
+        elif way.outcome in {"raced", "slower"}:
+            why = "left the race as clearly slower"
+            again.append(replace(way, outcome="slower", why=why, speedup=None, low=0.0, high=None))
+        else:
+            again.append(way)
+    return tuple(sorted(again, key=lambda way: way.outcome != "raced"))
+
+
 def _row(
     entry: Prepared, outcome: str, why: str, times: list[float] | None = None, base: list[float] | None = None
 ) -> WayReport:

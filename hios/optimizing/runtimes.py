@@ -7,6 +7,7 @@ torch.compile takes part as AOTInductor, which makes the same kernels ahead of t
 from __future__ import annotations
 
 import importlib.util
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from torch.export import ExportedProgram
 
 from hios import platforms
 from hios.errors import PlatformError, UnsupportedError, first_line
+from hios.models import RUNTIMES
 
 #: From the tensors of the inputs to those of the outputs, which no later call touches.
 Run = Callable[[list[Tensor]], list[Tensor]]
@@ -105,13 +107,28 @@ def load(kind: str, path: Path, threads: int, strides: Sequence[Sequence[int]]) 
         from hios.frontends import openvino
 
         session = openvino.Session(openvino.load(path), threads=threads)
-        return lambda inputs: session(*inputs)
+        return _guarded(kind, lambda inputs: session(*inputs))
     if kind == "onnxruntime":
         from hios.frontends import onnx
 
         runtime = onnx.Session(path, threads=threads)
-        return lambda inputs: runtime(*(value.detach().contiguous() for value in inputs))
-    return _inductor(path, [tuple(own) for own in strides])
+        return _guarded(kind, lambda inputs: runtime(*(value.detach().contiguous() for value in inputs)))
+    return _guarded(kind, _inductor(path, [tuple(own) for own in strides]))
+
+
+def _guarded(kind: str, run: Run) -> Run:
+    """A function whose errors are ours, and which refuses to run in a forked process, as threads do not live there."""
+    process = os.getpid()
+
+    def guarded(inputs: list[Tensor]) -> list[Tensor]:
+        if os.getpid() != process:
+            raise PlatformError(f"{RUNTIMES[kind]}: it belongs to process {process}; allowed: to use it there")
+        try:
+            return run(inputs)
+        except Exception as error:  # runtimes raise many types
+            raise PlatformError(f"{RUNTIMES[kind]}: {first_line(error)}") from error
+
+    return guarded
 
 
 def _inductor(path: Path, strides: Sequence[tuple[int, ...]]) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -250,7 +251,10 @@ def export(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     inputs = Inputs(args, kwargs)
     tensors = inputs.required(args, kwargs)
     seen: list[Outputs] = []
-    program = programs.export(_Flat(model, inputs, seen), tuple(tensors), model)
+    with warnings.catch_warnings():
+        # nn.LSTM and its like derive a list from their parameters anew.
+        warnings.filterwarnings("ignore", "The tensor attribute.*assigned during export")
+        program = programs.export(_Flat(model, inputs, seen), tuple(tensors), model)
     if wrong := seen[0].wrong:
         raise UnsupportedError(
             f"outputs: found {wrong}; allowed beside tensors: numbers, texts and None that are the same in every call"

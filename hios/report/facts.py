@@ -7,7 +7,6 @@ from datetime import datetime
 
 from hios.formats.run_file import Baseline, Ceiling, ReferenceResult, Run, ScheduleResult
 from hios.graph import Graph
-from hios.machine import BUSY
 from hios.models import RUNTIMES
 from hios.report.hardware import hardware, virtual_text
 from hios.report.results import ModelResults
@@ -90,12 +89,8 @@ def cautions(models: Sequence[ModelResults]) -> list[str]:
     for model in models:
         found += _virtual_cautions(model)
         found += _changes(model)
-        busy = model.run.platform.busy_share
-        if busy is not None and busy > BUSY:
-            found.append(
-                f"The cores were busy with other work right before the measurement of {model.name} ({busy:.0%} of "
-                "their time): its latencies may be too long and its speedups wrong."
-            )
+        if (busy := predictions.other_work_in_words(model.run, model.name)) is not None:
+            found.append(busy)
         found += [
             f"{ceiling.devices} independent copies of {model.name} reached only "
             f"{ceiling.throughput_ratio:.2f} times the throughput of one: the cores share hardware, "
