@@ -69,9 +69,7 @@ def measured_beside_other_work(platform: Platform | None) -> str | None:
     busy = None if platform is None else platform.busy_share
     if busy is None or busy <= BUSY:
         return None
-    return (
-        f"measured while other work took {busy:.0%} of the cores' time: times, co-run factors and bounds may be wrong"
-    )
+    return f"measured while other work took {busy:.0%} of the cores' time: times and bounds may be wrong"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ torch.compile takes part as AOTInductor, which makes the same kernels ahead of t
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -31,11 +30,6 @@ def missing(kind: str) -> str:
     except PlatformError as error:
         return str(error).removeprefix(f"baseline {kind}: ")
     return ""
-
-
-def installed(kind: str) -> bool:
-    """Whether the package of a runtime itself is there, whatever else it needs."""
-    return importlib.util.find_spec({"compile": "torch"}.get(kind, kind)) is not None
 
 
 def file(kind: str, folder: Path, threads: int) -> Path:
