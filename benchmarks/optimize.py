@@ -3,10 +3,10 @@
 python benchmarks/optimize.py [MODEL ...] [--budget SECONDS]
 python benchmarks/optimize.py --overhead
 
-Networks are those of models/, at the sizes of the papers. hios.optimize races all ways that are installed; the table has
-their medians of whole calls, in the rounds that neither chose nor checked, and how many times as long as the fastest the
-kept one takes. Then the model with one thread, with all, and the kept way take turns again in ROUNDS rounds of random
-order: medians, 20th and 80th percentile, and the median of the ratios round by round with its 95 % interval.
+Networks are those of models/, at the sizes of the papers. hios.optimize races all ways that are installed; the table
+has their medians of whole calls, in the rounds that neither chose nor checked, and how many times as long as the
+fastest the kept one takes. Then the model with one thread, with all, and the kept way take turns again in ROUNDS rounds
+of random order: medians, 20th and 80th percentile, and the median of the ratios round by round with its 95 % interval.
 ``HIOS_CACHE`` says where measurements are kept: give an empty folder to have everything measured anew. The budget is
 large by default, so that every way is prepared. ``--overhead`` prints what a call costs beside the operators that it
 runs.

@@ -290,6 +290,6 @@ class Autotune:
             engine.keep_only(tuned.candidate.label)
             preparation.engine = None
             preparation.close()
-            return tuned._replace(close=engine.close, preparation=None)
+            return tuned._replace(close=engine.close, preparation=None, race=None)
         preparation.close()
-        return tuned._replace(close=lambda: None, preparation=None)
+        return tuned._replace(close=lambda: None, preparation=None, race=None)

@@ -7,6 +7,7 @@ first time, it is run on tensors without values (fake ones), in which all that i
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,8 +28,11 @@ _SHAPE_CHECKS = (
     "_prims_common/__init__.py",
     "_refs/__init__.py",
     "_decomp/decompositions.py",
+    "_subclasses/fake_impls.py",
     "nn/functional.py",
 )
+#: Innermost lines among which such a check is: helpers that raise are behind it.
+_INNERMOST = 4
 _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError)
 _TABLES = ("_parameters", "_buffers", "_modules")
 #: What nn.LSTM, nn.GRU and nn.RNN derive anew from their parameters where these are others: here, without values.
@@ -69,7 +73,7 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
         owners |= {_memory(tensor): "an input" for tensor in inputs}
         writes, failed, outputs = _Writes(owners), None, None
         try:
-            with mode, writes:
+            with _unlogged(), mode, writes:
                 outputs = model(*given[0], **given[1])
         except Exception as error:  # whatever a user's model raises, or what it is stopped by
             failed = error
@@ -96,7 +100,20 @@ def _is_about_shapes(error: Exception) -> bool:
     """Whether an operator refused the shapes or dtypes that it was given, which it would with values, too."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame.filename for frame in frames if f"{os.sep}torch{os.sep}" in frame.filename]
-    return isinstance(error, _REFUSALS) and bool(own) and own[-1].endswith(_SHAPE_CHECKS)
+    # Subclasses are of tensors without values themselves, such as of outputs whose shapes depend on values.
+    return type(error) in _REFUSALS and any(file.endswith(_SHAPE_CHECKS) for file in own[-_INNERMOST:])
+
+
+@contextlib.contextmanager
+def _unlogged() -> Iterator[None]:
+    """Without the traceback that torch logs where an operator fails without values, beside raising the error."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    disabled = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = disabled
 
 
 def _require_apart(outputs: Any, inputs: Sequence[Tensor], owners: Mapping[int, str]) -> None:
