@@ -26,20 +26,12 @@ from hios.optimizing.report import Report
 from hios.optimizing.rows import raced_again, rows
 from hios.optimizing.tracing import Inputs, export, extract
 from hios.platforms.cpu.engine import Engine
-from hios.platforms.cpu.environment import settings as profile_settings
+from hios.platforms.cpu.environment import surroundings
 from hios.profiling.cache import now
 from hios.schedulers import find
-from hios.sources import code_hash
+from hios.sources import code_hash, package_hash
 from hios.versions import versions
 
-#: Measures operators, prepares the ways to run a model, and races them.
-_CODE = (
-    "hios.profiling.profile",
-    "hios.platforms.cpu.measuring",
-    "hios.platforms.cpu.engine",
-    "hios.optimizing.preparation",
-    "hios.optimizing.race",
-)
 #: Software whose version changes what is fastest.
 _PACKAGES = ("torch", "apache-tvm", "onnx", "onnxruntime", "onnxscript", "openvino", "numpy")
 #: Share of the budget that the race may keep, and what it keeps at least; ways that reach the final rounds.
@@ -111,12 +103,13 @@ class Autotune:
         """All that a choice rests on."""
         algorithms = SCHEDULERS if self.options.algorithm == "auto" else (self.options.algorithm,)
         modules = [find(algorithm).run.__module__ for algorithm in algorithms]
+        others = [module for module in modules if module.partition(".")[0] != "hios"]
         known = versions()
         return {
             "model": model_key(self.model, self.tensors),
             "class": self.name,
             "inputs": self.inputs.described,
-            "settings": profile_settings(self.cores),
+            "settings": surroundings(self.cores),
             "cores": [self.cores, self.everything],
             "threads": self.threads,
             "units": self.options.units,
@@ -125,7 +118,7 @@ class Autotune:
             "parameters": dict(self.options.parameters),
             "tolerance": self.options.tolerance,
             "packages": {name: known.get(name) for name in _PACKAGES},
-            "code": code_hash([*_CODE, *modules]),
+            "code": [package_hash(), code_hash(others) if others else ""],
         }
 
     def kept(self) -> tuple[Report, Candidate] | None:

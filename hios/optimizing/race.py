@@ -73,6 +73,8 @@ class Race:
     def measure(self) -> None:
         """Warm up, leave out what is wrong, failed or clearly slower, and measure the rest in random order."""
         self.measured_at = now()
+        if time.monotonic() >= self.deadline and not self.forced:
+            return
         racing = self._qualified(self._warmed())
         shuffle = random.Random(0).shuffle
         self.latencies = {candidate.label: [] for candidate in racing}
@@ -96,6 +98,8 @@ class Race:
     def _warmed(self) -> list[Candidate]:
         """Candidates that compute what the model does, and take not hopelessly longer than the fastest."""
         for place, candidate in enumerate(self.candidates):
+            if time.monotonic() >= self.deadline and self._warm_ms and candidate.label not in self.forced:
+                continue
             self.shown(f"trying {candidate.label}", place / len(self.candidates))
             self._warm(candidate)
         fastest = min(self._warm_ms.values())
@@ -223,13 +227,13 @@ class Race:
 
     def able(self, factor: float) -> list[Candidate]:
         """Candidates with equal outputs that took at most so many times as long as the fastest while warming up."""
-        most = factor * min(self._warm_ms.values())
+        most = factor * min(self._warm_ms.values(), default=0.0)
         today = self.candidates[0]
         return [c for c in self.candidates if c is today or self._warm_ms.get(c.label, math.inf) <= most]
 
-    def warm_ms(self, label: str) -> float:
-        """Shortest latency of a candidate while warming up, milliseconds."""
-        return self._warm_ms[label]
+    def warm_ms(self, label: str) -> float | None:
+        """Shortest latency of a candidate while warming up, milliseconds; None where the budget was spent before."""
+        return self._warm_ms.get(label)
 
     def reported(self) -> dict[str, list[float]]:
         """Milliseconds of the rounds that neither chose nor checked, by label of those that raced to the end."""
