@@ -16,9 +16,9 @@ report: setup
 	@snakemake --cores all
 	@python -c 'import pathlib, yaml; folder = yaml.safe_load(open("config.yaml")).get("results", "results"); print("The report is", pathlib.Path(folder, "report.html").resolve())'
 
-# Tests that measure have the machine to themselves; the others share it, a file to a process, so that what a file
-# prepares is prepared once.
-TOGETHER := python -m pytest --numprocesses auto --dist loadfile
+# What measures has the machine to itself. The other tests share it, a file to a process, so that what a file prepares is
+# prepared once; files start in the order that tests/conftest.py gives them, the longest first.
+TOGETHER := python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 ALONE := python -m pytest
 
 test: setup

@@ -10,10 +10,9 @@ The package is layered; a module imports only from layers above its own:
     tolerances kernels frontends         Relax operator -> torch call; torch.export -> Relax -> graph
     workers                              processes, shared memory, calls
     platforms config                     a folder a platform: devices, measuring, executing; config.yaml
-    verify                               whether a results folder holds what it states
     profiling runtime                    what measuring, and executing, on any platform have in common
     optimizing dynamo                    a model of torch in, the fastest way to run it out
-    report api cli                       what people see; the stages on objects, and as commands on files
+    report verify api cli                what people see; whether results hold what they state; stages and commands
 
 ``import hios`` is light: neither torch, TVM nor pandas is loaded; functions load what they need when they are called.
 """

@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hios.formats.probe_record import Estimate, Sample, Speed
+from hios.formats.probe_record import Estimate, ProfiledSpeed, Sample, Speed
 from hios.statistics import interval
 
 #: Change of the machine's speed within a session, as a share, from which users are warned.
@@ -114,6 +114,21 @@ def between(now: Speed, then: Speed, copy_share: float) -> Estimate:
     """
     compute, copies = ratio(now.compute_ms, then.compute_ms), ratio(now.copy_ms, then.copy_ms)
     return weighted([(1 - copy_share, compute), (copy_share, copies)])
+
+
+def since(then: ProfiledSpeed | None, version: str, samples: Sequence[Sample], devices: int) -> Estimate | None:
+    """Drift of the devices of a schedule since its costs were measured; None where that is not known.
+
+    Args:
+        then: the speed when they were; None where it was not measured.
+        version: of the probe in the later session: other versions do not compare.
+        samples: of the later session.
+        devices: how many the schedule has.
+    """
+    now = speed(samples, devices)
+    if then is None or now is None or then.version != version:
+        return None
+    return between(now, then.speed, then.copy_share)
 
 
 def error_beyond(drift: Estimate, predicted_ms: float, measured_ms: float) -> float:

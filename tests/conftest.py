@@ -23,25 +23,25 @@ atexit.register(shutil.rmtree, os.environ["HIOS_CACHE"], ignore_errors=True)
 # A shell starts what it runs in the background with Ctrl-C ignored, and its children inherit that; tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-#: Folders and files of tests that start workers on cores, or time: marked ``measures``.
-MEASURING = (
-    "optimizing/",
-    "platforms/cpu/",
-    "platforms/cuda/",
-    "profiling/",
-    "runtime/",
-    "workers/",
-    "cli/test_cli.py",
+
+#: Files that take longest, the longest first: begun last, one of them would keep a process at work while others wait.
+LONGEST = (
+    "runtime/test_distributed.py",
+    "frontends/test_models.py",
+    "optimizing/test_optimize.py",
+    "workflow/test_dry_run.py",
+    "optimizing/test_optimize_choice.py",
+    "platforms/cpu/test_engine.py",
+    "profiling/test_cached.py",
     "test_dynamo.py",
+    "test_api.py",
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that measure by where they lie."""
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here) and item.path.relative_to(here).as_posix().startswith(MEASURING):
-            item.add_marker(pytest.mark.measures)
+    """Put the files that take longest first: processes take files in this order."""
+    place = {Path(__file__).parent / file: number for number, file in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -20,9 +20,11 @@ _PARAMETERS = "hios.parameters"
 def _parameter(name: str, users: list[tuple[Algorithm, Parameter]]) -> click.Option:
     """The option of a parameter; those of one name have one type, and one that is true or false is a flag."""
     default = users[0][1].default
-    flag = isinstance(default, bool)
-    names = [name, option(users[0][1])]
-    return click.Option(names, type=type(default), is_flag=flag, default=None, help=parameter_help(users))
+    names, text = [name, option(users[0][1])], parameter_help(users)
+    if isinstance(default, bool):
+        # Without flag_value, click 8.2.0 takes a flag that is given for one that is not.
+        return click.Option(names, type=bool, is_flag=True, flag_value=True, default=None, help=text)
+    return click.Option(names, type=type(default), default=None, help=text)
 
 
 class _Schedule(click.Command):

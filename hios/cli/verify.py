@@ -18,8 +18,9 @@ from hios.cli.options import PATH
 def command(folder: Path, as_json: bool) -> None:
     """Check every artifact in FOLDER against its schema, and all of them against each other.
 
-    Schedules are checked against graph and costs, stated latencies and lower bounds are recomputed, and so are the
-    ratios of run.json. All problems are listed; the exit status is 1 if there is one.
+    Schedules are checked against graph and costs; stated latencies and lower bounds are recomputed, and so are the
+    ratios, intervals and drift in run.json and the rows of tables/latency.csv. All problems are listed; the exit status
+    is 1 if there is one.
     """
     from hios.verify import verify
 

@@ -41,9 +41,17 @@ from typing import TYPE_CHECKING
 from hios import artifacts
 from hios.errors import ArtifactError
 from hios.graph import Graph
-from hios.report.predictions import ModelPredictions, is_predicted, prediction_rows, read_predictions
+from hios.report.predictions import ModelPredictions, is_predicted, read_predictions
 from hios.report.results import ModelResults, read_results
-from hios.report.tables import LATENCY_COLUMNS, OPERATOR_COLUMNS, csv_text, latency_rows, operator_rows, table
+from hios.report.tables import (
+    LATENCY_COLUMNS,
+    OPERATOR_COLUMNS,
+    csv_text,
+    latency_rows,
+    operator_rows,
+    prediction_rows,
+    table,
+)
 from hios.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -122,7 +130,7 @@ def report_of_predictions(models: Sequence[ModelPredictions]) -> Report:
     """The report of networks of which nothing was run, in this order."""
     from hios.report.prediction_page import render_predictions
 
-    rows = [row for model in models for row in prediction_rows(model)]
+    rows = [row for model in models for row in prediction_rows(model.name, model.schedules, model.costs)]
     return Report(render_predictions(models), table(LATENCY_COLUMNS, rows), _operators(models))
 
 

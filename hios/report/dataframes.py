@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,14 +11,14 @@ import msgspec
 import pandas as pd
 
 from hios import artifacts
-from hios.costs import Costs, predicted_for
+from hios.costs import Costs
 from hios.errors import ArtifactError
 from hios.formats.costs_file import CostsFile, MergeCost, OperatorCost, StageCost, TransferCost
 from hios.graph import Graph
 from hios.problem import Problem
 from hios.report.hardware import is_virtual
 from hios.report.results import ModelResults, read_model
-from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, operator_rows, table
+from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, operator_rows, prediction_rows, table
 from hios.schedule import Placement, Schedule
 
 #: The data types of columns; the others are text.
@@ -156,24 +155,13 @@ def _frame(columns: Iterable[str], rows: Iterable[Row]) -> pd.DataFrame:
 
 
 def _latencies(name: str, model: _Folder) -> Iterator[Row]:
-    platform = model.costs.platform if model.run is None else model.run.run.platform
+    if model.run is None:
+        rows, platform = prediction_rows(name, model.schedules, model.costs), model.costs.platform
+    else:
+        rows, platform = latency_rows(model.run), model.run.run.platform
     virtual = platform is not None and is_virtual(platform)
-    for row in [] if model.run is None else latency_rows(model.run):
-        yield row | {"model": name, "virtual": virtual, "predicted_only": False}
-    for label, schedule in model.schedules.items():
-        yield {
-            "model": name,
-            "kind": "schedule",
-            "label": label,
-            "algorithm": schedule.algorithm,
-            "parameters": json.dumps(dict(schedule.parameters), sort_keys=True),
-            "devices": schedule.devices,
-            "predicted_ms": schedule.latency_ms,
-            "predicted_lower_bound_ms": schedule.lower_bound_ms,
-            "scheduling_time_s": schedule.scheduling_time_s,
-            "virtual": virtual,
-            "predicted_only": predicted_for(platform) is not None,
-        }
+    for row in rows:
+        yield row | {"model": name, "virtual": virtual, "predicted_only": bool(row.get("predicted_only"))}
 
 
 def _operators(name: str, model: _Folder) -> Iterator[Row]:

@@ -12,7 +12,8 @@ from hios.report.facts import input_text
 from hios.report.gantt import predicted_chart
 from hios.report.hardware import predicted_hardware
 from hios.report.page import chart_of, page
-from hios.report.predictions import ModelPredictions, prediction_rows
+from hios.report.predictions import ModelPredictions
+from hios.report.tables import prediction_rows
 
 
 def render_predictions(models: Sequence[ModelPredictions]) -> str:
@@ -40,7 +41,7 @@ def _view(number: int, model: ModelPredictions, styles: Mapping[str, Style]) -> 
     count = Counter(styles[operator.type] for operator in model.graph.operators)
     rows = [
         {**row, "predicted_speedup": model.sequential_ms / row["predicted_ms"] if row["predicted_ms"] else None}
-        for row in prediction_rows(model)
+        for row in prediction_rows(model.name, model.schedules, model.costs)
     ]
     return {
         "anchor": f"model-{number}",

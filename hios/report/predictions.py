@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from hios.formats.costs_file import CostsFile
 from hios.graph import Graph
 from hios.problem import Problem
 from hios.report.results import require_costs
-from hios.report.tables import LATENCY_COLUMNS, Row
+from hios.report.tables import sequential_ms
 from hios.schedule import Schedule
 
 
@@ -40,7 +39,7 @@ class ModelPredictions:
     @property
     def sequential_ms(self) -> float:
         """Predicted latency of the sequential schedule on one device."""
-        return sum(cost.time_ms for cost in self.costs.operators.values())
+        return sequential_ms(self.costs)
 
     @property
     def words(self) -> str:
@@ -109,36 +108,3 @@ def model_predictions(
                 f"{latency:.6g}: the schedule was made with other costs, make it again"
             )
     return ModelPredictions(graph.name, graph, costs, schedules)
-
-
-def prediction_rows(model: ModelPredictions) -> list[Row]:
-    """Rows of latency.csv: the schedules, then the sequential schedule on one device; nothing is measured in them."""
-    rows: list[Row] = [
-        {
-            **dict.fromkeys(LATENCY_COLUMNS),
-            "model": model.name,
-            "kind": "schedule",
-            "label": label,
-            "algorithm": schedule.algorithm,
-            "parameters": json.dumps(dict(schedule.parameters), sort_keys=True),
-            "devices": schedule.devices,
-            "predicted_ms": schedule.latency_ms,
-            "predicted_lower_bound_ms": schedule.lower_bound_ms,
-            "scheduling_time_s": schedule.scheduling_time_s,
-            "predicted_only": True,
-        }
-        for label, schedule in model.schedules.items()
-    ]
-    rows.append(
-        {
-            **dict.fromkeys(LATENCY_COLUMNS),
-            "model": model.name,
-            "kind": "baseline",
-            "label": "sequential on one device (baseline)",
-            "algorithm": "sequential",
-            "devices": 1,
-            "predicted_ms": model.sequential_ms,
-            "predicted_only": True,
-        }
-    )
-    return rows

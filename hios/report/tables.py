@@ -6,7 +6,7 @@ Light where no table is made: pandas is imported by `table` alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hios.costs import predicted_for
@@ -15,6 +15,7 @@ from hios.formats.run_file import Chosen, Latency, ReferenceResult, ScheduleResu
 from hios.graph import Graph
 from hios.report.hardware import is_virtual
 from hios.report.results import ModelResults
+from hios.schedule import Schedule
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,6 +58,9 @@ LATENCY_COLUMNS = (
     "error_beyond_drift",
     "predicted_only",
 )
+
+#: Label of the sequential schedule on one device, which speedups refer to.
+_BASELINE = "sequential on one device (baseline)"
 
 #: Columns of operators.csv; p20 and p80 over the repeats, flops with a multiply-add as two.
 OPERATOR_COLUMNS = ("model", "operator", "type", "time_ms", "p20_ms", "p80_ms", "flops", "bytes", "predicted_only")
@@ -112,7 +116,7 @@ def reference_rows(model: ModelResults) -> list[Row]:
     baseline = model.run.baseline.latency_ms
     rows = [
         {
-            **_measured(model, "baseline", "sequential on one device (baseline)", baseline),
+            **_measured(model, "baseline", _BASELINE, baseline),
             "algorithm": "sequential",
             "devices": 1,
             "speedup": 1.0,
@@ -142,6 +146,47 @@ def _ceiling_rows(model: ModelResults) -> list[Row]:
         }
         for ceiling in model.run.ceilings
     ]
+
+
+def prediction_rows(name: str, schedules: Mapping[str, Schedule], costs: CostsFile) -> list[Row]:
+    """Rows of latency.csv of a network of which nothing was run: the schedules, and nothing measured.
+
+    Where the platform predicts its costs, the sequential schedule on one device follows, which speedups refer to.
+
+    Args:
+        name: of the network.
+        schedules: by label.
+        costs: its costs.json.
+    """
+    predicted = predicted_for(costs.platform) is not None
+    absent = dict.fromkeys(LATENCY_COLUMNS)
+    rows: list[Row] = [
+        {
+            **absent,
+            "model": name,
+            "kind": "schedule",
+            "label": label,
+            "algorithm": schedule.algorithm,
+            "parameters": json.dumps(dict(schedule.parameters), sort_keys=True),
+            "devices": schedule.devices,
+            "predicted_ms": schedule.latency_ms,
+            "predicted_lower_bound_ms": schedule.lower_bound_ms,
+            "scheduling_time_s": schedule.scheduling_time_s,
+            "predicted_only": predicted,
+        }
+        for label, schedule in schedules.items()
+    ]
+    if predicted:
+        baseline = {"algorithm": "sequential", "devices": 1, "predicted_ms": sequential_ms(costs)}
+        rows.append(
+            {**absent, "model": name, "kind": "baseline", "label": _BASELINE, **baseline, "predicted_only": True}
+        )
+    return rows
+
+
+def sequential_ms(costs: CostsFile) -> float:
+    """Latency of the sequential schedule on one device under the cost model."""
+    return sum(cost.time_ms for cost in costs.operators.values())
 
 
 def operator_rows(name: str, graph: Graph, contents: CostsFile) -> list[Row]:

@@ -12,7 +12,6 @@ from hios.platforms.competitor import Competitor
 from hios.platforms.probe_schedule import ProbeSchedule
 from hios.platforms.reference import Reference
 from hios.runtime.competitors import BASELINE, Entry
-from hios.schedule import Schedule
 from hios.statistics import speedup_interval, spread
 
 
@@ -65,7 +64,9 @@ def results(
                 competitors[entry.competitor],
                 baseline_runs,
                 {1: 1.0, **ratios},
-                None if probe is None else _drift(entry.schedule, probe),
+                None
+                if probe is None
+                else drift.since(entry.schedule.probe, probe.version, probe.samples, entry.schedule.devices),
             )
             for entry in entries
         ),
@@ -145,15 +146,6 @@ def _result(
         if drifted is None
         else drift.error_beyond(drifted, schedule.latency_ms, latency.median),
     )
-
-
-def _drift(schedule: Schedule, probe: ProbeSchedule) -> Estimate | None:
-    """How far the machine drifted since the costs of a schedule were measured; None where that is not known."""
-    then = schedule.probe
-    now = drift.speed(probe.samples, schedule.devices)
-    if then is None or now is None or then.version != probe.version:
-        return None
-    return drift.between(now, then.speed, then.copy_share)
 
 
 def _launch(competitor: Competitor) -> Launch | None:

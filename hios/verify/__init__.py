@@ -3,6 +3,7 @@
 contents        a file against its format, all violations
 consistency     costs against their graph; schedules against graph and costs
 run_numbers     run.json against its own runs, and against graph and schedules
+latency_table   tables/latency.csv against the files that it is made from
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from hios.problem import Problem
 from hios.schedule import Schedule
 from hios.verify.consistency import bound_problems, costs_problems, is_measured, problem_of, schedule_problems
 from hios.verify.contents import config_problems, contents
+from hios.verify.latency_table import Inputs, table_problems
 from hios.verify.run_numbers import run_problems
 
 #: Files by name; schedules have any name in a folder of schedules, or beside a graph.
@@ -30,6 +32,7 @@ _KINDS = {"graph.json": "graph", "costs.json": "costs", "run.json": "run", "sche
 #: Schedule that the pipeline writes beside the folder of schedules.
 _CHOSEN = "auto.json"
 _SCHEDULES = "schedules"
+_TABLE = "tables/latency.csv"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,8 @@ def verify(folder: str | Path) -> list[CheckedFile]:
     """Check all artifacts in a folder and the folders in it.
 
     Artifacts are graph.json, costs.json, run.json, config.yaml and schedules, which lie in a folder named schedules or
-    beside a graph. Those of one network lie in one folder, as the pipeline has them.
+    beside a graph. Those of one network lie in one folder, as the pipeline has them. The table of latencies,
+    tables/latency.csv, is compared with the networks whose folders lie beside its own.
 
     Raises:
         ArtifactError: the folder is not there, or holds no artifact.
@@ -57,7 +61,12 @@ def verify(folder: str | Path) -> list[CheckedFile]:
     for path in sorted(root.rglob("*.json")):
         if _kind(path) != "":
             networks.setdefault(path.parent.parent if path.parent.name == _SCHEDULES else path.parent, []).append(path)
-    checked = [entry for own, paths in networks.items() for entry in _Network(own, paths, root).checked()]
+    opened = {own: _Network(own, paths, root) for own, paths in networks.items()}
+    checked = [entry for network in opened.values() for entry in network.checked()]
+    for path in sorted(root.rglob(_TABLE)):
+        beside = [network.inputs for own, network in opened.items() if path.parents[1] in (own, own.parent)]
+        problems = table_problems(path, [inputs for inputs in beside if inputs is not None])
+        checked.append(CheckedFile(str(path.relative_to(root)), "table", tuple(problems)))
     if (config := root / "config.yaml").is_file():
         checked.append(CheckedFile(config.name, "config", tuple(config_problems(config))))
     if not checked:
@@ -88,6 +97,8 @@ class _Network:
     def __init__(self, own: Path, paths: list[Path], root: Path) -> None:
         self._own, self._paths, self._root = own, paths, root
         self._problems: dict[Path, list[str]] = {path: [] for path in paths}
+        #: What rows of tables follow from; None until the files are checked, and where one is missing or not valid.
+        self.inputs: Inputs | None = None
 
     def checked(self) -> list[CheckedFile]:
         """All files, with what is wrong with them."""
@@ -106,10 +117,11 @@ class _Network:
             self._problems[path] += schedule_problems(schedule, graph, problem)
         if problem is not None:
             self._check_bounds(schedules, problem)
+        labelled = {path.stem: schedule for path, schedule in schedules.items()}
         if run is not None:
-            self._problems[self._own / "run.json"] += run_problems(
-                run, graph, {path.stem: schedule for path, schedule in schedules.items()}
-            )
+            self._problems[self._own / "run.json"] += run_problems(run, graph, labelled)
+        if graph is not None and costs_file is not None and (run is not None or not self._has_run()):
+            self.inputs = Inputs(self._own.name, graph, costs_file, run, labelled)
         return [
             CheckedFile(str(path.relative_to(self._root)), _kind(path), tuple(problems))
             for path, problems in self._problems.items()
@@ -130,9 +142,12 @@ class _Network:
         path = self._own / "costs.json"
         return contents(path, CostsFile, self._problems[path]) if path in self._problems else None
 
+    def _has_run(self) -> bool:
+        return self._own / "run.json" in self._problems
+
     def _run(self) -> Run | None:
         path = self._own / "run.json"
-        return contents(path, Run, self._problems[path]) if path in self._problems else None
+        return contents(path, Run, self._problems[path]) if self._has_run() else None
 
     def _graph(self, file: GraphFile) -> Graph | None:
         """The graph, if its parts fit together; contents has said where they do not."""

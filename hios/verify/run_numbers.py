@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from hios import drift
 from hios.errors import shown
+from hios.formats.probe_record import Estimate, RunProbe
 from hios.formats.run_file import Baseline, Ceiling, Chosen, Latency, ReferenceResult, Run, ScheduleResult
 from hios.graph import Graph
 from hios.schedule import Placement, Schedule
-from hios.statistics import spread
+from hios.statistics import LEAST_ROUNDS, speedup_interval, spread
 
 #: Relative difference between a stated and a recomputed number that rounding explains.
 _ROUNDING = 1e-6
@@ -18,20 +20,21 @@ _ROUNDING = 1e-6
 def run_problems(run: Run, graph: Graph | None, schedules: Mapping[str, Schedule]) -> list[str]:
     """What is wrong with a run, as far as the file itself, the graph and the schedules tell.
 
-    Medians, percentiles, speedups, ceilings and prediction errors are worked out again from the runs. Whether outputs
-    were right cannot be told from the file.
+    Medians, percentiles, speedups with their intervals, ceilings and prediction errors are worked out again from the
+    runs, drift and the error beyond it from the probe. Whether outputs were right cannot be told from the file.
 
     Args:
         run: what run.json holds.
         graph: the graph; None where there is no valid one.
         schedules: valid schedules by the stem of their file, which labels results.
     """
-    found = [*_latencies(run), *_ratios(run)]
+    found = [*_latencies(run), *_ratios(run), *_intervals(run), *_probe(run)]
     for number, result in enumerate(run.results):
         field = f"results[{number}]"
         found += _placements(field, result, graph)
         if result.label in schedules:
             found += _of_schedule(field, result, schedules[result.label])
+            found += _drift(field, result, schedules[result.label], run.probe)
     if graph is not None and run.graph != graph.name:
         found.append(f"graph: found {_name(run.graph)}; allowed: {_name(graph.name)}, the name in graph.json")
     return found
@@ -80,10 +83,6 @@ def _ratios(run: Run) -> Iterator[str]:
     for field, entry in _timed(run):
         if isinstance(entry, ScheduleResult | ReferenceResult) and entry.speedup is not None:
             yield from _differs(f"{field}.speedup", entry.speedup, _ratio(baseline, entry.latency_ms.median))
-        if isinstance(entry, ScheduleResult | ReferenceResult | Chosen) and entry.speedup_interval is not None:
-            low, high = entry.speedup_interval
-            if low > high:
-                yield f"{field}.speedup_interval: found {low:.9g} to {high:.9g}; allowed: the lower end first"
     for number, result in enumerate(run.results):
         median = result.latency_ms.median
         error = _ratio(result.predicted_ms - median, median)
@@ -93,6 +92,63 @@ def _ratios(run: Run) -> Iterator[str]:
             yield from _differs(f"results[{number}].share_of_ceiling", result.share_of_ceiling, share)
         else:
             yield f"results[{number}].devices: found {result.devices}, for which ceilings has no entry"
+
+
+def _intervals(run: Run) -> Iterator[str]:
+    """Intervals of speedups, and the speedup of the chosen one, which is of every other run of the baseline."""
+    rounds = run.baseline.latency_ms.runs
+    for field, entry in _timed(run):
+        if isinstance(entry, Baseline | Ceiling):
+            continue
+        baseline = rounds[1::2] if isinstance(entry, Chosen) else rounds
+        own = entry.latency_ms.runs
+        if isinstance(entry, Chosen) and baseline and own:
+            yield from _differs(f"{field}.speedup", entry.speedup, _ratio(spread(baseline)[0], spread(own)[0]))
+        if entry.speedup_interval is None:  # files of earlier versions have none
+            continue
+        low, high = entry.speedup_interval
+        computed = speedup_interval(baseline, own)
+        place = f"{field}.speedup_interval"
+        if low > high:
+            yield f"{place}: found {low:.9g} to {high:.9g}; allowed: the lower end first"
+        elif computed is None:
+            yield (
+                f"{place}: found {low:.9g} to {high:.9g}; allowed: none, as {len(own)} runs beside {len(baseline)} of "
+                f"the baseline give no interval; required: at least {LEAST_ROUNDS} of both in the same rounds"
+            )
+        else:
+            yield from _differs(f"{place}[0]", low, computed[0])
+            yield from _differs(f"{place}[1]", high, computed[1])
+
+
+def _probe(run: Run) -> Iterator[str]:
+    """The speed of the machine, from the timings of the probe; errors beyond drift, from the drift."""
+    if run.probe is not None and (computed := drift.speed(run.probe.samples)) is not None:
+        for part in ("compute_ms", "copy_ms"):
+            yield from _estimate(f"probe.speed.{part}", getattr(run.probe.speed, part), getattr(computed, part))
+    for number, result in enumerate(run.results):
+        field = f"results[{number}].error_beyond_drift"
+        if result.error_beyond_drift is None:
+            continue
+        if result.drift is None:
+            yield f"{field}: found {result.error_beyond_drift:.9g}; required: drift, which it is beyond"
+        elif (median := result.latency_ms.median) > 0:
+            error = drift.error_beyond(result.drift, result.predicted_ms, median)
+            yield from _differs(field, result.error_beyond_drift, error)
+
+
+def _drift(field: str, result: ScheduleResult, schedule: Schedule, probe: RunProbe | None) -> Iterator[str]:
+    """Drift since the costs of a schedule were measured, which it states, from the timings of the probe."""
+    if result.drift is None:
+        return
+    computed = None if probe is None else drift.since(schedule.probe, probe.version, probe.samples, result.devices)
+    if computed is not None:
+        yield from _estimate(f"{field}.drift", result.drift, computed)
+    else:
+        yield (
+            f"{field}.drift: found {result.drift.value:.9g}; required: the same probe in run.json and in the schedule "
+            f"{_name(result.label)}"
+        )
 
 
 def _placements(field: str, result: ScheduleResult, graph: Graph | None) -> Iterator[str]:
@@ -144,6 +200,11 @@ def _ratio(above: float, below: float) -> float:
 def _differs(field: str, stated: float, computed: float) -> Iterator[str]:
     if math.isfinite(computed) and not math.isclose(stated, computed, rel_tol=_ROUNDING, abs_tol=1e-9):
         yield f"{field}: found {stated:.9g}; recomputed: {computed:.9g}"
+
+
+def _estimate(field: str, stated: Estimate, computed: Estimate) -> Iterator[str]:
+    for name in ("value", "low", "high"):
+        yield from _differs(f"{field}.{name}", getattr(stated, name), getattr(computed, name))
 
 
 def _name(text: str) -> str:

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from hios import Graph
 from hios.cli.files import extract
 from hios.frontends.declarations import Declarations
-from hios.frontends.extract import extract_program
 from hios.frontends.program import export, save
 from hios.frontends.registered import build_model
 from hios.graph import Value
@@ -64,6 +63,8 @@ def _network(name: str, image_size: int, batch_size: int, classifier: bool) -> N
 
 def extracted(module: nn.Module, inputs: tuple[Tensor, ...]) -> Network:
     """A module with its extracted graph, in the units and blocks that it declares."""
+    from hios.frontends.extract import extract_program  # loads TVM
+
     program, declared = export(module.eval(), inputs), Declarations.of(module)
     graph, tensors = extract_program(program, "test", declared)
     return Network(module, inputs, graph, tensors)

@@ -38,8 +38,8 @@ def program(files: Files) -> Path:
     [
         ("squeezenet", 64, 1, ["reshape", "softmax"]),
         ("inception_v3", 75, 2, ["reshape", "linear", "softmax"]),
-        ("googlenet", 64, 1, ["reshape", "linear", "softmax"]),
-        ("resnet34", 64, 2, ["reshape", "linear", "softmax"]),
+        pytest.param("googlenet", 64, 1, ["reshape", "linear", "softmax"], marks=pytest.mark.slow),
+        pytest.param("resnet34", 64, 2, ["reshape", "linear", "softmax"], marks=pytest.mark.slow),
         pytest.param("nasnet_mobile", 64, 2, ["reshape", "linear", "softmax"], marks=pytest.mark.slow),
         pytest.param("randwire", 32, 1, ["reshape", "linear", "softmax"], marks=pytest.mark.slow),
     ],

@@ -48,10 +48,12 @@ def _image(seed: int, batch: int = 1) -> Tensor:
     return torch.randn(batch, 3, 16, 16, generator=torch.Generator().manual_seed(seed))
 
 
-def _scheduled(model: nn.Module, inputs: Any, cache: Path | bool | None, *more: Any) -> OptimizedModule:
+def _scheduled(
+    model: nn.Module, inputs: Any, cache: Path | bool | None, *more: Any, devices: int = DEVICES
+) -> OptimizedModule:
     """A model that the engine runs, whatever is faster."""
     return hios.optimize(
-        model, inputs, *more, algorithm="hios-lp", devices=DEVICES, budget_s=0.1, cache=cache, timeout_s=60.0
+        model, inputs, *more, algorithm="hios-lp", devices=devices, budget_s=0.1, cache=cache, timeout_s=60.0
     )
 
 
@@ -239,7 +241,9 @@ def test_structures_are_kept(cache: Path) -> None:
     torch.manual_seed(0)
     model = Structured()
     images = {"left": _image(1), "right": _image(2)}
-    fast = _scheduled(model, ({"left": _image(3), "right": _image(4)}, 0.5), cache, {"offset": torch.ones(1)})
+    fast = _scheduled(
+        model, ({"left": _image(3), "right": _image(4)}, 0.5), cache, {"offset": torch.ones(1)}, devices=1
+    )
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("error", HiosWarning)
@@ -315,7 +319,7 @@ def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
     """Where the cache cannot be written, a warning says so, and the model is optimised all the same."""
     (tmp_path / "file").write_text("")
     with pytest.warns(HiosWarning, match="is not kept: .*not a folder"):
-        fast = _scheduled(Branches(), _image(0), tmp_path / "file")
+        fast = _scheduled(Branches(), _image(0), tmp_path / "file", devices=1)
     assert fast.report.chosen.startswith("hios-lp")
     fast.close()
 

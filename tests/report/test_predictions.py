@@ -88,8 +88,12 @@ def test_tables_say_predicted(folder: Path) -> None:
 
 
 def test_data_frames_say_predicted(folder: Path) -> None:
-    """`hios.load_results` reads the folder, and says so too."""
+    """`hios.load_results` reads the folder, has the rows of latency.csv, and says that they are predicted, too."""
     results = hios.load_results(folder)
+    assert report(folder)[0] == 0
+    rows = read_csv(folder.parent / "tables" / "latency.csv")
+    assert results.latencies["label"].tolist() == [row["label"] for row in rows]
+    assert results.latencies["predicted_ms"].tolist() == [float(row["predicted_ms"]) for row in rows]
     assert results.latencies["predicted_only"].all()
     assert results.operators["predicted_only"].all()
     assert results.latencies["measured_median_ms"].isna().all()

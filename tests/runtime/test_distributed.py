@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,12 +35,20 @@ from tests.workers.processes import eventually, running
 
 ROOT = Path(hios.__file__).resolve().parents[1]
 RANKS = ROOT / "tests" / "runtime" / "ranks.py"
-TRANSPORTS = [
-    "gloo",
-    pytest.param(
-        "mpi", marks=pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not there: hios[mpi]")
-    ),
-]
+#: Seconds after which a rank that hangs is given up; short where one does, so nothing may run beside that test.
+TIMEOUT_S, SHORT_TIMEOUT_S = 60, 4
+
+
+def _over(transport: str, *more: object, marks: Iterable[pytest.MarkDecorator] = ()) -> Any:
+    """Parameters of a test over a transport; `make test` starts some combinations, `make test-all` all of them."""
+    missing = pytest.mark.skipif(
+        transport == "mpi" and shutil.which("mpirun") is None, reason="mpirun is not there: hios[mpi]"
+    )
+    return pytest.param(transport, *more, marks=(missing, *marks))
+
+
+_SLOW = (pytest.mark.slow,)
+TRANSPORTS = [_over("gloo"), _over("mpi")]
 
 
 def _launcher(transport: str, ranks: int) -> list[str]:
@@ -102,8 +111,10 @@ def _written(graph: Graph, plan: Plan, folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize(
+    ("transport", "ranks"),
+    [_over("gloo", 2), _over("mpi", 2), _over("gloo", 3, marks=_SLOW), _over("mpi", 3, marks=_SLOW)],
+)
 def test_squeezenet_equals_eager(files: Files, graph: Graph, tmp_path: Path, transport: str, ranks: int) -> None:
     """Outputs are those of eager PyTorch; run.json says who ran where, and has a row for every operator."""
     plan = random_plan(graph, ranks, seed=ranks)
@@ -136,7 +147,7 @@ def _branches(_: Any, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(c, a + b, a * b), torch.cat([empty, a, b], 1)
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", [_over("gloo"), _over("mpi", marks=_SLOW)])
 def test_branches_without_a_program(tmp_path: Path, transport: str) -> None:
     """Every operator on another rank than the one before, one stream a rank; equal to the sequential schedule."""
     files = write_files(tmp_path, Model(_branches), (torch.randn(1, 3, 8, 8), torch.randn(1, 3, 8, 8)))
@@ -152,7 +163,7 @@ def test_branches_without_a_program(tmp_path: Path, transport: str) -> None:
     assert run["results"][0]["largest_difference"] == 0.0
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=_SLOW) for seed in (1, 2))])
 def test_values_without_tags(files: Files, graph: Graph, tmp_path: Path, seed: int) -> None:
     """Where only the order of messages tells values apart, as in NCCL, they still reach their readers."""
     schedule = _written(graph, random_plan(graph, 3, seed=seed), tmp_path)
@@ -182,8 +193,15 @@ def test_ranks_with_gpus(files: Files, graph: Graph, tmp_path: Path, seed: int) 
     assert all(row["finish_ms"] > row["start_ms"] for row in at.values())
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("what", ["seed", "graph"])
+@pytest.mark.parametrize(
+    ("transport", "what"),
+    [
+        _over("gloo", "seed"),
+        _over("mpi", "graph"),
+        _over("gloo", "graph", marks=_SLOW),
+        _over("mpi", "seed", marks=_SLOW),
+    ],
+)
 def test_ranks_that_differ(files: Files, graph: Graph, tmp_path: Path, transport: str, what: str) -> None:
     """Another option or another file on a rank is said in one line before anything runs."""
     schedule = _written(graph, random_plan(graph, 2, seed=0), tmp_path)
@@ -209,13 +227,23 @@ def alternating(graph: Graph, tmp_path: Path) -> Path:
     return _written(graph, StagedPlan((stages[::2], stages[1::2])), tmp_path)
 
 
-@pytest.mark.parametrize("how", ["raise", "hang", "die"])
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize(
+    ("transport", "how"),
+    [
+        _over("gloo", "raise"),
+        _over("gloo", "die"),
+        _over("gloo", "hang", marks=(pytest.mark.measures,)),
+        _over("mpi", "raise"),
+        _over("mpi", "die", marks=_SLOW),
+        _over("mpi", "hang", marks=(pytest.mark.slow, pytest.mark.measures)),
+    ],
+)
 def test_a_failing_rank_ends_all(files: Files, graph: Graph, alternating: Path, transport: str, how: str) -> None:
     """One line names rank, host, schedule, operator and stage; nobody is left over and nothing is written."""
     operator = graph.operators[graph.order[5]].id
+    timeout_s = SHORT_TIMEOUT_S if how == "hang" else TIMEOUT_S
     code, printed = _run(
-        _command(transport, 2, files, alternating, "--timeout", "4", spoilt=(1, operator, how)),
+        _command(transport, 2, files, alternating, "--timeout", timeout_s, spoilt=(1, operator, how)),
     )
     assert code != 0
     (line,) = _errors(printed)
@@ -233,8 +261,15 @@ def test_a_failing_rank_ends_all(files: Files, graph: Graph, alternating: Path, 
     assert not (alternating.parent / "run.json").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize(
+    ("transport", "number"),
+    [
+        _over("gloo", signal.SIGINT),
+        _over("mpi", signal.SIGTERM),
+        _over("gloo", signal.SIGTERM, marks=_SLOW),
+        _over("mpi", signal.SIGINT, marks=_SLOW),
+    ],
+)
 def test_an_ended_launcher_leaves_nobody(
     files: Files, graph: Graph, alternating: Path, transport: str, number: int
 ) -> None:
@@ -248,18 +283,27 @@ def test_an_ended_launcher_leaves_nobody(
     assert eventually(lambda: not _ranks_of(alternating))
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_refusals_are_said_once(files: Files, graph: Graph, tmp_path: Path, transport: str) -> None:
+@pytest.mark.parametrize(
+    ("transport", "what"),
+    [
+        _over("gloo", "devices"),
+        _over("mpi", "streams"),
+        _over("gloo", "streams", marks=_SLOW),
+        _over("mpi", "devices", marks=_SLOW),
+    ],
+)
+def test_refusals_are_said_once(files: Files, graph: Graph, tmp_path: Path, transport: str, what: str) -> None:
     """A schedule for more devices than ranks, or with several streams on one, is refused by one line of rank 0."""
-    schedule = _written(graph, random_plan(graph, 3, seed=3), tmp_path)
-    code, printed = _run(_command(transport, 2, files, schedule))
-    assert code != 0
-    assert _errors(printed) == [f"Error: {schedule}: devices: found 3; allowed: at most 2, the devices of this run"]
-    schedule = _written(graph, random_streams(graph, 2, 3, seed=3), tmp_path)
+    plan = random_plan(graph, 3, seed=3) if what == "devices" else random_streams(graph, 2, 3, seed=3)
+    schedule = _written(graph, plan, tmp_path)
     code, printed = _run(_command(transport, 2, files, schedule))
     assert code != 0
     (line,) = _errors(printed)
-    assert line.startswith(f"Error: {schedule}: placements: found 3 streams on device 0; allowed: one stream a device")
+    if what == "devices":
+        assert line == f"Error: {schedule}: devices: found 3; allowed: at most 2, the devices of this run"
+    else:
+        start = f"Error: {schedule}: placements: found 3 streams on device 0; allowed: one stream a device"
+        assert line.startswith(start)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

@@ -58,7 +58,9 @@ def _one_by_one(graph: Graph) -> StagedPlan:
         ("memory", "device 0: operator {at}: out of memory"),
         ("die", "device 0 died with exit status 3 (run), last at operator {at}"),
         ("kill", "device 0 died by signal SIGKILL (run), last at operator {at}; the machine may be out of memory"),
-        ("hang", "device 0 did not answer within 2 s (run), last at operator {at}"),
+        pytest.param(
+            "hang", "device 0 did not answer within 2 s (run), last at operator {at}", marks=pytest.mark.measures
+        ),
     ],
 )
 def test_operator_and_stage_are_named(files: Files, graph: Graph, how: str, message: str) -> None:
@@ -71,6 +73,7 @@ def test_operator_and_stage_are_named(files: Files, graph: Graph, how: str, mess
     assert str(caught.value) == (f"{expected}; the run was ended" if "(run)" in message else expected)
 
 
+@pytest.mark.measures
 @pytest.mark.skipif(DEVICES < 2, reason="needs two cores")
 def test_a_device_that_waits_for_one_that_hangs(files: Files, graph: Graph) -> None:
     """The device that gave up waiting is named with what it waited for, and so is the one that hung, with where."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
-from hios import Costs, Edge, Graph, Operator, Problem, Schedule, artifacts, schedule
+from hios import Costs, Edge, Graph, Operator, Problem, Schedule, artifacts, drift, schedule
 from hios.formats.costs_file import CostsFile, OperatorCost, StageCost, TransferCost
-from hios.formats.run_file import Baseline, Ceiling, Latency, ReferenceResult, Run, RunPlatform, ScheduleResult
-from hios.statistics import spread
+from hios.formats.probe_record import ProfiledSpeed, RunProbe, Sample
+from hios.formats.run_file import Baseline, Ceiling, Chosen, Latency, ReferenceResult, Run, RunPlatform, ScheduleResult
+from hios.statistics import speedup_interval, spread
 
 RUNS = 12
 ALGORITHMS = (("sequential", 1), ("greedy", 1), ("lios", 1), ("hios-lp", 2), ("hios-mr", 2))
@@ -22,13 +24,23 @@ def write_network(folder: Path, seed: int) -> Path:
     costs = _costs(graph, chance)
     artifacts.write(folder / "costs.json", "costs", costs)
     problem = Problem(graph, Costs.of(costs))
+    then = drift.speed(_probe_samples(chance))
+    assert then is not None
     schedules = {}
     for algorithm, devices in ALGORITHMS:
-        made = schedule(problem, algorithm, devices)
+        made = replace(schedule(problem, algorithm, devices), probe=ProfiledSpeed("1", then, 0.25))
         schedules[f"{algorithm}-{devices}"] = made
         made.write(folder / "schedules" / f"{algorithm}-{devices}.json")
     artifacts.write(folder / "run.json", "run", _run(graph, schedules, chance))
     return folder
+
+
+def _probe_samples(chance: random.Random) -> list[Sample]:
+    return [
+        Sample(float(second), device, chance.uniform(5, 6), chance.uniform(1, 2))
+        for second in range(12)
+        for device in (0, 1)
+    ]
 
 
 def _graph(name: str, chance: random.Random) -> Graph:
@@ -53,6 +65,11 @@ def _costs(graph: Graph, chance: random.Random) -> CostsFile:
 
 
 def _run(graph: Graph, schedules: dict[str, Schedule], chance: random.Random) -> Run:
+    samples = _probe_samples(chance)
+    now = drift.speed(samples)
+    assert now is not None
+    probe = RunProbe("1", now, tuple(samples))
+
     def latency(median: float) -> Latency:
         runs = tuple(median * chance.lognormvariate(0, 0.05) for _ in range(RUNS))
         return Latency(*spread(runs), runs)
@@ -61,6 +78,11 @@ def _run(graph: Graph, schedules: dict[str, Schedule], chance: random.Random) ->
     copies, eager = latency(1.1 * baseline.median), latency(1.3 * baseline.median)
     ceiling = Ceiling(2, copies, 2 * baseline.median / copies.median)
     ratios = {1: 1.0, 2: ceiling.throughput_ratio}
+    results = tuple(
+        _result(label, made, latency(1.1 * made.latency_ms), baseline, ratios, probe)
+        for label, made in schedules.items()
+    )
+    fastest = min(results, key=lambda result: result.latency_ms.median)
     return Run(
         graph=graph.name,
         platform=RunPlatform("cpu", devices=2),
@@ -70,17 +92,43 @@ def _run(graph: Graph, schedules: dict[str, Schedule], chance: random.Random) ->
         warmup=1,
         tolerance=1e-4,
         ceilings=(ceiling,),
-        references=(ReferenceResult("eager PyTorch", 1, eager, speedup=baseline.median / eager.median),),
-        baseline=Baseline(baseline),
-        results=tuple(
-            _result(label, made, latency(1.1 * made.latency_ms), baseline.median, ratios)
-            for label, made in schedules.items()
+        references=(
+            ReferenceResult(
+                "eager PyTorch",
+                1,
+                eager,
+                speedup=baseline.median / eager.median,
+                speedup_interval=speedup_interval(baseline.runs, eager.runs),
+            ),
         ),
+        baseline=Baseline(baseline),
+        results=results,
+        chosen=_chosen(fastest, baseline),
+        probe=probe,
     )
 
 
-def _result(label: str, made: Schedule, measured: Latency, baseline: float, ratios: dict[int, float]) -> ScheduleResult:
-    speedup = baseline / measured.median
+def _chosen(fastest: ScheduleResult, baseline: Latency) -> Chosen:
+    runs, others = fastest.latency_ms.runs[1::2], baseline.runs[1::2]
+    latency = Latency(*spread(runs), runs)
+    return Chosen(
+        label=fastest.label,
+        algorithm=fastest.algorithm,
+        devices=fastest.devices,
+        cores=fastest.devices,
+        candidates=len(ALGORITHMS),
+        latency_ms=latency,
+        speedup=spread(others)[0] / latency.median,
+        speedup_interval=speedup_interval(others, runs),
+    )
+
+
+def _result(
+    label: str, made: Schedule, measured: Latency, baseline: Latency, ratios: dict[int, float], probe: RunProbe
+) -> ScheduleResult:
+    speedup = baseline.median / measured.median
+    drifted = drift.since(made.probe, probe.version, probe.samples, made.devices)
+    assert drifted is not None
     return ScheduleResult(
         label=label,
         algorithm=made.algorithm,
@@ -96,4 +144,7 @@ def _result(label: str, made: Schedule, measured: Latency, baseline: float, rati
         largest_difference=0.0,
         predicted=made.placements,
         measured=made.placements,
+        speedup_interval=speedup_interval(baseline.runs, measured.runs),
+        drift=drifted,
+        error_beyond_drift=drift.error_beyond(drifted, made.latency_ms, measured.median),
     )

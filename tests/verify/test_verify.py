@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from hios import HiosError
 from hios.cli import main
+from hios.report import write_report
 from hios.verify import verify
 from tests.verify.results import write_network
 
@@ -178,6 +180,40 @@ def test_json_for_machines(folder: Path) -> None:
             r"found nobody, which is not an operator of the gr",
         ),
         ("run.json", _at("results.0.speedup_interval", [2.0, 1.0]), r"^results\[0\]\.speedup_interval: found 2 to 1"),
+        (
+            "run.json",
+            _at("results.2.speedup_interval.0", 0.5),
+            r"^results\[2\]\.speedup_interval\[0\]: found 0\.5; recomp",
+        ),
+        (
+            "run.json",
+            _at("references.0.speedup_interval.1", 9.0),
+            r"^references\[0\]\.speedup_interval\[1\]: found 9; recomp",
+        ),
+        ("run.json", _at("chosen.speedup_interval", [0.1, 0.2]), r"^chosen\.speedup_interval\[1\]: found 0\.2; recomp"),
+        ("run.json", _at("chosen.speedup", 7.0), r"^chosen\.speedup: found 7; recomputed: "),
+        (
+            "run.json",
+            lambda data: data["results"][1]["latency_ms"].update(runs=[1.0] * 4),
+            r"^results\[1\]\.speedup_interval: found .* allowed: none, as 4 runs beside 12 of the baseline give no",
+        ),
+        (
+            "run.json",
+            _at("results.3.error_beyond_drift", 0.0),
+            r"^results\[3\]\.error_beyond_drift: found 0; recomputed: ",
+        ),
+        (
+            "run.json",
+            lambda data: data["results"][3].pop("drift"),
+            r"^results\[3\]\.error_beyond_drift: found .* required: drift, which it is beyond",
+        ),
+        ("run.json", _at("results.4.drift.value", 2.0), r"^results\[4\]\.drift\.value: found 2; recomputed: "),
+        (
+            "run.json",
+            _at("probe.version", "2"),
+            r"^results\[0\]\.drift: found .* required: the same probe in run\.json",
+        ),
+        ("run.json", _at("probe.speed.copy_ms.low", 0.5), r"^probe\.speed\.copy_ms\.low: found 0\.5; recomputed: "),
         ("run.json", _at("references.0.speedup", 3.0), r"^references\[0\]\.speedup: found 3; recomputed"),
         ("run.json", _at("ceilings.0.throughput_ratio", 3.0), r"^ceilings\[0\]\.throughput_ratio: found 3; recomputed"),
     ],
@@ -191,6 +227,49 @@ def test_each_kind_of_contradiction_is_found(
     (problems,) = [entry.problems for entry in verify(network) if entry.path == name]
     assert any(re.search(message, problem) for problem in problems), problems
     assert all("\n" not in problem and len(problem) < 1000 for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("speedup_low", "0.5", r'^row 1, "sequential-1": speedup_low: found "0\.5"; recomputed from the files: '),
+        ("speedup_high", "", r'^row 1, "sequential-1": speedup_high: found ""; recomputed from the files: '),
+        ("error_beyond_drift", "0.25", r'^row 1, "sequential-1": error_beyond_drift: found "0\.25"; recomputed'),
+        ("predicted_only", "True", r'^row 1, "sequential-1": predicted_only: found "True"; recomputed .*: empty'),
+        ("measured_p80_ms", "fast", r'^row 1, "sequential-1": measured_p80_ms: found "fast"; recomputed'),
+        ("label", "other", r'^row 1, "other": found kind "schedule"; the files have no row of this kind'),
+        ("label", "other", r'^no row for schedule "sequential-1" of "first"; required: one for every latency in run'),
+        ("colour", "red", r"^header: found column colour; allowed: model, kind, "),
+    ],
+)
+def test_table_of_latencies_is_recomputed(folder: Path, column: str, value: str, message: str) -> None:
+    """A cell of tables/latency.csv that the files of its network contradict is a problem; a right table has none."""
+    table = folder / "tables" / "latency.csv"
+    write_report([folder / "first", folder / "second"], folder / "report.html", table.parent)
+    assert {entry.path: (entry.kind, entry.problems) for entry in verify(folder)}["tables/latency.csv"] == ("table", ())
+    rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
+    rows[0][column] = value
+    with table.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+    (problems,) = [entry.problems for entry in verify(folder) if entry.path == "tables/latency.csv"]
+    assert any(re.search(message, problem) for problem in problems), problems
+    assert all("\n" not in problem for problem in problems)
+
+
+def test_table_of_predictions_is_recomputed(folder: Path) -> None:
+    """Predicted latencies in tables/latency.csv are those of the schedules, and its rows say predicted."""
+    for name in ("first", "second"):
+        (folder / name / "run.json").unlink()
+        _edit(folder / name / "costs.json", _at("platform", {"name": "model", "devices": 2, "predicted": True}))
+    table = folder / "tables" / "latency.csv"
+    write_report([folder / "first", folder / "second"], folder / "report.html", table.parent, ["lios-1", "hios-lp-2"])
+    assert [entry.problems for entry in verify(folder) if entry.problems] == []
+    text = table.read_text(encoding="utf-8")
+    table.write_text(text.replace("True", "", 1), encoding="utf-8")
+    (problem,) = [problem for entry in verify(folder) for problem in entry.problems]
+    assert problem == 'row 1, "lios-1": predicted_only: found ""; recomputed from the files: true'
 
 
 def test_damaged_files_are_problems(tmp_path: Path) -> None:

@@ -60,9 +60,17 @@ def shared() -> Iterator[_Pool]:
 @pytest.fixture
 def pool() -> Iterator[_Pool]:
     """A pool for a test that breaks it; nothing of it may be left after the failure."""
-    found = _Pool(timeout_s=2.0)
-    yield found
-    assert found.is_gone()
+    made = _Pool()
+    yield made
+    assert made.is_gone()
+
+
+@pytest.fixture
+def impatient() -> Iterator[_Pool]:
+    """A pool as above that waits for two seconds, so that nothing may run beside its test."""
+    made = _Pool(timeout_s=2.0)
+    yield made
+    assert made.is_gone()
 
 
 def test_workers_are_pinned_and_use_one_thread(shared: _Pool) -> None:
@@ -168,17 +176,19 @@ def test_a_worker_that_died_between_calls_is_named(pool: _Pool) -> None:
         pool.call_each(tasks.who, {0: {}, 1: {}})
 
 
-def test_a_hang_ends(pool: _Pool) -> None:
+@pytest.mark.measures
+def test_a_hang_ends(impatient: _Pool) -> None:
     """A worker that never answers is named after the time-out, and all are ended."""
     with pytest.raises(PlatformError, match=r"^device 0 did not answer within 2 s \(hang\); the run was ended$"):
-        pool.call_each(tasks.hang, {0: {}, 1: {}})
+        impatient.call_each(tasks.hang, {0: {}, 1: {}})
 
 
-def test_a_worker_that_takes_no_message_is_named(pool: _Pool) -> None:
+@pytest.mark.measures
+def test_a_worker_that_takes_no_message_is_named(impatient: _Pool) -> None:
     """A worker that is stopped ends a call with more than its pipe holds after the time-out."""
-    os.kill(pool.pids[1], signal.SIGSTOP)
+    os.kill(impatient.pids[1], signal.SIGSTOP)
     with pytest.raises(PlatformError, match=r"^device 1 did not answer within 2 s \(remember\); the run was ended$"):
-        pool.call(1, tasks.remember, name="x", value=bytes(1 << 22))
+        impatient.call(1, tasks.remember, name="x", value=bytes(1 << 22))
 
 
 @pytest.mark.parametrize(
@@ -278,4 +288,5 @@ def test_platform_is_described() -> None:
     assert found.name == "cpu"
     assert found.cores == ((usable_cores()[0],),)
     assert found.processor
-    assert versions()["torch"] == torch.__version__
+    # Packages of torch say what they are built for in one of the two only.
+    assert versions()["torch"].partition("+")[0] == torch.__version__.partition("+")[0]

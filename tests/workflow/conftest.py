@@ -108,18 +108,24 @@ class Checkout:
         return [json.loads(line) for line in self.journal.read_text().splitlines()]
 
 
-def make_checkout(path: Path) -> Checkout:
-    """Copy the pipeline and the package; models and the command line are stand-ins."""
+def make_checkout(path: Path, *, stand_in: bool = True) -> Checkout:
+    """Copy the pipeline and the package.
+
+    Args:
+        path: the folder to make.
+        stand_in: whether models and the command line are stand-ins; else there are no models.
+    """
     path.mkdir()
     for name in ("Snakefile", "config.yaml"):
         shutil.copy(REPOSITORY / name, path / name)
     for name in ("workflow", "envs", "schemas", "hios"):
         shutil.copytree(REPOSITORY / name, path / name, ignore=shutil.ignore_patterns("__pycache__"))
     (path / "profiles").symlink_to("workflow/profiles")
-    (path / "hios" / "__main__.py").write_text(STAND_IN)
     (path / "models").mkdir()
-    for name in ("alpha", "beta", "gamma", "squeezenet", "inception_v3"):
-        (path / "models" / f"{name}.py").write_text(f"# {name}\n")
+    if stand_in:
+        (path / "hios" / "__main__.py").write_text(STAND_IN)
+        for name in ("alpha", "beta", "gamma", "squeezenet", "inception_v3"):
+            (path / "models" / f"{name}.py").write_text(f"# {name}\n")
     return Checkout(path)
 
 
@@ -127,6 +133,12 @@ def make_checkout(path: Path) -> Checkout:
 def checkout(tmp_path: Path) -> Checkout:
     """A fresh checkout."""
     return make_checkout(tmp_path / "checkout")
+
+
+@pytest.fixture
+def real_checkout(tmp_path: Path) -> Checkout:
+    """A fresh checkout with the real command line, and no models."""
+    return make_checkout(tmp_path / "checkout", stand_in=False)
 
 
 @pytest.fixture(scope="session")

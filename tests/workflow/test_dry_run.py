@@ -161,6 +161,7 @@ def test_own_models(own: Checkout) -> None:
     assert any("--program results/exchange/program.onnx" in command for command in executed)
 
 
+@pytest.mark.slow  # runs the pipeline
 @pytest.mark.parametrize(
     ("file", "rule"),
     [("own.py", "export"), ("nets/parts.py", "export"), ("given.pt2", "export"), ("given.onnx", "export_onnx")],
@@ -215,6 +216,7 @@ def test_edited_code(finished: Checkout, file: str, expected: dict[str, int]) ->
     assert planned == expected
 
 
+@pytest.mark.slow  # runs the pipeline
 def test_outside_algorithms(checkout: Checkout) -> None:
     """An algorithm of another distribution runs by its name and parameters; an edit of its code runs it again."""
     files = plugin.install(checkout.path / "site")

@@ -1,0 +1,91 @@
+"""The whole pipeline on the platform model: predicted tables and their report, and nothing that runs."""
+
+from __future__ import annotations
+
+import csv
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from hios.verify import verify
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Checkout
+
+pytestmark = pytest.mark.slow  # a whole pipeline
+
+#: Two branches of different lengths, so that a second device helps in principle.
+NETWORK = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, padding=1)
+        self.left = nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1))
+        self.right = nn.Conv2d(16, 16, 5, padding=2)
+
+    def forward(self, x):
+        x = self.stem(x).relu()
+        return torch.cat([self.left(x), self.right(x)], 1)
+
+
+def build():
+    return Net(), (torch.randn(1, 3, 32, 32),)
+"""
+SCHEDULES = ["greedy-1", "hios-lp-1", "hios-lp-2", "sequential-1"]
+CONFIG = {
+    "models": {"net": {"model": "own_network:build"}},
+    "platform": "model",
+    "gpu": "a40",
+    "link": "nvlink",
+    "devices": [1, 2],
+    "algorithms": {"sequential": {}, "greedy": {}, "hios-lp": {}},
+}
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_pipeline_of_predictions(real_checkout: Checkout) -> None:
+    """From the model to the report: every row says predicted, and neither plan nor folder has a run."""
+    checkout = real_checkout
+    (checkout.path / "own_network.py").write_text(NETWORK)
+    (checkout.path / "config.yaml").write_text(yaml.safe_dump(CONFIG))
+    planned = checkout.planned()
+    assert "execute" not in planned
+    assert planned["schedule"] == len(SCHEDULES)
+    done = checkout.snakemake("--cores", "2")
+    assert done.returncode == 0, done.stdout
+    assert "run.json" not in done.stdout
+    assert checkout.planned() == {}
+    results = checkout.path / "results"
+    assert sorted(path.stem for path in (results / "net" / "schedules").iterdir()) == SCHEDULES
+    assert {path.name for path in results.rglob("*")} & {"run.json", "auto.json", "traces"} == set()
+
+    latencies = _rows(results / "tables" / "latency.csv")
+    assert sorted(row["label"] for row in latencies if row["kind"] == "schedule") == SCHEDULES
+    assert [row["kind"] for row in latencies if row["kind"] != "schedule"] == ["baseline"]
+    operators = _rows(results / "tables" / "operators.csv")
+    assert len(operators) == 5
+    assert {row["predicted_only"] for row in [*latencies, *operators]} == {"True"}
+    measured = [column for column in latencies[0] if column.startswith(("measured", "speedup", "drift", "runs"))]
+    assert {row[column] for row in latencies for column in measured} == {""}
+    assert all(float(row["predicted_ms"]) > 0 for row in latencies)
+
+    page = (results / "report.html").read_text(encoding="utf-8").partition("<body>")[2]
+    assert "All times on this page are predicted." in page
+    (table,) = re.findall(r'<table class="schedules">.*?</table>', page, re.DOTALL)
+    headings = re.findall(r"<th scope=\"col\"[^>]*>([^<]*)</th>", table)
+    assert [heading for heading in headings if "ms" in heading] == ["predicted, ms", "lower bound, ms"]
+    assert len(re.findall(r'<th scope="row">', table)) == len(latencies)
+    assert len(re.findall(r"<summary><b>[^<]+</b> predicted [0-9.]+ ms</summary>", page)) == len(SCHEDULES)
+    assert [entry for entry in verify(results) if entry.problems] == []
