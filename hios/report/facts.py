@@ -180,6 +180,23 @@ def fastest_sentence(model: ModelResults) -> str | None:
     return " ".join(parts)
 
 
+def fastest_way_sentence(model: ModelResults) -> str | None:
+    """The fastest way of all to run a network: schedules, the sequential one, other runtimes; None without results."""
+    run = model.run
+    if not run.results:
+        return None
+    timed: dict[str, _Timed] = {
+        **{entry.name: entry for entry in run.references},
+        "sequential on one device": run.baseline,
+        **{result.label: result for result in run.results},
+    }
+    label = min(timed, key=lambda name: timed[name].latency_ms.median)
+    best = timed[label]
+    sentence = f"Fastest of all {len(timed)} ways: {label}, {best.latency_ms.median:.{model.decimals}f} ms"
+    tied = [name for name, own in timed.items() if name != label and (e := _interval(own, best)) and not tells(e)]
+    return f"{sentence}; statistically tied: {', '.join(tied)}." if tied else f"{sentence}."
+
+
 def slower_sentence(model: ModelResults) -> str | None:
     """Which schedules are slower than the sequential one on one device beyond doubt; None if none is."""
     slower = [

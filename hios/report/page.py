@@ -22,6 +22,7 @@ from hios.report.facts import (
     facts,
     faster_references,
     fastest_sentence,
+    fastest_way_sentence,
     input_text,
     slower_sentence,
 )
@@ -104,6 +105,7 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> View
         "sentences": [
             sentence
             for sentence in (
+                fastest_way_sentence(model),
                 fastest_sentence(model),
                 slower_sentence(model),
                 cut_sentence(model),

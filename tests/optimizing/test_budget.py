@@ -37,6 +37,7 @@ def test_what_does_not_fit_is_not_begun() -> None:
     assert budget.too_short_for("openvino", keep_s=2.9) != ""
 
 
+@pytest.mark.measures
 def test_a_short_budget_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With a budget that has no time to prepare anything, nothing is exported and the report says why."""
     pretend_busy(monkeypatch)
