@@ -185,8 +185,9 @@ def fastest_way_sentence(model: ModelResults) -> str | None:
     run = model.run
     if not run.results:
         return None
+    labels = [row["label"] for row in reference_rows(model) if row["kind"] == "reference"]
     timed: dict[str, _Timed] = {
-        **{entry.name: entry for entry in run.references},
+        **dict(zip(labels, run.references, strict=True)),
         "sequential on one device": run.baseline,
         **{result.label: result for result in run.results},
     }

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import hios
+from hios import HiosWarning
 from hios.optimizing import online_race
 from hios.optimizing.candidates import Candidate, in_runtime, itself
 from hios.optimizing.online_race import OnlineRace
 from hios.optimizing.race import FEWEST_ROUNDS, Race
+from tests.optimizing.quiet import pretend_busy
+from tests.runtime.small import Branches
+from tests.workers.processes import children
 
 TODAY, OTHER, SLOW = itself(2), in_runtime("openvino", 2), in_runtime("onnxruntime", 2)
 _MS = {TODAY.label: 20.0, OTHER.label: 10.0, SLOW.label: 15.0}
@@ -88,3 +94,33 @@ def test_work_that_begins_meanwhile_ends_the_race(monkeypatch: pytest.MonkeyPatc
     session.call(2 * FEWEST_ROUNDS)
     assert session.found == []
     assert set(session.call(3)) == {SLOW.label}
+
+
+def test_a_module_settles_in_its_own_calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What is optimised beside other work claims no speedup; later calls choose, keep it, and end the other workers."""
+    pretend_busy(monkeypatch, 0.5)
+    monkeypatch.setattr(online_race, "LOOK_S", 0.0)
+    model, before = Branches(), set(children())
+    keywords: dict[str, Any] = {"cache": tmp_path, "devices": 1, "least_ms": 0.0, "way": ("eager", "schedule")}
+    with pytest.warns(HiosWarning, match="keeps the cores 50% busy"):
+        fast = hios.optimize(model, torch.randn(1, 3, 16, 16), **keywords)
+    assert fast.report.provisional
+    assert "times as fast" not in fast.report.reason
+    assert list((tmp_path / "choices").rglob("*.json")) == []
+
+    def call(times: int) -> None:
+        for seed in range(times):
+            x = torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(seed))
+            with torch.no_grad():
+                torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
+
+    call(3)
+    assert "times as fast" not in fast.report.reason
+    pretend_busy(monkeypatch)
+    call(6 * (FEWEST_ROUNDS + 5))
+    assert (fast.report.busy_share, fast.report.cached) == (0.0, False)
+    assert len(list((tmp_path / "choices").rglob("*.json"))) == 1
+    assert all(way.runs == FEWEST_ROUNDS / 3 for way in fast.report.candidates)
+    call(3)
+    fast.close()
+    assert set(children()) <= before
