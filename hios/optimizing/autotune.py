@@ -97,7 +97,11 @@ class Autotune:
 
     @functools.cached_property
     def _state(self) -> str:
-        return state_digest(self.model)
+        """Hash of the model's state; empty where it cannot be hashed, as of sparse tensors: then it is not kept."""
+        try:
+            return state_digest(self.model)
+        except (RuntimeError, TypeError):
+            return ""
 
     def _choice_key(self) -> dict[str, object]:
         """All that a choice rests on."""
@@ -133,7 +137,7 @@ class Autotune:
         """
         if candidate.kind == EAGER:
             return Tuned(report, candidate, lambda tensors: [])
-        folder = self._store.find(self._key, self._state)
+        folder = self._store.find(self._key, self._state) if self._state else None
         if folder is not None:
             try:
                 return self._loaded(report, candidate, folder)
@@ -148,7 +152,8 @@ class Autotune:
                 path = runtimes.file(candidate.kind, workspace, candidate.threads)
                 runtimes.convert(candidate.kind, exported.program, path, candidate.threads)
             tuned = self._loaded(report, candidate, workspace)
-            self._store.keep(self._key, self._state, workspace)
+            if self._state:
+                self._store.keep(self._key, self._state, workspace)
         return tuned
 
     def _loaded(self, report: Report, candidate: Candidate, folder: Path) -> Tuned:
@@ -269,7 +274,7 @@ class Autotune:
     def _keep(self, tuned: Tuned, preparation: Preparation, workspace: Path) -> None:
         """Write the choice, and what runs it."""
         self._choices.put(tuned.report, tuned.candidate)
-        if tuned.candidate.kind == EAGER or self._folder is None:
+        if tuned.candidate.kind == EAGER or self._folder is None or not self._state:
             return
         if tuned.candidate.kind == SCHEDULE and preparation.traced is not None:
             cache.write_graph(workspace, preparation.traced.graph, preparation.traced.weights)

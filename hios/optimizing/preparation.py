@@ -175,14 +175,23 @@ class Preparation:
             if why := self.budget.too_short_for(kind, keep_s=self._kept_s):
                 self._note(kind, "not started", why)
                 continue
-            if not program.exists():
-                self.budget.show("writing the program")
-                programs.save(self._program(), program)
+            if not program.exists() and (why := self._write(program)):
+                self._note(kind, "refused", why)
+                continue
             threads = len(self.everything)
             path = runtimes.file(kind, self.folder, threads)
             started[kind] = Conversion(kind, program, path, threads)
             conversions.callback(started[kind].end)
         return started
+
+    def _write(self, path: Path) -> str:
+        """Write the program for other processes; returns why it cannot be, in words, or nothing."""
+        self.budget.show("writing the program")
+        try:
+            programs.save(self._program(), path)
+        except Exception as error:  # torch cannot save all that it can export, and says so with many types
+            return f"torch.export cannot save the model: {first_line(error)}"
+        return ""
 
     def _program(self) -> torch.export.ExportedProgram:
         assert self.exported is not None  # noqa: S101 - nothing that needs it runs before
