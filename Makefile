@@ -39,7 +39,7 @@ setup: .venv/installed
 .venv/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hios needs Python 3.11 or later; found " + sys.version.split()[0] + ". Name another: make PYTHON=python3.11 setup")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,slurm,dev]'
 	@touch $@
 
 check: setup

@@ -2,7 +2,7 @@
 
     python .ci/minimum_versions.py > oldest.txt
 
-Development tools are left out: users do not install them.
+Development tools are left out: users do not install them; and so is slurm, whose plugin wants recent versions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def main() -> None:
     """Print a line for each dependency."""
     file = Path(__file__).resolve().parents[1] / "pyproject.toml"
     project = tomllib.loads(file.read_text())["project"]
-    extras = {name: needs for name, needs in project["optional-dependencies"].items() if name not in ("all", "dev")}
+    extras = {
+        name: needs for name, needs in project["optional-dependencies"].items() if name not in ("all", "dev", "slurm")
+    }
     for name, version in minimum_versions(sum(extras.values(), project["dependencies"])).items():
         sys.stdout.write(f"{name}=={version}\n")
 

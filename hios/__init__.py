@@ -12,6 +12,7 @@ The package is layered; a module imports only from layers above its own:
     platforms config                     a folder a platform: devices, measuring, executing; config.yaml
     profiling runtime                    what measuring, and executing, on any platform have in common
     optimizing dynamo                    a model of torch in, the fastest way to run it out
+    charts                               one look for all charts; Altair to SVG and PDF
     report verify api cli                what people see; whether results hold what they state; stages and commands
 
 ``import hios`` is light: neither torch, TVM nor pandas is loaded; functions load what they need when they are called.

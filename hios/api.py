@@ -20,8 +20,8 @@ from hios.formats.run_file import Run
 from hios.graph import Graph
 from hios.platforms import entry, require_options
 from hios.report import Report, report_of, report_of_predictions
-from hios.report.predictions import ModelPredictions, model_predictions
-from hios.report.results import ModelResults, model_results
+from hios.report.model_predictions import ModelPredictions, model_predictions
+from hios.report.model_results import ModelResults, model_results
 from hios.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ def extract(
     *,
     name: str = "",
     units: str | None = None,
+    below: Mapping[str, int] | None = None,
     trusted: bool = False,
 ) -> tuple[Graph, dict[str, Tensor]]:
     """Extract the optimised operator graph of a program through TVM Relax.
@@ -122,6 +123,9 @@ def extract(
         Of the graph; that of the program, or of the file, if empty.
     units
         What is one operator: ``conv-relu``, ``relu-sepconv`` or ``operator``; as the model declares if None.
+    below
+        By name of inputs that are whole numbers, such as tokens, what their values are less than; as the model
+        declares, or 2, where absent.
     trusted
         Whether you trust who made a ``.pt2`` file, which then may run code when it is loaded.
 
@@ -153,12 +157,12 @@ def extract(
     from hios.frontends.program import Program
 
     if isinstance(program, str | Path):
-        return run(program, name or Path(program).stem, units=units, trusted=trusted)
+        return run(program, name or Path(program).stem, units=units, below=below, trusted=trusted)
     if not isinstance(program, Program):
         from hios.frontends.export import of_torch
 
         program = of_torch(program)
-    return run(program, name or program.name or "network", units=units)
+    return run(program, name or program.name or "network", units=units, below=below)
 
 
 @_explained

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,7 +19,7 @@ import yaml
 
 from hios import artifacts, platforms
 from hios.artifacts import Json
-from hios.errors import HiosError
+from hios.errors import HiosError, shown
 from hios.formats.base import Record
 from hios.formats.config_file import Config, ModelEntry, Scalar
 from hios.models import RUNTIMES, Model, files, model
@@ -108,12 +109,14 @@ def export_options(entry: ModelEntry) -> str:
     given = {key: getattr(entry, key) for key in ("image_size", "batch_size", "classifier")}
     # JSON, as YAML too reads it: text stays text, and true stays true
     more = [f"{name}={json.dumps(value)}" for name, value in (entry.options or {}).items()]
-    return options({**given, "option": more, "trust": entry.trusted})
+    shapes = [f"{name}={'x'.join(map(str, shape))}" for name, shape in (entry.inputs or {}).items()]
+    return options({**given, "option": more, "input": shapes, "trust": entry.trusted})
 
 
 def extract_options(entry: ModelEntry) -> str:
     """Settings of a network as options of ``hios extract``."""
-    return options({"units": entry.units, "trust": entry.trusted})
+    limits = [f"{name}={limit}" for name, limit in (entry.below or {}).items()]
+    return options({"units": entry.units, "below": limits, "trust": entry.trusted})
 
 
 def profile_options(settings: Config) -> str:
@@ -176,6 +179,64 @@ def parsed_options(texts: Iterable[str], given: Mapping[str, Scalar]) -> dict[st
             raise HiosError(f"--option: {name}: found {value or 'nothing'}; allowed: text, a number, true or false")
         parsed[name] = read
     return parsed
+
+
+def parsed_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Shapes by input name, given as ``NAME=SIZES`` such as ``x=1x3x224x224``.
+
+    Raises:
+        HiosError: one without a name, with other sizes than whole numbers of at least 1, or one given twice.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, _, sizes = text.rpartition("=")  # names of ONNX may hold any sign
+        if not name or not re.fullmatch(r"[1-9][0-9]{0,8}(x[1-9][0-9]{0,8})*", sizes):
+            raise HiosError(f"--input: found {shown(text, quoted=False)}; allowed: NAME=SIZES, such as x=1x3x224x224")
+        if name in shapes:
+            raise HiosError(f"--input: {shown(name, quoted=False)} is given twice; allowed: once")
+        shapes[name] = tuple(map(int, sizes.split("x")))
+    return shapes
+
+
+def parsed_limits(texts: Iterable[str]) -> dict[str, int]:
+    """Limits by input name, given as ``NAME=NUMBER`` such as ``tokens=30522``.
+
+    Raises:
+        HiosError: one without a name, with another value than a whole number of at least 1, or one given twice.
+    """
+    limits: dict[str, int] = {}
+    for text in texts:
+        name, _, number = text.rpartition("=")
+        if not name or not re.fullmatch(r"[1-9][0-9]{0,17}", number):
+            raise HiosError(f"--below: found {shown(text, quoted=False)}; allowed: NAME=NUMBER, such as tokens=30522")
+        if name in limits:
+            raise HiosError(f"--below: {shown(name, quoted=False)} is given twice; allowed: once")
+        limits[name] = int(number)
+    return limits
+
+
+def nested_values(entries: Iterable[str]) -> dict[str, Any]:
+    """The lists and mappings among ``NAME=VALUE`` of ``--config``: Snakemake reads the values in them as text.
+
+    ``["devices=[1, 2]", "seed=1"]`` gives ``{"devices": [1, 2]}``.
+
+    Args:
+        entries: as on the command line.
+
+    Raises:
+        HiosError: a value that is not YAML.
+    """
+    nested = {}
+    for entry in entries:
+        name, _, value = entry.partition("=")
+        if not value.lstrip().startswith(("[", "{")):
+            continue
+        try:
+            read = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise HiosError(f"--config: {name}: found {shown(value, quoted=False)}, which is not YAML") from error
+        nested[name] = read
+    return nested
 
 
 def options(values: Mapping[str, Any], *, without: str = "") -> str:
@@ -242,6 +303,8 @@ def _check_model(known: Model, entry: ModelEntry) -> None:
     """Refuse settings that make no sense for a kind of model."""
     if entry.trusted and known.kind != "pt2":
         raise HiosError("trusted: found true; allowed: for .pt2 files, as loading others runs no code of theirs")
+    if entry.inputs and known.kind != "onnx":
+        raise HiosError("inputs: found beside another model; allowed: for .onnx files, whose dimensions may be open")
     named = set(entry.options or {})
     if twice := sorted(named & {"image_size", "batch_size", "classifier"}):
         raise HiosError(f"options: found {twice[0]}; allowed: beside options, not among them")
@@ -263,7 +326,8 @@ def _resolved_algorithms(settings: Config, source: str) -> dict[str, dict[str, S
             given = {key: value for key, value in entry.items() if key != "algorithm"}
             if any(parameter.name == "seed" for parameter in algorithm.parameters):
                 given.setdefault("seed", settings.seed)
-            resolved[label] = {"algorithm": algorithm.name, **algorithm.resolved(given)}
+            # Under its name alone an algorithm package.module:function would not be found again.
+            resolved[label] = {"algorithm": name, **algorithm.resolved(given)}
     for index, name in enumerate(settings.profile.stages_of):
         with _at(source, f"profile.stages_of[{index}]"):
             find(name)

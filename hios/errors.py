@@ -22,8 +22,9 @@ _EXTRAS = {
     "numpy": "opt",
     "ortools": "opt",
     "mpi4py": "mpi",
+    "altair": "report",
+    "vl_convert": "report",
     "pandas": "report",
-    "plotly": "report",
     "jinja2": "report",
 }
 

@@ -37,6 +37,8 @@ def _requirements(*extras: str) -> list[Requirement]:
     return list({requirement.name: requirement for requirement in map(Requirement, texts)}.values())
 
 
+#: Extras that `all` leaves out, and `.ci/oldest` with it.
+NOT_IN_ALL = {"all", "dev", "slurm"}
 EVERYTHING = _requirements(*(extra for extra in PROJECT["optional-dependencies"] if extra != "all"))
 
 
@@ -65,8 +67,8 @@ def test_lock_is_within_the_ranges(requirement: Requirement) -> None:
 
 
 def test_all_has_every_extra_for_users() -> None:
-    """`pip install 'hios[all]'` installs every extra but the development tools."""
-    extras = set(PROJECT["optional-dependencies"]) - {"all", "dev"}
+    """`pip install 'hios[all]'` installs every extra but the development tools and what clusters need."""
+    extras = set(PROJECT["optional-dependencies"]) - NOT_IN_ALL
     assert Requirement(PROJECT["optional-dependencies"]["all"][0]).extras == extras
 
 
@@ -108,7 +110,7 @@ def test_minimum_versions() -> None:
         [sys.executable, REPOSITORY / ".ci" / "minimum_versions.py"], capture_output=True, text=True, check=True
     ).stdout
     oldest = dict(line.split("==") for line in output.splitlines())
-    users = _requirements(*(extra for extra in PROJECT["optional-dependencies"] if extra not in ("all", "dev")))
+    users = _requirements(*(extra for extra in PROJECT["optional-dependencies"] if extra not in NOT_IN_ALL))
     assert set(oldest) == {requirement.name for requirement in users}
     for requirement in users:
         assert oldest[requirement.name] in requirement.specifier

@@ -125,6 +125,7 @@ def test_gpus_and_links_are_listed() -> None:
         "docs/certified.md",
         "docs/speed.md",
         "docs/gpus.md",
+        "docs/report.md",
     ],
 )
 def test_links_lead_somewhere(file: str) -> None:

@@ -16,7 +16,18 @@ from hios import ALGORITHMS
 
 ROOT = Path(hios.__file__).resolve().parent
 #: Packages that only some commands need: slow to import, or not installed in every environment.
-HEAVY = {"torch", "tvm", "numpy", "pandas", "plotly", "jinja2", "safetensors", "tqdm", "snakemake"}
+HEAVY = {
+    "torch",
+    "tvm",
+    "numpy",
+    "pandas",
+    "altair",
+    "vl_convert",
+    "jinja2",
+    "safetensors",
+    "tqdm",
+    "snakemake",
+}
 
 _REPORT = "; import sys, json; print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
 _RUN = "from hios.cli import main; main({arguments!r}, standalone_mode=False)"
@@ -76,10 +87,12 @@ def problem(tmp_path: Path) -> Path:
         "hios.platforms.cuda.platform",
         "hios.workers.worker",
         "hios.platforms.cuda.plan",
+        "hios.charts.marks",
+        "hios.charts.rendering",
     ],
 )
 def test_imports_are_light(module: str, tmp_path: Path) -> None:
-    """Importing what every command needs loads neither torch nor TVM nor plotly."""
+    """Importing what every command needs loads neither torch nor TVM nor Altair."""
     loaded = _loaded(f"import {module}", tmp_path)
     assert "hios" in loaded
     assert loaded & HEAVY == set()

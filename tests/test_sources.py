@@ -106,7 +106,8 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
         ("platforms/cpu/reporting.py", {"report"}),
         ("platforms/protocol.py", set()),
         ("runtime/trace.py", {"execute"}),
-        ("report/charts.py", {"report"}),
+        ("report/gantt_chart.py", {"report"}),
+        ("charts/rendering.py", {"report"}),
     ],
 )
 @pytest.mark.usefixtures("by_content")

@@ -6,7 +6,7 @@ import shutil
 
 import click
 
-from hios.report.algorithms import described, listing
+from hios.report.algorithm_listing import described, listing
 
 #: Width of text that goes to a pipe or a file, and the largest width of text to be read.
 _PIPED_COLUMNS = 100

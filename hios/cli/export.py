@@ -26,6 +26,14 @@ from hios.formats.config_file import Scalar
     metavar="NAME=VALUE",
     help="Any other option of the function that builds the model; the value as in YAML. May be given several times.",
 )
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=SIZES",
+    help="Shape of an input of an ONNX file that leaves dimensions open, such as x=1x3x224x224. May be given several "
+    "times.",
+)
 @click.option("--seed", type=int, default=defaults.SEED, show_default=True, help="Seed of random weights.")
 @trust_option
 def command(
@@ -35,6 +43,7 @@ def command(
     batch_size: int | None,
     classifier: bool,
     more: tuple[str, ...],
+    inputs: tuple[str, ...],
     seed: int,
     trust: bool,
 ) -> None:
@@ -43,7 +52,7 @@ def command(
     MODEL is a network of the models folder by name; package.module:function, a function of yours whose keyword
     parameters are options, and which returns the module and a tuple of example inputs; or a file, .pt2 or .onnx.
     """
-    from hios.config import parsed_options
+    from hios.config import parsed_options, parsed_shapes
 
     sizes = {"image_size": image_size, "batch_size": batch_size}
     for name, value in sizes.items():
@@ -55,4 +64,6 @@ def command(
     check_seed(seed)
     refuse_overwriting([Path(model)], [output])
     options = parsed_options(more, given)
-    click.echo(f"{output}: {files.export(model, output, options, seed=seed, trusted=trust)}")
+    click.echo(
+        f"{output}: {files.export(model, output, options, inputs=parsed_shapes(inputs), seed=seed, trusted=trust)}"
+    )

@@ -23,11 +23,31 @@ from hios.graph import UNITS
     "convolution behind it and the sum before it, or every Relax operator by itself; default: as the model declares, "
     "else conv-relu.",
 )
+@click.option(
+    "--below",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="Values of an input of whole numbers, such as tokens, are less than this; random inputs for comparing and "
+    "timing are drawn accordingly. Default: as the model declares, else 2. May be given several times.",
+)
 @trust_option
-def command(program: Path, output: Path, weights: Path, name: str | None, units: str | None, trust: bool) -> None:
+def command(
+    program: Path,
+    output: Path,
+    weights: Path,
+    name: str | None,
+    units: str | None,
+    below: tuple[str, ...],
+    trust: bool,
+) -> None:
     """Extract the optimised graph of PROGRAM (.pt2 or .onnx) through TVM Relax."""
+    from hios.config import parsed_limits
+
     refuse_overwriting([program], [output, weights])
-    graph = files.extract(program, output, weights, name or program.resolve().parent.name, units=units, trusted=trust)
+    limits = parsed_limits(below)
+    graph = files.extract(
+        program, output, weights, name or program.resolve().parent.name, units=units, below=limits, trusted=trust
+    )
     click.echo(
         f"{output}: {len(graph.operators)} operators, {len(graph.edges)} edges, {len(graph.blocks)} blocks, units "
         f"{graph.units}"

@@ -17,13 +17,22 @@ if TYPE_CHECKING:
     from hios.runtime.session import Settings
 
 
-def export(text: str, output: str | Path, options: ModelOptions, *, seed: int = 0, trusted: bool = False) -> str:
+def export(
+    text: str,
+    output: str | Path,
+    options: ModelOptions,
+    *,
+    inputs: Mapping[str, Sequence[int]] | None = None,
+    seed: int = 0,
+    trusted: bool = False,
+) -> str:
     """Export a model and write it; returns a line that says what was written.
 
     Args:
         text: a network of models/, ``package.module:function``, or a file .pt2 or .onnx.
         output: the file to write, .pt2, or .onnx for a model in ONNX.
         options: keyword arguments of the function that builds the network; of an ONNX file batch_size.
+        inputs: shapes of inputs by name, of an ONNX file that leaves dimensions open.
         seed: of the random weights of a network of models/; torch.manual_seed before a function of the user's.
         trusted: whether the user trusts who made a .pt2 file, which then may run code.
 
@@ -38,6 +47,8 @@ def export(text: str, output: str | Path, options: ModelOptions, *, seed: int = 
     if Path(output).suffix.lower() != found.exported:
         raise HiosError(f"{output}: found the ending {Path(output).suffix or 'none'}; allowed: {found.exported}")
     check(found, options, trusted)
+    if inputs and found.kind != "onnx":
+        raise HiosError(f"{text}: found the option input; allowed: for .onnx files, whose dimensions may be open")
     require_writable(output)
     if found.kind == "onnx":
         from hios.frontends import onnx
@@ -45,7 +56,7 @@ def export(text: str, output: str | Path, options: ModelOptions, *, seed: int = 
         batch_size = options.get("batch_size")
         if not isinstance(batch_size, int | None):
             raise HiosError(f"{text}: batch_size: found {batch_size}; allowed: a whole number")
-        network = onnx.load(text, batch_size)
+        network = onnx.load(text, batch_size, inputs)
         with replacing(output) as temporary:
             temporary.write_bytes(network.SerializeToString(deterministic=True))
         return f"{text}, {onnx.described(network)}"
@@ -61,6 +72,7 @@ def extract(
     name: str,
     *,
     units: str | None = None,
+    below: Mapping[str, int] | None = None,
     trusted: bool = False,
 ) -> Graph:
     """Extract the optimised graph of a program and write it.
@@ -71,6 +83,7 @@ def extract(
         weights: safetensors file to write.
         name: name of the graph.
         units: scheduling units; those that the model declares if None.
+        below: by name of inputs of whole numbers, what their values are less than.
         trusted: whether the user trusts a program that can run code when it is loaded.
 
     Raises:
@@ -84,7 +97,7 @@ def extract(
         raise HiosError(f"{output}: named for the graph and for the weights; they are two files")
     for path in (output, weights):
         require_writable(path)
-    graph, tensors = run(program, name, units=units, trusted=trusted)
+    graph, tensors = run(program, name, units=units, below=below, trusted=trusted)
     with replacing(weights) as temporary:
         save_file(tensors, temporary)
         graph.write(output)  # inside: without a graph there are no weights either

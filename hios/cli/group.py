@@ -34,6 +34,14 @@ class Group(click.Group):
             click.echo("Aborted", err=True)
             sys.exit(130)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with their whole first sentences; click cuts them to one line."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, command.get_short_help_str(limit=1000)) for name, command in commands if command is not None]
+            )
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; what hios and the system raise becomes a message, and so do warnings of hios."""
         try:

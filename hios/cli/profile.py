@@ -93,7 +93,7 @@ def command(
         raise HiosError(f"--no-cache: found beside --cache {cache}; allowed: one of them")
     refuse_overwriting([graph], [output])
     from hios.profiling.cache import default_folder
-    from hios.report.profiled import profile_in_words
+    from hios.report.cost_facts import profile_in_words
 
     folder = None if no_cache else cache or default_folder()
     costs = files.profile(
@@ -119,7 +119,7 @@ def _refuse_measuring(context: click.Context, platform: str) -> None:
 
 def _predict(graph: Path, output: Path, platform: str, devices: int, options: Mapping[str, str]) -> None:
     refuse_overwriting([graph], [output])
-    from hios.report.profiled import profile_in_words
+    from hios.report.cost_facts import profile_in_words
 
     costs = files.predict(graph, output, platform, devices, options)
     click.echo(f"{output}: {profile_in_words(costs)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from hios.cli.options import PATH, output_option
 @click.command("report")
 @click.argument("directories", type=PATH, nargs=-1, required=True)
 @output_option("report.html")
-@click.option("--tables", type=PATH, required=True, help="Folder for the tables as CSV.")
+@click.option("--tables", type=PATH, required=True, help="Folder for the tables as CSV and LaTeX.")
 @click.option(
     "--schedule",
     "schedules",
@@ -20,12 +21,20 @@ from hios.cli.options import PATH, output_option
     help="With predicted costs: label of a schedule to show, schedules/LABEL.json; default: all. May be given several "
     "times.",
 )
-def command(directories: tuple[Path, ...], output: Path, tables: Path, schedules: tuple[str, ...]) -> None:
-    """Write one page and CSV tables about the runs in DIRECTORIES (graph.json, costs.json, run.json each).
+@click.option("--config", type=PATH, help="Resolved configuration of the pipeline, for the page to show.")
+def command(
+    directories: tuple[Path, ...], output: Path, tables: Path, schedules: tuple[str, ...], config: Path | None
+) -> None:
+    """Write one page and tables about the runs in DIRECTORIES (graph.json, costs.json, run.json each).
 
     Where costs are predicted (platform model), the page is about the schedules in schedules/ instead.
     """
     from hios.report import write_report
+    from hios.report.environment import Provenance, read_configuration
 
-    write_report(directories, output, tables, schedules)
+    parts = ["hios", "report", *directories, "--output", output, "--tables", tables]
+    parts += [part for label in schedules for part in ("--schedule", label)]
+    parts += ["--config", config] if config is not None else []
+    provenance = Provenance(shlex.join(map(str, parts)), "" if config is None else read_configuration(config))
+    write_report(directories, output, tables, schedules, provenance)
     click.echo(f"{output}: report of {len(directories)} model(s)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import click
 
 from hios.cli.options import PATH, devices_option, output_option, refuse_overwriting
 from hios.errors import warn
-from hios.report.algorithms import option, parameter_help, parameters
+from hios.report.algorithm_listing import option, parameter_help, parameters
 from hios.schedulers import Algorithm, Parameter
-from hios.schedulers.plugins import entry_points, load, load_all
+from hios.schedulers.plugins import entry_points, find, load, load_all
 
 #: Where the context of a call keeps its options for parameters.
 _PARAMETERS = "hios.parameters"
@@ -31,12 +32,16 @@ class _Schedule(click.Command):
     """Every parameter of every algorithm is an option, by its paper's name; help lists these options apart."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Import the algorithm of another distribution that is named first: its parameters are options too."""
+        """Import the algorithm from outside hios that is named first: its parameters are options too."""
         if set(args) & set(self.get_help_option_names(ctx)):
             load_all()
         for name in entry_points():
             if name in args or f"--algorithm={name}" in args:
                 load(name)
+        for before, word in itertools.pairwise(["", *args]):
+            name = word if before == "--algorithm" else word.removeprefix("--algorithm=")
+            if ":" in name and (before == "--algorithm" or name != word):
+                find(name)
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -60,15 +65,16 @@ class _Schedule(click.Command):
 @click.command("schedule", cls=_Schedule)
 @click.argument("graph", type=PATH)
 @click.argument("costs", type=PATH)
-@click.option("--algorithm", required=True, help="Name of the algorithm; see hios algorithms.")
+@click.option(
+    "--algorithm", required=True, help="Name of the algorithm (see hios algorithms), or package.module:function."
+)
 @devices_option
 @output_option("schedule.json")
 def command(graph: Path, costs: Path, algorithm: str, devices: int, output: Path, **parameters: Any) -> None:
     """Compute where and when each operator of GRAPH runs, given COSTS."""
     from hios.artifacts import require_writable
     from hios.problem import Problem
-    from hios.report.summary import cuts_in_words, gap_in_words
-    from hios.schedulers import find
+    from hios.report.schedule_summary import cuts_in_words, gap_in_words
     from hios.schedulers import schedule as run
 
     find(algorithm)

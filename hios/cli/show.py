@@ -25,7 +25,7 @@ def command(
     """Draw SCHEDULE: a row a stream of a device, a bar an operator."""
     from hios.graph import Graph
     from hios.report import write_schedule
-    from hios.report.summary import operator_types
+    from hios.report.schedule_summary import operator_types
     from hios.report.terminal import draw, look
     from hios.schedule import Schedule
 

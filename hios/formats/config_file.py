@@ -73,6 +73,25 @@ class ModelEntry(Record, frozen=True):
             doc("Other keyword arguments of the function that builds the network."),
         ]
     ] = None
+    inputs: OrAbsent[
+        Annotated[
+            dict[
+                Text,
+                Annotated[
+                    tuple[Annotated[Positive, doc("Size of a dimension.")], ...],
+                    Meta(min_length=1),
+                    doc("Shape of an input, such as [1, 3, 224, 224]."),
+                ],
+            ],
+            doc("Shapes of inputs by name, of an .onnx file that leaves dimensions open."),
+        ]
+    ] = None
+    below: OrAbsent[
+        Annotated[
+            dict[Text, Annotated[Positive, doc("What values of the input are less than.")]],
+            doc("Limits of inputs of whole numbers by name; as the model declares if left out, else 2."),
+        ]
+    ] = None
     units: OrAbsent[
         Annotated[
             Literal["conv-relu", "relu-sepconv", "operator"],
@@ -141,7 +160,7 @@ AlgorithmEntry = Annotated[
             "properties": {
                 "algorithm": {
                     "type": "string",
-                    "description": "Name in the registry (`hios algorithms`), or auto; the label if left out.",
+                    "description": "Name (`hios algorithms`), package.module:function, or auto; the label if left out.",
                     "minLength": 1,
                 }
             }

@@ -7,6 +7,7 @@ declarations what a model says about itself: units, blocks
 program      program.pt2: torch.export, saving and loading
 archive      loading a program.pt2 without trusting who made it
 onnx         program.onnx: checking, loading, ONNX Runtime
+onnx_shapes  sizes of the dimensions that an ONNX file leaves open
 origin       where in a model an operator comes from
 calls        a Relax function as plain calls
 lowering     programs of torch.export in Relax (add converters of ATen operators here)

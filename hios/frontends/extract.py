@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from hios.blocks import declared_blocks, found_blocks
+from hios.errors import HiosError, shown
 from hios.frontends.calls import Call, Input, Lowered, Weight, described, is_constant
 from hios.frontends.declarations import Declarations
 from hios.frontends.folding import Folder
@@ -23,7 +24,7 @@ from hios.frontends.lowering import lower
 from hios.frontends.patterns import DEFAULT_UNITS
 from hios.frontends.program import Program
 from hios.frontends.units import Unit, group
-from hios.frontends.verification import require_equal
+from hios.frontends.verification import OutputsDifferError, require_close, require_equal
 from hios.graph import Call as GraphCall
 from hios.graph import Edge, Graph, Operator, Shapes, TensorSpec, Value
 from hios.kernels import build
@@ -32,7 +33,12 @@ from hios.kernels.tensors import nbytes
 
 
 def extract(
-    program: str | Path | Program, name: str, *, units: str | None = None, trusted: bool = False
+    program: str | Path | Program,
+    name: str,
+    *,
+    units: str | None = None,
+    below: Mapping[str, int] | None = None,
+    trusted: bool = False,
 ) -> tuple[Graph, dict[str, Tensor]]:
     """The optimised graph of a program with its weights by name.
 
@@ -40,6 +46,8 @@ def extract(
         program: a program, or program.pt2 or program.onnx.
         name: name of the graph.
         units: scheduling units, a key of ``patterns.UNITS``; those that the model declares if None.
+        below: by name of inputs that are whole numbers, such as tokens, what their values are less than; as the model
+            declares, or 2, where absent.
         trusted: whether the user trusts a program that can run code when it is loaded.
 
     Raises:
@@ -47,30 +55,69 @@ def extract(
     """
     if not isinstance(program, Program):
         if Path(program).suffix.lower() == ".onnx":
-            return _extract_onnx(program, name, units)
+            return _extract_onnx(program, name, units, below or {})
         program = Program.read(program, trusted=trusted)
-    return extract_program(program.exported, name, program.declared, units=units)
+    return extract_program(program.exported, name, program.declared, units=units, below=below)
 
 
 def extract_program(
-    program: ExportedProgram, name: str, declared: Declarations | None = None, *, units: str | None = None
+    program: ExportedProgram,
+    name: str,
+    declared: Declarations | None = None,
+    *,
+    units: str | None = None,
+    below: Mapping[str, int] | None = None,
 ) -> tuple[Graph, dict[str, Tensor]]:
     """The optimised graph of a program of torch with its weights by name; see ``extract_lowered``.
 
     The graph is run once beside the program: an import that silently changes a model does not get past this.
     """
     graph, tensors = extract_lowered(lower(program), name, declared, units=units)
+    graph = _with_limits(graph, below or {})
     require_equal(graph, tensors, flat_module(program))
     return graph, tensors
 
 
-def _extract_onnx(path: str | Path, name: str, units: str | None) -> tuple[Graph, dict[str, Tensor]]:
-    """The optimised graph of an ONNX file with its weights by name, compared with ONNX Runtime."""
+def _extract_onnx(
+    path: str | Path, name: str, units: str | None, below: Mapping[str, int]
+) -> tuple[Graph, dict[str, Tensor]]:
+    """The optimised graph of an ONNX file with its weights by name, compared with ONNX Runtime.
+
+    Where probabilities differ by more than their variation allows, what they are computed from is compared.
+    """
     from hios.frontends import onnx, onnx_lowering  # its packages are an extra of their own
 
-    graph, tensors = extract_lowered(onnx_lowering.lower(onnx.load(path)), name, units=units)
-    require_equal(graph, tensors, onnx.Session(path))
+    model = onnx.load(path)
+    graph, tensors = extract_lowered(onnx_lowering.lower(model), name, units=units)
+    graph = _with_limits(graph, below)
+    try:
+        require_equal(graph, tensors, onnx.Session(path))
+    except OutputsDifferError:
+        if (before := onnx.before_activations(model)) is None:
+            raise
+        require_close(graph, tensors, onnx.Session(path))
+        logits, their_tensors = extract_lowered(onnx_lowering.lower(before), name, units=units)
+        require_equal(_with_limits(logits, below), their_tensors, onnx.Session(path, before.SerializeToString()))
     return graph, tensors
+
+
+def _with_limits(graph: Graph, below: Mapping[str, int]) -> Graph:
+    """The graph with limits of inputs that the user gives.
+
+    Raises:
+        HiosError: of an input that is not there, or does not hold whole numbers.
+    """
+    known = {entry.name: entry for entry in graph.inputs}
+    for name, limit in below.items():
+        if name not in known:
+            raise HiosError(f"below: found {shown(name, quoted=False)}; allowed: {', '.join(known) or 'no input'}")
+        if (dtype := known[name].dtype).startswith(("float", "bfloat", "complex", "bool")):
+            raise HiosError(f"below: {name}: found an input of {dtype}; allowed: inputs of whole numbers")
+        if limit < 1:
+            raise HiosError(f"below: {name}: found {limit}; allowed: at least 1")
+    if not below:
+        return graph
+    return replace(graph, inputs=tuple(_limited(entry, below.get(entry.name)) for entry in graph.inputs))
 
 
 def extract_lowered(

@@ -18,12 +18,15 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 from onnx.external_data_helper import load_external_data_for_model, uses_external_data
 from torch import Tensor
 
-from hios.errors import ArtifactError, HiosError, UnsupportedError, first_line
+from hios.errors import ArtifactError, UnsupportedError, first_line
+from hios.frontends.onnx_shapes import Shapes, fix_shapes
 from hios.frontends.program import TensorType, type_text
 
 #: Largest protobuf message, and so the largest ONNX file that holds its weights.
 _LARGEST_BYTES = 2**31 - 1
 _STANDARD = ("", "ai.onnx")
+#: Activations whose results lie between fixed limits.
+_SATURATING = ("Sigmoid", "HardSigmoid", "Softmax", "Tanh")
 #: Elements of inputs and outputs, by ONNX's numbers for them.
 _DTYPES: dict[int, torch.dtype] = {
     TensorProto.BOOL: torch.bool,
@@ -45,17 +48,18 @@ def described(model: ModelProto) -> str:
     return f"input {', '.join(map(type_text, types))}, {weights:,} weights"
 
 
-def load(path: str | Path, batch_size: int | None = None) -> ModelProto:
+def load(path: str | Path, batch_size: int | None = None, shapes: Shapes | None = None) -> ModelProto:
     """Read an ONNX file with its weights, and check it.
 
     Args:
         path: the file.
         batch_size: of a first dimension that the file leaves open.
+        shapes: of inputs by name, where the file leaves other dimensions open.
 
     Raises:
         ArtifactError: missing, damaged, or its weights lie outside its folder.
         UnsupportedError: operators that are not ONNX's own, shapes that are not fixed, or elements that torch lacks.
-        HiosError: another batch size than the one that the file fixes.
+        HiosError: another batch size or shape than the one that the file fixes, or of an input that it does not have.
     """
     path = Path(path)
     try:
@@ -75,7 +79,7 @@ def load(path: str | Path, batch_size: int | None = None) -> ModelProto:
             )
     _forget_defaults(model.graph)
     model.ir_version = max(model.ir_version, 4)  # earlier ones have weights among the inputs
-    _fix_shapes(model, path, batch_size)
+    fix_shapes(model, inputs_of(model.graph), path, shapes or {}, batch_size)
     try:
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
@@ -94,6 +98,28 @@ def nodes(graph: GraphProto) -> Iterator[NodeProto]:
         for attribute in node.attribute:
             for part in [attribute.g, *attribute.graphs]:
                 yield from nodes(part)
+
+
+def before_activations(model: ModelProto) -> ModelProto | None:
+    """The model without the activations that its outputs come from, where these saturate.
+
+    Probabilities that are nearly all 0 or 1 say little about what they were computed from, and runtimes approximate
+    their tails differently.
+
+    Returns:
+        A copy; None if no output comes from such an activation.
+    """
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    producers = {name: node for node in copy.graph.node for name in node.output}
+    types = {value.name: value for value in (*copy.graph.value_info, *copy.graph.input)}
+    cut = False
+    for position, output in enumerate(copy.graph.output):
+        node = producers.get(output.name)
+        if node is not None and node.op_type in _SATURATING and node.input[0] in types:
+            copy.graph.output[position].CopyFrom(types[node.input[0]])
+            cut = True
+    return copy if cut else None
 
 
 def inputs_of(graph: GraphProto) -> list[ValueInfoProto]:
@@ -140,6 +166,16 @@ class Session:
         """Outputs for inputs in the file's order."""
         given = {name: value.numpy() for name, value in zip(self._names, inputs, strict=True)}
         return [torch.from_numpy(value) for value in self._session.run(None, given)]
+
+
+def interface(graph: GraphProto, session: Session) -> tuple[list[TensorType], list[TensorType]]:
+    """Shapes and dtypes of inputs and outputs; where shape inference cannot tell an output's, a run does."""
+    inputs = [tensor_type(value) for value in inputs_of(graph)]
+    outputs = [tensor_type(value) for value in graph.output]
+    if any(size < 1 for shape, _ in outputs for size in shape):
+        made = session(*(torch.zeros(shape, dtype=dtype) for shape, dtype in inputs))
+        outputs = [(tuple(value.shape), value.dtype) for value in made]
+    return inputs, outputs
 
 
 def _load_weights(model: ModelProto, path: Path) -> None:
@@ -192,31 +228,3 @@ def _require_dtypes(graph: GraphProto, path: Path) -> None:
             raise UnsupportedError(
                 f"{path}: {kind} {value.name}: found elements of type {found}; allowed: tensors of {allowed}"
             )
-
-
-def _fix_shapes(model: ModelProto, path: Path, batch_size: int | None) -> None:
-    """Put the batch size in the place of an open first dimension; refuse other open dimensions."""
-    opened: set[str] = set()
-    for value in inputs_of(model.graph):
-        if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
-            raise UnsupportedError(f"{path}: input {value.name}: found no shape; allowed: tensors of fixed shapes")
-        for number, size in enumerate(value.type.tensor_type.shape.dim):
-            if number == 0 and batch_size is not None and not size.HasField("dim_value"):
-                opened.add(size.dim_param)
-                size.dim_value = batch_size
-            elif number == 0 and batch_size is not None and size.dim_value != batch_size:
-                raise HiosError(
-                    f"{path}: batch_size: found {batch_size}; allowed: {size.dim_value}, which the file fixes for "
-                    f"input {value.name}"
-                )
-            if size.HasField("dim_param") and size.dim_param in opened and batch_size is not None:
-                size.dim_value = batch_size
-            if size.dim_value < 1:
-                hint = (
-                    "give --batch-size (in config.yaml: batch_size)" if number == 0 else "export it with fixed shapes"
-                )
-                raise UnsupportedError(
-                    f"{path}: input {value.name}: dimension {number} is not fixed ({size.dim_param or '?'}); {hint}"
-                )
-    if opened:
-        del model.graph.value_info[:]  # states the open dimension

@@ -13,7 +13,11 @@ from hios.frontends.examples import example_inputs
 from hios.graph import Graph, Value
 from hios.kernels import compile_operator
 from hios.kernels.unit import External
-from hios.tolerances import difference
+from hios.tolerances import TOLERANCE, compared, difference
+
+
+class OutputsDifferError(UnsupportedError):
+    """The extracted graph computes other values than the program, or rounds them otherwise."""
 
 
 def require_equal(graph: Graph, weights: Mapping[str, Tensor], program: Callable[..., Any]) -> None:
@@ -25,7 +29,8 @@ def require_equal(graph: Graph, weights: Mapping[str, Tensor], program: Callable
         program: the module of the program, or whatever else takes the inputs and gives the outputs.
 
     Raises:
-        UnsupportedError: a kernel is missing, or shape, dtype or values of an output differ.
+        UnsupportedError: a kernel is missing, or shape or dtype of an output differ.
+        OutputsDifferError: values of an output differ.
     """
     inputs = example_inputs(graph.inputs, seed=0)
     found = run_graph(graph, weights, inputs)
@@ -40,8 +45,27 @@ def require_equal(graph: Graph, weights: Mapping[str, Tensor], program: Callable
             )
         off, allowed = difference(ours, theirs)
         if not off <= allowed:
-            raise UnsupportedError(
+            raise OutputsDifferError(
                 f"{place} differs from the program's by up to {off:.3g}; allowed: {allowed:.3g}, as its values vary"
+            )
+
+
+def require_close(graph: Graph, weights: Mapping[str, Tensor], program: Callable[..., Any]) -> None:
+    """As `require_equal`, for outputs that are probabilities: what is allowed is a fixed difference.
+
+    Raises:
+        OutputsDifferError: values of an output differ.
+    """
+    inputs = example_inputs(graph.inputs, seed=0)
+    with torch.inference_mode():
+        expected = flat(program(*inputs))
+    for position, (ours, theirs) in enumerate(zip(run_graph(graph, weights, inputs), expected, strict=True)):
+        tolerance = TOLERANCE.get(theirs.dtype, 0.0)
+        off, close = compared(ours, theirs, tolerance)
+        if not close:
+            raise OutputsDifferError(
+                f"output {position} of the extracted graph differs from the program's by up to {off:.3g}; allowed: "
+                f"{tolerance:g}"
             )
 
 

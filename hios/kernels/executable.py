@@ -6,14 +6,16 @@ from collections import Counter
 
 import torch
 
-from hios.errors import ArtifactError, shown
-from hios.graph import Graph, Operator, Value
+from hios.errors import ArtifactError, UnsupportedError, shown
+from hios.graph import Call, Graph, Operator, Value
+from hios.kernels.table import build
 
 
 def require_executable(graph: Graph) -> None:
     """Refuse graphs that can be scheduled but not run, or whose parts contradict each other.
 
     Raises:
+        UnsupportedError: the kernel table lacks a call, or cannot run it with its attributes.
         ArtifactError: an operator has no calls or shapes, a reference leads nowhere, a dtype is unknown, the
             edges are not those that the calls need, or the graph has no outputs.
     """
@@ -47,8 +49,17 @@ def _check_operator(graph: Graph, field: str, operator: Operator) -> None:
     for dtype in (operator.dtype or "", *(dtype for _, dtype in outputs)):
         _check_dtype(f"{field}.dtype", dtype)
     for number, call in enumerate(operator.calls):
+        _check_call(f"{field}.calls[{number}]", operator.id, call)
         for place, argument in enumerate(call.arguments):
             _check_reference(graph, f"{field}.calls[{number}].arguments[{place}]", argument, number)
+
+
+def _check_call(field: str, operator: str, call: Call) -> None:
+    """Look a call up before a worker does: packed convolutions do not, and some attributes would end the process."""
+    try:
+        build(call.function, call.attributes, shown(operator, quoted=False))
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{field}: {error}") from None
 
 
 def _check_dtype(field: str, dtype: str) -> None:

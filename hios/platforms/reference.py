@@ -204,8 +204,8 @@ def _onnx(program: str, parallel: bool) -> tuple[Callable[..., Any], _Types]:
     from hios.frontends import onnx  # its packages are an extra of their own
 
     graph = onnx.load(program).graph
-    types = [onnx.tensor_type(value) for value in onnx.inputs_of(graph)], [*map(onnx.tensor_type, graph.output)]
-    return onnx.Session(program, threads=_threads(), parallel=parallel), types
+    session = onnx.Session(program, threads=_threads(), parallel=parallel)
+    return session, onnx.interface(graph, session)
 
 
 def _exported(program: str, loaded: ExportedProgram, parallel: bool) -> Callable[..., Any]:

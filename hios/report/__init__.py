@@ -1,38 +1,21 @@
 """What people see: the report of a run, one schedule by itself, and the algorithms.
 
-    predictions what a report is made from where nothing was run: graph.json, costs.json and schedules of every model
-    results     what a report is made from: run.json, graph.json and costs.json of every model
-    tables      rows and CSV files
-    dataframes  results as pandas data frames
-    hardware    cores or GPUs, in words
-    costs       what predictions rest on, in words
-    facts       what was run and how far it can be trusted, in words
-    colours     one colour an operator type, the same on the whole page
-    lanes       the streams of all devices, from top to bottom
-    axes        the look of plotly figures
-    charts      the latencies of a model as a figure
-    gantt       Gantt charts as figures
-    prediction_page  the page of predictions
-    page        HTML pages, from the templates beside it
-    labels      short names of operators
-    layering    layered drawing of a directed acyclic graph
-    frames      every block of a graph drawn by itself
-    floorplan   where the frames of a picture stand, and the lines between them
-    picture     where everything of the picture of a graph stands
-    captions    the words of a picture
-    drawing     a picture as SVG
-    filling     pages from templates
-    summary     what one schedule says about itself, in words
-    terminal    one schedule as text
-    algorithms  the registry of algorithms in words
+    model_results, model_predictions   what a report is made from: the files of every model, of runs and of predictions
+    tables, table_files, dataframes    rows, CSV and LaTeX files; results as pandas data frames
+    headlines, statements, cost_facts, environment, schedule_summary    the same in words, with numbers from the data
+    gantt_chart, latency_chart         charts of Altair, in the look of `hios.charts`
+    short_names                        names that fit bars and rows
+    page, prediction_page              HTML from the templates beside them
+    graph_layout, block_layout, block_placement, layered_layout, graph_words, graph_svg    the picture of a graph
+    terminal                           one schedule as text
+    algorithm_listing                  the registry of algorithms in words
 
-Plotly is loaded by axes, charts, gantt and page, Jinja2 by filling, pandas by dataframes and for tables, and none of
-them by anything else in hios: what prints text or draws an SVG needs none.
+Altair, Jinja2 and pandas are loaded by charts, pages and tables, and by nothing else in hios: what prints text or draws
+a graph needs none.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,12 +24,13 @@ from typing import TYPE_CHECKING
 from hios import artifacts
 from hios.errors import ArtifactError
 from hios.graph import Graph
-from hios.report.predictions import ModelPredictions, is_predicted, read_predictions
-from hios.report.results import ModelResults, read_results
+from hios.report.environment import NOT_RECORDED, Provenance
+from hios.report.model_predictions import ModelPredictions, is_predicted, read_predictions
+from hios.report.model_results import ModelResults, read_results
+from hios.report.table_files import TABLES, table_files
 from hios.report.tables import (
     LATENCY_COLUMNS,
     OPERATOR_COLUMNS,
-    csv_text,
     latency_rows,
     operator_rows,
     prediction_rows,
@@ -60,7 +44,13 @@ if TYPE_CHECKING:
 __all__ = ["Report", "report_of", "report_of_predictions", "write_picture", "write_report", "write_schedule"]
 
 
-def write_report(directories: Sequence[Path], output: Path, tables: Path, schedules: Sequence[str] = ()) -> None:
+def write_report(
+    directories: Sequence[Path],
+    output: Path,
+    tables: Path,
+    schedules: Sequence[str] = (),
+    provenance: Provenance = NOT_RECORDED,
+) -> None:
     """Write the page and its tables; each file appears whole, by rename.
 
     Args:
@@ -68,23 +58,25 @@ def write_report(directories: Sequence[Path], output: Path, tables: Path, schedu
             predicted, with graph.json, costs.json and the schedules in schedules/.
         output: the HTML page, self-contained: it loads nothing from elsewhere.
         tables: folder for ``latency.csv`` (a row per model and schedule, and the references) and
-            ``operators.csv`` (a row per operator); times in milliseconds unless the column says otherwise.
+            ``operators.csv`` (a row per operator); times in milliseconds unless the column says otherwise. Beside them
+            ``latency.tex`` and ``operators.tex``, rounded, as LaTeX documents.
         schedules: labels of the predicted schedules to show, the names of their files; all of the folder if none.
+        provenance: the command and the configuration behind the page, which shows them.
 
     Raises:
         ArtifactError: some folders hold predictions and some runs, an output cannot be written, or a file is missing,
             damaged or does not fit the others of its folder; then nothing is written.
     """
-    latency, operators = Path(tables) / "latency.csv", Path(tables) / "operators.csv"
-    for path in (output, latency, operators):
+    places = {name: Path(tables) / name for name in TABLES}
+    for path in (output, *places.values()):
         artifacts.require_writable(path)
-    if Path(output).resolve() in (latency.resolve(), operators.resolve()):
+    if Path(output).resolve() in [path.resolve() for path in places.values()]:
         raise ArtifactError(f"{output}: named for the page, and it is the place of a table; name another")
     # All of it first: bad input must not leave a new page beside old tables.
-    made = _read(list(map(Path, directories)), schedules)
+    made = _read(list(map(Path, directories)), schedules, provenance)
     made.write(output)
-    _write(latency, csv_text(made.latencies))
-    _write(operators, csv_text(made.operators))
+    for name, text in made.files().items():
+        _write(places[name], text)
 
 
 @dataclass(frozen=True)
@@ -101,6 +93,10 @@ class Report:
     latencies: pd.DataFrame
     operators: pd.DataFrame
 
+    def files(self) -> dict[str, str]:
+        """The tables as CSV and LaTeX files, by name."""
+        return table_files(self.latencies, self.operators)
+
     def write(self, path: str | Path) -> None:
         """Write the page; the file appears whole, by rename.
 
@@ -110,7 +106,7 @@ class Report:
         _write(path, self.html)
 
 
-def _read(directories: Sequence[Path], schedules: Sequence[str]) -> Report:
+def _read(directories: Sequence[Path], schedules: Sequence[str], provenance: Provenance) -> Report:
     """The report of results folders, of runs or of predictions."""
     predicted = [directory for directory in directories if is_predicted(directory)]
     if not predicted:
@@ -118,31 +114,29 @@ def _read(directories: Sequence[Path], schedules: Sequence[str]) -> Report:
             raise ArtifactError(
                 f"--schedule: found {schedules[0]}; allowed: for predictions, as run.json states what ran"
             )
-        return report_of(read_results(directories))
+        return report_of(read_results(directories), provenance)
     if others := [directory for directory in directories if directory not in predicted]:
         raise ArtifactError(
             f"report: found predictions in {predicted[0]}, none in {others[0]}; allowed: only predictions, or only runs"
         )
-    return report_of_predictions(read_predictions(directories, schedules))
+    return report_of_predictions(read_predictions(directories, schedules), provenance)
 
 
-def report_of_predictions(models: Sequence[ModelPredictions]) -> Report:
+def report_of_predictions(models: Sequence[ModelPredictions], provenance: Provenance = NOT_RECORDED) -> Report:
     """The report of networks of which nothing was run, in this order."""
     from hios.report.prediction_page import render_predictions
 
     rows = [row for model in models for row in prediction_rows(model.name, model.schedules, model.costs)]
-    return Report(render_predictions(models), table(LATENCY_COLUMNS, rows), _operators(models))
+    return Report(render_predictions(models, provenance), table(LATENCY_COLUMNS, rows), _operators(models))
 
 
-def report_of(models: Sequence[ModelResults]) -> Report:
+def report_of(models: Sequence[ModelResults], provenance: Provenance = NOT_RECORDED) -> Report:
     """The report of networks that were executed, in this order."""
     from hios.report.page import render
 
-    return Report(
-        render(models),
-        table(LATENCY_COLUMNS, [row for model in models for row in latency_rows(model)]),
-        _operators(models),
-    )
+    latencies = table(LATENCY_COLUMNS, [row for model in models for row in latency_rows(model)])
+    operators = _operators(models)
+    return Report(render(models, table_files(latencies, operators), provenance), latencies, operators)
 
 
 def _operators(models: Sequence[ModelResults | ModelPredictions]) -> pd.DataFrame:
@@ -191,20 +185,19 @@ def write_picture(graph: Graph, output: Path) -> str:
     if suffix not in (".svg", ".html"):
         raise ArtifactError(f"{output}: found the suffix {suffix or 'none'}; allowed: .svg, .html")
     artifacts.require_writable(output)
-    from hios.report.captions import counts, size, words
-    from hios.report.colours import ranked_styles
-    from hios.report.drawing import svg, svg_file
-    from hios.report.picture import lay_out
+    from hios.report.graph_layout import lay_out
+    from hios.report.graph_svg import svg, svg_file
+    from hios.report.graph_words import size, type_counts, words
 
     picture = lay_out(graph)
-    styles = ranked_styles(Counter(operator.type for operator in graph.operators))
     if suffix == ".svg":
-        text = svg_file(picture, styles)
+        text = svg_file(picture)
     else:
-        from hios.report.filling import filled
+        from hios.report.page import filled
 
-        view = {**words(picture), "svg": svg(picture, styles)}
-        text = filled("graph.html.j2", {"name": graph.name, "picture": view, "legend": counts(picture, styles)})
+        view = {**words(picture), "svg": svg(picture)}
+        legend = type_counts(operator.type for operator in graph.operators)
+        text = filled("graph.html.j2", name=graph.name, picture=view, legend=legend)
     with artifacts.replacing(output) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="")
     return f"{size(picture)}; {picture.plan.width:.0f} x {picture.plan.height:.0f} pixels"

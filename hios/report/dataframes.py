@@ -16,8 +16,8 @@ from hios.errors import ArtifactError
 from hios.formats.costs_file import CostsFile, MergeCost, OperatorCost, StageCost, TransferCost
 from hios.graph import Graph
 from hios.problem import Problem
-from hios.report.hardware import is_virtual
-from hios.report.results import ModelResults, read_model
+from hios.report.environment import is_virtual
+from hios.report.model_results import ModelResults, read_model
 from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, operator_rows, prediction_rows, table
 from hios.schedule import Placement, Schedule
 

@@ -1,38 +1,37 @@
-"""The HTML pages: everything inlined, so that it opens offline and stays readable for years."""
+"""HTML pages from templates: everything inlined, so that a page opens offline and stays readable for years."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+import base64
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import plotly.graph_objects as go
-from plotly.offline import get_plotlyjs
+import jinja2
+import markupsafe
 
-from hios.report.captions import words
-from hios.report.charts import latency_chart
-from hios.report.colours import Style, ranked_styles, type_styles
-from hios.report.costs import cost_facts
-from hios.report.drawing import svg
-from hios.report.facts import (
+from hios.charts.marks import BOUND, MEASURED, PREDICTED, explanation
+from hios.charts.theme import DARK, GRID, GROUND, INK, SOFT, TINT, dark_rules
+from hios.report.cost_facts import cost_facts
+from hios.report.environment import Provenance, facts, input_text, is_virtual, origin
+from hios.report.gantt_chart import gantt_chart, schedule_chart
+from hios.report.graph_layout import lay_out
+from hios.report.graph_svg import svg
+from hios.report.graph_words import type_counts, words
+from hios.report.headlines import headlines, row_anchor
+from hios.report.latency_chart import latency_chart
+from hios.report.model_results import ModelResults
+from hios.report.schedule_summary import device_uses, summary
+from hios.report.statements import (
     cautions,
     ceiling_sentences,
     cut_sentence,
     engine_sentence,
-    facts,
     faster_references,
     fastest_sentence,
     fastest_way_sentence,
-    input_text,
     slower_sentence,
 )
-from hios.report.filling import filled
-from hios.report.gantt import gantt_chart, schedule_chart
-from hios.report.hardware import is_virtual
-from hios.report.picture import lay_out
-from hios.report.results import ModelResults
-from hios.report.summary import device_uses, summary, type_shares
-from hios.report.tables import auto_rows, reference_rows, schedule_rows
+from hios.report.tables import auto_rows, placement_rows, reference_rows, schedule_rows
 from hios.runtime import predictions
 from hios.schedule import Schedule
 
@@ -44,20 +43,30 @@ _SHORTEST_SHOWN_S = 0.0005
 #: Pixels; the page is narrower, and shows a picture of this width at four fifths of its size.
 _WIDEST_PICTURE = 1400.0
 _TALLEST_OPEN = 1100.0
+#: Types of the files that a page carries, by suffix.
+_MEDIA = {"csv": "text/csv", "tex": "application/x-tex"}
 
 
-def render(models: Sequence[ModelResults]) -> str:
+def render(models: Sequence[ModelResults], files: Mapping[str, str], provenance: Provenance) -> str:
     """The page of a report as text.
 
     Args:
         models: at least one model's results, in the order of the page.
+        files: contents of the tables that readers may save from the page, by name.
+        provenance: how the page came about.
     """
-    styles = type_styles(models)
-    return page(
+    views = [_view(number, model) for number, model in enumerate(models, start=1)]
+    return filled(
         "report.html.j2",
-        facts=facts(models),
+        headlines=headlines(models),
         cautions=cautions(models),
-        models=[_view(number, model, styles) for number, model in enumerate(models, start=1)],
+        models=views,
+        facts=facts(models),
+        origin=origin(provenance),
+        configuration=provenance.configuration,
+        files=[(name, data_address(name, text)) for name, text in files.items()],
+        marks=explanation((MEASURED, PREDICTED, BOUND)),
+        any_auto=any(view["auto"] for view in views),
     )
 
 
@@ -68,60 +77,70 @@ def render_schedule(schedule: Schedule, types: Mapping[str, str]) -> str:
         schedule: what schedule.json holds.
         types: type of every operator, for colours; empty if unknown.
     """
-    styles = ranked_styles(type_shares(schedule, types))
-    count = Counter(styles[types[row.operator]] for row in schedule.placements if types)
-    return page(
+    return filled(
         "schedule.html.j2",
         title=f"{schedule.algorithm} for {schedule.graph or 'a graph without a name'}",
         facts=summary(schedule),
         uses=device_uses(schedule),
         staged=schedule.placements[0].stage is not None,
-        legend=[(style, count[style]) for style in dict.fromkeys(styles.values())],
-        chart=chart_of("schedule", schedule_chart(schedule, types, styles)),
+        legend=type_counts(types[row.operator] for row in schedule.placements) if types else [],
+        chart=schedule_chart(schedule, types, "schedule"),
+        placements=placement_rows(lambda operator: types.get(operator, ""), schedule.placements, ()),
     )
 
 
-def page(template: str, **values: Any) -> str:
-    """A page from its template, with plotly and the filters for numbers."""
-    return filled(template, {**values, "plotly_js": get_plotlyjs()}, _FILTERS)
+def filled(template: str, **values: Any) -> str:
+    """A page from its template.
+
+    Args:
+        template: name of the file.
+        values: by name; one that is missing is an error.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("hios.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(_FILTERS)
+    light = {"ink": INK, "soft": SOFT, "line": GRID, "ground": GROUND, "tint": TINT}
+    theme = {"light": light, "dark": {name: DARK[colour] for name, colour in light.items()}}
+    environment.globals.update(
+        theme=theme, dark_rules=dark_rules("svg.chart") + "\n" + dark_rules("svg.graph"), row_anchor=row_anchor
+    )
+    return environment.get_template(template).render(**values)
 
 
-def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> View:
+def data_address(name: str, text: str) -> str:
+    """A file within a page, as the address of a link."""
+    content = base64.b64encode(text.encode("utf-8")).decode("ascii")
+    return f"data:{_MEDIA[name.rpartition('.')[2]]};base64,{content}"
+
+
+def _view(number: int, model: ModelResults) -> View:
     """What the template shows of a model."""
-    schedules, references = schedule_rows(model), reference_rows(model)
+    schedules = schedule_rows(model)
     return {
-        "anchor": f"model-{number}",
-        "name": model.name,
-        "operators": len(model.graph.operators),
-        "edges": len(model.graph.edges),
-        "units": model.graph.units,
-        "input": input_text(model.graph),
+        **model_head(number, model),
         "faster_references": faster_references(model),
         "schedules": schedules,
         "auto": auto_rows(model),
-        "references": references,
+        "references": reference_rows(model),
         "fastest": model.fastest,
         "decimals": model.decimals,
-        "sentences": [
-            sentence
-            for sentence in (
-                fastest_way_sentence(model),
-                fastest_sentence(model),
-                slower_sentence(model),
-                cut_sentence(model),
-                engine_sentence(model),
-                *ceiling_sentences(model),
-                predictions.in_words(model.run),
-            )
-            if sentence
-        ],
-        "picture": _picture(model, styles),
+        "sentences": list(_sentences(model)),
+        "picture": _picture(model),
         "costs": cost_facts(model.costs),
         "virtual": is_virtual(model.run.platform),
-        "latency_chart": chart_of(f"latency-{number}", latency_chart(model)),
-        "legend": _legend(model, styles),
+        "latency_chart": latency_chart(model, f"latency-{number}"),
+        "legend": type_counts(operator.type for operator in model.graph.operators),
         "gantts": [
-            {"row": row, **chart_of(f"gantt-{number}-{position}", gantt_chart(model, result, styles))}
+            {
+                "row": row,
+                "chart": gantt_chart(model, result, f"gantt-{number}-{position}"),
+                "placements": placement_rows(model.type_of, result.predicted, result.measured),
+            }
             if result.predicted or result.measured
             else None
             for position, (row, result) in enumerate(zip(schedules, model.run.results, strict=True))
@@ -129,22 +148,30 @@ def _view(number: int, model: ModelResults, styles: Mapping[str, Style]) -> View
     }
 
 
-def _picture(model: ModelResults, styles: Mapping[str, Style]) -> View:
+def model_head(number: int, model: Any) -> View:
+    """What every page shows of a model: where it stands, its name, and how large it is."""
+    graph = model.graph
+    return {
+        "number": number,
+        "anchor": f"model-{number}",
+        "name": model.name,
+        "operators": len(graph.operators),
+        "edges": len(graph.edges),
+        "units": graph.units,
+        "input": input_text(graph),
+    }
+
+
+def _sentences(model: ModelResults) -> Iterable[str]:
+    sentences = [fastest_way_sentence(model), fastest_sentence(model), slower_sentence(model), cut_sentence(model)]
+    sentences.append(engine_sentence(model))
+    return filter(None, [*sentences, *ceiling_sentences(model), predictions.in_words(model.run)])
+
+
+def _picture(model: ModelResults) -> View:
     """The graph as a drawing with its words; a tall one is for the reader to open."""
     picture = lay_out(model.graph, _WIDEST_PICTURE)
-    return {**words(picture), "svg": svg(picture, styles), "open": picture.plan.height <= _TALLEST_OPEN}
-
-
-def chart_of(identity: str, figure: go.Figure) -> View:
-    """A figure as templates take it: ``id``, ``height`` and ``json``."""
-    # to_json writes "<" as an escape, so no label can end the script element that carries the JSON.
-    return {"id": identity, "height": figure.layout.height, "json": figure.to_json()}
-
-
-def _legend(model: ModelResults, styles: Mapping[str, Style]) -> list[tuple[Style, int]]:
-    """Style and number of operators of every kind of bar in the model's charts."""
-    count = Counter(styles[operator.type] for operator in model.graph.operators)
-    return [(style, count[style]) for style in dict.fromkeys(styles.values()) if style in count]
+    return {**words(picture), "svg": svg(picture), "open": picture.plan.height <= _TALLEST_OPEN}
 
 
 def _optional(text: Callable[..., str]) -> Callable[..., str]:
@@ -157,10 +184,12 @@ def _seconds(value: float) -> str:
 
 
 _FILTERS: dict[str, Callable[..., str]] = {
+    # HTML knows the namespace of SVG; a page names no address.
+    "inline": lambda text: markupsafe.Markup(text.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1)),  # noqa: S704
     "whole": _optional(str),
     "ms": _optional(lambda value, decimals: f"{value:.{decimals}f}"),
     "times": _optional(lambda value: f"{value:.2f}"),
-    "percent": _optional(lambda value: f"{100 * value:.1f}"),
+    "percent": _optional(lambda value: f"{round(100 * value, 1) + 0.0:.1f}"),  # no "-0.0"
     "drifted": _optional(lambda value: f"{100 * (value - 1):+.1f}"),
     "signed_percent": _optional(lambda value: f"{100 * value:+.1f}"),
     "seconds": _optional(_seconds),

@@ -2,63 +2,60 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from hios.report.colours import Style, type_styles
-from hios.report.costs import cost_facts
-from hios.report.facts import input_text
-from hios.report.gantt import predicted_chart
-from hios.report.hardware import predicted_hardware
-from hios.report.page import chart_of, page
-from hios.report.predictions import ModelPredictions
-from hios.report.tables import prediction_rows
+from hios.report.cost_facts import cost_facts
+from hios.report.environment import Provenance, origin, predicted_hardware
+from hios.report.gantt_chart import predicted_chart
+from hios.report.graph_words import type_counts
+from hios.report.model_predictions import ModelPredictions
+from hios.report.page import filled, model_head
+from hios.report.tables import placement_rows, prediction_rows
 
 
-def render_predictions(models: Sequence[ModelPredictions]) -> str:
+def render_predictions(models: Sequence[ModelPredictions], provenance: Provenance) -> str:
     """The page as text.
 
     Args:
         models: at least one, in the order of the page.
+        provenance: how the page came about.
     """
-    styles = type_styles(models)
     facts = dict.fromkeys(
         fact
         for model in models
         if model.costs.platform is not None
         for fact in predicted_hardware(model.costs.platform)
     )
-    return page(
+    views = [_view(number, model) for number, model in enumerate(models, start=1)]
+    return filled(
         "predicted.html.j2",
         facts=list(facts),
-        models=[_view(number, model, styles) for number, model in enumerate(models, start=1)],
+        origin=origin(provenance),
+        configuration=provenance.configuration,
+        models=views,
     )
 
 
-def _view(number: int, model: ModelPredictions, styles: Mapping[str, Style]) -> dict[str, Any]:
+def _view(number: int, model: ModelPredictions) -> dict[str, Any]:
     """What the template shows of a model."""
-    count = Counter(styles[operator.type] for operator in model.graph.operators)
     rows = [
         {**row, "predicted_speedup": model.sequential_ms / row["predicted_ms"] if row["predicted_ms"] else None}
         for row in prediction_rows(model.name, model.schedules, model.costs)
     ]
+    graph = model.graph
     return {
-        "anchor": f"model-{number}",
-        "name": model.name,
-        "operators": len(model.graph.operators),
-        "edges": len(model.graph.edges),
-        "units": model.graph.units,
-        "input": input_text(model.graph),
+        **model_head(number, model),
         "sentence": _fastest(model),
         "rows": rows,
         "costs": cost_facts(model.costs),
-        "legend": [(style, count[style]) for style in dict.fromkeys(styles.values()) if style in count],
+        "legend": type_counts(operator.type for operator in graph.operators),
         "gantts": [
             {
                 "label": label,
                 "latency_ms": schedule.latency_ms,
-                **chart_of(f"gantt-{number}-{position}", predicted_chart(schedule, model.graph, styles)),
+                "chart": predicted_chart(schedule, label, graph, f"gantt-{number}-{position}"),
+                "placements": placement_rows(model.type_of, schedule.placements, ()),
             }
             for position, (label, schedule) in enumerate(model.schedules.items())
         ],

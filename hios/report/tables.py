@@ -6,16 +6,16 @@ Light where no table is made: pandas is imported by `table` alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hios.costs import predicted_for
 from hios.formats.costs_file import CostsFile
 from hios.formats.run_file import Chosen, Latency, ReferenceResult, ScheduleResult
 from hios.graph import Graph
-from hios.report.hardware import is_virtual
-from hios.report.results import ModelResults
-from hios.schedule import Schedule
+from hios.report.environment import is_virtual
+from hios.report.model_results import ModelResults
+from hios.schedule import Placement, Schedule
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -225,6 +225,36 @@ def table(columns: Sequence[str], rows: Iterable[Row]) -> pd.DataFrame:
 def csv_text(frame: pd.DataFrame) -> str:
     """A CSV table with a header line; an absent value is an empty field."""
     return str(frame.to_csv(index=False, lineterminator="\n"))
+
+
+def placement_rows(
+    type_of: Callable[[str], str], predicted: Sequence[Placement], measured: Sequence[Placement]
+) -> list[Row]:
+    """What a Gantt chart shows, one row an operator, in the order in which they start as predicted.
+
+    Args:
+        type_of: type of an operator.
+        predicted: placements under the cost model.
+        measured: those of a run, or none.
+    """
+    ran = {row.operator: row for row in measured}
+    rows = []
+    for row in sorted(predicted or measured, key=lambda row: (row.start_ms, row.device, row.stream)):
+        run = ran.get(row.operator)
+        rows.append(
+            {
+                "operator": row.operator,
+                "type": type_of(row.operator),
+                "device": row.device,
+                "stream": row.stream,
+                "stage": row.stage,
+                "predicted_start_ms": row.start_ms if predicted else None,
+                "predicted_finish_ms": row.finish_ms if predicted else None,
+                "measured_start_ms": None if run is None else run.start_ms,
+                "measured_finish_ms": None if run is None else run.finish_ms,
+            }
+        )
+    return rows
 
 
 def _measured(model: ModelResults, kind: str, label: str, latency: Latency) -> Row:

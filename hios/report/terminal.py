@@ -13,11 +13,10 @@ from dataclasses import astuple, dataclass
 from itertools import groupby
 from typing import TextIO
 
+from hios.charts.theme import TYPE_COLOURS, style_of
 from hios.errors import HiosError
-from hios.report.colours import COLOURS, ranked_styles
-from hios.report.labels import short_names, shortened
-from hios.report.lanes import Lane, lanes
-from hios.report.summary import device_uses, summary, type_shares
+from hios.report.schedule_summary import device_uses, summary, type_shares
+from hios.report.short_names import Lane, lanes, short_names, shortened
 from hios.schedule import Placement, Schedule
 
 #: Columns that a chart needs at least beside the names of its lanes.
@@ -34,7 +33,7 @@ _LABEL_COLUMNS = 8
 #: Between the words of a legend.
 _GAP = "   "
 #: Colours of neighbours where types are not known.
-_IN_TURN = (COLOURS[0], COLOURS[5])
+_IN_TURN = (TYPE_COLOURS[0], TYPE_COLOURS[5])
 #: Columns between two times on the axis, at least.
 _TICK_COLUMNS = 10
 #: A schedule that ends before this has no time axis: nothing takes so little, and steps of it would not be numbers.
@@ -153,7 +152,7 @@ class _Chart:
         self._total = self._parts * self._columns
         self._marks: set[str] = set()
         self._types = types
-        self._styles = ranked_styles(type_shares(schedule, types))
+        self._shares = type_shares(schedule, types)
 
     def lines(self) -> list[str]:
         """The parts of the time axis one below the other, and what the symbols mean.
@@ -241,7 +240,7 @@ class _Chart:
 
     def _colour(self, placement: Placement, number: int) -> str:
         if placement.operator in self._types:
-            return self._styles[self._types[placement.operator]].colour
+            return style_of(self._types[placement.operator]).colour
         return _IN_TURN[(number if placement.stage is None else placement.stage) % len(_IN_TURN)]
 
     def _painted(self, row: _Row, first: int, last: int) -> str:
@@ -270,7 +269,8 @@ class _Chart:
             words.append("s0, s1: streams (or groups of a stage)")
         lines = _in_lines([(len(word), word) for word in words], self._look.width)
         if self._look.colour:
-            shown = [(style.colour, f" {_printable(name)} ") for name, style in self._styles.items()]
+            names = sorted(self._shares, key=lambda name: (-self._shares[name], name))
+            shown = [(style_of(name).colour, f" {_printable(name)} ") for name in names]
             lines += _in_lines([(len(name), _on(colour, name)) for colour, name in shown], self._look.width)
         return lines
 

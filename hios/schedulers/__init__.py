@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hios.bound import lower_bound_ms
+from hios.errors import ScheduleError
 from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Plan, Schedule, StagedPlan
@@ -46,12 +47,13 @@ def schedule(
 
     Args:
         problem: graph and costs.
-        algorithm: a name of the registry.
+        algorithm: a name of the registry, or ``package.module:function`` of a registered function.
         devices: number M of equal devices, at least 1.
         parameters: parameters of the algorithm by their papers' names; defaults otherwise.
 
     Raises:
         HiosError: unknown algorithm or parameter, or devices that it cannot use.
+        ScheduleError: the plan uses more devices than were asked for.
     """
     entry = find(algorithm)
     check_devices(entry, devices)
@@ -60,10 +62,12 @@ def schedule(
     began = time.perf_counter()
     solution = entry.solve(problem, devices, values)
     elapsed = time.perf_counter() - began
+    if (used := len(solution.plan.devices)) > devices:
+        raise ScheduleError(f"algorithm {entry.name}: found a plan for {used} devices; allowed: {devices}")
     placements = evaluate(problem, solution.plan)
     bound = max(lower_bound_ms(problem, devices), solution.lower_bound_ms)
     return Schedule(
-        algorithm=algorithm,
+        algorithm=entry.name,
         parameters=values,
         devices=devices,
         latency_ms=latency_ms(placements),

@@ -1,24 +1,26 @@
-"""Algorithms of other distributions: entry points of the group ``hios.algorithms``, imported when they are asked for.
+"""Algorithms from outside hios, imported when they are asked for: by entry point, or as ``package.module:function``.
 
 A distribution names each of its algorithms in its pyproject.toml::
 
     [project.entry-points."hios.algorithms"]
     mine = "my_package.module:function"
 
-where ``function`` is registered with ``@hios.register("mine", ...)``.
+where ``function`` is registered with ``@hios.register("mine", ...)``. The same function is found without any
+distribution as ``package.module:function``, in the working folder or in the environment.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hios.errors import HiosError, first_line
+from hios.errors import HiosError, first_line, shown
 from hios.schedulers.registry import ALGORITHMS, AUTO, Algorithm
 
 if TYPE_CHECKING:
@@ -31,11 +33,16 @@ _METADATA = (".dist-info", ".egg-info", "EGG-INFO")
 
 
 def find(name: str) -> Algorithm:
-    """The algorithm of a name; one of another distribution is imported now.
+    """The algorithm of a name; one from outside hios is imported now.
+
+    Args:
+        name: of the registry, or ``package.module:function`` of a function under ``@hios.register``.
 
     Raises:
         HiosError: there is none (the message lists the names), several share the name, or it cannot be imported.
     """
+    if ":" in name:
+        return _of_function(name)
     if name == AUTO:
         raise HiosError(
             f"{AUTO} is chosen by measurement: hios execute --auto FILE, or {AUTO}: {{}} among the algorithms of "
@@ -43,7 +50,10 @@ def find(name: str) -> Algorithm:
         )
     load(name)
     if name not in ALGORITHMS:
-        raise HiosError(f"unknown algorithm {name}; allowed: {', '.join(sorted({*ALGORITHMS, *entry_points()}))}")
+        allowed = ", ".join(sorted({*ALGORITHMS, *entry_points()}))
+        raise HiosError(
+            f"unknown algorithm {shown(name, quoted=False)}; allowed: {allowed}, or package.module:function"
+        )
     return ALGORITHMS[name]
 
 
@@ -103,6 +113,50 @@ def load_all() -> list[str]:
         except HiosError as error:
             problems.append(str(error))
     return problems
+
+
+def _of_function(text: str) -> Algorithm:
+    """The algorithm ``package.module:function``; the working folder is searched before the environment, as for models.
+
+    Raises:
+        HiosError: there is no such module or function, importing fails, or the function is not registered.
+    """
+    place = shown(text, quoted=False)
+    module_name, _, function_name = text.partition(":")
+    if not function_name.isidentifier() or not all(part.isidentifier() for part in module_name.split(".")):
+        raise HiosError(f"algorithm {place}: found this name; allowed: package.module:function")
+    before = dict(ALGORITHMS)
+    search = [str(Path.cwd()), *sys.path]
+    try:
+        with _searching(search):
+            module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:  # whatever a module of someone else's does when it is imported
+        _restore(before)
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
+            raise HiosError(
+                f"algorithm {place}: no module {error.name} in the working folder, {Path.cwd()}, or in the environment"
+            ) from error
+        raise HiosError(
+            f"algorithm {place}: {module_name} cannot be imported: {type(error).__name__}: {first_line(error)}"
+        ) from error
+    function = getattr(module, function_name, None)
+    if function is None:
+        raise HiosError(f"algorithm {place}: {module_name} has no {function_name}")
+    registered = next((algorithm for algorithm in ALGORITHMS.values() if algorithm.run is function), None)
+    if registered is None:
+        raise HiosError(f"algorithm {place}: {function_name} is not registered; put @hios.register(...) above it")
+    return registered
+
+
+@contextlib.contextmanager
+def _searching(search: list[str]) -> Iterator[None]:
+    """Use another module search path."""
+    before = sys.path[:]
+    sys.path[:] = search
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 def _register(name: str, entry: EntryPoint) -> None:

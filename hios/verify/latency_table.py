@@ -14,7 +14,7 @@ from hios.errors import ArtifactError, first_line, shown
 from hios.formats.costs_file import CostsFile
 from hios.formats.run_file import Run
 from hios.graph import Graph
-from hios.report.results import model_results
+from hios.report.model_results import model_results
 from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, prediction_rows
 from hios.schedule import Schedule
 

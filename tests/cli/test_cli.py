@@ -21,7 +21,7 @@ import hios
 from hios import ALGORITHMS, Costs, Graph, Schedule, artifacts
 from hios.cli import main
 from hios.frontends.program import load
-from hios.report.algorithms import option
+from hios.report.algorithm_listing import option
 
 ROOT = Path(hios.__file__).resolve().parents[1]
 CORES = len(os.sched_getaffinity(0))

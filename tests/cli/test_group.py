@@ -6,6 +6,7 @@ import warnings
 
 from click.testing import CliRunner
 
+from hios.cli import main
 from hios.cli.group import Group
 from hios.errors import warn
 
@@ -37,3 +38,11 @@ def test_warnings_of_others_stay_as_they_are() -> None:
         warnings.simplefilter("always")
         CliRunner().invoke(group, ["try"])
     assert [str(warning.message) for warning in caught] == ["old"]
+
+
+def test_help_lists_whole_descriptions() -> None:
+    """No description of a command is cut."""
+    words = " ".join(CliRunner().invoke(main, ["--help"]).stdout.partition("Commands:")[2].split())
+    assert "..." not in words
+    for command in main.commands.values():
+        assert command.get_short_help_str(limit=1000) in words

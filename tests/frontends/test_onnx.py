@@ -14,19 +14,23 @@ import onnx as format_
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
+from click.testing import CliRunner
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from tvm import relax
 
 from hios import Graph
+from hios.cli import main
 from hios.cli.files import export, extract
 from hios.errors import ArtifactError, HiosError, UnsupportedError
 from hios.frontends import onnx, onnx_lowering
 from hios.frontends import program as programs
+from hios.frontends.examples import example_inputs
 from hios.frontends.extract import extract_program
 from hios.frontends.registered import build_model
 from hios.frontends.verification import flat, run_graph
+from hios.kernels.table import IN_PLACE, KERNELS
 
 
 def _exported(
@@ -319,7 +323,10 @@ def test_copy_fixes_the_batch(tmp_path: Path) -> None:
     model = onnx.load(tmp_path / "program.onnx")
     assert [onnx.tensor_type(value)[0] for value in model.graph.output] == [(4, 4, 4, 4), (4, 5)]
     assert given.read_bytes() == before
-    with pytest.raises(UnsupportedError, match=r"input x: dimension 0 is not fixed \(batch\); give --batch-size"):
+    with pytest.raises(
+        UnsupportedError,
+        match=r"input x \[batch, 3, 8, 8\]; give --batch-size .*, or --input x=\?x3x8x8 with",
+    ):
         export(str(given), tmp_path / "other.onnx", {})
     with pytest.raises(HiosError, match=r"batch_size: found 2; allowed: 4, which the file fixes for input x"):
         export(str(tmp_path / "program.onnx"), tmp_path / "other.onnx", {"batch_size": 2})
@@ -329,8 +336,14 @@ def test_copy_fixes_the_batch(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (_model(_RELU, [1, "width"]), "input x: dimension 1 is not fixed (width); export it with fixed shapes"),
-        (_model(_RELU, [1, None]), "input x: dimension 1 is not fixed (?); export it with fixed shapes"),
+        (
+            _model(_RELU, [1, "width"]),
+            "found open dimensions in input x [1, width]; give --input x=1x? with a number",
+        ),
+        (
+            _model(_RELU, [1, None]),
+            "found open dimensions in input x [1, ?]; give --input x=1x? with a number for each ?",
+        ),
         (_model(_RELU, None), "input x: found no shape; allowed: tensors of fixed shapes"),
         (
             _model([helper.make_node("Own", ["x"], ["y"], name="n", domain="my.domain")], [1], domains=("my.domain",)),
@@ -456,3 +469,150 @@ def test_weights_elsewhere_are_refused(tmp_path: Path, location: str) -> None:
     path = _with_external_data(folder / "net.onnx", location)
     with pytest.raises(ArtifactError, match=r"the weight w lies in .*(allowed: a file in|which is missing in) "):
         onnx.load(path)
+
+
+def _opened(*shapes: list[Any]) -> ModelProto:
+    """A model that adds up inputs named a, b and so on."""
+    names = "abcd"[: len(shapes)]
+    graph = helper.make_graph(
+        [helper.make_node("Sum", list(names), ["y"])],
+        "graph",
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in zip(names, shapes, strict=True)
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shapes[0])],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "batch_size", "fixed"),
+    [
+        pytest.param(_opened(["n", 3, "h", "w"]), {"a": (2, 3, 4, 5)}, None, [(2, 3, 4, 5)], id="names"),
+        pytest.param(_opened([None, 3, None, None]), {"a": (2, 3, 4, 5)}, None, [(2, 3, 4, 5)], id="nothing"),
+        pytest.param(_opened([-1, 3, -1, "?"]), {"a": (2, 3, 4, 5)}, None, [(2, 3, 4, 5)], id="PaddlePaddle"),
+        pytest.param(_opened(["n", "h"], ["n", "h"]), {"b": (2, 3)}, None, [(2, 3), (2, 3)], id="shared names"),
+        pytest.param(_opened(["n", "h"], [1, "h"]), {"b": (1, 3)}, None, None, id="still open"),
+        pytest.param(_opened(["n", "h"], [2, "h"]), {"b": (2, 3)}, 2, [(2, 3), (2, 3)], id="with a batch"),
+    ],
+)
+def test_open_dimensions_are_fixed(
+    tmp_path: Path, model: ModelProto, inputs: dict[str, Any], batch_size: int | None, fixed: Any
+) -> None:
+    """Shapes that are given fix what is open, also in other inputs where dimensions share a name."""
+    path = _saved(model, tmp_path / "net.onnx")
+    if fixed is None:
+        with pytest.raises(UnsupportedError, match=r"input a \[n, 3\]; give --batch-size .* or --input a=\?x3 with"):
+            onnx.load(path, batch_size, inputs)
+        return
+    loaded = onnx.load(path, batch_size, inputs)
+    assert [onnx.tensor_type(value)[0] for value in loaded.graph.input] == fixed
+    assert [onnx.tensor_type(value)[0] for value in loaded.graph.output] == [fixed[0]]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "batch_size", "message"),
+    [
+        ({"c": (2, 3)}, None, "inputs: found c; allowed: a, b"),
+        ({"a": (2, 3, 4)}, None, r"inputs: a: found 3 dimensions; allowed: 2, \[n, 3\]"),
+        ({"a": (2, 4)}, None, "inputs: a: found 4 for dimension 1; allowed: 3, which the file fixes"),
+        ({"a": (2, 3)}, 4, "inputs: a: found 2 for dimension 0; allowed: 4, which is the batch size given"),
+        (
+            {"a": (2, 3), "b": (4, 3)},
+            None,
+            "inputs: b: found 4 for the dimension n; allowed: 2, as in",
+        ),
+    ],
+)
+def test_shapes_that_the_file_does_not_allow(
+    tmp_path: Path, inputs: dict[str, Any], batch_size: int | None, message: str
+) -> None:
+    """What contradicts the file or itself is named with what is allowed."""
+    path = _saved(_opened(["n", 3], ["n", 3]), tmp_path / "net.onnx")
+    with pytest.raises(HiosError, match=message):
+        onnx.load(path, batch_size, inputs)
+
+
+def test_input_option(tmp_path: Path) -> None:
+    """`hios export --input` fixes shapes; only of ONNX files."""
+    path = _saved(_opened(["n", 3, "h"]), tmp_path / "net.onnx")
+    words = ["export", str(path), "--output", str(tmp_path / "program.onnx")]
+    assert CliRunner().invoke(main, [*words, "--input", "a=1x3x7"]).exit_code == 0
+    assert onnx.tensor_type(onnx.load(tmp_path / "program.onnx").graph.input[0])[0] == (1, 3, 7)
+    for text in ("a", "a=", "a=1x", "=1x2", "a=1x0", "a=1x-3", "a=1,3"):
+        refused = CliRunner().invoke(main, [*words, "--input", text])
+        assert refused.exit_code == 1
+        assert f"--input: found {text}; allowed: NAME=SIZES, such as x=1x3x224x224" in refused.output
+    twice = CliRunner().invoke(main, [*words, "--input", "a=1x3x7", "--input", "a=1x3x8"])
+    assert "--input: a is given twice; allowed: once" in twice.output
+    other = ["export", "squeezenet", "--output", str(tmp_path / "program.pt2"), "--input", "x=1x3x7"]
+    assert "squeezenet: found the option input; allowed: for .onnx files" in CliRunner().invoke(main, other).output
+
+
+def _saturating() -> ModelProto:
+    """Probabilities of 1e-10 and less, in whose place ONNX Runtime gives some that are a hundred times larger."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("Sub", ["r", "w"], ["s"]),
+        helper.make_node("Sigmoid", ["s"], ["y"]),
+    ]
+    return _model(nodes, [1, 64], {"w": np.linspace(24.0, 26.0, 64).reshape(1, 64)})
+
+
+def test_saturating_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where probabilities are all but 0, what they are computed from is compared; a wrong graph is still refused."""
+    path = _saved(_saturating(), tmp_path / "net.onnx")
+    graph, _ = _extracted(path)
+    assert [operator.type for operator in graph.operators][-1] == "sigmoid"
+    logits = _model(list(_saturating().graph.node)[:2], [1, 64], {"w": np.zeros((1, 64))})
+    assert onnx.before_activations(logits) is None
+    monkeypatch.setitem(KERNELS, "relax.nn.relu", lambda attributes: lambda x: x.clamp(min=0) * 1.01)
+    monkeypatch.delitem(IN_PLACE, "relax.nn.relu")
+    with pytest.raises(UnsupportedError, match="output 0 of the extracted graph differs from the program's by up to"):
+        _extracted(path)
+
+
+def test_limits_of_inputs(tmp_path: Path) -> None:
+    """Limits of whole numbers are in graph.json, and random inputs keep them; of other inputs they are refused."""
+    graph = helper.make_graph(
+        [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)],
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.INT64, [1, 4096])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4096])],
+    )
+    path = _saved(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), tmp_path / "net.onnx"
+    )
+    limited, _ = _extracted(path, below={"x": 9})
+    assert [entry.below for entry in limited.inputs] == [9]
+    (drawn,) = example_inputs(limited.inputs, seed=0)
+    assert sorted(set(drawn.flatten().tolist())) == list(range(9))
+    with pytest.raises(HiosError, match="below: found z; allowed: x"):
+        _extracted(path, below={"z": 9})
+    floats = _saved(_model(_RELU, [1, 3]), tmp_path / "floats.onnx")
+    with pytest.raises(HiosError, match="below: x: found an input of float32; allowed: inputs of whole numbers"):
+        _extracted(floats, below={"x": 9})
+    words = ["extract", str(path), "--output", str(tmp_path / "g.json"), "--weights", str(tmp_path / "w.safetensors")]
+    for text in ("x", "x=", "x=0", "x=1.5", "=3"):
+        refused = CliRunner().invoke(main, [*words, "--below", text])
+        assert f"--below: found {text}; allowed: NAME=NUMBER, such as tokens=30522" in refused.output
+
+
+def test_outputs_of_unknown_shape(tmp_path: Path) -> None:
+    """Where shape inference cannot tell the shape of an output, a run does."""
+    graph = helper.make_graph(
+        [helper.make_node("NonZero", ["w"], ["n"]), helper.make_node("Gather", ["x", "n"], ["y"], axis=1)],
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 1, "open"])],
+        [numpy_helper.from_array(np.asarray([1, 0, 1], np.float32), "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    path = _saved(model, tmp_path / "net.onnx")
+    loaded = onnx.load(path).graph
+    assert onnx.tensor_type(loaded.output[0])[0] == (2, 1, 0)
+    assert onnx.interface(loaded, onnx.Session(path)) == (
+        [((2, 3), torch.float32)],
+        [((2, 1, 2), torch.float32)],
+    )

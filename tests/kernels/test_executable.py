@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hios import Graph
-from hios.errors import ArtifactError
+from hios.errors import ArtifactError, UnsupportedError
 from hios.kernels.executable import require_executable
 
 _SHAPES = {"inputs": [[1, 3]], "outputs": [[1, 3]]}
@@ -91,3 +91,57 @@ def test_contradictions_are_named(path: str, value: Any, message: str) -> None:
     """A reference that leads nowhere, or edges that the calls do not need, are refused with file and field."""
     with pytest.raises(ArtifactError, match=r"graph\.json: .*" + message if path != "edges" else message):
         require_executable(_set(path, value))
+
+
+#: A convolution of images and a pooling, as Relax writes them.
+WINDOWS: dict[str, dict[str, Any]] = {
+    "relax.nn.conv2d": {"strides": [1, 1], "padding": [0, 0, 0, 0], "dilation": [1, 1], "groups": 1},
+    "relax.nn.max_pool2d": {
+        "pool_size": [2, 2],
+        "strides": [1, 1],
+        "padding": [0, 0, 0, 0],
+        "dilation": [1, 1],
+        "ceil_mode": False,
+    },
+}
+
+
+def _windowed(function: str, attributes: dict[str, Any]) -> Graph:
+    data = copy.deepcopy(GRAPH)
+    data["operators"][0]["calls"][0] |= {"function": function, "attributes": attributes}
+    return Graph.from_json(data, source="graph.json")
+
+
+@pytest.mark.parametrize("function", WINDOWS)
+def test_windows_as_relax_writes_them_pass(function: str) -> None:
+    """The attributes that the next test damages are fine themselves."""
+    require_executable(_windowed(function, WINDOWS[function]))
+
+
+@pytest.mark.parametrize("function", WINDOWS)
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("strides", [0, 0], r"strides \[0, 0\] is not supported, only 2 whole numbers of at least 1"),
+        ("strides", [1.5, 1], r"strides \[1\.5, 1\] is not supported"),
+        ("strides", "ab", r'strides "ab" is not supported'),
+        ("strides", [1] * 100_000, r"strides \[1, 1, .{,60}\.\.\. is not supported"),
+        ("dilation", [-1, 1], r"dilation \[-1, 1\] is not supported"),
+        ("padding", [0, 0], r"padding \[0, 0\] is not supported, only 4 whole numbers of at least 0"),
+        ("padding", None, "the attribute padding is missing"),
+    ],
+)
+def test_attributes_are_checked_before_a_worker_reads_them(function: str, name: str, value: Any, message: str) -> None:
+    """A stride of 0 would end a worker by a signal; the message names operator, call and attribute."""
+    attributes = {**WINDOWS[function], name: value}
+    if value is None:
+        del attributes[name]
+    with pytest.raises(UnsupportedError, match=rf"operators\[0\]\.calls\[0\]: operator a: {function}: {message}"):
+        require_executable(_windowed(function, attributes))
+
+
+def test_layouts_are_checked_for_packed_convolutions_too() -> None:
+    """Packed convolutions take the images as they come, so that another layout would give wrong numbers."""
+    attributes = {**WINDOWS["relax.nn.conv2d"], "data_layout": "NHWC"}
+    with pytest.raises(UnsupportedError, match="data_layout NHWC is not supported, only NCHW"):
+        require_executable(_windowed("relax.nn.conv2d", attributes))

@@ -7,7 +7,7 @@ import msgspec
 from hios.formats.costs_file import CorunFactor, CostsFile
 from hios.profiling.cache import Measured
 from hios.profiling.profile import _corun
-from hios.report.costs import cost_facts
+from hios.report.cost_facts import cost_facts
 
 _SAMPLES = [1.4, 1.5, 1.6, 1.5, 1.4, 1.6, 1.5]
 

@@ -36,26 +36,47 @@ class Visit:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Visit]:
-    """A file in headless Chromium, offline, 1280 pixels wide."""
+def launched() -> Iterator[Any]:
+    """Headless Chromium."""
     sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_ARGUMENTS)
-        context = browser.new_context(offline=True, viewport={"width": 1280, "height": 900})
-        visit = Visit(context.new_page(), sync_api.expect)
-        visit.tab.on("request", lambda request: visit.requests.append(request.url))
-        visit.tab.on("requestfailed", lambda request: visit.errors.append(f"failed: {request.url}"))
-        visit.tab.on("console", lambda message: visit.errors.append(message.text) if message.type == "error" else None)
-        visit.tab.on("pageerror", lambda error: visit.errors.append(str(error)))
-        visit.tab.goto(path.as_uri())
-        yield visit
+        yield browser
         browser.close()
 
 
+def visited(browser: Any, path: Path, *, width: int = 1280, scheme: str = "light", scripts: bool = True) -> Visit:
+    """A file in a new tab, offline.
+
+    Args:
+        browser: of `launched`.
+        path: of the file.
+        width: of the window in pixels.
+        scheme: what the reader has set, ``light`` or ``dark``.
+        scripts: whether the page may run scripts.
+    """
+    sync_api = pytest.importorskip("playwright.sync_api")
+    context = browser.new_context(
+        offline=True, viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=scripts
+    )
+    visit = Visit(context.new_page(), sync_api.expect)
+    visit.tab.on("request", lambda request: visit.requests.append(request.url))
+    visit.tab.on("requestfailed", lambda request: visit.errors.append(f"failed: {request.url}"))
+    visit.tab.on("console", lambda message: visit.errors.append(message.text))
+    visit.tab.on("pageerror", lambda error: visit.errors.append(str(error)))
+    visit.tab.goto(path.as_uri())
+    return visit
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Visit]:
+    """A file in headless Chromium, offline, 1280 pixels wide."""
+    with launched() as browser:
+        yield visited(browser, path)
+
+
 def loads_nothing(page: str) -> bool:
-    """Whether a page, less plotly.js, names nothing to be loaded by src, href, url() or import."""
-    # plotly's map layers know addresses that no chart here uses
-    rest = re.sub(r"<script>/\*\*\s*\* plotly\.js.*?</script>", "", page, count=1, flags=re.DOTALL)
-    assert len(rest) < len(page) / 2
-    words = ("http:", "https:", "url(", "@import")
-    return not re.search(r"""(?:src|href)\s*=\s*["']?(?!["']?#)[^\s>]+""", rest) and not any(w in rest for w in words)
+    """Whether a page names nothing to be loaded by src, href, url() or import; files within the page do not count."""
+    addresses = re.findall(r"""(?:src|href)\s*=\s*["']?([^\s>"']*)|url\(([^)]*)\)""", page)
+    inside = all((link or fill).startswith(("#", "data:")) for link, fill in addresses)
+    return inside and not any(word in page for word in ("http:", "https:", "@import"))

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from hios import ALGORITHMS, Problem
-from hios.report.algorithms import described, listing, parameter_help, parameters
+from hios.report.algorithm_listing import described, listing, parameter_help, parameters
 from hios.schedule import StagedPlan
 from hios.schedulers.registry import Algorithm, Parameter, register
 

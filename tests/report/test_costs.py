@@ -12,7 +12,7 @@ import msgspec
 from hios import artifacts
 from hios.formats.costs_file import CostsFile
 from hios.report import write_report
-from hios.report.costs import CostFact, cost_facts
+from hios.report.cost_facts import CostFact, cost_facts
 from tests.report.browser import needs_chromium, opened
 from tests.report.test_report import make_results, read_csv
 

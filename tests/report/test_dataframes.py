@@ -17,7 +17,7 @@ import pytest
 import hios
 from hios import Graph, HiosError, Problem, artifacts
 from hios.report import write_report
-from hios.report.results import read_model
+from hios.report.model_results import read_model
 from hios.report.tables import LATENCY_COLUMNS, OPERATOR_COLUMNS, csv_text, latency_rows, operator_rows, table
 from tests.report.test_report import COMPETITORS, make_results
 

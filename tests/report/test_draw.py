@@ -14,13 +14,13 @@ from click.testing import CliRunner, Result
 
 from benchmarks.networks import googlenet, inception_v3, nasnet_large, randwire, resnet50, squeezenet
 from hios import Edge, Graph, HiosError, Operator
+from hios.charts.theme import style_of
 from hios.cli import main
-from hios.report.captions import block_sizes, far_edges, operator_tooltip, reading_order
-from hios.report.colours import COLOURS, ranked_styles
-from hios.report.drawing import svg, svg_file
-from hios.report.frames import Box
-from hios.report.layering import assign_columns, order_columns, place_vertically
-from hios.report.picture import Picture, lay_out, text_width
+from hios.report.block_layout import Box
+from hios.report.graph_layout import Picture, lay_out, text_width
+from hios.report.graph_svg import svg, svg_file
+from hios.report.graph_words import block_sizes, far_edges, operator_tooltip, reading_order
+from hios.report.layered_layout import assign_columns, order_columns, place_vertically
 from tests.external_data import data_folder
 from tests.operators import operator_from
 from tests.report.browser import needs_chromium, opened
@@ -101,7 +101,7 @@ def apart(one: Box, other: Box) -> bool:
 
 def document(picture: Picture) -> ET.Element:
     """The file, parsed."""
-    return ET.fromstring(svg_file(picture, ranked_styles(Counter(o.type for o in picture.graph.operators))))  # noqa: S314
+    return ET.fromstring(svg_file(picture))  # noqa: S314
 
 
 def anchors(path: str) -> list[tuple[float, float]]:
@@ -224,24 +224,25 @@ def test_parallel_edges_end_apart() -> None:
 def test_page_is_the_same_each_time() -> None:
     """The same graph gives the same file."""
     graph = layered(150, 400, 2)
-    styles = ranked_styles(Counter(operator.type for operator in graph.operators))
-    assert svg_file(lay_out(graph), styles) == svg_file(lay_out(graph), styles)
+    assert svg_file(lay_out(graph)) == svg_file(lay_out(graph))
 
 
 def test_colours_are_those_of_the_types() -> None:
-    """Boxes and legend have the colours that the styles give; from the ninth type on boxes are hatched."""
+    """Boxes and legend have the look of the types, the most frequent type first."""
     graph = layered(36, 40, 3)
-    styles = ranked_styles(Counter(operator.type for operator in graph.operators))
     root = document(lay_out(graph))
     for group in root.iter(f"{SVG}g"):
         if group.get("class") == "operator":
-            style = styles[graph.operators[int(group.attrib["data-operator"])].type]
+            style = style_of(graph.operators[int(group.attrib["data-operator"])].type)
             box = group.find(f"{SVG}rect")
             assert box is not None
             assert box.get("fill") == style.colour
             assert (group.find(f"{SVG}path") is not None) == style.hatched
     legend = [e.get("fill") for e in root.findall(f"{SVG}rect")[1:]]  # the first is the page
-    assert legend == [*COLOURS, *COLOURS, "#dddddd"]
+    types = Counter(operator.type for operator in graph.operators)
+    assert legend == [style_of(name).colour for name, _ in types.most_common()]
+    hatched = {style_of(name).hatched for name in types}
+    assert hatched == {True, False}
 
 
 def test_hostile_names_stay_text() -> None:
@@ -254,7 +255,15 @@ def test_hostile_names_stay_text() -> None:
     titles = [group[0].text for group in root.iter(f"{SVG}g") if group.get("class") == "operator"]
     assert titles[0] == f"{names[0]}\ntype {names[0]}"
     assert titles[2] == "x\ufffd\ufffd\ud7ff\ufffd\ntype x\ufffd\ufffd\ud7ff\ufffd"
-    assert "<script" not in svg(picture, ranked_styles(Counter(operator.type for operator in graph.operators)))
+    assert "<script" not in svg(picture)
+
+
+def test_pictures_are_described() -> None:
+    """For readers who do not see it a picture says what it shows: name, size and blocks of the graph."""
+    graph = layered(20, 30, 1)
+    label = document(lay_out(graph)).get("aria-label")
+    assert label is not None
+    assert label.startswith(f"Graph of {graph.name} by blocks: 20 operators, ")
 
 
 def test_tooltip_says_what_the_graph_states() -> None:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from hios import Graph, HiosError, Operator, Placement, Problem, Schedule, schedule
 from hios.cli import main
-from hios.report.labels import short_names, shortened
-from hios.report.summary import device_uses, operator_types, summary
+from hios.report.schedule_summary import device_uses, operator_types, summary
+from hios.report.short_names import short_names, shortened
 from hios.report.terminal import ASCII, PIPED_WIDTH, Look, draw, look
 from tests.problems import problem, problems
 from tests.report.drawn_schedules import made

@@ -18,7 +18,7 @@ from hios.errors import ArtifactError
 from hios.evaluate import latency_ms
 from hios.problem import Stage
 from hios.recording import RecordingProblem
-from hios.report.summary import summary
+from hios.report.schedule_summary import summary
 from hios.schedule import StagedPlan
 from hios.schedulers.ios import ios, search_space
 from hios.schedulers.ios_blocks import blocks

@@ -258,3 +258,56 @@ def test_import_hios_looks_for_no_distributions(site: Path) -> None:
         "import hios, sys; print('outside' in sys.modules, 'importlib.metadata' in sys.modules, len(hios.ALGORITHMS))"
     )
     assert _python(site, "-c", code).stdout == f"False False {len(hios.ALGORITHMS)}\n"
+
+
+#: What `module:function` may name, and fail to.
+FUNCTIONS = """import hios
+
+
+@hios.register("mine", paper="none", summary="in topological order", several_devices=False)
+def mine(problem, devices):
+    return hios.StreamPlan(((tuple(problem.order),),), tuple(problem.order))
+
+
+def unregistered(problem, devices):
+    return mine(problem, devices)
+"""
+
+
+def test_schedule_with_a_function(site: Path, files: list[str]) -> None:
+    """A registered function of the working folder is an algorithm without being installed."""
+    (site / "own_algorithm.py").write_text(FUNCTIONS)
+    found = _scheduled(site, files, "own_algorithm:mine")
+    assert found["algorithm"] == "mine"
+    assert [row["operator"] for row in found["placements"]] == list("abcd")
+    assert "mine: in topological order" in _hios(site, "algorithms", "own_algorithm:mine").stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        ("own:mine", "", "algorithm own:mine: own has no mine"),
+        ("absent:mine", "", "algorithm absent:mine: no module absent in the working folder, "),
+        ("own:unregistered", FUNCTIONS, "algorithm own:unregistered: unregistered is not registered; put "),
+        ("own:mine", "import absent", "algorithm own:mine: own cannot be imported: ModuleNotFoundError: No module "),
+        ("own:mine", "1 / 0", "algorithm own:mine: own cannot be imported: ZeroDivisionError: division by zero"),
+        ("own.py:mine", FUNCTIONS, "algorithm own.py:mine: no module own.py in the working folder, "),
+        ("../own:mine", "1 / 0", "algorithm ../own:mine: found this name; allowed: package.module:function"),
+        (
+            "own:mine",
+            FUNCTIONS.replace('"mine"', '"ios"'),
+            "algorithm own:mine: own cannot be imported: ValueError: an",
+        ),
+    ],
+)
+def test_functions_that_are_no_algorithms(site: Path, files: list[str], name: str, code: str, message: str) -> None:
+    """What is wrong is said in one line."""
+    (site / "own.py").write_text(code)
+    line = _refused(site, "schedule", *files, "--algorithm", name, "--output", str(site / "schedule.json"))
+    assert line.startswith(f"Error: {message}")
+
+
+def test_long_unknown_names_are_cut(site: Path, files: list[str]) -> None:
+    """A message does not repeat a name without end."""
+    line = _refused(site, "schedule", *files, "--algorithm", "x" * 10_000, "--output", str(site / "schedule.json"))
+    assert len(line) < 400

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hios import ALGORITHMS, Costs, Graph, HiosError, Operator, Problem, Schedule, schedule, violations
-from hios.schedulers.registry import Parameter, register
+from hios import ALGORITHMS, Costs, Graph, HiosError, Operator, Problem, Schedule, StreamPlan, schedule, violations
+from hios.schedulers.registry import Algorithm, Parameter, register
 from tests.problems import briefly, problem, problems
 
 
@@ -104,3 +104,17 @@ def test_choices_and_numbers_are_checked() -> None:
     assert share.checked("x", 1) == 1
     with pytest.raises(HiosError, match="allowed: a number of at least 0"):
         share.checked("x", True)
+
+
+def test_plans_for_more_devices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that uses more devices than were asked for could beat the bound for those."""
+
+    def spread(problem: Problem, devices: int) -> StreamPlan:
+        return StreamPlan(tuple(((operator,),) for operator in problem.order), tuple(problem.order))
+
+    spreading = Algorithm("spread", "none", "one device an operator", True, (), spread)
+    monkeypatch.setitem(ALGORITHMS, "spread", spreading)
+    instance = problem({"a": 1.0, "b": 1.0}, {})
+    assert schedule(instance, "spread", 2).latency_ms == 1.0
+    with pytest.raises(HiosError, match="algorithm spread: found a plan for 2 devices; allowed: 1"):
+        schedule(instance, "spread", 1)

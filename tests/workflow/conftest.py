@@ -32,12 +32,16 @@ from pathlib import Path
 began = time.time()
 words = sys.argv[1:]
 options = {word: words[place + 1] for place, word in enumerate(words[:-1]) if word.startswith("--")}
+step, _, seconds = os.environ.get("STAND_IN_SLEEPS", "").partition(" ")
+if words[0] == step:
+    time.sleep(float(seconds))
 if words[0] == os.environ.get("STAND_IN_FAILS"):
     sys.exit(f"Error: {words[0]} was told to fail")
 print("progress of", words[0])
 written = [Path(options[option]) for option in ("--output", "--weights", "--auto") if option in options]
 if "--tables" in options:
-    written += [Path(options["--tables"]) / name for name in ("latency.csv", "operators.csv")]
+    names = ("latency.csv", "operators.csv", "latency.tex", "operators.tex")
+    written += [Path(options["--tables"]) / name for name in names]
 if "--traces" in options:
     written += [Path(options["--traces"]) / Path(word).name for word in words if "/schedules/" in word]
 for path in written:
@@ -64,21 +68,21 @@ class Checkout:
 
     def snakemake(self, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run Snakemake; stdout and stderr come back together."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("SNAKEMAKE_")}
         return subprocess.run(
             [sys.executable, "-m", "snakemake", *map(str, arguments)],
             cwd=self.path,
-            env={
-                **kept,
-                "XDG_CACHE_HOME": str(self.path / ".cache"),
-                "STAND_IN_JOURNAL": str(self.journal),
-                **environment,
-            },
+            env=self.environment(**environment),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
         )
+
+    def environment(self, **changes: str) -> dict[str, str]:
+        """Environment of Snakemake."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("SNAKEMAKE_")}
+        own = {"XDG_CACHE_HOME": str(self.path / ".cache"), "STAND_IN_JOURNAL": str(self.journal)}
+        return kept | own | changes
 
     def planned(self, *arguments: str | Path, **environment: str) -> dict[str, int]:
         """How many jobs of each rule a dry run announces."""

@@ -268,6 +268,19 @@ def test_options_of_a_network(models: Path) -> None:
     assert config.extract_options(settings.models["net"]) == "--units operator"
 
 
+def test_shapes_and_limits_of_inputs(models: Path) -> None:
+    """Shapes of an ONNX file reach export, limits extract, as their options read them; no other model has shapes."""
+    entry = {"model": "det.onnx", "inputs": {"x": [1, 3, 48, 320], "a=b c": [2]}, "below": {"tokens": 9}}
+    settings = config.without_files({**SMALL, "models": {"net": entry}}, "config.yaml", models=models)
+    words = shlex.split(config.export_options(settings.models["net"]))
+    assert words[::2] == ["--input"] * 2
+    assert config.parsed_shapes(words[1::2]) == {"x": (1, 3, 48, 320), "a=b c": (2,)}
+    limits = shlex.split(config.extract_options(settings.models["net"]))
+    assert config.parsed_limits(limits[1:]) == {"tokens": 9}
+    with pytest.raises(HiosError, match=r"models\.net: inputs: found beside another model; allowed: for \.onnx files"):
+        config.without_files({**SMALL, "models": {"net": {**entry, "model": "net"}}}, "config.yaml", models=models)
+
+
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
@@ -319,7 +332,8 @@ BAD = [
     pytest.param({"repeats": 3}, "(whole file): unknown key repeats; allowed: algorithms, ", id="unknown key"),
     pytest.param(
         {"models": {"net": {"size": 3}}},
-        "models.net: unknown key size; allowed: batch_size, classifier, image_size, model, options, trusted, units",
+        "models.net: unknown key size; allowed: batch_size, below, classifier, image_size, inputs, model, options, "
+        "trusted, units",
         id="unknown key of a model",
     ),
     pytest.param(
@@ -583,4 +597,4 @@ def test_value_from_the_command_line(checkout: Checkout) -> None:
     """Values of --config are checked like those of the file."""
     answer = checkout.snakemake("-n", "--config", "seed=-1")
     assert answer.returncode != 0
-    assert "Error: config.yaml: seed: found -1; allowed: at least 0" in answer.stdout
+    assert "Error: config.yaml and --config: seed: found -1; allowed: at least 0" in answer.stdout

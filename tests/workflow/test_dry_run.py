@@ -242,6 +242,57 @@ def test_outside_algorithms(checkout: Checkout) -> None:
     assert "Error: config.yaml: algorithms.backwards: unknown algorithm backwards; allowed: greedy, " in missing.stdout
 
 
+#: An algorithm in a file beside config.yaml.
+OWN_ALGORITHM = """import hios
+
+
+@hios.register(
+    "mine",
+    paper="none",
+    summary="in topological order",
+    several_devices=False,
+    parameters=(hios.Parameter("first", 0, "unused", minimum=0),),
+)
+def mine(problem, devices, *, first=0):
+    return hios.StreamPlan(((tuple(problem.order),),), tuple(problem.order))
+"""
+
+
+def test_own_algorithms(checkout: Checkout) -> None:
+    """A file of the working folder holds an algorithm, as package.module:function; an edit of it runs it again."""
+    file = checkout.path / "own_algorithm.py"
+    file.write_text(OWN_ALGORITHM)
+    changes = {"hios-lp": None, "mine": {"algorithm": "own_algorithm:mine", "first": 2}}
+    checkout.config("config.yaml", algorithms=changes, models={"beta": None})
+    answer = checkout.snakemake("--cores", "2")
+    assert answer.returncode == 0, answer.stdout
+    words = [call["words"] for call in checkout.calls() if call["words"][0] == "schedule"]
+    assert ["--algorithm", "own_algorithm:mine", "--devices", "1", "--first", "2"] in [
+        call[3 : call.index("--output")] for call in words
+    ]
+    assert checkout.planned() == {}
+    file.write_text(f"{OWN_ALGORITHM}\nEDITED = True\n")
+    assert checkout.planned() == {"schedule": 1, "execute": 1, "report": 1}
+    file.unlink()
+    missing = checkout.snakemake("-n")
+    assert missing.returncode != 0
+    assert (
+        "Error: config.yaml: algorithms.mine: algorithm own_algorithm:mine: no module own_algorithm" in missing.stdout
+    )
+
+
+def test_nested_values_of_config_option(checkout: Checkout) -> None:
+    """Lists and mappings of --config hold numbers, and what is wrong there is not blamed on config.yaml alone."""
+    answer = checkout.snakemake("-n", "--config", "devices=[1]", 'execute={"runs": 12}')
+    assert answer.returncode == 0, answer.stdout
+    refused = checkout.snakemake("-n", "--config", "devices=[1, x]")
+    assert refused.returncode != 0
+    assert 'Error: config.yaml and --config: devices[1]: found "x"; allowed: integer' in refused.stdout
+    broken = checkout.snakemake("-n", "--config", "devices=[1")
+    assert broken.returncode != 0
+    assert "Error: --config: devices: found [1, which is not YAML" in broken.stdout
+
+
 def test_slurm_profile(checkout: Checkout) -> None:
     """The profile for Slurm fits the rules; the local executor stands in for the plugin."""
     answer = checkout.snakemake("-n", "--workflow-profile", "workflow/profiles/slurm", "--executor", "local")

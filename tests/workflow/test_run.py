@@ -33,7 +33,7 @@ def test_everything_is_written(finished: Checkout) -> None:
         for schedule in schedules:
             assert (results / model / "schedules" / f"{schedule}.json").is_file()
             assert (results / model / "traces" / f"{schedule}.json").is_file()
-    for name in ("report.html", "tables/latency.csv", "tables/operators.csv", "versions.json"):
+    for name in ("report.html", "tables/latency.csv", "tables/operators.csv", "tables/latency.tex", "versions.json"):
         assert (results / name).is_file()
     steps = [f"{stage}/{model}" for stage in ("export", "extract", "profile", "execute") for model in ("alpha", "beta")]
     steps += [f"schedule/{model}/{schedule}" for model in ("alpha", "beta") for schedule in schedules]

@@ -18,6 +18,7 @@ from hios.schedulers import find
 from hios.sources import source_hash
 from hios.yaml_file import refuse_repeated_keys
 from snakemake.settings.types import DeploymentMethod
+from snakemake.utils import update_config
 
 
 def checked(check, *arguments, **keywords):
@@ -45,21 +46,24 @@ if not workflow.overwrite_configfiles:
     configfile: "config.yaml"
 
 
+# What Snakemake takes for text within lists and mappings of --config.
+given = workflow.config_settings.config_args or []
+update_config(config, checked(configuration.nested_values, given))
+source = " and ".join(config_files + ["--config"] * bool(given))
+
 # The jobs of a cluster see cores of their own; what counts there is the node that they run on.
 on_cluster = workflow.non_local_exec or workflow.remote_exec
 
 settings = checked(
     configuration.resolve,
     config,
-    source=", ".join(config_files),
+    source=source,
     cores=None if on_cluster else len(usable_cores()),
 )
 
 # Some platforms predict and run nothing; their costs depend on descriptions of what is not here.
 PREDICTED = configuration.predicts(settings)
-DESCRIPTIONS = checked(
-    configuration.description_files, settings, ", ".join(config_files)
-)
+DESCRIPTIONS = checked(configuration.description_files, settings, source)
 
 # Algorithm and number of devices, as in the names of schedules and traces.
 COMPETITORS = [
@@ -80,6 +84,21 @@ CHOSEN = (
 
 # profile and execute measure: with every core taken, nothing runs beside them. Predicting needs one.
 ALL_CORES = max(settings.devices) if on_cluster else workflow.resource_settings.cores
+
+# GPUs that a job which measures asks a cluster for; Slurm's plugin and others read the resource `gpu`.
+GPUS = (
+    max(settings.devices) if settings.platform == "cuda" and not settings.virtual else 0
+)
+
+
+def more(least, megabytes_per_megabyte=0):
+    """Memory or minutes of a job: in proportion to the size of its input, and more at every further attempt."""
+
+    def amount(wildcards, input, attempt):
+        return attempt * int(least + megabytes_per_megabyte * input.size_mb)
+
+    return amount
+
 
 # Whether export and extract may take their results from the between-workflow cache ($SNAKEMAKE_OUTPUT_CACHE).
 CACHING = workflow.workflow_settings.cache is not None

@@ -22,8 +22,9 @@ rule execute:
         "../../envs/torch.yaml"
     threads: ALL_CORES
     resources:
-        mem_mb=4000,
-        runtime=60,
+        mem_mb=more(4000, 6),
+        runtime=more(60),
+        gpu=GPUS,
     params:
         platform=settings.platform,
         devices=max(settings.devices),

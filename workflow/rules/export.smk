@@ -15,8 +15,8 @@ rule export:
         "../../envs/torch.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=15,
+        mem_mb=more(4000, 6),
+        runtime=more(15),
     params:
         model=lambda w: settings.models[w.model].model,
         options=lambda w: configuration.export_options(settings.models[w.model]),

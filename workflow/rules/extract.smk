@@ -14,8 +14,8 @@ rule extract:
         "../../envs/tvm.yaml"
     threads: 1
     resources:
-        mem_mb=4000,
-        runtime=15,
+        mem_mb=more(4000, 6),
+        runtime=more(15),
     params:
         name="{model}",
         options=lambda w: configuration.extract_options(settings.models[w.model]),

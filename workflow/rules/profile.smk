@@ -13,8 +13,9 @@ rule profile:
         "../../envs/torch.yaml"
     threads: 1 if PREDICTED else ALL_CORES
     resources:
-        mem_mb=4000,
-        runtime=60,
+        mem_mb=more(4000),
+        runtime=more(60),
+        gpu=GPUS,
     params:
         platform=settings.platform,
         devices=max(settings.devices),

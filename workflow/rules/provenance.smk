@@ -36,7 +36,9 @@ rule provenance:
         runtime=5,
     params:
         config=configuration.as_yaml(settings),
-        versions=versions("torch", "apache-tvm", "apache-tvm-ffi", "plotly"),
+        versions=versions(
+            "torch", "apache-tvm", "apache-tvm-ffi", "altair", "vl-convert-python"
+        ),
         code=source_hash("provenance"),
     message:
         "Writing down configuration and software versions"

@@ -1,9 +1,10 @@
-# Graphs, costs and runs (or predicted schedules) of all networks -> one page, and its tables as CSV.
+# Graphs, costs and runs (or predicted schedules) of all networks -> one page, and its tables as CSV and LaTeX.
 rule report:
     input:
         graphs=expand("<results>/{model}/graph.json", model=settings.models),
         costs=expand("<results>/{model}/costs.json", model=settings.models),
         runs=expand(RESULTS, model=settings.models, allow_missing=True),
+        config="<results>/config.yaml",
     output:
         page=report(
             "<results>/report.html",
@@ -23,6 +24,7 @@ rule report:
             category="Tables",
             labels={"what": "cost of every operator"},
         ),
+        latex=["<results>/tables/latency.tex", "<results>/tables/operators.tex"],
     log:
         "<logs>/report.log",
     benchmark:
@@ -38,11 +40,11 @@ rule report:
         directories=[f"{settings.results}/{model}" for model in settings.models],
         tables=subpath(output.latency, parent=True),
         schedules=configuration.options({"schedule": COMPETITORS if PREDICTED else []}),
-        versions=versions("plotly"),
+        versions=versions("altair", "vl-convert-python"),
         code=source_hash("report"),
     message:
         "Writing the report"
     shell:
         "python -m hios report {params.directories:q} --output {output.page:q} --tables {params.tables:q}"
-        " {params.schedules}"
+        " --config {input.config:q} {params.schedules}"
         " > {log:q} 2>&1"

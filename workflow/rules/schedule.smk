@@ -13,8 +13,8 @@ rule schedule:
         "../../envs/schedule.yaml"
     threads: lambda w: find(settings.algorithms[w.algorithm]["algorithm"]).threads
     resources:
-        mem_mb=2000,
-        runtime=60,
+        mem_mb=more(2000, 100),
+        runtime=more(20),
     params:
         algorithm=lambda w: settings.algorithms[w.algorithm]["algorithm"],
         options=lambda w: configuration.options(
@@ -27,6 +27,6 @@ rule schedule:
     message:
         "Scheduling {wildcards.model} with {wildcards.algorithm} for {wildcards.devices} device(s)"
     shell:
-        "python -m hios schedule {input.graph:q} {input.costs:q} --algorithm {params.algorithm}"
+        "python -m hios schedule {input.graph:q} {input.costs:q} --algorithm {params.algorithm:q}"
         " --devices {wildcards.devices} {params.options} --output {output:q}"
         " > {log:q} 2>&1"

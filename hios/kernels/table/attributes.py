@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from hios.errors import UnsupportedError
+from hios.errors import UnsupportedError, shown
 from hios.kernels.table.registry import Attributes, Kernel
 
 #: How Relax says that an operator keeps the dtype of its arguments, or the layout of its input.
@@ -62,6 +62,36 @@ def cast(run: Kernel, dtype: torch.dtype | None) -> Kernel:
         return result if result.dtype is dtype else result.to(dtype)
 
     return run_and_cast
+
+
+def sizes(attributes: Attributes, name: str, count: int, least: int = 1) -> tuple[int, ...]:
+    """Whole numbers, one for each of some axes, such as strides.
+
+    A stride of 0 would end the process: oneDNN divides by it.
+
+    Raises:
+        UnsupportedError: there are more or fewer, or one is not a whole number or too small.
+    """
+    value = attributes[name]
+    if (
+        not isinstance(value, list | tuple)
+        or len(value) != count
+        or not all(type(size) is int and size >= least for size in value)
+    ):
+        raise refuse(name, shown(value), f"{count} whole numbers of at least {least}")
+    return tuple(value)
+
+
+def count(attributes: Attributes, name: str) -> int:
+    """A whole number of at least 1, such as groups.
+
+    Raises:
+        UnsupportedError: it is another value.
+    """
+    value = attributes[name]
+    if type(value) is not int or value < 1:
+        raise refuse(name, shown(value), "whole numbers of at least 1")
+    return value
 
 
 def split_padding(padding: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None]:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from hios.kernels.table.attributes import cast, dtype_of, only, refuse, split_padding
+from hios.kernels.table.attributes import cast, count, dtype_of, only, refuse, sizes, split_padding
 from hios.kernels.table.registry import Attributes, Builder, Kernel, kernel
 
 #: By number of dimensions: spatial axes, and torch's functions. Images are NC and these, filters OI (transposed IO).
@@ -27,9 +27,9 @@ def _convolution(dimensions: int) -> Builder:
 
     def builder(attributes: Attributes) -> Kernel:
         _require_layouts(attributes, dimensions, "OI")
-        stride, dilation = tuple(attributes["strides"]), tuple(attributes["dilation"])
-        groups = attributes["groups"]
-        padding, explicit = split_padding(attributes["padding"])
+        stride, dilation = sizes(attributes, "strides", dimensions), sizes(attributes, "dilation", dimensions)
+        groups = count(attributes, "groups")
+        padding, explicit = split_padding(sizes(attributes, "padding", 2 * dimensions, 0))
 
         # Relax's convolution has no bias; folding adds one, see frontends.folding.
         def run(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -48,9 +48,9 @@ def _transposed(dimensions: int) -> Builder:
 
     def builder(attributes: Attributes) -> Kernel:
         _require_layouts(attributes, dimensions, "IO")
-        stride, dilation = tuple(attributes["strides"]), tuple(attributes["dilation"])
-        groups, output_padding = attributes["groups"], tuple(attributes["output_padding"])
-        padding, explicit = split_padding(attributes["padding"])
+        stride, dilation = sizes(attributes, "strides", dimensions), sizes(attributes, "dilation", dimensions)
+        groups, output_padding = count(attributes, "groups"), sizes(attributes, "output_padding", dimensions, 0)
+        padding, explicit = split_padding(sizes(attributes, "padding", 2 * dimensions, 0))
         if explicit is not None:
             raise refuse("padding", attributes["padding"], "equal padding on both sides of an axis")
 

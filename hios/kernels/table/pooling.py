@@ -7,7 +7,7 @@ import math
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from hios.kernels.table.attributes import explicit_padding, only, refuse, split_padding
+from hios.kernels.table.attributes import explicit_padding, only, refuse, sizes, split_padding
 from hios.kernels.table.registry import Attributes, Builder, Kernel, kernel
 
 #: By number of dimensions.
@@ -27,9 +27,9 @@ def _max_pool(dimensions: int) -> Builder:
 
     def builder(attributes: Attributes) -> Kernel:
         _require_layout(attributes, dimensions)
-        size, stride = tuple(attributes["pool_size"]), tuple(attributes["strides"])
-        dilation, ceil_mode = tuple(attributes["dilation"]), attributes["ceil_mode"]
-        padding, explicit = split_padding(attributes["padding"])
+        size, stride = sizes(attributes, "pool_size", dimensions), sizes(attributes, "strides", dimensions)
+        dilation, ceil_mode = sizes(attributes, "dilation", dimensions), attributes["ceil_mode"]
+        padding, explicit = split_padding(sizes(attributes, "padding", 2 * dimensions, 0))
         if any(side > window // 2 for side, window in zip(padding, size, strict=True)):
             # More than torch's own padding allows.
             padding, explicit = (0,) * dimensions, explicit_padding(attributes["padding"])
@@ -50,10 +50,10 @@ def _avg_pool(dimensions: int) -> Builder:
 
     def builder(attributes: Attributes) -> Kernel:
         _require_layout(attributes, dimensions)
-        size, stride = tuple(attributes["pool_size"]), tuple(attributes["strides"])
+        size, stride = sizes(attributes, "pool_size", dimensions), sizes(attributes, "strides", dimensions)
         ceil_mode, count_include_pad = attributes["ceil_mode"], attributes["count_include_pad"]
-        padding, explicit = split_padding(attributes["padding"])
-        if any(step != 1 for step in attributes["dilation"]):
+        padding, explicit = split_padding(sizes(attributes, "padding", 2 * dimensions, 0))
+        if any(step != 1 for step in sizes(attributes, "dilation", dimensions)):
             raise refuse("dilation", attributes["dilation"], "1")
         if explicit is not None and (ceil_mode or not count_include_pad):
             raise refuse("padding", attributes["padding"], "equal padding on both sides of an axis")
@@ -78,7 +78,7 @@ def _adaptive_avg_pool(dimensions: int) -> Builder:
         _require_layout(attributes, dimensions)
         if attributes["output_size"] is None:
             raise refuse("output_size", None, "a size")
-        size = tuple(attributes["output_size"])
+        size = sizes(attributes, "output_size", dimensions)
         return lambda x: function(x, size)
 
     return builder

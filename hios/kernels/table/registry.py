@@ -68,7 +68,7 @@ def build(function: str, attributes: Attributes, place: str) -> Kernel:
         place: which operator of the graph needs it, for the message.
 
     Raises:
-        UnsupportedError: the table has no entry, or not for these attributes.
+        UnsupportedError: the table has no entry, or not for these attributes, or one that it needs is missing.
     """
     if function not in KERNELS:
         raise UnsupportedError(
@@ -78,3 +78,7 @@ def build(function: str, attributes: Attributes, place: str) -> Kernel:
         return KERNELS[function](attributes)
     except UnsupportedError as error:
         raise UnsupportedError(f"operator {place}: {function}: {error}") from None
+    except KeyError as error:
+        raise UnsupportedError(f"operator {place}: {function}: the attribute {error.args[0]} is missing") from None
+    except (TypeError, ValueError, AttributeError) as error:  # attributes of other types than Relax writes
+        raise UnsupportedError(f"operator {place}: {function}: its attributes cannot be read: {error}") from None

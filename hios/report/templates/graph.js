@@ -1,4 +1,3 @@
-"use strict";
 // The operator under the pointer stands out with its lines and neighbours.
 for (const graph of document.querySelectorAll("svg.graph")) {
   let lines = null;

@@ -14,9 +14,9 @@ from itertools import groupby, takewhile
 
 from hios.blocks import found_blocks, in_order
 from hios.graph import Graph
-from hios.report.floorplan import Hop, Plan, plan
-from hios.report.frames import Frame, Wiring, frames
-from hios.report.labels import short_names, shortened
+from hios.report.block_layout import Frame, Wiring, frames
+from hios.report.block_placement import Hop, Plan, plan
+from hios.report.short_names import short_names, shortened
 
 FONT_SIZE = 10.0
 _GREEK = "αβγδεζηθικλμνξοπρστυφχψω"

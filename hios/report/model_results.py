@@ -39,6 +39,11 @@ class ModelResults:
         return medians.index(min(medians)) if medians else None
 
     @property
+    def has_sequential(self) -> bool:
+        """Whether the baseline, the sequential schedule on one device, is among the schedules."""
+        return any(result.algorithm == "sequential" and result.devices == 1 for result in self.run.results)
+
+    @property
     def decimals(self) -> int:
         """Decimals of the model's times in milliseconds: four digits of its shortest measured latency."""
         run = self.run

@@ -1,15 +1,12 @@
-"""What was run and how far it can be trusted, in words."""
+"""What was found and how far it can be trusted, in sentences whose numbers come from the results."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 
-from hios.formats.run_file import Baseline, Ceiling, ReferenceResult, Run, ScheduleResult
-from hios.graph import Graph
-from hios.models import RUNTIMES
-from hios.report.hardware import hardware, virtual_text
-from hios.report.results import ModelResults
+from hios.formats.run_file import Baseline, Ceiling, ReferenceResult, ScheduleResult
+from hios.report.environment import virtual_text
+from hios.report.model_results import ModelResults
 from hios.report.tables import reference_rows
 from hios.runtime import predictions
 from hios.statistics import Interval, speedup_interval, tells
@@ -17,70 +14,11 @@ from hios.statistics import Interval, speedup_interval, tells
 #: Share of the number of devices below which devices are not independent.
 FULL_CEILING = 0.9
 
+#: Share of the measured latency from which on the error of a prediction is large.
+LARGE_ERROR = 0.1
+
 #: What has latencies in run.json.
 _Timed = Baseline | ReferenceResult | ScheduleResult
-
-_UNKNOWN = "not recorded"
-#: The longest fact, which stands by itself behind the others.
-_LAST = "Software"
-#: Batch, channels, height, width.
-_IMAGE_DIMENSIONS = 4
-
-
-def facts(models: Sequence[ModelResults]) -> list[tuple[str, str]]:
-    """Name and text of every fact; where models differ, the text says which model has which."""
-    described = {model.name: _described(model) for model in models}
-    named = dict.fromkeys(fact for texts in described.values() for fact in texts)
-    return [(fact, _merged(fact, described)) for fact in sorted(named, key=_LAST.__eq__)]
-
-
-def _described(model: ModelResults) -> dict[str, str]:
-    run = model.run
-    versions = run.versions
-    return {
-        "Measured": _date(run),
-        "Input": input_text(model.graph),
-        **hardware(run.platform),
-        "Runs of every competitor": f"{run.runs} measured, after {run.warmup} to warm up",
-        "Seed": str(run.seed),
-        "Outputs compared with": _check(run),
-        _LAST: ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) or _UNKNOWN,
-    }
-
-
-def _date(run: Run) -> str:
-    if run.measured_at is None:
-        return _UNKNOWN
-    return f"{datetime.fromisoformat(run.measured_at):%Y-%m-%d %H:%M} UTC"
-
-
-def input_text(graph: Graph) -> str:
-    """What the network takes; batch and image size for images."""
-    inputs = graph.inputs
-    if len(inputs) == 1 and len(inputs[0].shape) == _IMAGE_DIMENSIONS:
-        batch, channels, height, width = inputs[0].shape
-        return f"batch {batch}, {height} x {width} pixels, {channels} channels, {inputs[0].dtype}"
-    return ", ".join(f"{entry.dtype} {list(entry.shape)}" for entry in inputs) or _UNKNOWN
-
-
-def _check(run: Run) -> str:
-    checked = RUNTIMES.get(run.checked_against or "", "the sequential schedule")
-    allowed = f"allowed {run.tolerance:g} absolute plus relative"
-    if not run.results:
-        return f"{checked}; {allowed}"
-    largest = max(result.largest_difference for result in run.results)
-    return f"{checked}; largest difference {largest:.2g}, {allowed}"
-
-
-def _merged(fact: str, described: Mapping[str, Mapping[str, str]]) -> str:
-    holders: dict[str, list[str]] = {}
-    for name, texts in described.items():
-        if fact in texts:
-            holders.setdefault(texts[fact], []).append(name)
-    text, names = next(iter(holders.items()))
-    if len(names) == len(described):
-        return text
-    return "; ".join(f"{text} ({', '.join(names)})" for text, names in holders.items())
 
 
 def cautions(models: Sequence[ModelResults]) -> list[str]:
@@ -98,6 +36,7 @@ def cautions(models: Sequence[ModelResults]) -> list[str]:
             for ceiling in model.run.ceilings
             if ceiling.throughput_ratio < FULL_CEILING * ceiling.devices
         ]
+        found += _large_errors(model)
     return found
 
 
@@ -108,6 +47,19 @@ def _changes(model: ModelResults) -> list[str]:
         predictions.change_in_words(model.run.probe, f"the runs of {model.name}"),
     )
     return [sentence for sentence in said if sentence is not None]
+
+
+def _large_errors(model: ModelResults) -> list[str]:
+    """On predictions that are far from what was measured."""
+    large = [result for result in model.run.results if abs(result.prediction_error) > LARGE_ERROR]
+    if not large:
+        return []
+    errors = ", ".join(f"{result.label} {result.prediction_error:+.1%}" for result in large)
+    return [
+        f"{len(large)} of {len(model.run.results)} predictions of {model.name} are more than {LARGE_ERROR:.0%} off "
+        f"what was measured ({errors}): the cost model may rank these schedules wrongly, and their lower bounds hold "
+        "for the model only."
+    ]
 
 
 def _virtual_cautions(model: ModelResults) -> list[str]:
@@ -148,7 +100,7 @@ def engine_sentence(model: ModelResults) -> str | None:
     found = _interval(baseline, reference)
     meaning = "what the engine itself costs (above 1) or saves (below 1)"
     if found is not None and not tells(found):
-        meaning = "no difference that these runs can tell"
+        meaning = "the two are statistically tied"
     return (
         f"The engine's sequential schedule on one device takes {ratio:.3f} times as long as "
         f"{reference.name}{_in_words(found, 3)}: {meaning}."
@@ -156,16 +108,18 @@ def engine_sentence(model: ModelResults) -> str | None:
 
 
 def fastest_sentence(model: ModelResults) -> str | None:
-    """Which schedule is fastest, what the measurement cannot tell from it, and what is faster; None without results."""
+    """Which schedule is fastest, what is statistically tied with it, and what is faster; None without results."""
     if model.fastest is None:
         return None
     results = model.run.results
     best = results[model.fastest]
-    parts = [f"Fastest as measured: {best.label}, {best.latency_ms.median:.{model.decimals}f} ms, {_gain(best)}."]
+    parts = [
+        f"Fastest schedule as measured: {best.label}, {best.latency_ms.median:.{model.decimals}f} ms, {_gain(best)}."
+    ]
     others = [result for result in results if result is not best]
-    near = [result.label for result in others if (found := _interval(result, best)) and not tells(found)]
-    if near:
-        parts.append(f"Not to be told from it by these runs: {', '.join(near)}.")
+    tied = [result.label for result in others if (ends := _interval(result, best)) and not tells(ends)]
+    if tied:
+        parts.append(f"Statistically tied with it: {', '.join(tied)}.")
     unsure = [
         result.label
         for result in others
@@ -173,8 +127,8 @@ def fastest_sentence(model: ModelResults) -> str | None:
     ]
     if unsure:
         parts.append(f"Its range from p20 to p80 overlaps with {', '.join(unsure)}: the order may be noise.")
-    if equal := [label for label, found in _references_against(model, best) if found is not None and not tells(found)]:
-        parts.append(f"As fast, as far as these runs can tell: {', '.join(equal)}.")
+    if equal := [label for label, ends in _references_against(model, best) if ends is not None and not tells(ends)]:
+        parts.append(f"References statistically tied with it: {', '.join(equal)}.")
     if faster := faster_references(model):
         parts.append(f"Faster than every schedule: {', '.join(faster)}.")
     return " ".join(parts)
@@ -217,7 +171,7 @@ def cut_sentence(model: ModelResults) -> str | None:
         return None
     return (
         f"Searched in pieces, number of cuts in brackets: {', '.join(cut)}. Such a schedule is the best of those in "
-        "which no stage crosses a cut; a larger states may find a better one."
+        "which no stage crosses a cut; a larger value of the parameter states may find a better one."
     )
 
 
@@ -226,7 +180,7 @@ def faster_references(model: ModelResults) -> list[str]:
     if model.fastest is None:
         return []
     best = model.run.results[model.fastest]
-    sure = {label for label, found in _references_against(model, best) if found is None or tells(found)}
+    sure = {label for label, ends in _references_against(model, best) if ends is None or tells(ends)}
     best_ms = best.latency_ms.median
     return [
         f"{row['label']} ({row['measured_median_ms']:.{model.decimals}f} ms)"
@@ -236,23 +190,30 @@ def faster_references(model: ModelResults) -> list[str]:
 
 
 def _gain(result: ScheduleResult) -> str:
-    """The speedup of a schedule over the sequential one, or that there is none to be told."""
+    """The speedup of a schedule over the sequential one, or that the two are tied."""
     speedup, ends = result.speedup, result.speedup_interval
     if ends == (1.0, 1.0):
         return "which is the sequential schedule on one device"
     if ends is not None and not tells((ends[0], ends[1])):
         return (
-            f"not to be told from the sequential schedule on one device by these runs (speedup {speedup:.2f}, 95 % "
+            f"statistically tied with the sequential schedule on one device (speedup {speedup:.2f}, 95 % "
             f"interval {ends[0]:.2f} to {ends[1]:.2f})"
         )
-    return f"{speedup:.2f} times as fast as the sequential schedule on one device{_in_words(ends, 2)}"
+    slower = ", slower than it" if speedup < 1 else ""
+    return f"{speedup:.2f} times as fast as the sequential schedule on one device{slower}{_in_words(ends, 2)}"
 
 
 def _references_against(model: ModelResults, result: ScheduleResult) -> list[tuple[str, Interval | None]]:
-    """Labels of the references, and the interval of their speedup over a schedule."""
-    rows = [row for row in reference_rows(model) if row["kind"] == "reference"]
+    """Labels of baseline and references, and the interval of their speedup over a schedule.
+
+    The baseline is left out where it is one of the schedules.
+    """
+    timed: list[_Timed] = [model.run.baseline, *model.run.references]
+    pairs = zip(reference_rows(model), timed, strict=True)
     return [
-        (row["label"], _interval(result, reference)) for row, reference in zip(rows, model.run.references, strict=True)
+        (row["label"], _interval(result, entry))
+        for row, entry in pairs
+        if row["kind"] == "reference" or not model.has_sequential
     ]
 
 

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from hios.report.captions import (
+from hios.charts.theme import FONT, GRID, GROUND, INK, ON_TYPE, OUTLINE, SOFT, TINT, Style, style_of
+from hios.report.block_layout import Box, Point
+from hios.report.graph_layout import FONT_SIZE, Picture, text_width
+from hios.report.graph_words import (
     block_sizes,
-    counts,
     far_edges,
     frame_tooltip,
     heading,
     operator_tooltip,
     reading_order,
     size,
+    type_counts,
 )
-from hios.report.colours import Style
-from hios.report.frames import Box, Point
-from hios.report.picture import FONT_SIZE, Picture, text_width
 
-_INK, _SOFT, _BORDER, _GROUND = "#24292f", "#57606a", "#d5dae0", "#f6f7f9"
 #: Lines within a block and to the next one, and those that pass over blocks.
 _LINE, _FAR_LINE = "#747e89", "#9482c4"
-_FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 _SPACE = "\u2002"  # a wide one, which XML keeps
 _CORNER = 5.0
 _LEFT, _NARROWEST_HEADER = 10.0, 620.0
@@ -32,39 +30,35 @@ _HEADER_SIZE, _LEGEND_LINE, _TEXT_LINE, _SWATCH = 11, 19.0, 16.0, 16.0
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def svg(picture: Picture, styles: Mapping[str, Style]) -> str:
-    """The drawing alone, for a page in HTML that says the rest.
-
-    Args:
-        picture: what is drawn.
-        styles: by operator type.
-    """
-    return "\n".join(_document(picture.plan.width, picture.plan.height, "", _drawing(picture, styles)))
+def svg(picture: Picture) -> str:
+    """The drawing alone, for a page in HTML that says the rest."""
+    return "\n".join(_document(picture, picture.plan.width, picture.plan.height, "", _drawing(picture)))
 
 
-def svg_file(picture: Picture, styles: Mapping[str, Style]) -> str:
+def svg_file(picture: Picture) -> str:
     """The drawing with title, legend and reading order, as a file of its own."""
     width = max(picture.plan.width, _NARROWEST_HEADER)
-    header, height = _header(picture, styles, width)
-    body = [*header, f'<g transform="translate(0 {_number(height)})">', *_drawing(picture, styles), "</g>"]
+    header, height = _header(picture, width)
+    body = [*header, f'<g transform="translate(0 {_number(height)})">', *_drawing(picture), "</g>"]
     namespace = ' xmlns="http://www.w3.org/2000/svg"'
-    return "\n".join(_document(width, height + picture.plan.height, namespace, body)) + "\n"
+    return "\n".join(_document(picture, width, height + picture.plan.height, namespace, body)) + "\n"
 
 
-def _document(width: float, height: float, namespace: str, body: Iterable[str]) -> Iterator[str]:
+def _document(picture: Picture, width: float, height: float, namespace: str, body: Iterable[str]) -> Iterator[str]:
+    label = f"Graph of {picture.graph.name} by blocks: {size(picture)}; operators by block: {block_sizes(picture)}"
     yield (
-        f'<svg{namespace} class="graph" width="{_number(width)}" '
+        f'<svg{namespace} class="graph" role="img" aria-label="{_text(label)}" width="{_number(width)}" '
         f'height="{_number(height)}" viewBox="0 0 {_number(width)} {_number(height)}" '
-        f'font-family="{_FONTS}" font-size="{_number(FONT_SIZE)}" fill="{_INK}">'
+        f'font-family="{FONT}" font-size="{_number(FONT_SIZE)}" fill="{INK}">'
     )
     if namespace:
-        yield f'<rect width="{_number(width)}" height="{_number(height)}" fill="#ffffff"/>'
+        yield f'<rect width="{_number(width)}" height="{_number(height)}" fill="{GROUND}"/>'
     yield from body
     yield "</svg>"
 
 
-def _drawing(picture: Picture, styles: Mapping[str, Style]) -> Iterator[str]:
-    yield f'<g fill="{_GROUND}" stroke="{_BORDER}">'
+def _drawing(picture: Picture) -> Iterator[str]:
+    yield f'<g fill="{TINT}" stroke="{GRID}">'
     for frame, place in zip(picture.frames, picture.plan.places, strict=True):
         yield (
             f'<rect class="block" data-block="{frame.block}" x="{_number(place.x)}" y="{_number(place.y)}" '
@@ -77,28 +71,28 @@ def _drawing(picture: Picture, styles: Mapping[str, Style]) -> Iterator[str]:
     yield from far
     yield f'</g>\n<g fill="none" stroke="{_LINE}">'
     yield from near
-    yield f'</g>\n<g fill="{_SOFT}">'
+    yield f'</g>\n<g fill="{SOFT}">'
     for frame, place in zip(picture.frames, picture.plan.places, strict=True):
         number, rest = heading(picture, frame)
         yield (
             f'<text class="heading" x="{_number(place.x + 7)}" y="{_number(place.y + 12.5)}">'
-            f'<tspan font-weight="600" fill="{_INK}">{_text(number)}</tspan>'
+            f'<tspan font-weight="600" fill="{INK}">{_text(number)}</tspan>'
             f"{_text(f' {_SPACE}{rest}' if rest else '')}</text>"
         )
-    yield '</g>\n<g text-anchor="middle">'
+    yield f'</g>\n<g text-anchor="middle" fill="{ON_TYPE}">'
     for frame, place in zip(picture.frames, picture.plan.places, strict=True):
         for operator, box in sorted(frame.boxes.items()):
             moved = Box(box.x + place.x, box.y + place.y, box.width, box.height)
-            yield _operator(picture, operator, moved, styles)
+            yield _operator(picture, operator, moved)
     yield "</g>"
 
 
-def _operator(picture: Picture, number: int, box: Box, styles: Mapping[str, Style]) -> str:
+def _operator(picture: Picture, number: int, box: Box) -> str:
     operator = picture.graph.operators[number]
     middle, base = _number(box.x + box.width / 2), _number(box.y + box.height / 2 + 3.5)
     return (
         f'<g class="operator" data-operator="{number}"><title>{_text(operator_tooltip(operator))}</title>'
-        f'{_box(box, styles[operator.type])}<text x="{middle}" y="{base}">{_text(picture.labels[number])}</text></g>'
+        f'{_box(box, style_of(operator.type))}<text x="{middle}" y="{base}">{_text(picture.labels[number])}</text></g>'
     )
 
 
@@ -168,27 +162,27 @@ def _hatching(box: Box) -> str:
     return "".join(strokes)
 
 
-def _header(picture: Picture, styles: Mapping[str, Style], width: float) -> tuple[list[str], float]:
+def _header(picture: Picture, width: float) -> tuple[list[str], float]:
     """Title, legend and reading order, and the height that they take."""
     y = 24.0
     parts = [
         f'<text x="{_number(_LEFT)}" y="{_number(y)}" font-size="15"><tspan font-weight="600">'
-        f'{_text(picture.graph.name)}</tspan><tspan fill="{_SOFT}" font-size="12"> '
+        f'{_text(picture.graph.name)}</tspan><tspan fill="{SOFT}" font-size="12"> '
         f"{_SPACE}{_text(size(picture))}</tspan></text>"
     ]
     x, y = _LEFT, y + _LEGEND_LINE
-    for style, count in counts(picture, styles):
-        label = f"{style.name} {count}"
+    for name, style, count in type_counts(operator.type for operator in picture.graph.operators):
+        label = f"{name} {count}"
         need = _SWATCH + text_width(label, _HEADER_SIZE) + 20
         if x + need > width and x > _LEFT:
             x, y = _LEFT, y + _LEGEND_LINE
-        parts += [_box(Box(x, y - 9, _SWATCH, 11), style), _line(x + _SWATCH + 6, y, label, _INK)]
+        parts += [_box(Box(x, y - 9, _SWATCH, 11), style), _line(x + _SWATCH + 6, y, label, INK)]
         x += need
     y += 3
     for text in (f"Operators by block: {block_sizes(picture)}", reading_order(picture)):
         for line in _wrapped(text, width - 2 * _LEFT, _HEADER_SIZE):
             y += _TEXT_LINE
-            parts.append(_line(_LEFT, y, line, _SOFT))
+            parts.append(_line(_LEFT, y, line, SOFT))
     return parts, y + 6
 
 
@@ -200,10 +194,12 @@ def _box(box: Box, style: Style) -> str:
     """A rectangle in the look of a type."""
     x, y, width, height = map(_number, (box.x, box.y, box.width, box.height))
     hatching = (
-        f'<path d="{_hatching(box)}" stroke="{_INK}" stroke-opacity=".4" stroke-width=".7"/>' if style.hatched else ""
+        f'<path d="{_hatching(box)}" stroke="{ON_TYPE}" stroke-opacity=".4" stroke-width=".7"/>'
+        if style.hatched
+        else ""
     )
     return (
-        f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="2.5" fill="{style.colour}" stroke="{_SOFT}" '
+        f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="2.5" fill="{style.colour}" stroke="{OUTLINE}" '
         f'stroke-width=".6"/>{hatching}'
     )
 

@@ -15,7 +15,7 @@ from hios.evaluate import evaluate, latency_ms
 from hios.formats.costs_file import CostsFile
 from hios.graph import Graph
 from hios.problem import Problem
-from hios.report.results import require_costs
+from hios.report.model_results import require_costs
 from hios.report.tables import sequential_ms
 from hios.schedule import Schedule
 
@@ -40,6 +40,10 @@ class ModelPredictions:
     def sequential_ms(self) -> float:
         """Predicted latency of the sequential schedule on one device."""
         return sequential_ms(self.costs)
+
+    def type_of(self, operator: str) -> str:
+        """Type of an operator."""
+        return self.graph.operators[self.graph.index[operator]].type
 
     @property
     def words(self) -> str:

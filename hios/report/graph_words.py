@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable
 from itertools import groupby
 
+from hios.charts.theme import Style, style_of
 from hios.graph import Operator
-from hios.report.colours import Style
-from hios.report.frames import Frame
-from hios.report.picture import Picture, text_width
+from hios.report.block_layout import Frame
+from hios.report.graph_layout import Picture, text_width
 
 #: Blocks, or runs of equal ones, whose sizes are listed.
 _MOST_SIZES = 60
@@ -73,10 +74,9 @@ def block_sizes(picture: Picture) -> str:
     return " | ".join(shown)
 
 
-def counts(picture: Picture, styles: Mapping[str, Style]) -> list[tuple[Style, int]]:
-    """Style and number of operators of every kind of box, in the order of the styles."""
-    shown = [styles[operator.type] for operator in picture.graph.operators]
-    return [(style, shown.count(style)) for style in dict.fromkeys(styles.values()) if style in shown]
+def type_counts(types: Iterable[str]) -> list[tuple[str, Style, int]]:
+    """The entries of a legend: every operator type with its look and how often it occurs, the most frequent first."""
+    return [(name, style_of(name), count) for name, count in Counter(types).most_common()]
 
 
 def operator_tooltip(operator: Operator) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from hios.report.layering import assign_columns, order_columns, place_vertically
+from hios.report.layered_layout import assign_columns, order_columns, place_vertically
 
 Point = tuple[float, float]
 

@@ -1,0 +1,9 @@
+"""Charts: one look for the report, `hios show`, `hios draw` and the figures of the papers.
+
+    theme       colours, fonts and the colour of every operator type
+    marks       what is measured here, predicted, published or a bound, and how each is drawn
+    rendering   Altair charts as SVG and PDF, without a browser
+    latex       tables as LaTeX documents
+
+Altair, vl-convert and pandas are imported by functions, not by modules: text on a terminal needs neither.
+"""

@@ -1,0 +1,164 @@
+"""The four marks: what a number in a chart is, and how it is drawn.
+
+A prediction or a published number never looks like a measurement: rows of a chart carry the name of their mark in the
+column ``mark``, and the functions here turn it into shapes, dashes and fills, with a legend. Colour is left for series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hios.charts.theme import SOFT, series_colours
+
+if TYPE_CHECKING:
+    import altair as alt
+
+#: Rows of a chart: a mapping each, by column.
+Rows = Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a number is.
+
+    Attributes:
+        name: in the column ``mark`` and in legends.
+        meaning: one sentence for readers.
+        shape: of points, by its name in Vega.
+        dash: lengths of strokes and gaps of lines in pixels; empty for a solid line.
+        filled: whether points and bars are filled; others are outlines.
+    """
+
+    name: str
+    meaning: str
+    shape: str
+    dash: tuple[int, ...]
+    filled: bool
+
+
+MEASURED = Mark("measured here", "timed on the machine that the page names", "circle", (), filled=True)
+PREDICTED = Mark("predicted", "computed by a cost model; nothing ran", "triangle-up", (6, 4), filled=False)
+PUBLISHED = Mark("published", "stated by the paper, on the paper's hardware", "diamond", (1, 3), filled=False)
+BOUND = Mark("bound", "no schedule is faster under the given costs", "stroke", (10, 3, 2, 3), filled=False)
+MARKS = (MEASURED, PREDICTED, PUBLISHED, BOUND)
+
+
+def explanation(marks: Sequence[Mark] = MARKS) -> str:
+    """What the marks mean, as one sentence for a caption."""
+    looks = {
+        MEASURED: "filled, solid line",
+        PREDICTED: "outlined, triangle, dashed line",
+        PUBLISHED: "outlined, diamond, dotted line",
+        BOUND: "stroke, dash-dotted line",
+    }
+    return "; ".join(f"{mark.name} ({looks[mark]}): {mark.meaning}" for mark in marks) + "."
+
+
+def used(rows: Rows) -> list[Mark]:
+    """The marks of some rows, in the order of the explanation.
+
+    Raises:
+        ValueError: a row names none of the four.
+    """
+    names = {row["mark"] for row in rows}
+    if unknown := names - {mark.name for mark in MARKS}:
+        raise ValueError(f"mark: found {sorted(unknown)}; allowed: {', '.join(mark.name for mark in MARKS)}")
+    return [mark for mark in MARKS if mark.name in names]
+
+
+def _scale(rows: Rows, looks: dict[str, Any], *, legend: bool) -> alt.Scale:
+    """A look for every mark. Vega-Lite makes one legend, or none, of scales whose domains are in the same order."""
+    import altair as alt
+
+    names = [mark.name for mark in used(rows)][:: 1 if legend else -1]
+    return alt.Scale(type="ordinal", domain=names, range=[looks[name] for name in names])
+
+
+def shape(rows: Rows) -> alt.Shape:
+    """Encoding of points by mark, with the legend of the marks."""
+    import altair as alt
+
+    scale = _scale(rows, {mark.name: mark.shape for mark in MARKS}, legend=True)
+    return alt.Shape("mark:N", scale=scale, title=None, legend=alt.Legend(symbolFillColor=SOFT))
+
+
+def dash(rows: Rows, *, legend: bool = False) -> alt.StrokeDash:
+    """Encoding of strokes by mark."""
+    import altair as alt
+
+    scale = _scale(rows, {mark.name: list(mark.dash) for mark in MARKS}, legend=legend)
+    shown = alt.Legend(symbolType="square", symbolFillColor=SOFT, symbolSize=90) if legend else None
+    return alt.StrokeDash("mark:N", scale=scale, title=None, legend=shown)
+
+
+def fill(rows: Rows) -> alt.FillOpacity:
+    """Encoding of the fill of points and bars: only what was measured is filled."""
+    import altair as alt
+
+    scale = _scale(rows, {mark.name: float(mark.filled) for mark in MARKS}, legend=False)
+    return alt.FillOpacity("mark:N", scale=scale, title=None, legend=None)
+
+
+def colours(names: Sequence[str], field: str) -> dict[str, Any]:
+    """Encodings of fill and stroke by series.
+
+    Args:
+        names: of the series, in the order of the legend.
+        field: column that holds them.
+    """
+    import altair as alt
+
+    palette = series_colours(names)
+    scale = alt.Scale(domain=list(palette), range=list(palette.values()))
+    return {
+        "stroke": alt.Stroke(f"{field}:N", scale=scale, title=None),
+        "fill": alt.Fill(f"{field}:N", scale=scale, title=None),
+    }
+
+
+def _chart(rows: Rows) -> alt.Chart:
+    import altair as alt
+
+    return alt.Chart(alt.InlineData(values=list(rows)))
+
+
+def lines(rows: Rows, *, x: alt.X, y: alt.Y, series: str) -> alt.LayerChart | alt.FacetChart:
+    """Lines with points: a line for every series and mark.
+
+    Args:
+        rows: with the columns of ``x`` and ``y``, ``mark``, the series, and ``description``, which is shown when the
+            pointer is on a point.
+        x: the horizontal axis.
+        y: the vertical axis.
+        series: column that names the series.
+    """
+    import altair as alt
+
+    looks = colours(list(dict.fromkeys(row[series] for row in rows)), series)
+    base = _chart(rows)
+    line = base.mark_line(strokeWidth=2, aria=False).encode(x, y, looks["stroke"], dash(rows), alt.Detail("mark:N"))
+    points = base.mark_point(size=60, strokeWidth=1.6, opacity=1).encode(
+        x, y, *looks.values(), shape(rows), fill(rows), alt.Description("description:N")
+    )
+    return alt.layer(line, points)
+
+
+def bars(rows: Rows, *, x: alt.X, y: alt.Y, series: str, beside: alt.XOffset | alt.YOffset) -> alt.Chart:
+    """Bars, filled where measured and outlined elsewhere.
+
+    Args:
+        rows: as `lines` takes them.
+        x: the horizontal axis.
+        y: the vertical axis.
+        series: column that names the series.
+        beside: column by which bars of one place stand beside each other: XOffset of upright bars, YOffset of others.
+    """
+    import altair as alt
+
+    looks = colours(list(dict.fromkeys(row[series] for row in rows)), series)
+    encodings = [*looks.values(), dash(rows, legend=True), fill(rows), alt.Description("description:N")]
+    drawn: alt.Chart = _chart(rows).mark_bar(strokeWidth=1.2).encode(x, y, beside, *encodings)
+
+    return drawn

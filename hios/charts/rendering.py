@@ -1,0 +1,134 @@
+"""Charts of Altair as SVG and PDF by vl-convert: no browser, no network, the same bytes every time.
+
+An SVG is complete without scripts. What an item's ``description`` says becomes its ``data-hover``, which the script of
+the report shows at the pointer; the drawing as a whole is one image with one description for screen readers.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import TYPE_CHECKING, Any
+
+from hios.charts.marks import MEASURED
+from hios.charts.theme import FONT, ON_TYPE, Style, configuration
+
+if TYPE_CHECKING:
+    import altair as alt
+
+_DECIMALS = 2
+_NUMBERS = re.compile(r"-?\d+\.\d{3,}(?:e-?\d+)?")
+_GEOMETRY = re.compile(r'(?<= )(d|transform|x|y|x1|x2|y1|y2|width|height)="([^"]*)"')
+#: Roles of single items, the font, which the whole has, defaults, and groups' backgrounds that are empty.
+_NEEDLESS = re.compile(
+    r' (?:role|aria-roledescription|aria-hidden|pointer-events|font-family)="[^"]*"| (?:opacity|stroke-width)="1"'
+    r'|<path(?: aria-hidden="true")? class="background"(?: aria-hidden="true")? d="M0,0h0v0h0Z"[^>]*/>'
+    r'|<path class="foreground"[^>]* d="" display="none"/>'
+)
+#: Labels of items, and those that Vega makes up for groups: axes, legends, titles.
+_LABELS = re.compile(r' aria-label="([^"]*)"')
+_GROUP_LABELS = re.compile(r'(<g(?: [\w-]+="[^"]*")*?) aria-label="[^"]*"')
+_IDENTITIES = re.compile(r'(?<= id=")([^"]+)(?=")')
+_ROOT = re.compile(r"<svg [^>]*?width=\"(?P<width>[\d.]+)\" height=\"(?P<height>[\d.]+)\"[^>]*>")
+#: The head of a dictionary of resources in a PDF, and its lines.
+_RESOURCES = re.compile(rb"(/\w+ <<\n)((?: +/\w+ \d+ 0 R\n){2,})")
+_HATCH = re.compile(r"url\(#hatch-([0-9a-f]{6})\)")
+
+
+def fill_of(style: Style) -> str:
+    """The fill of an operator type, as the value of a colour."""
+    return f"url(#hatch-{style.colour[1:]})" if style.hatched else style.colour
+
+
+def to_svg(chart: alt.TopLevelMixin, identity: str) -> str:
+    """A chart as an SVG document in the look of the theme.
+
+    Args:
+        chart: with a ``description`` of what it shows, for those who do not see it.
+        identity: of the drawing among all of a page; letters, digits, - and _.
+
+    Raises:
+        ValueError: the chart has no description.
+    """
+    import altair
+    import vl_convert
+
+    specification: dict[str, Any] = chart.to_dict()
+    description = specification.pop("description", "")
+    if not description:
+        raise ValueError(f"{identity}: a chart needs a description")
+    specification["config"] = {**configuration(), **_own(specification.get("config", {}))}
+    version = altair.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
+    drawing = vl_convert.vegalite_to_vega(specification, vl_version=version)
+    _fill_legends(drawing)
+    return _cleaned(vl_convert.vega_to_svg(drawing), identity, description)
+
+
+def to_pdf(chart: alt.TopLevelMixin, identity: str) -> bytes:
+    """A chart as a PDF of one page, with its fonts embedded and its text as text.
+
+    Args:
+        chart: as `to_svg` takes it.
+        identity: as `to_svg` takes it.
+
+    Raises:
+        ValueError: the chart has no description.
+    """
+    import vl_convert
+
+    return _RESOURCES.sub(_sorted_lines, bytes(vl_convert.svg_to_pdf(to_svg(chart, identity))))
+
+
+def _sorted_lines(match: re.Match[bytes]) -> bytes:
+    """The names of a page's resources in order; vl-convert writes them in another order every time."""
+    return match[1] + b"".join(sorted(match[2].splitlines(keepends=True)))
+
+
+def _own(config: dict[str, Any]) -> dict[str, Any]:
+    """What a chart sets for itself, without what Altair sets for every chart (the size of a view)."""
+    return {key: value for key, value in config.items() if key != "view"}
+
+
+def _fill_legends(drawing: dict[str, Any]) -> None:
+    """Fill only the symbols of what was measured in the legends of marks, which Vega-Lite has no word for."""
+    for legend in drawing.get("legends", ()):
+        if legend.keys() & {"shape", "strokeDash"}:
+            update = legend.setdefault("encode", {}).setdefault("symbols", {}).setdefault("update", {})
+            update["fillOpacity"] = [{"test": f"datum.value === '{MEASURED.name}'", "value": 1}, {"value": 0}]
+    for part in drawing.get("marks", ()):
+        _fill_legends(part)
+
+
+def _cleaned(drawn: str, identity: str, description: str) -> str:
+    """Fewer decimals and no roles of items, names that are unique on a page, and one description for the whole."""
+    text = _NEEDLESS.sub("", drawn)
+    text = _LABELS.sub(r' data-hover="\1"', _GROUP_LABELS.sub(r"\1", text))
+    text = _GEOMETRY.sub(lambda match: f'{match[1]}="{_NUMBERS.sub(_shorter, match[2])}"', text)
+    # Vega counts names on for as long as the process lives; here they begin at 0 in every drawing.
+    for number, name in enumerate(dict.fromkeys(_IDENTITIES.findall(text))):
+        text = text.replace(f'id="{name}"', f'id="{identity}-{number}"')
+        text = text.replace(f"url(#{name})", f"url(#{identity}-{number})")
+    hatches = "".join(_hatch(identity, colour) for colour in dict.fromkeys(_HATCH.findall(text)))
+    text = _HATCH.sub(lambda match: f"url(#{identity}-hatch-{match[1]})", text)
+    root = _ROOT.search(text)
+    if root is None:
+        raise ValueError(f"{identity}: vl-convert wrote no SVG")
+    width, height = root["width"], root["height"]
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" id="{identity}" role="img" '
+        f'aria-label="{html.escape(description)}" font-family="{FONT}" {size}>'
+    )
+    return head + (f"<defs>{hatches}</defs>" if hatches else "") + text[root.end() :]
+
+
+def _shorter(match: re.Match[str]) -> str:
+    return f"{float(match[0]):.{_DECIMALS}f}".rstrip("0").rstrip(".")
+
+
+def _hatch(identity: str, colour: str) -> str:
+    return (
+        f'<pattern id="{identity}-hatch-{colour}" width="5" height="5" patternUnits="userSpaceOnUse">'
+        f'<rect width="5" height="5" fill="#{colour}"/>'
+        f'<path d="M-1,1l2,-2M0,5l5,-5M4,6l2,-2" stroke="{ON_TYPE}" stroke-opacity=".55" stroke-width=".8"/></pattern>'
+    )

@@ -1,0 +1,238 @@
+"""Numbers on the page come from the data: in text, tables, charts and in what the pointer shows."""
+
+from __future__ import annotations
+
+import base64
+import html
+import random
+import re
+import statistics
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from hios import artifacts
+from hios.cli import main
+from hios.report import write_report
+from tests.report.test_report import latency, make_results
+
+#: What was measured of this schedule is made shorter; it is not the fastest, and stays within 10 % of its prediction.
+CHANGED = "greedy <1>"
+FACTOR = 0.9
+
+
+class _Texts(HTMLParser):
+    """Every text of a page, and what attributes say to readers, in order; scripts and styles left out."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self._code = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what is said by attributes."""
+        self._code = tag in ("script", "style")
+        self.texts += [value or "" for name, value in attrs if name in ("aria-label", "data-hover", "data-value")]
+
+    def handle_endtag(self, tag: str) -> None:
+        """Texts behind a script count again."""
+        self._code = False
+
+    def handle_data(self, data: str) -> None:
+        """Note a text."""
+        if not self._code and data.strip():
+            self.texts.append(data.strip())
+
+
+def _page(model: Path) -> str:
+    write_report([model], model / "report.html", model / "tables")
+    return (model / "report.html").read_text(encoding="utf-8")
+
+
+def _expected(run: dict[str, Any]) -> list[str]:
+    """What the page says that rests on the measurements of the changed schedule, from run.json alone."""
+    (result,) = [entry for entry in run["results"] if entry["label"] == CHANGED]
+    time, predicted = result["latency_ms"], result["predicted_ms"]
+    median, p20, p80 = (f"{time[key]:.3f}" for key in ("median", "p20", "p80"))
+    errors = [abs(entry["prediction_error"]) for entry in run["results"]]
+    beyond = [abs(entry["error_beyond_drift"]) for entry in run["results"]]
+    worst = max(run["results"], key=lambda entry: abs(entry["prediction_error"]))["label"]
+    return [
+        # the headline of the prediction error, and the sentence of the model
+        f"{100 * statistics.median(errors):.1f} %",
+        f"in the median of 4 schedules, predicted against measured latency; at most {100 * max(errors):.1f} %, {worst} "
+        "on net.",
+        "The machine was 6.0% slower than when it was profiled. Predictions are off by "
+        f"{statistics.median(errors):.1%} in the median and {max(errors):.1%} at most; beyond that drift by "
+        f"{statistics.median(beyond):.1%} and {max(beyond):.1%}.",
+        # the chart of latencies, the summary of the Gantt chart, its description, heading, region and buttons
+        f"{CHANGED}\nmeasured median {median} ms\np20 {p20} ms, p80 {p80} ms",
+        f"measured {median} ms, predicted {predicted:.3f} ms; drift +6.0 %, error beyond drift "
+        f"{100 * result['error_beyond_drift']:+.1f} %",
+        f"Gantt chart of {CHANGED} for net on 1 device(s): predicted, {predicted:.3f} ms, above measured, {median} ms",
+        f"measured, the run of median latency ({median} ms)",
+        # the tables: by what columns sort, and what they show
+        str(time["median"]),
+        median,
+        str(time["p20"]),
+        f"{p20}–{p80}",  # noqa: RUF001
+        str(result["speedup"]),
+        f"{result['speedup']:.2f}",
+        str(result["prediction_error"]),
+        f"{100 * result['prediction_error']:+.1f}",
+        str(result["error_beyond_drift"]),
+        f"{100 * result['error_beyond_drift']:+.1f}",
+    ]
+
+
+def test_a_changed_measurement_changes_what_rests_on_it_and_nothing_else(tmp_path: Path) -> None:
+    """With a schedule measured 10 % faster, every number that depends on it is another, and all others are the same."""
+    model = make_results(tmp_path / "m", "net", 30, 3)
+    before, run = _page(model), artifacts.read(model / "run.json", "run")
+    old = _expected(run)
+    (result,) = [entry for entry in run["results"] if entry["label"] == CHANGED]
+    time = result["latency_ms"]
+    time.update(
+        {key: FACTOR * time[key] for key in ("median", "p20", "p80")}, runs=[FACTOR * ms for ms in time["runs"]]
+    )
+    result["speedup"] = run["baseline"]["latency_ms"]["median"] / time["median"]
+    result["share_of_ceiling"] = result["speedup"]
+    result["prediction_error"] = result["predicted_ms"] / time["median"] - 1
+    result["error_beyond_drift"] = 1.06 * result["predicted_ms"] / time["median"] - 1
+    artifacts.write(model / "run.json", "run", run)
+    after, new = _page(model), _expected(run)
+    pairs = zip(_Texts(before).texts, _Texts(after).texts, strict=True)
+    changed = {(one, other) for one, other in pairs if one != other}
+    assert changed == {(one, other) for one, other in zip(old, new, strict=True) if one != other}
+    assert len(changed) >= len(old) - 1  # the largest error may be that of another schedule
+
+
+def test_headlines_lead_to_their_evidence(tmp_path: Path) -> None:
+    """Each of the three numbers links to a row that holds it or the numbers it is made of."""
+    page = _page(make_results(tmp_path / "m", "net"))
+    run = artifacts.read(tmp_path / "m" / "run.json", "run")
+    links = re.findall(r'<a href="#([\w-]+)"><span>([^<]+)</span> <b>([^<]+)</b>', page)
+    assert [name for _, name, _ in links] == ["Best speedup", "Certified gap", "Prediction error"]
+    rows = dict(re.findall(r'<tr id="([\w-]+)"(.*?)</tr>', page, re.DOTALL))
+    (speedup, _, times), (gap, _, percent), (error, _, _) = links
+    best = max(run["results"], key=lambda entry: entry["speedup"])
+    assert times == f"{best['speedup']:.2f} times"
+    assert html.escape(best["label"]) in rows[speedup]
+    fastest = min(run["results"], key=lambda entry: entry["predicted_ms"])
+    assert percent == f"{100 * (fastest['predicted_ms'] / fastest['lower_bound_ms'] - 1):.1f} %"
+    assert f">{percent.removesuffix(' %')}</td>" in rows[gap]
+    worst = max(run["results"], key=lambda entry: abs(entry["prediction_error"]))
+    assert f">{100 * worst['prediction_error']:+.1f}</td>" in rows[error]
+
+
+def test_busy_cores_take_the_shine_off_the_speedup(tmp_path: Path) -> None:
+    """Where other work kept the cores busy the best speedup says that it is not to be relied on."""
+    for share, said in ((0.25, True), (0.02, False)):
+        model = make_results(tmp_path / str(share), "net", platform={"name": "cpu", "busy_share": share})
+        assert (
+            f"while other work took {share:.0%} of the cores' time, so not to be relied on"
+            in html.unescape(_page(model))
+        ) == said
+
+
+def test_a_baseline_that_no_schedule_beats_is_named(tmp_path: Path) -> None:
+    """Without the algorithm sequential, a faster sequential schedule on one device is a reference that is faster."""
+    quick = latency(0.5, random.Random(0))
+    model = make_results(tmp_path / "m", "net", baseline={"latency_ms": quick})
+    run = artifacts.read(model / "run.json", "run")
+    run["results"] = [entry for entry in run["results"] if entry["algorithm"] != "sequential"]
+    for entry in run["results"]:
+        entry["speedup"] = quick["median"] / entry["latency_ms"]["median"]
+    artifacts.write(model / "run.json", "run", run)
+    text = html.unescape(_page(model))
+    named = f"sequential on one device (baseline) ({quick['median']:.3f} ms)"
+    assert f"Faster than every schedule: {named}" in text
+    assert "times as fast as the sequential schedule on one device, slower than it" in text
+    assert "; below 1, so every schedule is slower." in text
+    assert f"<td>{named}" in text  # of the references that are faster, in the table of models
+
+
+def test_large_prediction_errors_are_to_be_read_with_care(tmp_path: Path) -> None:
+    """Errors of more than 10 % are listed with their schedules, and no others."""
+    model = make_results(tmp_path / "m", "net")
+    run = artifacts.read(model / "run.json", "run")
+    for entry, error in zip(run["results"], (-0.27, 0.21, 0.1, -0.04), strict=True):
+        entry["prediction_error"] = error
+    artifacts.write(model / "run.json", "run", run)
+    text = html.unescape(_page(model))
+    assert "Read with care" in text
+    assert (
+        "2 of 4 predictions of net are more than 10% off what was measured (sequential <1> -27.0%, greedy <1> +21.0%):"
+        in text
+    )
+
+
+def test_tables_can_be_saved_from_the_page(tmp_path: Path) -> None:
+    """The files in the page are the files beside it."""
+    model = make_results(tmp_path / "m", "net")
+    page = _page(model)
+    files = re.findall(r'<a download="([\w.]+)" href="data:[\w/-]+;base64,([^"]+)"', page)
+    assert [name for name, _ in files] == ["latency.csv", "operators.csv", "latency.tex", "operators.tex"]
+    for name, content in files:
+        assert base64.b64decode(content) == (model / "tables" / name).read_bytes()
+
+
+def test_latex_tables_are_documents(tmp_path: Path) -> None:
+    """A document with the rules of booktabs, a row for every row of the CSV, and names escaped."""
+    model = make_results(tmp_path / "m", "a_net & <more> µ")
+    _page(model)
+    for name in ("latency", "operators"):
+        text = (model / "tables" / f"{name}.tex").read_text(encoding="ascii")
+        lines = (model / "tables" / f"{name}.csv").read_text(encoding="utf-8").splitlines()
+        assert text.index("\\documentclass") < text.index("\\begin{document}") < text.index("\\end{document}")
+        assert all(f"\\{rule}" in text for rule in ("toprule", "midrule", "bottomrule", "usepackage{booktabs}"))
+        body = text.partition("\\endlastfoot")[2].partition("\\end{longtable}")[0].strip().splitlines()
+        assert len(body) == len(lines) - 1
+        columns = len(re.findall(r"(?<!\\)&", body[0]))
+        assert all(len(re.findall(r"(?<!\\)&", row)) == columns and row.endswith("\\\\") for row in body)
+        assert body[0].startswith(r"a\_net \& \textless{}more\textgreater{} \textmu{} & ")
+
+
+def test_page_says_how_it_came_about(tmp_path: Path) -> None:
+    """Command, configuration and commit stand under environment; a configuration that cannot be read is refused."""
+    model = make_results(tmp_path / "m", "net")
+    (tmp_path / "my config.yaml").write_text("models: {net: {}}\n", encoding="utf-8")
+    arguments = [str(model), "--output", str(tmp_path / "report.html"), "--tables", str(tmp_path / "tables")]
+    command = ["report", *arguments, "--config", str(tmp_path / "my config.yaml")]
+    assert CliRunner().invoke(main, command).exit_code == 0
+    text = html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert f"<dt>Command</dt><dd>hios report {' '.join(arguments)} --config '{tmp_path}/my config.yaml'</dd>" in text
+    assert ">models: {net: {}}\n</pre>" in text
+    assert re.search(r"<dt>Code</dt><dd>(commit [0-9a-f]{12}, (no|with) uncommitted|an installed package)", text)
+    done = CliRunner().invoke(main, [*command[:-1], str(tmp_path / "none.yaml")])
+    assert done.exit_code == 1
+    assert done.stderr.strip() == f"Error: {tmp_path}/none.yaml: cannot be read: No such file or directory"
+
+
+@pytest.mark.parametrize("kind", ["conv2d-relu", "add", "a type of my own"])
+def test_one_colour_in_report_show_and_draw(tmp_path: Path, kind: str) -> None:
+    """A type has the same look in the report, in `hios draw`, in `hios show` as a page and on a terminal."""
+    from hios import Graph, Operator, Problem, schedule
+    from hios.charts.rendering import fill_of
+    from hios.charts.theme import style_of
+    from hios.costs import Costs
+    from hios.report import write_picture, write_schedule
+    from hios.report.terminal import Look, draw
+
+    graph = Graph("g", (Operator("x", "relu"), Operator("y", "relu"), Operator("z", kind)), ())
+    costs = Costs.from_json({"operators": {name: {"time_ms": 1.0} for name in "xyz"}, "transfers": []})
+    made = schedule(Problem(graph, costs), "sequential", 1)
+    types = {operator.id: operator.type for operator in graph.operators}
+    style = style_of(kind)
+    write_picture(graph, tmp_path / "graph.svg")
+    write_schedule(made, tmp_path / "schedule.html", types)
+    picture, page = ((tmp_path / name).read_text(encoding="utf-8") for name in ("graph.svg", "schedule.html"))
+    assert re.search(rf"<title>z\n{kind}</title><rect[^>]* fill=\"{style.colour}\"", picture)
+    fill = fill_of(style).replace("#hatch", "#schedule-hatch")
+    assert re.search(rf'data-hover="z&#xA;{kind}&#xA;[^>]* fill="{re.escape(fill)}"', page)
+    red, green, blue = (round(int(style.colour[place : place + 2], 16) / 255 * 5) for place in (1, 3, 5))
+    assert f"48;5;{16 + 36 * red + 6 * green + blue}m {kind} " in draw(made, Look(80, colour=True), types)

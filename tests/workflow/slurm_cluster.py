@@ -1,0 +1,173 @@
+"""A Slurm of one node on this machine, without systemd, cgroups and accounting: for tests and for trying things out.
+
+As a command it runs another one inside: ``python tests/workflow/slurm_cluster.py sinfo``. It needs root and Debian's
+packages slurm-wlm and munge, and refuses to run where a Slurm is configured already.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+#: Jobs look for their cluster here alone: Snakemake's plugin takes Slurm's variables out of their environment.
+CONFIGURATION = Path("/etc/slurm")
+_FILES = ("slurm.conf", "gres.conf")
+_PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel")
+#: Where daemons lie, which PATH of plain users leaves out.
+_SEARCH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+_STARTING_S = 30.0
+#: What the node takes for GPUs.
+_GPUS = ("/dev/null", "/dev/zero")
+
+
+def missing() -> str:
+    """Why no cluster can be started here; empty if one can."""
+    absent = [name for name in _PROGRAMS if shutil.which(name, path=_SEARCH) is None]
+    if absent:
+        return f"no {', '.join(absent)}: apt-get install slurm-wlm munge"
+    if os.geteuid() != 0:
+        return "Slurm's daemons need root"
+    there = next((CONFIGURATION / name for name in _FILES if os.path.lexists(CONFIGURATION / name)), None)
+    return "" if there is None else f"{there} is there already"
+
+
+@contextlib.contextmanager
+def cluster(cpus: int = 2, memory_mb: int = 8000) -> Iterator[Path]:
+    """Start the cluster; yields the folder of its logs. All its processes and files are gone afterwards.
+
+    Args:
+        cpus: of the node; may be more than the machine has.
+        memory_mb: of the node.
+
+    Raises:
+        RuntimeError: it cannot be started here, or does not come up.
+    """
+    if reason := missing():
+        raise RuntimeError(reason)
+    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
+    (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
+    (folder / "munge.key").chmod(0o400)
+    folder.chmod(0o755)
+    for name in ("state", "spool"):
+        (folder / name).mkdir()
+    (folder / "slurm.conf").write_text(_configuration(folder, cpus, memory_mb))
+    (folder / "gres.conf").write_text("".join(f"Name=gpu File={file}\n" for file in _GPUS))
+    CONFIGURATION.mkdir(exist_ok=True)
+    try:
+        for name in _FILES:
+            (CONFIGURATION / name).symlink_to(folder / name)
+        _run(
+            "munged",
+            "--force",
+            *(f"--{kind}={folder / name}" for kind, name in _MUNGE_FILES.items()),
+        )
+        _run("slurmctld", "-c")
+        _run("slurmd")
+        _wait_until_idle(folder)
+        yield folder
+    finally:
+        subprocess.run(["scancel", "--user=root"], check=False, capture_output=True)
+        for name in ("slurmd", "slurmctld", "munged"):
+            _end(folder / f"{name}.pid")
+        for name in _FILES:
+            (CONFIGURATION / name).unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_MUNGE_FILES = {
+    "key-file": "munge.key",
+    "socket": "munge.socket",
+    "pid-file": "munged.pid",
+    "log-file": "munged.log",
+    "seed-file": "munge.seed",
+}
+
+
+def _configuration(folder: Path, cpus: int, memory_mb: int) -> str:
+    host = socket.gethostname().partition(".")[0]
+    controller, node = _free_ports(2)
+    return f"""\
+ClusterName=hios-tests
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+SlurmctldPort={controller}
+SlurmdPort={node}
+# no cgroups in containers
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+GresTypes=gpu
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU_Memory
+AccountingStorageType=accounting_storage/none
+JobCompType=jobcomp/none
+MpiDefault=none
+ReturnToService=2
+KillWait=2
+# the scheduler looks at once
+SchedulerParameters=batch_sched_delay=0,sched_interval=1
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory_mb} Gres=gpu:{len(_GPUS)} State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE OverTimeLimit=0 State=UP
+"""
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _run(*words: str) -> None:
+    done = subprocess.run(
+        [shutil.which(words[0], path=_SEARCH) or words[0], *words[1:]], check=False, capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{words[0]} ended with {done.returncode}: {done.stderr.strip()}")
+
+
+def _wait_until_idle(folder: Path) -> None:
+    deadline = time.monotonic() + _STARTING_S
+    while time.monotonic() < deadline:
+        answer = subprocess.run(["sinfo", "--noheader", "--format=%T"], check=False, capture_output=True, text=True)
+        if answer.stdout.split() == ["idle"]:
+            return
+        time.sleep(0.2)
+    log = (folder / "slurmctld.log").read_text()
+    raise RuntimeError(f"the node is not idle after {_STARTING_S:g} s: {answer.stdout}{answer.stderr}\n{log}")
+
+
+def _end(pid_file: Path) -> None:
+    """End a daemon; one that does not go is killed."""
+    with contextlib.suppress(OSError, ValueError):
+        pid = int(pid_file.read_text())
+        os.kill(pid, 15)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            os.kill(pid, 0)
+            time.sleep(0.1)
+        os.kill(pid, 9)
+
+
+if __name__ == "__main__":
+    with cluster():
+        sys.exit(subprocess.run(sys.argv[1:], check=False).returncode)
