@@ -1,22 +1,24 @@
-"""What one line gains: a model with one thread, with all threads, and as hios.optimize returns it, taking turns.
+"""What one line gains: every way to run a model, and which one hios.optimize keeps, in one table.
 
-python benchmarks/optimize.py [MODEL ...]
+python benchmarks/optimize.py [MODEL ...] [--budget SECONDS]
 python benchmarks/optimize.py --overhead
 
-Networks are those of models/, at the sizes of the papers. Every latency is that of a whole call, in ROUNDS rounds of
-random order, after hios.optimize has chosen from measurements of its own; medians, 20th and 80th percentile, and the
-median of the ratios round by round with its 95 % interval. ``HIOS_CACHE`` says where measurements are kept: give an
-empty folder to have everything measured anew. ``--overhead`` prints what a call costs beside the operators that it
+Networks are those of models/, at the sizes of the papers. hios.optimize races all ways that are installed; the table
+has their medians of whole calls, in the rounds that neither chose nor checked, and how many times as long as the
+fastest the kept one takes. Then the model with one thread, with all, and the kept way take turns again in ROUNDS rounds
+of random order: medians, 20th and 80th percentile, and the median of the ratios round by round with its 95 % interval.
+``HIOS_CACHE`` says where measurements are kept: give an empty folder to have everything measured anew. The budget is
+large by default, so that every way is prepared. ``--overhead`` prints what a call costs beside the operators that it
 runs.
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
 import random
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -26,12 +28,15 @@ import hios
 from hios.frontends.registered import build_model
 from hios.machine import busy_share, usable_cores
 from hios.optimizing.module import torch_threads
+from hios.optimizing.report import Report, WayReport
 from hios.optimizing.tracing import trace
 from hios.platforms.cpu.engine import Engine, Task
 from hios.schedule import StagedPlan
 from hios.statistics import interval, spread
 
-MODELS = ("inception_v3", "squeezenet", "nasnet_mobile", "randwire")
+MODELS = ("inception_v3", "squeezenet", "googlenet", "resnet50", "randwire", "nasnet_large", "bert", "t5")
+#: Seconds for each model: enough for torch.compile.
+BUDGET_S = 600.0
 ROUNDS, WARMUP = 36, 3
 #: Idle threads of OpenMP spin on for some milliseconds.
 SETTLE_S = 0.03
@@ -45,11 +50,11 @@ def timed(call: Callable[[], Any]) -> float:
     return (time.perf_counter_ns() - began) / 1e6
 
 
-def compare(name: str) -> None:
-    """Print the rows of one network."""
+def compare(name: str, budget_s: float) -> Report:
+    """Print the rows of one network; returns what hios.optimize found."""
     model, inputs = build_model(name, {}, 0)
     began = time.perf_counter()
-    fast = hios.optimize(model, inputs)
+    fast = hios.optimize(model, inputs, budget_s=budget_s)
     seconds = time.perf_counter() - began
     cores = len(usable_cores())
 
@@ -84,7 +89,36 @@ def compare(name: str) -> None:
             f"  {way:<18}{median:>9.2f} ms  {p20:>8.2f} to {p80:<8.2f}  hios.optimize is {spread(ratios)[0]:.2f} times "
             f"as fast ({low:.2f} to {high:.2f})"
         )
+    print(fast.report)
     fast.close()
+    return fast.report
+
+
+def table(reports: Mapping[str, Report]) -> str:
+    """Medians of every way by network, which one was kept, and its ratio to the fastest, in Markdown.
+
+    A median in brackets is of a way that left the race as clearly slower, of fewer runs.
+    """
+    labels = list(dict.fromkeys(way.label for report in reports.values() for way in report.ways))
+    lines = [["ms", *reports], ["---", *["---:"] * len(reports)]]
+    for label in labels:
+        ways = [next((way for way in report.ways if way.label == label), None) for report in reports.values()]
+        if any(way is not None and way.median_ms is not None for way in ways):
+            lines.append([label, *map(_cell, ways)])
+    lines.append(["kept", *(report.chosen for report in reports.values())])
+    lines.append(["kept over the fastest", *map(_ratio, reports.values())])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(way: WayReport | None) -> str:
+    if way is None or way.median_ms is None:
+        return ""
+    return f"{way.median_ms:.1f}" if way.outcome == "raced" else f"({way.median_ms:.1f})"
+
+
+def _ratio(report: Report) -> str:
+    medians = {way.label: way.median_ms for way in report.candidates if way.median_ms is not None}
+    return f"{medians[report.chosen] / min(medians.values()):.3f}" if report.chosen in medians else ""
 
 
 def overhead() -> None:
@@ -122,12 +156,19 @@ def _typical(call: Callable[[], Any], pause: float) -> float:
 
 def main() -> None:
     """Print what was asked for."""
-    if sys.argv[1:] == ["--overhead"]:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("models", nargs="*", default=MODELS, metavar="MODEL")
+    parser.add_argument("--budget", type=float, default=BUDGET_S, metavar="SECONDS")
+    parser.add_argument("--overhead", action="store_true")
+    given = parser.parse_args()
+    if given.overhead:
         overhead()
         return
     torch.set_grad_enabled(False)
-    for name in sys.argv[1:] or MODELS:
-        compare(name)
+    reports = {}
+    for name in given.models:
+        reports[name] = compare(name, given.budget)
+        print(table(reports), flush=True)
 
 
 if __name__ == "__main__":

@@ -86,7 +86,15 @@ _LAZY = {
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)
+    try:
+        found = globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)
+    except ModuleNotFoundError as error:
+        from hios.errors import missing_extra
+
+        explained = missing_extra(f"hios.{name}", error)
+        if explained is None:
+            raise
+        raise explained from error
     return found
 
 

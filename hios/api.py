@@ -5,15 +5,16 @@ A stage loads what it needs when it is called, so that this module is light.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from hios import defaults
 from hios.costs import predicted_for
-from hios.errors import HiosError
+from hios.errors import HiosError, missing_extra
 from hios.formats.costs_file import CostsFile
 from hios.formats.run_file import Run
 from hios.graph import Graph
@@ -30,8 +31,27 @@ if TYPE_CHECKING:
     from hios.frontends.program import Program
 
 _Model = TypeVar("_Model", ModelResults, ModelPredictions)
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 
+def _explained(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Have a function say which extra to install where a package is missing."""
+
+    @functools.wraps(function)
+    def called(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        try:
+            return function(*args, **kwargs)
+        except ModuleNotFoundError as error:
+            explained = missing_extra(f"hios.{function.__name__}", error)
+            if explained is None:
+                raise
+            raise explained from error
+
+    return called
+
+
+@_explained
 def export(
     model: str | nn.Module,
     inputs: Sequence[Tensor] | None = None,
@@ -84,6 +104,7 @@ def export(
     return export_module(model, tuple(inputs))
 
 
+@_explained
 def extract(
     program: Program | ExportedProgram | str | Path,
     *,
@@ -144,6 +165,7 @@ def extract(
     return run(program, name or program.name or "network", units=units, below=below)
 
 
+@_explained
 def profile(
     graph: Graph,
     *,
@@ -234,6 +256,7 @@ def profile(
         )
 
 
+@_explained
 def execute(
     graph: Graph,
     weights: Mapping[str, Tensor] | str | Path,
@@ -319,6 +342,7 @@ def _labelled(
     return labelled
 
 
+@_explained
 def report(*networks: tuple[Graph, CostsFile, Run | Schedule | Iterable[Schedule] | Mapping[str, Schedule]]) -> Report:
     """Make the report of one or several networks that were executed, or whose costs are predicted.
 

@@ -13,8 +13,18 @@ from hios.formats.base import Platform
 from hios.formats.costs_file import CostsFile, LinkModel
 from hios.formats.probe_record import ProfiledSpeed
 from hios.graph import Edge
+from hios.machine import BUSY
 
-__all__ = ["DEFAULT_ALPHA", "Costs", "CostsFile", "LinkModel", "Resources", "StageIds", "predicted_for"]
+__all__ = [
+    "DEFAULT_ALPHA",
+    "Costs",
+    "CostsFile",
+    "LinkModel",
+    "Resources",
+    "StageIds",
+    "measured_beside_other_work",
+    "predicted_for",
+]
 
 #: A stage in terms of operator ids: groups beside each other, the operators of a group one after another.
 #: The order of the groups does not matter, the order within a group does.
@@ -54,6 +64,14 @@ def predicted_for(platform: Platform | None) -> str | None:
     return f"predicted for {platform.devices or 1} x {gpu}, link {platform.link or 'unknown'}; nothing was measured"
 
 
+def measured_beside_other_work(platform: Platform | None) -> str | None:
+    """What other work took of the cores' time when costs were measured, in words; None where it was little."""
+    busy = None if platform is None else platform.busy_share
+    if busy is None or busy <= BUSY:
+        return None
+    return f"measured while other work took {busy:.0%} of the cores' time: times and bounds may be wrong"
+
+
 @dataclass(frozen=True)
 class Costs:
     """The contents of costs.json that scheduling uses. All times in milliseconds.
@@ -76,6 +94,7 @@ class Costs:
         cores_per_device: cores of each device that times were measured on; None where devices are no cores, or nobody
             says.
         wide_ms: t(v, k) by operator id and number of devices k of at least 2, for the numbers that are allowed.
+        disturbed: that other work kept the cores busy meanwhile, in words; empty where it did not.
     """
 
     time_ms: Mapping[str, float]
@@ -94,6 +113,7 @@ class Costs:
     predicted_for: str = ""
     cores_per_device: int | None = None
     wide_ms: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    disturbed: str = ""
 
     @classmethod
     def read(cls, path: str | Path) -> Costs:
@@ -146,6 +166,7 @@ class Costs:
                 for operator, cost in file.operators.items()
                 if cost.wide_ms
             },
+            disturbed=measured_beside_other_work(file.platform) or "",
         )
 
     def corun_factor(self, devices: int) -> float:

@@ -9,6 +9,8 @@ memory, as the next part may write into one of them.
 
 from __future__ import annotations
 
+import weakref
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -17,13 +19,18 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from hios.errors import HiosError
-from hios.optimizing.module import warn
+from hios.errors import ExampleInputsError, HiosError
+from hios.optimizing.fast_paths import without_fast_paths
+from hios.optimizing.module import OptimizedModule, warn
 from hios.optimizing.optimize import accelerated
 from hios.optimizing.options import Options
+from hios.optimizing.report import Report
 
 #: What a placeholder of Dynamo's graph says if it is a parameter or buffer, which stays the same from call to call.
 _STATIC = "_dynamo_static_input_type"
+
+#: The parts that were compiled last, with the reports of those that are gone.
+_compiled: deque[tuple[weakref.ref[OptimizedModule], Report]] = deque(maxlen=1000)
 
 
 def hios(
@@ -58,10 +65,22 @@ def hios(
     dynamic = [value for value, fixed in zip(example_inputs, static, strict=True) if not fixed]
     if not any(isinstance(value, Tensor) for value in dynamic):
         return gm.forward  # it computes the same at every call
-    optimized = accelerated(bound, dynamic, {}, chosen)
+    try:
+        optimized = accelerated(bound, dynamic, {}, chosen)
+    except ExampleInputsError:
+        return gm.forward  # its call says what is wrong
+    _compiled.append((weakref.ref(optimized), optimized.report))
     if optimized.runner is None and not optimized.threads:
         return gm.forward
     return _Part(gm, bound, optimized, static)
+
+
+def reports() -> tuple[Report, ...]:
+    """What was chosen for the parts that were compiled last in this process, in the order of their compilation.
+
+    Each is what ``report`` of a module of ``hios.optimize`` is; printed, it is a table of all ways to run the part.
+    """
+    return tuple(report if (module := known()) is None else module.report for known, report in _compiled)
 
 
 def _options(given: Mapping[str, Any]) -> Options:
@@ -89,6 +108,8 @@ class ModelPart(nn.Module):
         super().__init__()
         _LazyGraphModule.force_recompile(part)  # its first call would do that, which looks like a change of state
         self.part = part
+        #: The part in operators that every frontend has, for exporting; the part itself where it has them.
+        self.__dict__["_plain"] = without_fast_paths(part)
         self._static = list(static)
         self.fixed = [value for value, fixed in zip(example_inputs, static, strict=True) if fixed]
         for number, value in enumerate(self.fixed):
@@ -105,7 +126,9 @@ class ModelPart(nn.Module):
         for fixed in self._static:
             values.append(getattr(self, f"fixed_{number}") if fixed else next(rest))
             number += fixed
-        return self.part(*values)
+        # Not a module of this one: it has the same parameters, and nothing else runs it.
+        part: fx.GraphModule = self.__dict__["_plain"] if torch.compiler.is_exporting() else self.part
+        return part(*values)
 
 
 class _Part:

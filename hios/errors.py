@@ -8,6 +8,25 @@ from pathlib import Path
 from typing import Any
 
 _LONGEST_VALUE_SHOWN = 60
+#: Extras of the package that hold what a command or function may lack.
+_EXTRAS = {
+    "torch": "torch",
+    "safetensors": "torch",
+    "tqdm": "torch",
+    "tvm": "torch,tvm",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+    "onnxscript": "onnx",
+    "openvino": "openvino",
+    "numba": "opt",
+    "numpy": "opt",
+    "ortools": "opt",
+    "mpi4py": "mpi",
+    "altair": "report",
+    "vl_convert": "report",
+    "pandas": "report",
+    "jinja2": "report",
+}
 
 
 def shown(value: Any, *, quoted: bool = True) -> str:
@@ -56,6 +75,24 @@ class PlatformError(HiosError):
 
 class UnsupportedError(HiosError):
     """A model uses something that a frontend or the kernel table does not know."""
+
+
+class ExampleInputsError(HiosError):
+    """A model cannot run on the example inputs that were given for it."""
+
+
+def missing_extra(what: str, error: ModuleNotFoundError) -> HiosError | None:
+    """What to install where a package is missing; None if no extra of hios has it.
+
+    Args:
+        what: what needs it, such as ``hios.optimize``.
+        error: as Python raised it.
+    """
+    package = (error.name or "").partition(".")[0]
+    extra = _EXTRAS.get(package)
+    if extra is None:
+        return None
+    return HiosError(f"{what} needs {package}, which is not installed: pip install 'hios[{extra}]'")
 
 
 class HiosWarning(UserWarning):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from collections.abc import Collection
@@ -50,3 +51,52 @@ def _times(cores: Collection[int]) -> tuple[int, int]:
             total += sum(map(int, ticks[:8]))
             idle += int(ticks[3]) + int(ticks[4])
     return total, idle
+
+
+class OtherWork:
+    """Measures how busy other processes keep some cores, from when it was made until it is asked.
+
+    Args:
+        cores: by number.
+    """
+
+    def __init__(self, cores: Collection[int]) -> None:
+        self._cores = cores
+        self._before = self._now(())
+
+    def share(self, children: Collection[int] = ()) -> float:
+        """Share of the cores' time since then that others took, stolen time included; 0 where unknown.
+
+        Args:
+            children: process numbers of this process's own workers, whose work is not that of others.
+        """
+        total, idle, own = (after - earlier for after, earlier in zip(self._now(children), self._before, strict=True))
+        return 0.0 if total <= 0 else round(min(max(0.0, 1 - (idle + own) / total), 1.0), 3)
+
+    def _now(self, children: Collection[int]) -> tuple[float, float, float]:
+        """Ticks of the cores, of those idle ones, and of this process with its children."""
+        if not _STATISTICS.exists():
+            return 0.0, 0.0, 0.0
+        used = os.times()
+        seconds = used.user + used.system + used.children_user + used.children_system
+        per_second = os.sysconf("SC_CLK_TCK")
+        return *_times(self._cores), seconds * per_second + sum(map(_ticks_of, children))
+
+
+def _ticks_of(pid: int) -> int:
+    """Ticks that a process took since it began; 0 if it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    user, system = text.rpartition(")")[2].split()[11:13]  # what is in brackets is its name, of any characters
+    return int(user) + int(system)
+
+
+def private_bytes(pid: int) -> int:
+    """Memory that a process shares with no other, in bytes; 0 where the system does not tell."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))

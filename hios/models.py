@@ -26,6 +26,7 @@ RUNTIMES = {
     "eager": "eager PyTorch",
     "compile": "torch.compile",
     "onnxruntime": "ONNX Runtime",
+    "openvino": "OpenVINO",
     "cudagraph": "PyTorch in a CUDA graph",
     "compile-reduce-overhead": "torch.compile, reduce-overhead",
     "compile-max-autotune": "torch.compile, max-autotune",

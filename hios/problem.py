@@ -43,6 +43,7 @@ class Problem:
         wide_ms: t(v, k) in milliseconds by operator number and number of devices k, for the operators that may take
             several devices at once; at most as many as ``on`` was asked for.
         predicted_for: the GPUs that costs are predicted for, in words; empty where they were measured.
+        disturbed: that other work kept the cores busy while costs were measured, in words; empty where it did not.
         devices: number of devices whose co-run factor the times hold; 0 where it is left to ``on``.
         probe: speed of the machine when the times were measured; None where unknown.
         cores_per_device: cores of each device that times were measured on; None where unknown.
@@ -57,6 +58,7 @@ class Problem:
         self.graph = graph
         self.devices = 0
         self.predicted_for = costs.predicted_for
+        self.disturbed = costs.disturbed
         self._corun_factor = costs.corun_factor
         self.probe = costs.probe
         self.cores_per_device = costs.cores_per_device

@@ -17,6 +17,7 @@ _PACKAGES = (
     "onnx",
     "onnxruntime",
     "onnxscript",
+    "openvino",
     "numpy",
     "numba",
     "ortools",

@@ -24,7 +24,7 @@ LOCKED = {
 
 #: Extras of pyproject.toml that each environment holds beside the dependencies of hios itself.
 ENVIRONMENTS = {
-    "torch": ["opt", "torch", "onnx", "transformers"],
+    "torch": ["opt", "torch", "onnx", "openvino", "transformers"],
     "tvm": ["torch", "tvm", "onnx"],
     "schedule": ["opt"],
     "report": ["report"],

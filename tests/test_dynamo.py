@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from hios import HiosError, HiosWarning, dynamo
-from hios.optimizing import choosing, optimize
+from hios.optimizing import autotune
 from hios.optimizing.module import OptimizedModule
 from tests.optimizing.optimized_models import Broken, Unsupported
+from tests.optimizing.quiet import pretend_busy
 from tests.runtime.small import Branches
 from tests.workers.processes import children, eventually
 
@@ -41,7 +42,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[OptimizedModule]]:
         return found[-1]
 
     monkeypatch.setattr(dynamo, "accelerated", noted)
-    monkeypatch.setattr(choosing, "busy_share", lambda cores: 0.0)
+    pretend_busy(monkeypatch)
     torch._dynamo.reset()
     yield found
     for module in found:
@@ -104,7 +105,7 @@ def test_small_parts_are_left_alone(
     compiled: Callable[..., Any], made: list[OptimizedModule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With auto, parts that take less than least_ms start no workers."""
-    monkeypatch.setattr(optimize, "trace", None)
+    monkeypatch.setattr(autotune.Autotune, "raced", None)
     model, before = Broken(), set(children())
     _require_equal(compiled(model, algorithm="auto", least_ms=1e6), model, _image(0))
     assert ["least_ms" in module.report.reason for module in made] == [True, True]

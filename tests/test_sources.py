@@ -11,10 +11,9 @@ import pytest
 
 import hios
 from hios import HiosError, sources
-from hios.optimizing import choosing
 from hios.platforms.cpu import environment as cpu_environment
 from hios.platforms.cuda import environment as cuda_environment
-from hios.sources import STAGES, code_hash, source_hash
+from hios.sources import STAGES, code_hash, package_hash, source_hash
 
 PACKAGE = Path(hios.__file__).resolve().parent
 #: Algorithms that a stage runs in these tests.
@@ -136,8 +135,10 @@ def test_descriptions_count_for_predictions_only(package: Path, description: str
     """An edit of a GPU or a link changes what predicts, and nothing of a pipeline that measures."""
 
     def measuring_hashes(folder: Path) -> dict[str, str]:
-        environments = {"cpu": cpu_environment._CODE, "cuda": cuda_environment._CODE, "optimize": choosing._CODE}
-        return {name: code_hash(modules, folder) for name, modules in environments.items()} | {
+        environments = {"cpu": cpu_environment._CODE, "cuda": cuda_environment._CODE}
+        hashes = {name: code_hash(modules, folder) for name, modules in environments.items()}
+        hashes["optimize"] = package_hash(folder)
+        return hashes | {
             f"{stage} on {platform}": source_hash(stage, (), folder, platform)
             for stage in ("profile", "execute", "report")
             for platform in ("cpu", "cuda")

@@ -41,6 +41,7 @@ from hios.platforms import require_options
 )
 @click.option(
     "--baselines",
+    "--baseline",
     multiple=True,
     type=click.Choice(list(RUNTIMES)),
     default=("eager",),

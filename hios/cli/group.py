@@ -10,26 +10,7 @@ from typing import Any
 
 import click
 
-from hios.errors import HiosError, HiosWarning
-
-#: Extras of the package that hold what a command may lack.
-_EXTRAS = {
-    "torch": "torch",
-    "safetensors": "torch",
-    "tqdm": "torch",
-    "tvm": "torch,tvm",
-    "onnx": "onnx",
-    "onnxruntime": "onnx",
-    "onnxscript": "onnx",
-    "numba": "opt",
-    "numpy": "opt",
-    "ortools": "opt",
-    "mpi4py": "mpi",
-    "altair": "report",
-    "vl_convert": "report",
-    "pandas": "report",
-    "jinja2": "report",
-}
+from hios.errors import HiosError, HiosWarning, missing_extra
 
 
 class Group(click.Group):
@@ -69,13 +50,10 @@ class Group(click.Group):
         except HiosError as error:
             raise click.ClickException(str(error)) from error
         except ModuleNotFoundError as error:
-            package = (error.name or "").partition(".")[0]
-            extra = _EXTRAS.get(package)
-            if extra is None:
+            explained = missing_extra("this command", error)
+            if explained is None:
                 raise
-            raise click.ClickException(
-                f"this command needs {package}, which is not installed: pip install 'hios[{extra}]'"
-            ) from error
+            raise click.ClickException(str(explained)) from error
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             raise click.ClickException(f"{where}{error.strerror or error}") from error

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from hios.cli.options import PATH, devices_option, output_option, refuse_overwriting
+from hios.errors import warn
 from hios.report.algorithm_listing import option, parameter_help, parameters
 from hios.schedulers import Algorithm, Parameter
 from hios.schedulers.plugins import entry_points, find, load, load_all
@@ -86,9 +87,13 @@ def command(graph: Path, costs: Path, algorithm: str, devices: int, output: Path
     bound, kind = found.lower_bound_ms, ""
     if found.staged_lower_bound_ms:
         bound, kind = found.staged_lower_bound_ms, "staged "
+    gap = gap_in_words(found.latency_ms, bound, kind)
+    if problem.disturbed:
+        warn(f"{costs}: {problem.disturbed}; profile again on an idle machine")
+        gap = gap.partition(" (no ")[0] + " by these costs"  # what is said of all schedules would hold for them only
     click.echo(
         f"{output}: predicted latency {found.latency_ms:.4g} ms on {devices} device(s), lower bound {bound:.4g} ms"
-        f"{' for staged schedules' if kind else ''}, {gap_in_words(found.latency_ms, bound, kind)}"
+        f"{' for staged schedules' if kind else ''}, {gap}"
         + (f"; cuts: {cuts_in_words(found.cuts)}" if found.cuts else "")
         + (f"; several devices: {widths}" if (widths := widths_in_words(found)) else "")
         + (f"; costs {problem.predicted_for}" if problem.predicted_for else "")

@@ -37,7 +37,14 @@ ModelOptions = Mapping[str, Scalar]
 _Several = Meta(min_length=1, extra_json_schema={"uniqueItems": True})
 _Layers = Annotated[int, Meta(ge=3)]
 Runtime = Literal[
-    "eager", "compile", "onnxruntime", "cudagraph", "compile-reduce-overhead", "compile-max-autotune", "tensorrt"
+    "eager",
+    "compile",
+    "onnxruntime",
+    "openvino",
+    "cudagraph",
+    "compile-reduce-overhead",
+    "compile-max-autotune",
+    "tensorrt",
 ]
 
 
@@ -140,8 +147,9 @@ class Execute(Record, frozen=True):
             Annotated[
                 Runtime,
                 doc(
-                    "Eager PyTorch, torch.compile or ONNX Runtime; on GPUs also PyTorch in a CUDA graph, torch.compile "
-                    "in its modes reduce-overhead and max-autotune, or TensorRT, and no ONNX Runtime."
+                    "Eager PyTorch, torch.compile, ONNX Runtime or OpenVINO; on GPUs also PyTorch in a CUDA graph, "
+                    "torch.compile in its modes reduce-overhead and max-autotune, or TensorRT, and neither ONNX "
+                    "Runtime nor OpenVINO."
                 ),
             ],
             ...,

@@ -210,6 +210,15 @@ class CorunFactor(Record, frozen=True):
         Annotated[tuple[_Bound, _Bound], doc("Bounds between which the true median lies with a probability of 95 %.")]
     ] = None
     repeats: OrAbsent[Annotated[Positive, doc("How often it was measured.")]] = None
+    beside_other_work: OrAbsent[
+        Annotated[
+            bool,
+            doc(
+                "True where other work kept the cores busy when it was measured: the factor then holds that work, too. "
+                "Absent where it did not."
+            ),
+        ]
+    ] = None
 
 
 class ProfileSummary(Record, frozen=True):

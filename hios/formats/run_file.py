@@ -46,6 +46,7 @@ ReferenceKind = Literal[
     "eager",
     "compile",
     "onnxruntime",
+    "openvino",
     "cudagraph",
     "compile-reduce-overhead",
     "compile-max-autotune",
@@ -123,8 +124,8 @@ class ReferenceResult(Record, frozen=True):
             ReferenceKind,
             doc(
                 "What runs it: the engine's sequential schedule on one device of several cores, eager PyTorch, "
-                "torch.compile, ONNX Runtime, and on GPUs PyTorch in a CUDA graph, torch.compile in other modes, or "
-                "TensorRT."
+                "torch.compile, ONNX Runtime, OpenVINO, and on GPUs PyTorch in a CUDA graph, torch.compile in other "
+                "modes, or TensorRT."
             ),
         ]
     ] = None
@@ -132,6 +133,15 @@ class ReferenceResult(Record, frozen=True):
         Annotated[
             NonNegative,
             doc("Seconds that torch.compile took without what its caches hold, the first inference among them."),
+        ]
+    ] = None
+    precision: OrAbsent[
+        Annotated[
+            Text,
+            doc(
+                "Precision that a runtime was told to compute in that would choose one itself, such as f32: OpenVINO "
+                "takes bfloat16 on processors that have it. Absent where the model's own precision is what counts."
+            ),
         ]
     ] = None
     speedup: OrAbsent[Annotated[AboveZero, doc("Median of the baseline over the median of this reference.")]] = None

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from hios import errors
 from hios.errors import HiosError
+from hios.optimizing.guards import Guards
 from hios.optimizing.report import Report
 from hios.optimizing.tracing import Inputs, Outputs
-from hios.optimizing.watching import Watch
 
 #: Lines of these folders are not the user's.
 _NOT_THE_USER = (str(Path(torch.__file__).parent),)
@@ -52,14 +52,14 @@ class Runner:
     Attributes:
         inputs: what the model takes.
         outputs: what it gives.
-        watch: whether the model is still the one that was traced.
+        guards: whether the model is still the one that was traced.
         run: from the tensors of the inputs to those of the outputs.
-        close: ends what is behind ``run``.
+        close: shuts down the workers, where there are any.
     """
 
     inputs: Inputs
     outputs: Outputs
-    watch: Watch
+    guards: Guards
     run: Callable[[list[Tensor]], list[Tensor]]
     close: Callable[[], None]
 
@@ -71,7 +71,7 @@ class OptimizedModule(nn.Module):
     other attributes are read from the model and set on it, but for those that this class or every module has. It is
     for inference: outputs carry no gradient. The model itself runs, with one ``HiosWarning`` for each cause, where
     inputs are not of the example's structure, shapes and dtypes, require a gradient or are transformed by torch.func,
-    under autocast, when the model was changed since (`hios.optimizing.watching` says what is seen of that), in a
+    under autocast, when the model was changed since (`hios.optimizing.guards` says what is seen of that), in a
     forked process, and when a worker failed.
 
     Args:
@@ -103,7 +103,7 @@ class OptimizedModule(nn.Module):
         runner = self.runner
         if runner is None:
             return self._itself(args, kwargs)
-        if changed := runner.watch.changed():
+        if changed := runner.guards.changed():
             return self._instead("changed", f"{changed} since it was optimised", args, kwargs)
         if torch.is_autocast_enabled("cpu"):
             return self._instead("autocast", "autocast would change its precision", args, kwargs)
@@ -137,6 +137,10 @@ class OptimizedModule(nn.Module):
         """The model itself."""
         found: nn.Module = self.__dict__["_model"]
         return found
+
+    def settle(self, final: OptimizedModule) -> None:
+        """Run from now on what another module of the same model runs, whose choice is final."""
+        self.report, self.runner, self.threads = final.report, final.runner, final.threads
 
     def close(self) -> None:
         """End the workers; from then on the model itself runs."""

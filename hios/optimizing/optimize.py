@@ -10,25 +10,30 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from hios import defaults
-from hios.errors import HiosError, UnsupportedError
-from hios.optimizing.choosing import Choosing
-from hios.optimizing.contest import outruns, wrong_outputs
-from hios.optimizing.module import OptimizedModule, Runner, warn
+from hios.errors import ExampleInputsError, HiosError, UnsupportedError, first_line, missing_extra
+from hios.optimizing.autotune import Autotune, Tuned
+from hios.optimizing.budget import Budget
+from hios.optimizing.candidates import EAGER, Candidate, itself
+from hios.optimizing.guards import Guards, has_hooks
+from hios.optimizing.module import OptimizedModule, Runner, torch_threads, warn
+from hios.optimizing.online_race import OnlineRace
 from hios.optimizing.options import Options
 from hios.optimizing.purity import require_pure
+from hios.optimizing.race import Race, outruns
 from hios.optimizing.report import Report
-from hios.optimizing.tracing import trace
-from hios.optimizing.watching import Watch, has_hooks
-from hios.optimizing.ways import Way
-from hios.platforms.cpu.engine import Engine
+from hios.optimizing.tracing import Inputs, Outputs
 from hios.progress import on_terminals_only
 from hios.tolerances import beyond
 
 #: Runs of the model that show how long it takes, before anything else.
 _TIMED = 3
+#: A way that took more times as long as the fastest beside other work is not tried in the user's own calls.
+_ABLE = 3.0
+#: Milliseconds after which fewer runs have to do.
+_TIMED_MS = 500.0
 
 
 def optimize(
@@ -46,15 +51,21 @@ def optimize(
     least_ms: float = 2.0,
     budget_s: float = defaults.OPTIMIZE_BUDGET_S,
     timeout_s: float = defaults.TIMEOUT_S,
+    way: str | Sequence[str] = "auto",
 ) -> OptimizedModule:
     """A module that is called like the model and runs it the fastest way that was measured, for inference.
 
-    The model is put into eval mode, exported, profiled and scheduled. Then the ways to run it take turns with the
-    example inputs, whole calls with all that they cost the caller: the model itself, its operators one after another on
-    one core and on all cores, and the schedules of several algorithms. The fastest, or the steadiest of those that the
-    runs cannot tell from it, is kept if it is faster than the model itself by more than the measurement can tell; else
-    the module just calls the model. ``report`` of the module says what was chosen and has the numbers. Measurements,
-    schedule and choice are kept on disk for the next time.
+    The model is put into eval mode, and all ways to run it are prepared as far as the budget goes: the model itself
+    with one thread and with all; the whole model in OpenVINO, ONNX Runtime and torch.compile, where they are installed;
+    its operators one after another on one core and on all; and the schedules of several algorithms. They take turns
+    with the example inputs, whole calls with all that they cost the caller, and those that are clearly slower leave
+    early. The fastest that gives equal outputs is kept if it is faster than the model itself with 95 %; among ways that
+    are statistically tied with the fastest, the steadiest. Else the module just calls the model. ``report`` of the
+    module has a row for every way, also for those that could not be taken, with the reason. Choice, measurements and
+    what runs the model are kept on disk, so that the next start takes seconds.
+
+    While other work keeps the cores busy no choice lasts: nothing is kept on disk, the report claims no speedup, and
+    the ways take turns again in later calls, once the cores are idle.
 
     What torch.export, Relax or the kernel table cannot take runs as it is, with one ``HiosWarning`` that names the
     reason; so do models with hooks, models that change their state or their inputs, models whose outputs share memory,
@@ -76,14 +87,17 @@ def optimize(
         tolerance: how far outputs may be from the model's, absolute plus relative, in units of their largest magnitude;
             numbers of 16 bits may differ by what their precision gives.
         least_ms: with ``auto``, a model that takes less time is left as it is, as waking workers costs too much for it.
-        budget_s: about how long to profile, and how long the ways take turns.
+        budget_s: seconds that all of it may take, but for ways that are asked for by name. What does not fit is not
+            begun, or ended, and the report says so; how long a step takes is known from earlier calls.
         timeout_s: longest time of one call.
+        way: ``auto`` for the fastest; ``eager``, ``schedule``, ``openvino``, ``onnxruntime`` or ``compile`` for this
+            one whatever is measured; several of them for the fastest of these and the model as it is.
 
     Raises:
-        HiosError: an option is not allowed, or a package is missing.
+        HiosError: an option is not allowed, a package is missing, or the model cannot run on the example inputs.
     """
     options = Options(
-        devices, algorithm, parameters or {}, platform, units, cache, tolerance, least_ms, budget_s, timeout_s
+        devices, algorithm, parameters or {}, platform, units, cache, tolerance, least_ms, budget_s, timeout_s, way
     )
     if isinstance(model, OptimizedModule):
         model = model.original
@@ -102,9 +116,11 @@ def accelerated(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
         with on_terminals_only(), torch.random.fork_rng(devices=[]):
             return _Optimizer(model, args, kwargs, options, cores).optimized()
     except ModuleNotFoundError as error:
-        raise HiosError(
-            f"hios.optimize needs {error.name}, which is not installed: pip install 'hios[torch,tvm]'"
-        ) from error
+        if (explained := missing_extra("hios.optimize", error)) is None:
+            raise
+        raise explained from error
+    except ExampleInputsError:
+        raise
     except HiosError as error:
         warn(f"{name} is left as it is: {error}")
         return OptimizedModule(model, Report(name, "the model itself", str(error)))
@@ -112,7 +128,7 @@ def accelerated(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 @dataclass
 class _Optimizer:
-    """A model on its way."""
+    """Finds the way to run one model."""
 
     model: nn.Module
     args: Sequence[Any]
@@ -135,58 +151,127 @@ class _Optimizer:
             raise UnsupportedError(
                 "autocast is on, and would be part of what is optimised; allowed: to optimise outside"
             )
-        require_pure(self.model, self.args, self.kwargs)  # from here on it is run as often as needed
-        latency_ms = self._eager_ms()
-        if self.options.algorithm == "auto" and latency_ms < self.options.least_ms:
+        modules = sum(1 for _ in self.model.modules())
+        with Budget(self.options.budget_s, self.name, modules, self.options.folder()) as budget:
+            budget.show("looking for an earlier choice")
+            self.inputs = Inputs(self.args, self.kwargs, self.model)
+            autotune = Autotune(self.model, self.args, self.kwargs, self.options, self.cores, self.inputs)
+            kept = autotune.kept()
+            if kept is not None and kept[1] == itself(autotune.threads):
+                return OptimizedModule(self.model, kept[0])
+            require_pure(self.model, self.args, self.kwargs)  # from here on it is run as often as needed
+            if kept is not None and (fast := self._restored(autotune, *kept)) is not None:
+                return fast
+            return self._raced(autotune, budget)
+
+    def _once(self, autotune: Autotune) -> list[Tensor]:
+        """Run the model once; gives its tensors, and notes the structure of its outputs.
+
+        Raises:
+            ExampleInputsError: it cannot run on them.
+            UnsupportedError: nothing of what it gives is computed.
+        """
+        try:
+            with torch.no_grad():
+                given = self.model(*self.args, **self.kwargs)
+        except Exception as error:  # whatever the model raises
+            raise ExampleInputsError(
+                f"example inputs: {self.name} cannot run on them: {type(error).__name__}: {first_line(error)}"
+            ) from error
+        self.outputs = Outputs(given, autotune.tensors)
+        expected = self.outputs.tensors
+        self.outputs.forget()
+        if not expected:
+            raise UnsupportedError(f"{self.name}: found no output that is computed; required: at least one")
+        return expected
+
+    def _restored(self, autotune: Autotune, report: Report, candidate: Candidate) -> OptimizedModule | None:
+        """What was chosen earlier, if it still computes what the model does, and faster; None if not."""
+        tuned = autotune.restored(report, candidate)
+        try:
+            expected = self._once(autotune)
+            right = candidate.kind == EAGER or self._is_right(tuned, autotune.tensors, expected)
+            fast = self._module(tuned, autotune)
+            if right and (not self.options.is_auto or self._holds(fast, candidate)):
+                return fast
+        except BaseException:
+            tuned.close()
+            raise
+        tuned.close()
+        return None
+
+    def _is_right(self, tuned: Tuned, tensors: list[Tensor], expected: list[Tensor]) -> bool:
+        outputs = tuned.run(tensors)
+        kinds = [[(value.shape, value.dtype) for value in given] for given in (outputs, expected)]
+        return kinds[0] == kinds[1] and beyond(outputs, expected, self.options.tolerance) is None
+
+    def _raced(self, autotune: Autotune, budget: Budget) -> OptimizedModule:
+        """The winner of a race; the model itself where it takes too little time for one."""
+        began = time.perf_counter()
+        expected = self._once(autotune)
+        latency_ms = self._eager_ms((time.perf_counter() - began) * 1e3)
+        if self.options.is_auto and latency_ms < self.options.least_ms:
             reason = (
                 f"it takes {latency_ms:.2f} ms; below {self.options.least_ms:g} ms (least_ms) waking workers costs "
                 "too much to look for more"
             )
             return OptimizedModule(self.model, Report(self.name, "the model itself", reason))
-        traced = trace(self.model, self.args, self.kwargs, self.name, self.options.units)
-        choosing = Choosing(self.model, self.args, self.kwargs, self.options, self.cores, traced)
-        if (kept := choosing.kept()) is not None:
-            fast = self._module(choosing, *kept)
-            if self.options.algorithm != "auto" or self._holds(fast, kept[1]):
-                return fast
-            fast.close()
-        return self._module(choosing, *choosing.measured())
+        return self._module(autotune.raced(budget, latency_ms, expected, self.outputs.flat), autotune)
 
-    def _eager_ms(self) -> float:
-        """The shortest of a few runs of the model."""
-        took = []
+    def _eager_ms(self, first_ms: float) -> float:
+        """The shortest of a few runs of the model, of which the first was made already."""
+        took = [first_ms]
         with torch.no_grad():
-            for _ in range(_TIMED):
+            while len(took) <= _TIMED and sum(took) < _TIMED_MS:
                 began = time.perf_counter()
                 self.model(*self.args, **self.kwargs)
                 took.append((time.perf_counter() - began) * 1e3)
         return min(took)
 
-    def _holds(self, fast: OptimizedModule, way: Way) -> bool:
+    def _holds(self, fast: OptimizedModule, candidate: Candidate) -> bool:
         """Whether a choice of earlier is still faster than the model by itself."""
-        if fast.runner is None and not fast.threads:
-            return True
 
         def run(module: nn.Module) -> Callable[[], Any]:
             return torch.no_grad()(lambda: module(*self.args, **self.kwargs))
 
-        return outruns(run(fast), run(self.model), way.busy_cores or torch.get_num_threads() > 1)
+        return outruns(run(fast), run(self.model), candidate.busy_cores or torch.get_num_threads() > 1)
 
-    def _module(self, choosing: Choosing, report: Report, way: Way) -> OptimizedModule:
-        traced = choosing.traced
-        alone = way.alone(traced.graph, self.cores, choosing.everything)
-        if alone is None:
-            threads = 0 if way.threads == choosing.threads else way.threads
-            return OptimizedModule(self.model, report, threads=threads)
-        watch, (task, cores) = Watch(self.model), alone
-        engine = Engine(traced.graph, traced.weights, {way.label: task}, cores, self.options.timeout_s)
-        try:
-            outputs = engine.run(way.label, choosing.tensors())
-            off = beyond(outputs, choosing.itself(), self.options.tolerance)
-            if off is not None:
-                raise wrong_outputs(way.label, off, self.options.tolerance)
-        except BaseException:
-            engine.close()
-            raise
-        run = functools.partial(engine.run, way.label)
-        return OptimizedModule(self.model, report, Runner(traced.inputs, traced.outputs, watch, run, engine.close))
+    def _module(self, tuned: Tuned, autotune: Autotune) -> OptimizedModule:
+        if tuned.race is not None:
+            return self._provisional(tuned, autotune)
+        if tuned.candidate.kind == EAGER:
+            threads = 0 if tuned.candidate.threads == autotune.threads else tuned.candidate.threads
+            return OptimizedModule(self.model, tuned.report, threads=threads)
+        runner = Runner(self.inputs, self.outputs, Guards(self.model), tuned.run, tuned.close)
+        return OptimizedModule(self.model, tuned.report, runner)
+
+    def _provisional(self, tuned: Tuned, autotune: Autotune) -> OptimizedModule:
+        """A module whose choice is made again in the course of its calls, as other work kept the cores busy."""
+        preparation, race = tuned.preparation, tuned.race
+        assert preparation is not None  # noqa: S101 - what is chosen for the time being has both
+        assert race is not None  # noqa: S101
+        children = preparation.engine.process_ids if preparation.engine is not None else []
+        inputs, outputs, model = self.inputs, self.outputs, self.model
+
+        def itself_on(threads: int, tensors: list[Tensor]) -> list[Tensor]:
+            args, kwargs = inputs.rebuilt(tensors)
+            with torch_threads(threads), torch.no_grad():
+                return outputs.flat(model(*args, **kwargs))
+
+        runs = {
+            entry.candidate.label: functools.partial(itself_on, entry.candidate.threads)
+            if entry.candidate.kind == EAGER
+            else entry.run
+            for entry in preparation.ready.values()
+        }
+
+        def settled(found: Race, busy: float) -> None:
+            final = autotune.settled(tuned, found, busy)
+            fast.settle(self._module(final, autotune))
+
+        online = OnlineRace(
+            race.able(_ABLE), runs, tuned.candidate.label, autotune.everything, children, settled, autotune.other_work
+        )
+        runner = Runner(inputs, outputs, Guards(model), online.run, preparation.close)
+        fast = OptimizedModule(model, tuned.report, runner)
+        return fast

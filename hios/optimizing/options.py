@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,14 @@ from hios import artifacts, defaults, platforms
 from hios.errors import ArtifactError, HiosError, PlatformError
 from hios.graph import UNITS
 from hios.machine import usable_cores
+from hios.optimizing.candidates import SCHEDULE, WAYS
 from hios.optimizing.module import warn
 from hios.platforms.cpu import platform as cpu
 from hios.profiling.cache import default_folder
 from hios.schedulers import find
 
+#: What ``way`` may be beside one of ``WAYS`` or several of them.
+AUTO = "auto"
 #: Devices where the user names none, as far as there are cores: networks seldom have more branches of equal weight.
 _DEVICES = 4
 
@@ -38,6 +41,7 @@ class Options:
     least_ms: float = 2.0
     budget_s: float = defaults.OPTIMIZE_BUDGET_S
     timeout_s: float = defaults.TIMEOUT_S
+    way: str | Sequence[str] = AUTO
 
     def __post_init__(self) -> None:
         allowed = [name for name in platforms.executable() if platforms.find(name).OPTIMIZES]
@@ -60,6 +64,40 @@ class Options:
             find(self.algorithm).resolved(self.parameters)
         elif self.parameters:
             raise HiosError("optimize: parameters: found some for algorithm auto; allowed: those of a named algorithm")
+        self._check_way()
+
+    def _check_way(self) -> None:
+        names = [self.way] if isinstance(self.way, str) else list(self.way)
+        allowed = [AUTO, *WAYS] if isinstance(self.way, str) else list(WAYS)
+        for name in names or [""]:
+            if name not in allowed:
+                raise HiosError(
+                    f"optimize: way: found {name!r}; allowed: {', '.join(map(repr, (AUTO, *WAYS)))}, or several of the "
+                    "latter"
+                )
+        if self.algorithm != "auto" and self.way not in (AUTO, SCHEDULE):
+            raise HiosError(
+                f"optimize: way: found {self.way!r} with algorithm {self.algorithm}; allowed: {SCHEDULE!r}, as an "
+                "algorithm makes schedules"
+            )
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """The ways that take part; the model as it runs today does so in any case."""
+        if self.algorithm != "auto":
+            return (SCHEDULE,)
+        if isinstance(self.way, str):
+            return WAYS if self.way == AUTO else (self.way,)
+        return tuple(name for name in WAYS if name in self.way)
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether the fastest is taken, and none by its name."""
+        return self.algorithm == "auto" and self.way not in WAYS
+
+    def asks_for(self, kind: str) -> bool:
+        """Whether a way is taken whatever is measured."""
+        return not self.is_auto and kind in self.ways
 
     def cores(self) -> list[list[int]]:
         """Cores of every device."""

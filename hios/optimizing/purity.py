@@ -7,6 +7,9 @@ first time, it is run on tensors without values (fake ones), in which all that i
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,9 +20,23 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hios.errors import UnsupportedError, first_line
+from hios.errors import ExampleInputsError, UnsupportedError, first_line
 
+#: Files of torch that check the shapes and dtypes that operators are given, and what they raise.
+_SHAPE_CHECKS = (
+    "_meta_registrations.py",
+    "_prims_common/__init__.py",
+    "_refs/__init__.py",
+    "_decomp/decompositions.py",
+    "_subclasses/fake_impls.py",
+    "nn/functional.py",
+)
+#: Innermost lines among which such a check is: helpers that raise are behind it.
+_INNERMOST = 4
+_REFUSALS = (RuntimeError, ValueError, TypeError, IndexError)
 _TABLES = ("_parameters", "_buffers", "_modules")
+#: What nn.LSTM, nn.GRU and nn.RNN derive anew from their parameters where these are others: here, without values.
+_DERIVED = frozenset({"_flat_weights", "_flat_weight_refs"})
 #: Types of attributes that may be set to what they were.
 _VALUES = (int, float, str, torch.Size)
 #: Operators that write running statistics in training, which their schemas do not say, and which argument that is.
@@ -37,6 +54,7 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
         kwargs: example inputs by keyword.
 
     Raises:
+        ExampleInputsError: an operator refuses their shapes or dtypes.
         UnsupportedError: it cannot run without values; or it writes into an input, a parameter, a buffer or another
             tensor that it did not make in this call, or sets an attribute; or an output is in memory that another
             output, an input or a weight is in, as what is written into one must be seen in the other.
@@ -55,12 +73,17 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
         owners |= {_memory(tensor): "an input" for tensor in inputs}
         writes, failed, outputs = _Writes(owners), None, None
         try:
-            with mode, writes:
+            with _unlogged(), mode, writes:
                 outputs = model(*given[0], **given[1])
         except Exception as error:  # whatever a user's model raises, or what it is stopped by
             failed = error
         changed = [*writes.found, *state.changed()]
     if failed is not None and not writes.found:
+        if _is_about_shapes(failed):
+            raise ExampleInputsError(
+                f"example inputs: {type(model).__name__} cannot run on them: {type(failed).__name__}: "
+                f"{first_line(failed)}"
+            ) from failed
         raise UnsupportedError(
             f"cannot run on tensors without values: {first_line(failed)}; allowed: models whose Python code does not "
             "depend on the values of tensors"
@@ -71,6 +94,26 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
             "or take the value as an input and return the new one"
         )
     _require_apart(outputs, inputs, owners)
+
+
+def _is_about_shapes(error: Exception) -> bool:
+    """Whether an operator refused the shapes or dtypes that it was given, which it would with values, too."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame.filename for frame in frames if f"{os.sep}torch{os.sep}" in frame.filename]
+    # Subclasses are of tensors without values themselves, such as of outputs whose shapes depend on values.
+    return type(error) in _REFUSALS and any(file.endswith(_SHAPE_CHECKS) for file in own[-_INNERMOST:])
+
+
+@contextlib.contextmanager
+def _unlogged() -> Iterator[None]:
+    """Without the traceback that torch logs where an operator fails without values, beside raising the error."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    disabled = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = disabled
 
 
 def _require_apart(outputs: Any, inputs: Sequence[Tensor], owners: Mapping[int, str]) -> None:
@@ -172,13 +215,20 @@ class _State:
         found = []
         for path, before in self._dicts.items():
             after = self._modules[path].__dict__
-            names = [name for name in {**before, **after} if not _same(before.get(name, self), after.get(name, self))]
+            derived = _DERIVED if isinstance(self._modules[path], nn.RNNBase) else frozenset()
+            names = [
+                name
+                for name in {**before, **after}
+                if name not in derived and not _same(before.get(name, self), after.get(name, self))
+            ]
             found += [f"its attribute {_joined(path, name)}" for name in names]
         for (path, table), before in self._during.items():
             after = self._modules[path].__dict__[table]
             names = [name for name in {**before, **after} if before.get(name, self) is not after.get(name, self)]
             found += [f"its {table[1:-1]} {_joined(path, name)}" for name in names]
         for (path, name), held in self._contents.items():
+            if name in _DERIVED and isinstance(self._modules[path], nn.RNNBase):
+                continue
             if not _alike(held, self._dicts[path][name]):
                 found.append(f"its attribute {_joined(path, name)}")
         return found

@@ -1,84 +1,138 @@
-"""What was chosen for a model, and the measured numbers behind it."""
+"""What was chosen for a model, and a row of measured numbers for every way to run it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from hios.errors import ArtifactError
 from hios.machine import BUSY
 
+#: What became of a way: it raced to the end, left the race as clearly slower, computes something else than the model,
+#: could not be prepared or run, or was not prepared at all.
+OUTCOMES = ("raced", "slower", "different", "refused", "not started")
+
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """What was measured of one candidate: whole calls, with everything that they cost the caller.
+class WayReport:
+    """One way to run the model: whole calls, with everything that they cost the caller.
 
     Attributes:
         label: what ran.
-        median_ms: median latency.
+        kind: ``eager``, ``schedule``, ``compile``, ``onnxruntime`` or ``openvino``.
+        outcome: one of ``OUTCOMES``.
+        why: why it did not race to the end, in words; empty if it did.
+        median_ms: median latency, milliseconds; None where nothing was measured.
         p20_ms: 20th percentile.
         p80_ms: 80th percentile.
         runs: how many runs these rest on.
-        speedup: median of the model itself over this median.
-        low: lower end of its 95 % interval (`hios.statistics.speedup_interval`).
-        high: upper end.
+        speedup: median of the model itself over this median, in the same rounds.
+        low: lower end of its 95 % interval (`hios.statistics.speedup_interval`); 0 where runs are too few for one.
+        high: upper end; None where runs are too few for one.
+        memory_mb: memory that it takes beside the model itself, in MB (10^6 bytes); None where it was not measured.
+        prepare_s: seconds that it took to prepare; None where it was not.
     """
 
     label: str
-    median_ms: float
-    p20_ms: float
-    p80_ms: float
-    runs: int
-    speedup: float
-    low: float
-    high: float
+    kind: str
+    outcome: str = "raced"
+    why: str = ""
+    median_ms: float | None = None
+    p20_ms: float | None = None
+    p80_ms: float | None = None
+    runs: int = 0
+    speedup: float | None = None
+    low: float = 0.0
+    high: float | None = None
+    memory_mb: float | None = None
+    prepare_s: float | None = None
+
+    @property
+    def equal(self) -> bool | None:
+        """Whether its outputs are the model's within the tolerance; None where that is not known."""
+        return {"raced": True, "slower": True, "different": False}.get(self.outcome)
+
+    def cells(self) -> list[str]:
+        """The cells of its row in the printed table."""
+        times = [self.median_ms, self.p20_ms, self.p80_ms]
+        median, p20, p80 = ("" if value is None else f"{value:.2f}" for value in times)
+        speedup = "" if self.speedup is None else f"{self.speedup:.2f}"
+        if self.high is not None:
+            speedup += f" ({self.low:.2f} to {self.high:.2f})"
+        return [
+            self.label,
+            median,
+            f"{p20} to {p80}" if p20 else "",
+            speedup,
+            "" if self.memory_mb is None else f"{self.memory_mb:.0f}",
+            "" if self.prepare_s is None else f"{self.prepare_s:.1f}",
+            {True: "yes", False: "no", None: ""}[self.equal],
+            self.why,
+        ]
+
+
+_HEADING = ["", "median ms", "p20 to p80", "speedup (95 %)", "memory MB", "prepared in s", "equal", ""]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Report:
-    """What ``hios.optimize`` found.
+    """What ``hios.optimize`` found; printed, it is a table of all ways to run the model.
 
     Attributes:
         model: class of the model.
-        chosen: label of the candidate that the module runs.
+        chosen: label of the way that the module runs.
         reason: why, in words.
-        candidates: the measured ones; none where nothing was measured.
+        ways: every way that was considered; none where nothing was measured.
         measured_at: when, UTC; empty where nothing was measured.
-        busy_share: share of the cores' time that other work took right before.
+        busy_share: share of the cores' time that other work took while the ways raced.
         cached: whether the numbers are those of an earlier call.
+        seconds: how long it took to choose.
     """
 
     model: str
     chosen: str
     reason: str
-    candidates: tuple[Candidate, ...] = ()
+    ways: tuple[WayReport, ...] = ()
     measured_at: str = ""
     busy_share: float = 0.0
     cached: bool = False
+    seconds: float = 0.0
+
+    @property
+    def candidates(self) -> tuple[WayReport, ...]:
+        """The ways that raced to the end."""
+        return tuple(way for way in self.ways if way.outcome == "raced")
+
+    @property
+    def provisional(self) -> bool:
+        """Whether other work kept the cores busy meanwhile, so that the choice is made again once they are quiet."""
+        return self.busy_share > BUSY
 
     def __repr__(self) -> str:
         lines = [f"{self.model} runs as {self.chosen}: {self.reason}"]
-        if not self.candidates:
+        if not self.ways:
             return lines[0]
-        width = max(len(candidate.label) for candidate in self.candidates)
-        lines.append(f"  {'':<{width}}  {'median ms':>9}  {'p20 to p80':>18}  speedup (95 %)")
-        for entry in self.candidates:
-            spread = f"{entry.p20_ms:.2f} to {entry.p80_ms:.2f}"
-            lines.append(
-                f"  {entry.label:<{width}}  {entry.median_ms:>9.2f}  {spread:>18}  {entry.speedup:.2f} "
-                f"({entry.low:.2f} to {entry.high:.2f})"
-            )
+        rows = [_HEADING, *(way.cells() for way in self.ways)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADING))]
+        lines += [
+            "  "
+            + "  ".join(f"{cell:{align}{width}}" for cell, align, width in zip(row, "<>>>>>><", widths, strict=True))
+            for row in rows
+        ]
+        runs = max((way.runs for way in self.candidates), default=0)
         taken = "kept from an earlier call, measured" if self.cached else "measured"
-        busy = f"; other work kept the cores {self.busy_share:.0%} busy" if self.busy_share > BUSY else ""
-        lines.append(f"  {taken} {self.measured_at} in {self.candidates[0].runs} runs each, taking turns{busy}")
-        return "\n".join(lines)
+        busy = f"; other work kept the cores {self.busy_share:.0%} busy" if self.provisional else ""
+        lines.append(
+            f"  {taken} {self.measured_at} in {runs} runs each, taking turns{busy}; {self.seconds:.0f} s in all"
+        )
+        return "\n".join(line.rstrip() for line in lines)
 
     def to_json(self) -> dict[str, object]:
         """As the cache keeps it."""
-        found = asdict(self)
-        del found["cached"], found["model"]
-        return found
+        members = asdict(self)
+        del members["cached"], members["model"]
+        return members
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], model: str) -> Report:
@@ -88,15 +142,28 @@ class Report:
             ArtifactError: it is not what ``to_json`` gave.
         """
         try:
-            candidates = tuple(Candidate(**entry) for entry in data["candidates"])
+            ways = tuple(WayReport(**entry) for entry in data["ways"])
             texts = [data[name] for name in ("chosen", "reason", "measured_at")]
-            numbers = [value for entry in candidates for name, value in asdict(entry).items() if name != "label"]
-            if not all(isinstance(text, str) for text in [*texts, *(entry.label for entry in candidates)]):
+            numbers = [data["busy_share"], data["seconds"]]
+            if not all(isinstance(text, str) for text in texts):
                 raise TypeError("text expected")
-            busy_share = data["busy_share"]
-            if not all(isinstance(number, int | float) for number in [busy_share, *numbers]):
+            if not all(isinstance(number, int | float) for number in numbers):
                 raise TypeError("numbers expected")
+            for way in ways:
+                _check(way)
         except (TypeError, KeyError) as error:
             raise ArtifactError(f"a choice in the cache is damaged ({error})") from error
         chosen, reason, measured_at = texts
-        return cls(model, chosen, reason, candidates, measured_at, busy_share, cached=True)
+        busy_share, seconds = numbers
+        return cls(model, chosen, reason, ways, measured_at, busy_share, True, seconds)
+
+
+def _check(way: WayReport) -> None:
+    """Refuse members of other types than a row has."""
+    for member in fields(way):
+        value = getattr(way, member.name)
+        expected = (str,) if member.name in {"label", "kind", "outcome", "why"} else (int, float, type(None))
+        if not isinstance(value, expected):
+            raise TypeError(f"{member.name}: {type(value).__name__}")
+    if way.outcome not in OUTCOMES or (way.outcome == "raced" and way.median_ms is None):
+        raise TypeError(f"outcome: {way.outcome}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
+from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from hios.errors import UnsupportedError
@@ -18,6 +20,7 @@ from hios.frontends import program as programs
 from hios.frontends.declarations import Declarations
 from hios.frontends.extract import extract_program
 from hios.graph import Graph
+from hios.optimizing.binding import Binding
 
 #: Types of values that may stand beside tensors: they say all that they are, and nobody can change one.
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
@@ -33,12 +36,16 @@ class Inputs:
     Args:
         args: positional arguments of the example.
         kwargs: keyword arguments of the example.
+        model: what takes them, if calls may give by name what the example gives by position, and the other way round.
 
     Raises:
+        ExampleInputsError: the model does not take these arguments.
         UnsupportedError: none is a tensor, or one is not a plain tensor on the CPU.
     """
 
-    def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any], model: nn.Module | None = None) -> None:
+        #: Brings other forms of the same arguments into that of the example; None where the model is not known.
+        self._binding = None if model is None else Binding(model.forward, args, kwargs, type(model).__name__)
         leaves, self._spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
         self._constants = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         self._places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
@@ -51,9 +58,18 @@ class Inputs:
         if wrong := _no_constant(self._constants):
             raise UnsupportedError(f"example inputs: found {wrong}; allowed beside tensors: numbers, texts and None")
 
+    @property
+    def described(self) -> str:
+        """Structure, types and constants, in words that are the same in another process."""
+        constants = [value.__qualname__ if isinstance(value, type) else repr(value) for value in self._constants]
+        return f"{self._spec} {self._types} {constants}"
+
     def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor] | str:
         """The tensors of a call in order, or in words why these inputs do not fit."""
         leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        if spec != self._spec and self._binding is not None:
+            same = self._binding.as_in_the_example(args, kwargs)
+            leaves, spec = (leaves, spec) if same is None else pytree.tree_flatten(same)
         if spec != self._spec:
             return "inputs of another structure than the example's"
         tensors = [leaves[place] for place in self._places]
@@ -188,6 +204,23 @@ class _Flat(nn.Module):
 
 
 @dataclass(frozen=True, slots=True)
+class Exported:
+    """A model as a program that takes and gives tensors in order.
+
+    Attributes:
+        program: the program.
+        inputs: what the model takes.
+        outputs: what it gives.
+        declared: what the model says about itself.
+    """
+
+    program: ExportedProgram
+    inputs: Inputs
+    outputs: Outputs
+    declared: Declarations
+
+
+@dataclass(frozen=True, slots=True)
 class Traced:
     """A model as a graph.
 
@@ -204,25 +237,24 @@ class Traced:
     outputs: Outputs
 
 
-def trace(
-    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], name: str, units: str | None = None
-) -> Traced:
-    """Export a model and extract its graph.
+def export(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Exported:
+    """Export a model.
 
     Args:
         model: in the mode it is to run in.
         args: example inputs.
         kwargs: example inputs by keyword.
-        name: name of the graph.
-        units: scheduling units; those that the model declares if None.
 
     Raises:
-        HiosError: torch.export or extraction refuses the model.
+        HiosError: torch.export refuses the model.
     """
     inputs = Inputs(args, kwargs)
     tensors = inputs.required(args, kwargs)
     seen: list[Outputs] = []
-    program = programs.export(_Flat(model, inputs, seen), tuple(tensors), model)
+    with warnings.catch_warnings():
+        # nn.LSTM and its like derive a list from their parameters anew.
+        warnings.filterwarnings("ignore", "The tensor attribute.*assigned during export")
+        program = programs.export(_Flat(model, inputs, seen), tuple(tensors), model)
     if wrong := seen[0].wrong:
         raise UnsupportedError(
             f"outputs: found {wrong}; allowed beside tensors: numbers, texts and None that are the same in every call"
@@ -231,5 +263,26 @@ def trace(
         raise UnsupportedError(f"{type(model).__name__}: found no output that is computed; required: at least one")
     declared = Declarations.of(model)
     declared = replace(declared, blocks=tuple(f"model.{block}" for block in declared.blocks)).for_inputs(tensors)
-    graph, weights = extract_program(program, name, declared, units=units)
-    return Traced(graph, weights, inputs, seen[0])
+    return Exported(program, inputs, seen[0], declared)
+
+
+def extract(exported: Exported, name: str, units: str | None = None) -> Traced:
+    """The graph of an exported model.
+
+    Args:
+        exported: from `export`.
+        name: name of the graph.
+        units: scheduling units; those that the model declares if None.
+
+    Raises:
+        HiosError: extraction refuses the model.
+    """
+    graph, weights = extract_program(exported.program, name, exported.declared, units=units)
+    return Traced(graph, weights, exported.inputs, exported.outputs)
+
+
+def trace(
+    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], name: str, units: str | None = None
+) -> Traced:
+    """Export a model and extract its graph; arguments and errors are those of `export` and `extract`."""
+    return extract(export(model, args, kwargs), name, units)

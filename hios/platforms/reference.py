@@ -2,7 +2,8 @@
 
 Of program.pt2 that is eager PyTorch: the model's own ATen calls one after another, unfused and unfolded. Of
 program.onnx it is ONNX Runtime, with the optimisations that it makes by default. Beside them a program.pt2 runs in
-torch.compile and, exported by torch.onnx.export, in ONNX Runtime; on a GPU also in a CUDA graph and in TensorRT.
+torch.compile, in OpenVINO and, exported by torch.onnx.export, in ONNX Runtime; on a GPU also in a CUDA graph and in
+TensorRT.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from hios.errors import ArtifactError, PlatformError, first_line
+from hios.errors import ArtifactError, PlatformError, UnsupportedError, first_line
 from hios.frontends import program as programs
 from hios.frontends.interface import flat_module
 from hios.frontends.verification import flat
@@ -51,6 +52,7 @@ class Reference:
         load: called inside the worker: `load`, or that of another platform.
         options: its arguments beside those that all references share.
         compile_time_s: what it took to compile the model; None where nothing is compiled.
+        precision: what the runtime is told to compute in; None where it follows the model.
         latencies_ms: of every measured run.
         difference: largest difference of any output from what outputs are compared with.
     """
@@ -63,6 +65,7 @@ class Reference:
     load: Callable[..., float | None] = field(default_factory=lambda: load)
     options: Mapping[str, Any] = field(default_factory=dict)
     compile_time_s: float | None = None
+    precision: str | None = None
     latencies_ms: list[float] = field(default_factory=list)
     difference: float = 0.0
 
@@ -166,6 +169,8 @@ def load_in(
         module, taken = _compiled(program, module, worker.state["inputs"], kind, place)
     elif kind == "onnxruntime" and loaded is not None:
         module = _exported(program, loaded, parallel)
+    elif kind == "openvino" and loaded is not None:
+        module = _in_openvino(program, loaded)
     else:
         module = place.module(kind, module, worker.state["inputs"])
     worker.state["module"] = module
@@ -219,6 +224,16 @@ def _exported(program: str, loaded: ExportedProgram, parallel: bool) -> Callable
     return onnx.Session(program, content, threads=_threads(), parallel=parallel)
 
 
+def _in_openvino(program: str, loaded: ExportedProgram) -> Callable[..., Any]:
+    """A program of torch.export in OpenVINO."""
+    from hios.frontends import openvino  # its package is an extra of its own
+
+    try:
+        return openvino.Session(openvino.converted(loaded, program), threads=_threads(), name=program)
+    except UnsupportedError as error:
+        raise PlatformError(str(error)) from error
+
+
 def _compiled(
     program: str, module: Callable[..., Any], inputs: list[Tensor], kind: str, place: Place
 ) -> tuple[Callable[..., Any], float]:
@@ -270,3 +285,13 @@ def require_onnx() -> None:
             raise PlatformError(
                 f"baseline onnxruntime: needs {package}, which is not installed: pip install 'hios[onnx]'"
             )
+
+
+def require_openvino() -> None:
+    """See that OpenVINO is installed.
+
+    Raises:
+        PlatformError: it is not.
+    """
+    if importlib.util.find_spec("openvino") is None:
+        raise PlatformError("baseline openvino: needs openvino, which is not installed: pip install 'hios[openvino]'")

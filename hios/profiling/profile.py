@@ -139,11 +139,13 @@ def _measured(
     summary = _summary(session, asked, repeats, budget_s, time.monotonic() - began)
     kept_later = None if cache is None else quiet
     return msgspec.structs.replace(
-        _costs(session, asked), profile=msgspec.structs.replace(summary, kept=kept_later), probe=session.profiled()
+        _costs(session, asked, quiet),
+        profile=msgspec.structs.replace(summary, kept=kept_later),
+        probe=session.profiled(),
     )
 
 
-def _costs(session: Session, asked: Questions) -> CostsFile:
+def _costs(session: Session, asked: Questions, quiet: bool = True) -> CostsFile:
     """What was measured so far, as costs.json states it."""
     graph, alone = session.graph, session.median_ms()
     sizes: dict[tuple[str, str], int] = {}
@@ -188,7 +190,7 @@ def _costs(session: Session, asked: Questions) -> CostsFile:
             if alike in session.merges
         ),
         contention=_contention(fitted),
-        corun=tuple(_corun(devices, measured) for devices, measured in session.corun.items()),
+        corun=tuple(_corun(devices, measured, quiet) for devices, measured in session.corun.items()),
         link=None if link is None else _link(link),
     )
 
@@ -254,11 +256,12 @@ def _link(link: links.FittedLink) -> Link:
     return Link(link.model.latency_ms, link.model.bandwidth_gbps, error)
 
 
-def _corun(devices: int, found: Measured) -> CorunFactor:
+def _corun(devices: int, found: Measured, quiet: bool) -> CorunFactor:
     """The factor of devices that run at once; one that its interval does not tell from 1 counts as 1."""
     low, high = interval(found.samples)
     factor = 1.0 if low <= 1.0 else statistics.median(found.samples)
-    return CorunFactor(devices, factor, (low, high), len(found.samples))
+    beside_other_work = None if quiet or found.cached else True  # what is cached was measured on an idle machine
+    return CorunFactor(devices, factor, (low, high), len(found.samples), beside_other_work)
 
 
 def _summary(session: Session, asked: Questions, repeats: int, budget_s: float, seconds: float) -> ProfileSummary:

@@ -133,7 +133,8 @@ def _corun(costs: CostsFile) -> Iterator[CostFact]:
     factors = []
     for entry in costs.corun:
         ends = "" if entry.interval is None else " (95 % {:.3f} to {:.3f})".format(*entry.interval)
-        factors.append(f"{entry.devices} devices {entry.factor:.3f} times as long{ends}")
+        beside = ", measured beside other work" if entry.beside_other_work else ""
+        factors.append(f"{entry.devices} devices {entry.factor:.3f} times as long{ends}{beside}")
     if factors:
         yield CostFact(
             "Devices at once",

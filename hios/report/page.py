@@ -28,6 +28,7 @@ from hios.report.statements import (
     engine_sentence,
     faster_references,
     fastest_sentence,
+    fastest_way_sentence,
     slower_sentence,
 )
 from hios.report.tables import auto_rows, placement_rows, reference_rows, schedule_rows
@@ -162,7 +163,8 @@ def model_head(number: int, model: Any) -> View:
 
 
 def _sentences(model: ModelResults) -> Iterable[str]:
-    sentences = [fastest_sentence(model), slower_sentence(model), cut_sentence(model), engine_sentence(model)]
+    sentences = [fastest_way_sentence(model), fastest_sentence(model), slower_sentence(model), cut_sentence(model)]
+    sentences.append(engine_sentence(model))
     return filter(None, [*sentences, *ceiling_sentences(model), predictions.in_words(model.run)])
 
 

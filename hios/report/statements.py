@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hios.formats.run_file import Baseline, Ceiling, ReferenceResult, ScheduleResult
-from hios.machine import BUSY
 from hios.report.environment import virtual_text
 from hios.report.model_results import ModelResults
 from hios.report.tables import reference_rows
@@ -28,12 +27,8 @@ def cautions(models: Sequence[ModelResults]) -> list[str]:
     for model in models:
         found += _virtual_cautions(model)
         found += _changes(model)
-        busy = model.run.platform.busy_share
-        if busy is not None and busy > BUSY:
-            found.append(
-                f"The cores were busy with other work right before the measurement of {model.name} ({busy:.0%} of "
-                "their time): its latencies may be too long and its speedups wrong."
-            )
+        if (busy := predictions.other_work_in_words(model.run, model.name)) is not None:
+            found.append(busy)
         found += [
             f"{ceiling.devices} independent copies of {model.name} reached only "
             f"{ceiling.throughput_ratio:.2f} times the throughput of one: the cores share hardware, "
@@ -137,6 +132,24 @@ def fastest_sentence(model: ModelResults) -> str | None:
     if faster := faster_references(model):
         parts.append(f"Faster than every schedule: {', '.join(faster)}.")
     return " ".join(parts)
+
+
+def fastest_way_sentence(model: ModelResults) -> str | None:
+    """The fastest way of all to run a network: schedules, the sequential one, other runtimes; None without results."""
+    run = model.run
+    if not run.results:
+        return None
+    labels = [row["label"] for row in reference_rows(model) if row["kind"] == "reference"]
+    timed: dict[str, _Timed] = {
+        **dict(zip(labels, run.references, strict=True)),
+        "sequential on one device": run.baseline,
+        **{result.label: result for result in run.results},
+    }
+    label = min(timed, key=lambda name: timed[name].latency_ms.median)
+    best = timed[label]
+    sentence = f"Fastest of all {len(timed)} ways: {label}, {best.latency_ms.median:.{model.decimals}f} ms"
+    tied = [name for name, own in timed.items() if name != label and (e := _interval(own, best)) and not tells(e)]
+    return f"{sentence}; statistically tied: {', '.join(tied)}." if tied else f"{sentence}."
 
 
 def slower_sentence(model: ModelResults) -> str | None:

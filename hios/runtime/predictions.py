@@ -7,6 +7,7 @@ import statistics
 from hios import drift
 from hios.formats.probe_record import ProfileProbe, RunProbe
 from hios.formats.run_file import Run
+from hios.machine import BUSY
 
 
 def in_words(run: Run) -> str | None:
@@ -39,6 +40,22 @@ def _slower(low: float, high: float) -> str:
         return f"between {-low:.1f}% faster and {high:.1f}% slower than"
     ends = dict.fromkeys(f"{end:.1f}" for end in sorted((abs(low), abs(high))))
     return f"{' to '.join(ends)}% {'slower' if high > 0 else 'faster'} than"
+
+
+def other_work_in_words(run: Run, name: str = "") -> str | None:
+    """That other work kept the cores busy right before a session, in one sentence; None where it did not.
+
+    Args:
+        run: what run.json holds.
+        name: of the network; the graph's if empty.
+    """
+    busy = run.platform.busy_share
+    if busy is None or busy <= BUSY:
+        return None
+    return (
+        f"The cores were busy with other work right before the measurement of {name or run.graph} ({busy:.0%} of "
+        "their time): its latencies may be too long and its speedups wrong."
+    )
 
 
 def change_in_words(probe: ProfileProbe | RunProbe | None, what: str) -> str | None:

@@ -95,6 +95,7 @@ def _reference(reference: Reference, baseline: Sequence[float]) -> ReferenceResu
         measured(reference.latencies_ms),
         kind=cast("ReferenceKind", reference.kind),
         compile_time_s=reference.compile_time_s,
+        precision=reference.precision,
         speedup=speedup,
         speedup_interval=interval,
         largest_difference=reference.difference,

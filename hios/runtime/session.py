@@ -127,7 +127,7 @@ def execute(
     cores_per_device = _cores_per_device(settings, (schedule for _, schedule in schedules))
     entries = entries_of(schedules, graph, settings.devices, cores_per_device)
     runtime = None if program is None else _runtime(program)
-    require(settings.baselines, runtime, settings.platform)
+    baselines = require(settings.baselines, runtime, settings.platform)
     if auto:
         _require_runs(settings)
     executing = platforms.executing(settings.platform)
@@ -139,7 +139,7 @@ def execute(
     taking_part = competitors(
         graph, plan, entries, settings.devices, executing.most_threads(platform), cores_per_device or 1
     )
-    taking_turns = [] if runtime is None else executing.references(platform, runtime, settings.baselines)
+    taking_turns = [] if runtime is None else executing.references(platform, runtime, baselines)
     workers = executing.workers(graph, plan, taking_part, platform, settings.timeout_s)
     arena = executing.arena(plan, platform)
     names = workers.names + [entry.name for entry in taking_turns]

@@ -77,7 +77,7 @@ def schedule(
         placements=tuple(placements),
         graph=problem.graph.name,
         merges=_merges(problem, solution.plan),
-        notes={**solution.notes, **({"costs": predicted} if (predicted := problem.predicted_for) else {})},
+        notes={**solution.notes, **({"costs": said} if (said := problem.predicted_for or problem.disturbed) else {})},
         graph_fingerprint=problem.graph.fingerprint,
         staged_lower_bound_ms=solution.staged_lower_bound_ms if solution.staged_lower_bound_ms > bound else 0.0,
         cuts=solution.cuts,

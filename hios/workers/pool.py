@@ -10,13 +10,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, NoReturn
 
 from hios.errors import HiosError, PlatformError
+from hios.machine import private_bytes
 from hios.workers import messages
 from hios.workers.arena import Arena
 
@@ -90,7 +91,7 @@ class WorkerPool:
             *map(str, arguments),
             ",".join(map(str, cores)),
         ]
-        own = {"OMP_NUM_THREADS": str(len(cores)), "PYTHONPATH": os.pathsep.join(_folders())}
+        own = {"OMP_NUM_THREADS": str(len(cores)), "PYTHONPATH": os.pathsep.join(import_folders())}
         environment = {**os.environ, **own, **more}
         with _interrupts_blocked():
             self._processes.append(
@@ -103,6 +104,15 @@ class WorkerPool:
             )
         theirs.close()
         self._connections.append(ours)
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Process number of every worker."""
+        return [process.pid for process in self._processes]
+
+    def memory_bytes(self, worker: int) -> int:
+        """Memory that a worker shares with no other process, in bytes; 0 where the system does not tell."""
+        return private_bytes(self._processes[worker].pid)
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -220,18 +230,30 @@ class WorkerPool:
             process.kill()
         self.close()
 
+    def release(self, workers: Collection[int]) -> None:
+        """End some workers, which must not be called any more."""
+        for worker in workers:
+            self._connections[worker].close()
+        for worker in workers:
+            _wait(self._processes[worker])
+
     def close(self) -> None:
         """End all workers and wait for them."""
         for connection in self._connections:
             connection.close()
         for process in self._processes:
-            try:
-                process.wait(timeout=2)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _wait(process)
         self._connections.clear()
         self._processes.clear()
+
+
+def _wait(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a worker whose connection is closed, not for long."""
+    try:
+        process.wait(timeout=2)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _how(code: int | None) -> str:
@@ -250,7 +272,7 @@ def _left_s(deadline: float) -> float:
     return max(0.0, deadline - time.monotonic())
 
 
-def _folders() -> list[str]:
+def import_folders() -> list[str]:
     """Folders that workers import from, that of hios among them."""
     own = str(Path(__file__).parents[2])
     # The empty one is wherever this process is; what is no text Python passes over.

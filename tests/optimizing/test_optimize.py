@@ -16,14 +16,17 @@ from torch import Tensor, nn
 
 import hios
 from hios import HiosError, HiosWarning
-from hios.optimizing import choosing, optimize
+from hios.optimizing import autotune
 from hios.optimizing.module import OptimizedModule
 from hios.optimizing.options import Options
 from hios.optimizing.report import Report
 from tests.optimizing.optimized_models import Pair, Structured, Unsupported
+from tests.optimizing.quiet import pretend_busy
 from tests.runtime.small import Branches
 from tests.workers.processes import children
 
+#: The ways that need no other runtime, which take long to prepare.
+_OWN = ("eager", "schedule")
 DEVICES = min(2, len(os.sched_getaffinity(0)))
 
 
@@ -37,7 +40,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _quiet_machine() -> Iterator[None]:
     """Nothing is timed here, so it does not matter what else the cores do."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choosing, "busy_share", lambda cores: 0.0)
+        pretend_busy(patch)
         yield
 
 
@@ -263,7 +266,7 @@ def test_what_cannot_be_taken_runs_itself(cache: Path) -> None:
     """A model with an operator that cannot be taken is wrapped as it is, with one warning that names it."""
     model = Unsupported()
     with pytest.warns(HiosWarning, match=r"Unsupported is left as it is: .*svd") as caught:
-        fast = hios.optimize(model, _image(0), cache=cache, least_ms=0.0)
+        fast = hios.optimize(model, _image(0), cache=cache, least_ms=0.0, way="schedule")
     assert len(caught) == 1
     assert "svd" in fast.report.reason
     assert fast.report.candidates == ()
@@ -272,7 +275,7 @@ def test_what_cannot_be_taken_runs_itself(cache: Path) -> None:
 
 def test_small_models_are_left_alone(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With auto, a model that takes less than least_ms is not even exported; the report says so."""
-    monkeypatch.setattr(optimize, "trace", None)
+    monkeypatch.setattr(autotune.Autotune, "raced", None)
     fast = hios.optimize(Branches(), _image(0), cache=cache, least_ms=1e6)
     assert fast.report.chosen == "the model itself"
     assert "below 1e+06 ms (least_ms)" in fast.report.reason
@@ -282,14 +285,20 @@ def test_auto_chooses_among_what_it_measured(tmp_path: Path) -> None:
     """The report names every way that took part with its numbers, and the choice is the model or one of them."""
     before = set(children())
     model = Branches()
-    fast = hios.optimize(model, _image(0), devices=DEVICES, cache=tmp_path, least_ms=0.0, budget_s=0.1)
+    fast = hios.optimize(model, _image(0), devices=DEVICES, cache=tmp_path, least_ms=0.0, way=_OWN)
     report = fast.report
     labels = [candidate.label for candidate in report.candidates]
     assert labels[0].startswith("the model itself, ")
     assert report.chosen in labels
-    assert all(entry.median_ms > 0 and entry.p20_ms <= entry.median_ms <= entry.p80_ms for entry in report.candidates)
-    assert all(entry.low <= entry.speedup <= entry.high and entry.runs >= 6 for entry in report.candidates)
-    for label in [*labels, report.reason, report.chosen]:
+    for entry in report.candidates:
+        assert 0 < (entry.p20_ms or 0) <= (entry.median_ms or 0) <= (entry.p80_ms or 0)
+        assert 0 < entry.low <= (entry.speedup or 0) <= (entry.high or 0)
+        assert entry.runs >= 6
+        assert entry.equal
+    scheduled = [way for way in report.ways if way.kind == "schedule"]
+    assert all(way.memory_mb and way.prepare_s for way in scheduled)
+    assert {way.label for way in scheduled} >= {"sequential, 1 core"}
+    for label in [*(way.label for way in report.ways), report.reason, report.chosen]:
         assert label in repr(report)
     _require_equal(fast, model, _image(1))
     fast.close()

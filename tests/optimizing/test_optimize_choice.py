@@ -15,23 +15,26 @@ import torch
 from torch import Tensor, nn
 
 import hios
-from hios import Graph, HiosWarning, Operator
-from hios.optimizing import choosing, contest, optimize
-from hios.optimizing.cache import Choices
-from hios.optimizing.facts import eager_facts
+from hios import HiosWarning
+from hios.optimizing import optimize, preparation, race
+from hios.optimizing.cache import ChoiceCache
+from hios.optimizing.cache_key import model_key
+from hios.optimizing.candidates import Candidate, itself, scheduled
 from hios.optimizing.module import OptimizedModule
 from hios.optimizing.report import Report
-from hios.optimizing.ways import Way, itself
 from hios.tolerances import beyond
+from tests.optimizing.quiet import pretend_busy
 from tests.runtime.small import Branches
 
+#: The ways that need no other runtime, which take long to prepare.
+_OWN = ("eager", "schedule")
 DEVICES = min(2, len(os.sched_getaffinity(0)))
 
 
 @pytest.fixture(autouse=True)
 def _quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is timed here, so it does not matter what else the cores do."""
-    monkeypatch.setattr(choosing, "busy_share", lambda cores: 0.0)
+    pretend_busy(monkeypatch)
 
 
 def _image(seed: int, batch: int = 1) -> Tensor:
@@ -52,7 +55,7 @@ class _Times:
     """A clock of the contest by which every way takes the time that is given for it, and its calls none."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, milliseconds: Callable[[str], float]) -> None:
-        monkeypatch.setattr(contest.Contest, "_timed", lambda _, way: milliseconds(way.label))
+        monkeypatch.setattr(race.Race, "_timed", lambda _, way: milliseconds(way.label))
 
 
 @pytest.mark.parametrize(
@@ -66,9 +69,9 @@ def test_auto_takes_the_fastest(fastest: str, speedup: float, tmp_path: Path, mo
     torch.set_num_threads(2)
     try:
         _Times(monkeypatch, lambda label: 1.0 if label == fastest else speedup)
-        monkeypatch.setattr(choosing, "distinct", lambda ways, graph: ways)
+        monkeypatch.setattr(preparation, "distinct", lambda candidates, graph: candidates)
         model, devices = Branches(), DEVICES if fastest.startswith("heft") else 1
-        fast = hios.optimize(model, _image(0), devices=devices, cache=tmp_path, least_ms=0.0, budget_s=0.1)
+        fast = hios.optimize(model, _image(0), devices=devices, cache=tmp_path, least_ms=0.0, way=_OWN)
         assert fast.report.chosen == fastest
         assert f"{speedup:.2f} times as fast as the model itself, 2 threads" in fast.report.reason
         _require_equal(fast, model, _image(1))
@@ -80,18 +83,18 @@ def test_auto_takes_the_fastest(fastest: str, speedup: float, tmp_path: Path, mo
 
 def test_the_steadiest_of_equals_is_taken() -> None:
     """Of ways that the rounds cannot tell from the fastest, the one with the smallest 80th percentile is taken."""
-    steady, unsteady = Way("steady", threads=2), Way("unsteady", threads=3)
-    found = contest.Contest([itself(1), unsteady, steady], lambda _: [], [], 1e-4, 1.0)
+    steady, unsteady = Candidate("steady", threads=2), Candidate("unsteady", threads=3)
+    found = race.Race([itself(1), unsteady, steady], lambda _: [], [], 1e-4)
     pattern = [8.0, 16.0, 8.0, 16.0, 8.0, 8.0, 16.0, 8.0]
     found.latencies = {
         itself(1).label: [12.0] * 48,
         "unsteady": [value for value in pattern * 2 for _ in range(3)],
         "steady": [value for value in [8.1, 8.2] * 8 for _ in range(3)],
     }
-    way, candidates, reason = found.chosen()
+    way, reason = found.chosen()
     assert way is steady
     assert reason == "1.47 times as fast as the model itself, 1 thread"
-    assert [candidate.label for candidate in candidates] == [itself(1).label, "unsteady", "steady"]
+    assert list(found.reported()) == [itself(1).label, "unsteady", "steady"]
 
 
 @pytest.mark.parametrize(
@@ -125,9 +128,9 @@ def test_outputs_of_any_precision() -> None:
 
 def test_auto_keeps_the_model_in_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A way whose advantage is within what the measurement can tell is not taken."""
-    alternating = iter([1.0, 1.0, 1.0, *[0.9, 1.1] * 100])
+    alternating = iter([1.0, 1.0, *[0.9, 1.1] * 100])
     _Times(monkeypatch, lambda label: next(alternating) if label == "sequential, 1 core" else 1.0)
-    fast = hios.optimize(Branches(), _image(0), devices=1, cache=tmp_path, least_ms=0.0, budget_s=0.1)
+    fast = hios.optimize(Branches(), _image(0), devices=1, cache=tmp_path, least_ms=0.0, way=_OWN)
     assert fast.report.chosen.startswith("the model itself")
     assert "faster by more than the measurement can tell" in fast.report.reason
 
@@ -135,21 +138,24 @@ def test_auto_keeps_the_model_in_doubt(tmp_path: Path, monkeypatch: pytest.Monke
 def test_wrong_outputs_take_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A way whose outputs differ from the model's is left out however fast it is, and refused where asked for."""
     _Times(monkeypatch, lambda label: 2.0 if label.startswith("the model") else 1.0)
-    keywords: dict[str, Any] = {"devices": 1, "cache": tmp_path, "least_ms": 0.0, "budget_s": 0.1, "tolerance": 1e-12}
+    keywords: dict[str, Any] = {"devices": 1, "cache": tmp_path, "least_ms": 0.0, "way": _OWN, "tolerance": 1e-12}
     fast = hios.optimize(Branches(), _image(0), **keywords)
     assert fast.report.chosen.startswith("the model itself")
-    assert "outputs differ by" in fast.report.reason
+    different = [way for way in fast.report.ways if way.outcome == "different"]
+    assert "sequential, 1 core" in [way.label for way in different]
+    assert all(way.equal is False and way.median_ms is None for way in different)
+    assert "its outputs differ by" in repr(fast.report)
     with pytest.warns(HiosWarning, match=r"sequential, 1 device: outputs differ .*allowed: 1e-12"):
-        hios.optimize(Branches(), _image(0), algorithm="sequential", **keywords)
+        hios.optimize(Branches(), _image(0), algorithm="sequential", **{**keywords, "way": "schedule"})
 
 
 @pytest.mark.slow
 def test_a_second_call_measures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same network again, with other weights, is neither profiled nor measured; another image size is."""
     calls: list[str] = []
-    profile, measure = choosing.profile, contest.Contest.measure  # type: ignore[attr-defined] # what the module imported
-    monkeypatch.setattr(choosing, "profile", lambda *a, **k: calls.append("profile") or profile(*a, **k))
-    monkeypatch.setattr(contest.Contest, "measure", lambda self: calls.append("measure") or measure(self))
+    profile, measure = preparation.profile, race.Race.measure  # type: ignore[attr-defined] # what the module imported
+    monkeypatch.setattr(preparation, "profile", lambda *a, **k: calls.append("profile") or profile(*a, **k))
+    monkeypatch.setattr(race.Race, "measure", lambda self: calls.append("measure") or measure(self))
     first = _scheduled(Branches(), _image(0), tmp_path)
     assert calls == ["profile", "measure"]
     assert not first.report.cached
@@ -166,38 +172,46 @@ def test_a_second_call_measures_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     second.close()
 
 
+#: What is kept of a report without ways.
+_REPORT = {"chosen": "", "reason": "", "measured_at": "", "busy_share": 0, "seconds": 0, "ways": []}
+
+
 @pytest.mark.parametrize(
     ("part", "value"),
     [
         ("way", {}),
-        ("way", {"label": "the model itself", "threads": 0, "schedule": None, "wide": False}),
-        ("way", {"label": "heft", "threads": 0, "schedule": {"placements": []}, "wide": False}),
+        ("way", {"label": "the model", "kind": "eager", "threads": 0, "schedule": None, "wide": False}),
+        ("way", {"label": "the model", "kind": "tpu", "threads": 1, "schedule": None, "wide": False}),
+        ("way", {"label": "heft", "kind": "schedule", "threads": 0, "schedule": {"placements": []}, "wide": False}),
+        ("way", {"label": "heft", "kind": "schedule", "threads": 0, "schedule": None, "wide": False}),
         ("report", []),
-        ("report", {"chosen": 1, "reason": "", "measured_at": "", "busy_share": 0, "candidates": []}),
-        ("report", {"chosen": "", "reason": "", "measured_at": "", "busy_share": 0, "candidates": [{"label": "a"}]}),
+        ("report", {**_REPORT, "chosen": 1}),
+        ("report", {**_REPORT, "seconds": "long"}),
+        ("report", {**_REPORT, "ways": [{"label": "a"}]}),
+        ("report", {**_REPORT, "ways": [{"label": "a", "kind": "eager", "median_ms": "fast"}]}),
+        ("report", {**_REPORT, "ways": [{"label": "a", "kind": "eager", "outcome": "lost"}]}),
     ],
 )
 def test_damaged_choices_count_as_absent(part: str, value: Any, tmp_path: Path) -> None:
     """A choice on disk that is cut off, or not what was written, is not used."""
-    graph = Graph("one", (Operator("a", "task"),), ())
-    choices, report = Choices(tmp_path, {"graph": graph.name}), Report("Model", "the model itself, 1 thread", "because")
-    assert choices.get("Model", graph) is None
+    choices, report = ChoiceCache(tmp_path, {"model": "one"}), Report("Model", "the model itself, 1 thread", "because")
+    assert choices.get("Model") is None
     choices.put(report, itself(1))
-    assert choices.get("Model", graph) == (replace(report, cached=True), itself(1))
-    assert Choices(tmp_path, {"graph": "another"}).get("Model", graph) is None
+    assert choices.get("Model") == (replace(report, cached=True), itself(1))
+    assert ChoiceCache(tmp_path, {"model": "another"}).get("Model") is None
     (file,) = tmp_path.rglob("*.json")
     whole = file.read_text()
     file.write_text(whole[:-10])
-    assert choices.get("Model", graph) is None
+    assert choices.get("Model") is None
     file.write_text(json.dumps({**json.loads(whole), part: value}))
-    assert choices.get("Model", graph) is None
+    assert choices.get("Model") is None
 
 
 def test_busy_cores_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was measured beside other work comes with a warning, the report says so, and the choice is not kept."""
-    monkeypatch.setattr(choosing, "busy_share", lambda cores: 0.5)
+    pretend_busy(monkeypatch, 0.5)
     with pytest.warns(HiosWarning, match="keeps the cores 50% busy"):
-        fast = hios.optimize(Branches(), _image(0), devices=1, cache=tmp_path, least_ms=0.0, budget_s=0.1)
+        fast = hios.optimize(Branches(), _image(0), devices=1, cache=tmp_path, least_ms=0.0, way=_OWN)
     fast.close()
     assert "other work kept the cores 50% busy" in repr(fast.report)
     assert list((tmp_path / "choices").rglob("*.json")) == []
@@ -205,10 +219,10 @@ def test_busy_cores_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_luck_in_choosing_does_not_count() -> None:
     """A way that seemed faster while rounds chose, and is not in those that check it, is not taken."""
-    lucky = Way("lucky", threads=2)
-    found = contest.Contest([itself(1), lucky], lambda _: [], [], 1e-4, 1.0)
+    lucky = Candidate("lucky", threads=2)
+    found = race.Race([itself(1), lucky], lambda _: [], [], 1e-4)
     found.latencies = {itself(1).label: [10.0] * 36, "lucky": [5.0, 10.0, 10.0] * 12}
-    way, _, reason = found.chosen()
+    way, reason = found.chosen()
     assert way == itself(1)
     assert reason == "lucky was not faster by more than the measurement can tell"
 
@@ -217,33 +231,34 @@ def test_luck_in_choosing_does_not_count() -> None:
 def test_workers_outrun_the_model_with_any_threads(alone_ms: float, label: str) -> None:
     """Where the model with another number of threads is as fast as workers, it runs so, without them."""
     problem = hios.Problem(hios.Graph("one", (hios.Operator("a", "relu"),), ()), hios.Costs({"a": 1.0}, {}))
-    workers, alone = Way("workers", schedule=hios.schedule(problem, "sequential")), itself(1)
-    found = contest.Contest([itself(2), alone, workers], lambda _: [], [], 1e-4, 1.0)
+    workers, alone = scheduled("workers", hios.schedule(problem, "sequential")), itself(1)
+    found = race.Race([itself(2), alone, workers], lambda _: [], [], 1e-4)
     found.latencies = {
         itself(2).label: [90.0] * 36,
         alone.label: [alone_ms, alone_ms * 0.97, alone_ms] * 12,
         "workers": [5.0] * 36,
     }
-    way, _, reason = found.chosen()
+    way, reason = found.chosen()
     assert way.label == label
     assert reason.endswith("times as fast as the model itself, 2 threads")
 
 
 def test_reported_rounds_chose_nothing() -> None:
     """The numbers that are reported are those of rounds that neither chose nor checked."""
-    taken = Way("taken", threads=2)
-    found = contest.Contest([itself(1), taken], lambda _: [], [], 1e-4, 1.0)
+    taken = Candidate("taken", threads=2)
+    found = race.Race([itself(1), taken], lambda _: [], [], 1e-4)
     found.latencies = {itself(1).label: [10.0] * 36, "taken": [5.0, 5.0, 8.0] * 12}
-    way, candidates, _ = found.chosen()
+    way, reason = found.chosen()
     assert way is taken
-    assert (candidates[1].median_ms, candidates[1].speedup, candidates[1].runs) == (8.0, 1.25, 12)
+    assert reason == "1.25 times as fast as the model itself, 1 thread"
+    assert found.reported()["taken"] == [8.0] * 12
 
 
 def test_the_model_is_part_of_a_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other weights share a choice; other code, memory formats and settings of torch do not."""
 
     def facts(model: nn.Module, x: Tensor = _image(0)) -> dict[str, Any]:  # noqa: B008
-        return eager_facts(model, [x])
+        return model_key(model, [x])
 
     class Other(Branches):
         def forward(self, x: Tensor) -> Tensor:
@@ -270,7 +285,7 @@ def test_a_choice_that_no_longer_holds_is_made_anew(tmp_path: Path, monkeypatch:
     raced: list[bool] = []
     _Times(monkeypatch, lambda label: 1.0 if label == "sequential, 1 core" else 2.0)
     monkeypatch.setattr(optimize, "outruns", lambda own, today, settle: raced.pop())
-    keywords: dict[str, Any] = {"devices": 1, "cache": tmp_path, "least_ms": 0.0, "budget_s": 0.1}
+    keywords: dict[str, Any] = {"devices": 1, "cache": tmp_path, "least_ms": 0.0, "way": _OWN}
     reports = []
     for holds in ([], [True], [False]):
         raced[:] = holds
@@ -288,7 +303,7 @@ def test_a_few_pairs_show_whether_a_choice_holds(
 ) -> None:
     """It holds if calls of what was chosen take less time than those of the model."""
     clock = [0]
-    monkeypatch.setattr(contest.time, "perf_counter_ns", lambda: clock[0])  # type: ignore[attr-defined] # what the module imported
+    monkeypatch.setattr(race.time, "perf_counter_ns", lambda: clock[0])  # type: ignore[attr-defined] # what the module imported
 
     def taking(nanoseconds: int) -> Callable[[], None]:
         def call() -> None:
@@ -296,4 +311,4 @@ def test_a_few_pairs_show_whether_a_choice_holds(
 
         return call
 
-    assert contest.outruns(taking(own), taking(today), settle=False) is holds
+    assert race.outruns(taking(own), taking(today), settle=False) is holds

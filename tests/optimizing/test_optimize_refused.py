@@ -14,15 +14,15 @@ from torch.autograd import forward_ad
 import hios
 from hios import HiosWarning
 from hios.errors import UnsupportedError
-from hios.optimizing import choosing
 from hios.optimizing.tracing import Inputs, Outputs
 from tests.optimizing.optimized_models import Acting
+from tests.optimizing.quiet import pretend_busy
 
 
 @pytest.fixture(autouse=True)
 def _quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is timed here, so it does not matter what else the cores do."""
-    monkeypatch.setattr(choosing, "busy_share", lambda cores: 0.0)
+    pretend_busy(monkeypatch)
 
 
 class _Kind(enum.Enum):

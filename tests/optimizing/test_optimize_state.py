@@ -14,9 +14,9 @@ from torch import Tensor, nn
 import hios
 from hios import HiosWarning
 from hios.errors import UnsupportedError
-from hios.optimizing import choosing
 from hios.optimizing.purity import require_pure
 from tests.optimizing.optimized_models import Acting
+from tests.optimizing.quiet import pretend_busy
 
 #: Something outside the model that a model may write into.
 _OUTSIDE = torch.zeros(2)
@@ -107,7 +107,7 @@ def _state(model: Acting) -> list[Any]:
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(choosing, "busy_share", lambda cores: 0.0)
+    pretend_busy(monkeypatch)
     torch._dynamo.reset()
     _OUTSIDE.zero_()
     yield

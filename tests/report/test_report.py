@@ -411,6 +411,10 @@ def test_sentences_rest_on_intervals(tmp_path: Path) -> None:
     assert re.search(
         r"Fastest schedule as measured: hios-lp <2>, [\d.]+ ms, 2\.00 times as fast as the .* \(95 % interval", text
     )
+    fastest = re.search(r"Fastest of all \d+ ways: (.*?), [\d.]+ ms; statistically tied: (.*?)\.", text)
+    assert fastest is not None
+    assert fastest[1] == "hios-lp <2>"
+    assert fastest[2] == "eager PyTorch, 1 thread, eager PyTorch, 2 threads, hios-lp-inter <2>"
     assert "Statistically tied with it: hios-lp-inter <2>." in text
     assert "References statistically tied with it: eager PyTorch, 1 thread, eager PyTorch, 2 threads." in text
     assert "Slower than the sequential schedule on one device: greedy <1> (0.95)." in text

@@ -1,9 +1,10 @@
-"""Other runtimes beside the schedules: torch.compile and ONNX Runtime."""
+"""Other runtimes beside the schedules: torch.compile, ONNX Runtime and OpenVINO."""
 
 from __future__ import annotations
 
 import importlib.util
 import shutil
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from hios import Graph, artifacts
+from hios import Graph, HiosWarning, artifacts
 from hios.cli.files import execute
 from hios.errors import PlatformError
 from hios.formats.base import Platform
@@ -34,26 +35,29 @@ def _two(_: Any, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs g++")
 def test_other_runtimes_take_turns(tmp_path: Path) -> None:
-    """torch.compile and ONNX Runtime get the inputs in their places, and their outputs are checked."""
+    """Every other runtime gets the inputs in their places, and its outputs are checked."""
     files = write_files(tmp_path, Model(_two), (torch.randn(2, 5, 4), torch.tensor([[1, 4], [0, 2]])))
     graph = Graph.read(files.graph)
     schedule_of(graph, random_plan(graph, DEVICES, seed=1)).write(tmp_path / "random.json")
-    settings = Settings(DEVICES, runs=2, warmup=0, baselines=("onnxruntime", "compile"))
+    settings = Settings(DEVICES, runs=2, warmup=0, baselines=("openvino", "onnxruntime", "compile"))
     arguments = files.graph, files.weights, [tmp_path / "random.json"], tmp_path / "run.json", settings
     execute(*arguments, program=files.program)
     run = artifacts.read(tmp_path / "run.json", "run")
     found = [(entry["name"], entry["kind"]) for entry in run["references"] if entry["kind"] != "engine"]
     threads = [f"{count} thread{'s' * (count > 1)}" for count in range(1, DEVICES + 1)]
-    expected = [
-        (f"{name}, {count}", kind) for kind, name in RUNTIMES.items() if kind in cpu.RUNTIMES for count in threads
-    ]
-    parallel = [(f"ONNX Runtime, parallel, {threads[-1]}", "onnxruntime")] if DEVICES > 1 else []
-    assert found == [*expected, *parallel]
+    expected = []
+    for kind in cpu.RUNTIMES:
+        expected += [(f"{RUNTIMES[kind]}, {count}", kind) for count in threads]
+        if kind == "onnxruntime" and DEVICES > 1:
+            expected.append((f"ONNX Runtime, parallel, {threads[-1]}", kind))
+    assert found == expected
     for entry in run["references"]:
         assert entry["largest_difference"] < 1e-4
         assert len(entry["latency_ms"]["runs"]) == 2
         assert ("compile_time_s" in entry) == (entry["kind"] == "compile")
         assert entry.get("compile_time_s", 1.0) > 0
+        assert entry.get("precision") == ("f32" if entry["kind"] == "openvino" else None)
+    assert run["versions"]["openvino"] == metadata.version("openvino")
     assert list(tmp_path.glob("*.onnx")) == []
 
 
@@ -106,3 +110,12 @@ def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxscript" else known(name))
     with pytest.raises(PlatformError, match=r"^baseline onnxruntime: needs onnxscript, .* pip install 'hios\[onnx\]'$"):
         require(["onnxruntime"], "eager")
+
+
+def test_openvino_is_left_out_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its package OpenVINO takes no part, a warning says so and what to install, and the others do."""
+    known = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "openvino" else known(name))
+    with pytest.warns(HiosWarning, match=r"^baseline openvino: needs openvino, .*'hios\[openvino\]'; it is left out$"):
+        assert require(["eager", "openvino"], "eager") == ("eager",)
+    assert require(["eager"], "eager") == ("eager",)

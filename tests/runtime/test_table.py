@@ -19,7 +19,7 @@ from hios.formats.run_file import (
     RunPlatform,
     ScheduleResult,
 )
-from hios.runtime.predictions import in_words
+from hios.runtime.predictions import in_words, other_work_in_words
 from hios.runtime.table import latency_table
 
 
@@ -126,3 +126,15 @@ def test_chosen() -> None:
 def test_digits(scale: float, median: str) -> None:
     """Times have as many decimals as the shortest median needs for four digits, three at most."""
     assert f" {median} " in latency_table(_run(scale, "greedy"))
+
+
+def test_other_work() -> None:
+    """What other work took of the cores' time is said under the table, in the words of the report."""
+    said = other_work_in_words(_run(10, "greedy", platform=RunPlatform("cpu", busy_share=0.43)))
+    assert said is not None
+    assert said.startswith(
+        "The cores were busy with other work right before the measurement of net (43% of their time)"
+    )
+    busy = latency_table(_run(10, "greedy", platform=RunPlatform("cpu", busy_share=0.43)))
+    assert busy.splitlines()[-1] == said
+    assert "busy" not in latency_table(_run(10, "greedy", platform=RunPlatform("cpu", busy_share=0.05)))

@@ -478,7 +478,7 @@ BAD = [
     pytest.param({"results": yaml.safe_load("2024-01-01")}, "results: found 2024-01-01, which YAML", id="date"),
     pytest.param(
         {"execute": {"baselines": ["eager", "cudagraph"]}},
-        "execute.baselines: found cudagraph; allowed on platform cpu: eager, compile, onnxruntime",
+        "execute.baselines: found cudagraph; allowed on platform cpu: eager, compile, onnxruntime, openvino",
         id="baseline of GPUs",
     ),
     pytest.param(

@@ -174,7 +174,12 @@ def runtime_packages(label):
     baselines = settings.execute.baselines
     exported = "onnxruntime" in baselines
     more = ["onnx", "onnxruntime", "onnxscript"] if exported else onnx_packages(label)
-    return ["torch", *more, *(["torch_tensorrt"] if "tensorrt" in baselines else [])]
+    return [
+        "torch",
+        *more,
+        *(["openvino"] if "openvino" in baselines else []),
+        *(["torch_tensorrt"] if "tensorrt" in baselines else []),
+    ]
 
 
 def version(package):

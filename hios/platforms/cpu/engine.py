@@ -138,6 +138,22 @@ class Engine:
         if found != required:
             raise PlatformError(f"inputs: found {_text(inputs)}; allowed: {_text(self._inputs)}, on the CPU")
 
+    def memory_bytes(self, name: str) -> int:
+        """Memory that only the workers of a task have, in bytes."""
+        return sum(self._pool.memory_bytes(worker) for worker in self._workers[name])
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Process numbers of the workers."""
+        return self._pool.process_ids
+
+    def keep_only(self, name: str) -> None:
+        """End the workers that a task does not need, and forget all other tasks."""
+        with self._lock:
+            needed = self._workers[name]
+            self._pool.release([number for number in range(len(self._pool.process_ids)) if number not in needed])
+            self._workers = {name: needed}
+
     @property
     def closed(self) -> bool:
         """Whether it can run no more."""

@@ -44,7 +44,16 @@ _CODE = (
 
 
 def settings(cores: list[list[int]]) -> dict[str, object]:
-    """Processor, clocks and software that measurements on devices that are cores depend on.
+    """Processor, clocks and software that measurements on devices that are cores depend on, hios's own included.
+
+    Args:
+        cores: cores of every device.
+    """
+    return {**surroundings(cores), "code": code_hash(_CODE)}
+
+
+def surroundings(cores: list[list[int]]) -> dict[str, object]:
+    """What measurements on devices that are cores depend on beside hios itself.
 
     Which core a device is pinned to is left out: cores that differ differ in their caches or clocks.
 
@@ -66,7 +75,6 @@ def settings(cores: list[list[int]]) -> dict[str, object]:
         "kernel": platform.release(),
         "python": platform.python_version(),
         "torch": metadata.version("torch"),
-        "code": code_hash(_CODE),
     }
 
 

@@ -13,11 +13,14 @@ from hios.platforms.competitor import Competitor
 from hios.platforms.cpu import core_probe, markers, running, thread_team
 from hios.platforms.cpu.platform import all_cores, cores_of
 from hios.platforms.device_program import ArenaPlan
-from hios.platforms.reference import Reference, require_compiler, require_onnx
+from hios.platforms.reference import Reference, require_compiler, require_onnx, require_openvino
 from hios.schedule import Placement
 from hios.tolerances import ReducedPrecision
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
+
+#: Precision of runtimes that would choose one themselves (`hios.frontends.openvino.PRECISION`).
+_PRECISIONS = {"openvino": "f32"}
 
 
 def most_threads(description: Platform) -> int:
@@ -42,7 +45,7 @@ def workers(
 
 
 def require_runtime(name: str) -> None:
-    """See that a C++ compiler is there for torch.compile, and the packages for ONNX Runtime.
+    """See that a C++ compiler is there for torch.compile, and the packages for ONNX Runtime and OpenVINO.
 
     Raises:
         PlatformError: something is missing.
@@ -51,6 +54,8 @@ def require_runtime(name: str) -> None:
         require_compiler(name)
     if name == "onnxruntime":
         require_onnx()
+    if name == "openvino":
+        require_openvino()
 
 
 def references(description: Platform, runtime: str, baselines: Collection[str]) -> list[Reference]:
@@ -75,7 +80,8 @@ def references(description: Platform, runtime: str, baselines: Collection[str]) 
             threads = f"{len(own)} thread{'s' if len(own) > 1 else ''}"
             name = f"{RUNTIMES[kind]}, {'parallel, ' if parallel else ''}{threads}"
             options = {"parallel": True} if parallel else {}
-            made.append(Reference(name, first + len(made), own, len(own), kind, options=options))
+            precision = _PRECISIONS.get(kind)
+            made.append(Reference(name, first + len(made), own, len(own), kind, options=options, precision=precision))
     return made
 
 

@@ -17,7 +17,7 @@ _MOST_OF_A_CORE = 16
 SETTLE_S = 0.03
 VIRTUAL = True
 GROUPS_CORES = True
-RUNTIMES = ("eager", "compile", "onnxruntime")
+RUNTIMES = ("eager", "compile", "onnxruntime", "openvino")
 TRANSPORTS = ("gloo", "mpi")
 OPTIMIZES = True
 

@@ -178,7 +178,7 @@ def test_runtimes_on_gpus() -> None:
 @pytest.mark.parametrize("name", sorted({*find("cuda").RUNTIMES} - {*find("cpu").RUNTIMES}))
 def test_runtimes_of_gpus_are_refused_on_cores(name: str) -> None:
     """One line says where they run, and what does here."""
-    allowed = "allowed on platform cpu: eager, compile, onnxruntime"
+    allowed = "allowed on platform cpu: eager, compile, onnxruntime, openvino"
     message = rf"^--baselines: found {name}, which is for platform cuda; {allowed}$"
     with pytest.raises(PlatformError, match=message):
         require([name], "eager", "cpu")

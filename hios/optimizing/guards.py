@@ -19,7 +19,7 @@ def has_hooks(model: nn.Module) -> bool:
     return any(_EVERYWHERE) or any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
-class Watch:
+class Guards:
     """Compares a model with what it was, fast enough for every call: about a tenth of a microsecond for each entry.
 
     What it sees: parameters, buffers and submodules that were added, removed, replaced or reordered, changed in place
@@ -77,7 +77,7 @@ class Watch:
         return list(map(_version, self._counted)), list(map(Tensor.data_ptr, self._tensors))
 
     def changed(self) -> str:
-        """What changed since the watch began, in words; empty if nothing did."""
+        """What changed since then, in words; empty if nothing did."""
         if self._replaced():
             return "its parameters, buffers or submodules were replaced"
         if self._code() != self._kinds:

@@ -14,8 +14,8 @@ from torch.nn.utils import parametrizations
 
 import hios
 from hios import HiosWarning
-from hios.optimizing import choosing
-from hios.optimizing.watching import Watch, has_hooks
+from hios.optimizing.guards import Guards, has_hooks
+from tests.optimizing.quiet import pretend_busy
 from tests.runtime.small import Branches
 
 
@@ -174,49 +174,49 @@ def _image() -> Tensor:
 
 @pytest.mark.parametrize(("change", "words"), [(change, words) for words, changes in _CHANGES for change in changes])
 def test_changes_are_seen(change: Callable[[Any], None], words: str) -> None:
-    """However a model is changed, the watch sees it; running and evaluating the model are no changes."""
+    """However a model is changed, the guards see it; running and evaluating the model are no changes."""
     model = Tagged().eval()
-    watch = Watch(model)
+    guards = Guards(model)
     model.eval()(_image())
-    assert watch.changed() == ""
+    assert guards.changed() == ""
     change(model)
-    assert watch.changed() == words
+    assert guards.changed() == words
 
 
 def test_a_class_that_runs_otherwise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another forward of a class counts for all its modules."""
-    watch = Watch(Tagged())
+    guards = Guards(Tagged())
     monkeypatch.setattr(nn.BatchNorm2d, "forward", lambda self, x: x)
-    assert "forward" in watch.changed()
+    assert "forward" in guards.changed()
 
 
 def test_mode_is_seen() -> None:
     """A single submodule in train mode is a change, and back again none."""
     model = Tagged().eval()
-    watch = Watch(model)
+    guards = Guards(model)
     model.left.train()
-    assert watch.changed() == "it was switched between train and eval mode"
+    assert guards.changed() == "it was switched between train and eval mode"
     model.left.eval()
-    assert watch.changed() == ""
+    assert guards.changed() == ""
 
 
 def test_hooks_of_all_modules_are_seen() -> None:
     """A hook that torch calls for every module counts while it is there."""
     model = Tagged()
-    watch = Watch(model)
+    guards = Guards(model)
     handle = register_module_forward_hook(lambda module, inputs, output: None)
     try:
-        assert watch.changed() == "hooks were added"
+        assert guards.changed() == "hooks were added"
         assert has_hooks(model)
     finally:
         handle.remove()
-    assert watch.changed() == ""
+    assert guards.changed() == ""
     assert not has_hooks(model)
 
 
 def test_models_with_hooks_run_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model with a hook is left as it is, with a warning; its hook runs once in every call and at no other time."""
-    monkeypatch.setattr(choosing, "busy_share", lambda cores: 0.0)
+    pretend_busy(monkeypatch)
     model, seen = Branches().eval(), []
     model.left.register_forward_hook(lambda module, inputs, output: seen.append(1))
     with pytest.warns(HiosWarning, match="Branches is left as it is: found hooks"):

@@ -1,0 +1,115 @@
+"""Programs of torch.export in OpenVINO on the CPU.
+
+The program goes through OpenVINO's PyTorch frontend without a detour over ONNX. ``openvino.convert_model`` would do the
+same, but also report usage over the network; the frontend itself does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openvino
+import torch
+from openvino.frontend import FrontEndManager
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from hios.errors import UnsupportedError, first_line
+
+#: Precision of float32 models, as OpenVINO calls it: left to itself it uses bfloat16 where the processor has it.
+PRECISION = "f32"
+
+
+def converted(program: ExportedProgram, name: str) -> openvino.Model:
+    """A program as a model of OpenVINO.
+
+    Args:
+        program: stays as it is.
+        name: of the program or model, for messages.
+
+    Raises:
+        UnsupportedError: OpenVINO lacks an operator.
+    """
+    try:
+        with _quiet():
+            from openvino.frontend.pytorch.fx_decoder import TorchFXPythonDecoder
+
+            frontend = FrontEndManager().load_by_framework("pytorch")
+            decoder = TorchFXPythonDecoder.from_exported_program(program)
+            return frontend.convert(frontend.load(decoder))
+    except Exception as error:  # it raises many types; all mean the same to the user
+        raise UnsupportedError(f"{name}: OpenVINO cannot convert it: {first_line(error)}") from error
+
+
+def save(model: openvino.Model, path: Path) -> None:
+    """Write a model as NAME.xml, with its weights in full precision in NAME.bin beside it."""
+    openvino.save_model(model, path, compress_to_fp16=False)
+
+
+def load(path: Path) -> openvino.Model:
+    """Read what `save` wrote.
+
+    Raises:
+        UnsupportedError: OpenVINO cannot read it.
+    """
+    try:
+        return openvino.Core().read_model(path)
+    except Exception as error:  # as in converting
+        raise UnsupportedError(f"{path}: OpenVINO cannot read it: {first_line(error)}") from error
+
+
+class Session:
+    """A model in OpenVINO on the CPU, to be called with tensors. Callers in several threads take turns.
+
+    Args:
+        model: as `converted` gives it.
+        threads: of an operator.
+        name: for messages.
+
+    Raises:
+        UnsupportedError: OpenVINO cannot compile it, or not in full precision.
+    """
+
+    def __init__(self, model: openvino.Model, *, threads: int, name: str = "OpenVINO") -> None:
+        settings = {
+            "INFERENCE_PRECISION_HINT": PRECISION,
+            "INFERENCE_NUM_THREADS": threads,
+            "NUM_STREAMS": 1,
+            "ENABLE_CPU_PINNING": False,  # which cores it may use is the process's affinity, as for all others
+        }
+        try:
+            self._compiled = openvino.Core().compile_model(model, "CPU", settings)
+        except Exception as error:  # as in converting
+            raise UnsupportedError(f"{name}: OpenVINO cannot compile it: {first_line(error)}") from error
+        if (precision := self._compiled.get_property("INFERENCE_PRECISION_HINT")) != openvino.Type.f32:
+            raise UnsupportedError(f"{name}: OpenVINO computes in {precision}; required: {PRECISION}")
+        self._lock = threading.Lock()
+
+    def __call__(self, *inputs: Tensor) -> list[Tensor]:
+        """Outputs for inputs in the program's order; new tensors that no later call touches."""
+        given = [value.detach().contiguous().numpy() for value in inputs]
+        with self._lock:
+            found: Any = self._compiled(given)
+        return [torch.from_numpy(found[number]) for number in range(len(self._compiled.outputs))]
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what OpenVINO logs about decompositions that this version of torch lacks, which changes nothing."""
+    root, handler = logging.getLogger(), logging.NullHandler()
+    disabled = root.manager.disable
+    logging.disable(logging.CRITICAL)
+    root.addHandler(handler)  # without any, the root logger would be given one for good
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        root.removeHandler(handler)
+        logging.disable(disabled)

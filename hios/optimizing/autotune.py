@@ -1,0 +1,293 @@
+"""The way to run a model that is taken: what was chosen and kept before, or what a race of all ways finds."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from hios.errors import HiosError
+from hios.machine import BUSY, OtherWork, busy_share, usable_cores
+from hios.optimizing import cache, runtimes
+from hios.optimizing.budget import Budget
+from hios.optimizing.cache import ChoiceCache, ModelStore
+from hios.optimizing.cache_key import model_key, state_digest
+from hios.optimizing.candidates import EAGER, SCHEDULE, Candidate, itself
+from hios.optimizing.module import warn
+from hios.optimizing.options import Options
+from hios.optimizing.preparation import SCHEDULERS, Preparation, Prepared
+from hios.optimizing.race import FEWEST_ROUNDS, Race
+from hios.optimizing.report import Report
+from hios.optimizing.rows import raced_again, rows
+from hios.optimizing.tracing import Inputs, export, extract
+from hios.platforms.cpu.engine import Engine
+from hios.platforms.cpu.environment import surroundings
+from hios.profiling.cache import now
+from hios.schedulers import find
+from hios.sources import code_hash, package_hash
+from hios.versions import versions
+
+#: Software whose version changes what is fastest.
+_PACKAGES = ("torch", "apache-tvm", "onnx", "onnxruntime", "onnxscript", "openvino", "numpy")
+#: Share of the budget that the race may keep, and what it keeps at least; ways that reach the final rounds.
+_RACE_SHARE, _LEAST_SHARE, _FINALISTS = 0.5, 0.15, 3
+
+
+class Tuned(NamedTuple):
+    """What was taken.
+
+    Attributes:
+        report: the report.
+        candidate: the way.
+        run: runs it.
+        close: shuts down what is behind it.
+        preparation: everything that raced, where the choice is to be made again; closing it ends all of it.
+        race: the race, where the choice is to be made again.
+    """
+
+    report: Report
+    candidate: Candidate
+    run: runtimes.Run
+    close: Callable[[], None] = lambda: None
+    preparation: Preparation | None = None
+    race: Race | None = None
+
+
+@dataclass
+class Autotune:
+    """A model whose ways to run are compared.
+
+    Args:
+        model: only computes, so that it may be run as often as needed.
+        args: example inputs.
+        kwargs: example inputs by keyword.
+        options: what the user asks for.
+        cores: of every device.
+        inputs: what the model takes.
+    """
+
+    model: nn.Module
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    options: Options
+    cores: list[list[int]]
+    inputs: Inputs
+
+    def __post_init__(self) -> None:
+        self.name = type(self.model).__name__
+        self.threads = torch.get_num_threads()
+        #: Cores of one device that has them all: those of the devices, or as many as torch uses.
+        self.everything = usable_cores()[: max(len(self.cores), self.threads)]
+        self.tensors = self.inputs.required(self.args, self.kwargs)
+        self._key = self._choice_key()
+        folder = self.options.folder()
+        self._folder = folder
+        self._choices = ChoiceCache(None if folder is None else folder / "choices", self._key)
+        self._store = ModelStore(None if folder is None else folder / "models")
+
+    @property
+    def other_work(self) -> Callable[[Sequence[int]], OtherWork]:
+        """Measures how busy other processes keep cores."""
+        return OtherWork
+
+    @functools.cached_property
+    def _state(self) -> str:
+        """Hash of the model's state; empty where it cannot be hashed, as of sparse tensors: then it is not kept."""
+        try:
+            return state_digest(self.model)
+        except (RuntimeError, TypeError):
+            return ""
+
+    def _choice_key(self) -> dict[str, object]:
+        """All that a choice rests on."""
+        algorithms = SCHEDULERS if self.options.algorithm == "auto" else (self.options.algorithm,)
+        modules = [find(algorithm).run.__module__ for algorithm in algorithms]
+        others = [module for module in modules if module.partition(".")[0] != "hios"]
+        known = versions()
+        return {
+            "model": model_key(self.model, self.tensors),
+            "class": self.name,
+            "inputs": self.inputs.described,
+            "settings": surroundings(self.cores),
+            "cores": [self.cores, self.everything],
+            "threads": self.threads,
+            "units": self.options.units,
+            "ways": list(self.options.ways),
+            "algorithms": [self.options.algorithm, *algorithms],
+            "parameters": dict(self.options.parameters),
+            "tolerance": self.options.tolerance,
+            "packages": {name: known.get(name) for name in _PACKAGES},
+            "code": [package_hash(), code_hash(others) if others else ""],
+        }
+
+    def kept(self) -> tuple[Report, Candidate] | None:
+        """The choice of an earlier call; None if there is none."""
+        return self._choices.get(self.name)
+
+    def restored(self, report: Report, candidate: Candidate) -> Tuned:
+        """What was chosen earlier, loaded from the cache; prepared again where the weights are others than then.
+
+        Raises:
+            HiosError: it cannot be prepared any more.
+        """
+        if candidate.kind == EAGER:
+            return Tuned(report, candidate, lambda tensors: [])
+        folder = self._store.find(self._key, self._state) if self._state else None
+        if folder is not None:
+            try:
+                return self._loaded(report, candidate, folder)
+            except HiosError:
+                pass  # damaged: prepared again below
+        with self._store.workspace() as workspace:
+            exported = export(self.model, self.args, self.kwargs)
+            if candidate.kind == SCHEDULE:
+                traced = extract(exported, self.name, self.options.units)
+                cache.write_graph(workspace, traced.graph, traced.weights)
+            else:
+                path = runtimes.file(candidate.kind, workspace, candidate.threads)
+                runtimes.convert(candidate.kind, exported.program, path, candidate.threads)
+            tuned = self._loaded(report, candidate, workspace)
+            if self._state:
+                self._store.keep(self._key, self._state, workspace)
+        return tuned
+
+    def _loaded(self, report: Report, candidate: Candidate, folder: Path) -> Tuned:
+        if candidate.kind != SCHEDULE:
+            path = runtimes.file(candidate.kind, folder, candidate.threads)
+            run = runtimes.load(candidate.kind, path, candidate.threads, [value.stride() for value in self.tensors])
+            return Tuned(report, candidate, run)
+        graph, weights = cache.read_graph(folder)
+        alone = candidate.alone(graph, self.cores, self.everything)
+        assert alone is not None  # noqa: S101 - it is a schedule
+        task, cores = alone
+        engine = Engine(graph, weights, {candidate.label: task}, cores, self.options.timeout_s)
+        return Tuned(report, candidate, functools.partial(engine.run, candidate.label), engine.close)
+
+    def raced(
+        self, budget: Budget, latency_ms: float, expected: list[Tensor], flat: Callable[[Any], list[Tensor]]
+    ) -> Tuned:
+        """Prepare the ways, have them take turns, and take one; kept if nothing else kept the cores busy.
+
+        Args:
+            budget: what is left of it.
+            latency_ms: of the model itself.
+            expected: the tensors that the model gives for the example inputs.
+            flat: the tensors of what the model returned.
+
+        Raises:
+            HiosError: a way that was asked for by name cannot be taken, or the cache cannot be written.
+        """
+        round_s = _FINALISTS * latency_ms / 1e3
+        reserve_s = min(max(FEWEST_ROUNDS * round_s, _LEAST_SHARE * budget.seconds), _RACE_SHARE * budget.seconds)
+        with self._store.workspace() as workspace:
+            preparation = Preparation(
+                self.model,
+                self.args,
+                self.kwargs,
+                self.options,
+                self.cores,
+                self.everything,
+                budget,
+                workspace,
+                reserve_s,
+                flat,
+            )
+            try:
+                preparation.prepare(itself(self.threads))
+                tuned = self._race(preparation, budget, expected)
+                if tuned.report.provisional and self.options.is_auto:
+                    return tuned
+                if not tuned.report.provisional:
+                    self._keep(tuned, preparation, workspace)
+                return self._alone(tuned, preparation)
+            except BaseException:
+                preparation.close()
+                raise
+
+    def _race(self, preparation: Preparation, budget: Budget, expected: list[Tensor]) -> Tuned:
+        ready, busy = preparation.ready, busy_share(self.everything)
+        if busy > BUSY and self.options.is_auto:
+            warn(
+                f"{self.name} is optimised while other work keeps the cores {busy:.0%} busy: what is chosen may not be "
+                "the fastest, and is not kept; the choice is made again, in the course of later calls, once they are "
+                "idle"
+            )
+        others = OtherWork(self.everything)
+        children = preparation.engine.process_ids if preparation.engine is not None else []
+        race = Race(
+            [entry.candidate for entry in ready.values()],
+            lambda candidate: ready[candidate.label].run(self.tensors),
+            expected,
+            self.options.tolerance,
+            budget.deadline,
+            [] if self.options.is_auto else [e.candidate.label for e in ready.values() if self._is_asked_for(e)],
+            lambda what, share: budget.show(what),
+        )
+        race.measure()
+        busy = max(busy, others.share(children))
+        candidate, reason = race.chosen()
+        if busy > BUSY and self.options.is_auto:
+            reason = "chosen while other work kept the cores busy, so nothing is claimed of how fast it is"
+        report = Report(
+            self.name,
+            candidate.label,
+            reason,
+            rows(race, preparation),
+            race.measured_at,
+            busy,
+            seconds=round(budget.spent_s, 1),
+        )
+        return Tuned(report, candidate, ready[candidate.label].run, preparation.close, preparation, race)
+
+    def settled(self, tuned: Tuned, race: Race, busy: float) -> Tuned:
+        """What a race in the course of later calls found, kept for the next start; it runs alone from then on.
+
+        Args:
+            tuned: the provisional choice.
+            race: after it was measured.
+            busy: share of the cores' time that other work took meanwhile.
+        """
+        preparation = tuned.preparation
+        assert preparation is not None  # noqa: S101 - the provisional choice has it
+        candidate, reason = race.chosen()
+        report = replace(
+            tuned.report,
+            chosen=candidate.label,
+            reason=reason,
+            ways=raced_again(tuned.report.ways, race),
+            measured_at=now(),
+            busy_share=busy,
+        )
+        self._choices.put(report, candidate)
+        run = preparation.ready[candidate.label].run
+        return self._alone(Tuned(report, candidate, run, preparation.close, preparation), preparation)
+
+    def _is_asked_for(self, entry: Prepared) -> bool:
+        """Whether it is of the way that is taken whatever is measured."""
+        return self.options.asks_for(entry.candidate.kind)
+
+    def _keep(self, tuned: Tuned, preparation: Preparation, workspace: Path) -> None:
+        """Write the choice, and what runs it."""
+        self._choices.put(tuned.report, tuned.candidate)
+        if tuned.candidate.kind == EAGER or self._folder is None or not self._state:
+            return
+        if tuned.candidate.kind == SCHEDULE and preparation.traced is not None:
+            cache.write_graph(workspace, preparation.traced.graph, preparation.traced.weights)
+        cache.leave_only(workspace, tuned.candidate)
+        self._store.keep(self._key, self._state, workspace)
+
+    def _alone(self, tuned: Tuned, preparation: Preparation) -> Tuned:
+        """Without what runs the other ways."""
+        engine = preparation.engine
+        if tuned.candidate.kind == SCHEDULE and engine is not None:
+            engine.keep_only(tuned.candidate.label)
+            preparation.engine = None
+            preparation.close()
+            return tuned._replace(close=engine.close, preparation=None, race=None)
+        preparation.close()
+        return tuned._replace(close=lambda: None, preparation=None, race=None)

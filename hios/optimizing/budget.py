@@ -1,0 +1,134 @@
+"""The time that ``hios.optimize`` may take: what no longer fits, and how much is left, for people to see."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from hios.artifacts import replacing
+from hios.progress import bar
+
+#: Seconds that each step takes, and seconds that each module of the model adds: first guesses, on the safe side, for a
+#: machine on which the step never ran. What it took there takes their place.
+_GUESSES = {
+    "export": (1.5, 0.015),
+    "openvino": (2.0, 0.01),
+    "onnxruntime": (8.0, 0.03),
+    "compile": (15.0, 0.08),
+    "extract": (4.0, 0.03),
+    "engine": (5.0, 0.01),
+}
+#: How much longer than the last time a step may take.
+_MARGIN = 1.25
+#: Seconds between two looks at the bar.
+_REDRAWN_S = 0.5
+
+
+class Budget:
+    """Counts down from the beginning, with a progress bar; use as a context.
+
+    Args:
+        seconds: the budget.
+        name: of the model.
+        modules: how many modules it has, by which the time of steps is predicted.
+        folder: where it is kept how long steps took; None for nowhere.
+    """
+
+    def __init__(self, seconds: float, name: str, modules: int, folder: Path | None) -> None:
+        self.began = time.monotonic()
+        self.seconds = seconds
+        self._name, self._modules = name, modules
+        self._file = None if folder is None else folder / "step-times.json"
+        self._factors = _read(self._file)
+        self._over = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._bar: Any = bar(round(self.seconds, 1), f"{self._name}: beginning", "s")
+        self._ticker = threading.Thread(target=self._tick, name="hios progress", daemon=True)
+        if not self._bar.disable:
+            self._ticker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._ticker.is_alive():
+            self._ticker.join()
+        self._bar.close()
+
+    def _tick(self) -> None:
+        while not self._over.wait(_REDRAWN_S):
+            self._redraw()
+
+    def _redraw(self) -> None:
+        self._bar.n = min(round(self.spent_s, 1), self._bar.total)
+        self._bar.refresh()
+
+    @property
+    def deadline(self) -> float:
+        """When it is spent, by ``time.monotonic``."""
+        return self.began + self.seconds
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self.began
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that are left; less than 0 where it is overdrawn."""
+        return self.deadline - time.monotonic()
+
+    def show(self, what: str) -> None:
+        """Say what is being done."""
+        self._bar.set_description_str(f"{self._name}: {what}", refresh=False)
+        self._redraw()
+
+    def predicted_s(self, step: str) -> float:
+        """Seconds that a step will probably take."""
+        fixed, each = _GUESSES[step]
+        return (fixed + each * self._modules) * self._factors.get(step, 1.0)
+
+    def too_short_for(self, *steps: str, keep_s: float = 0.0) -> str:
+        """Why steps are not begun, in words; empty if there is time for all.
+
+        Args:
+            steps: one after another.
+            keep_s: seconds that are to be left after them.
+        """
+        needed, left = sum(map(self.predicted_s, steps)), self.left_s - keep_s
+        if needed <= left:
+            return ""
+        return (
+            f"preparing it takes about {needed:.0f} s, and {max(left, 0.0):.0f} s of the budget of {self.seconds:g} s "
+            "(budget_s) are left for it"
+        )
+
+    @contextlib.contextmanager
+    def step(self, step: str, what: str) -> Iterator[None]:
+        """What is done within is a step, whose time is kept for predictions if it does not fail."""
+        self.show(what)
+        began = time.monotonic()
+        yield
+        self.took(step, time.monotonic() - began)
+
+    def took(self, step: str, seconds: float) -> None:
+        """Note how long a step took."""
+        fixed, each = _GUESSES[step]
+        self._factors[step] = round(_MARGIN * seconds / (fixed + each * self._modules), 3)
+        if self._file is not None:
+            with contextlib.suppress(OSError), replacing(self._file) as temporary:
+                temporary.write_text(json.dumps(self._factors) + "\n", encoding="utf-8")
+
+
+def _read(file: Path | None) -> dict[str, float]:
+    """How many times as long as guessed steps took here; nothing where the file is absent or damaged."""
+    try:
+        factors = json.loads(file.read_text(encoding="utf-8")) if file is not None else {}
+        return {step: float(factors[step]) for step in _GUESSES if 0 < float(factors.get(step, 0)) < float("inf")}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}

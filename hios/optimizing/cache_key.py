@@ -1,0 +1,141 @@
+"""What a choice rests on, and what a prepared model rests on: nothing of it needs an export.
+
+The key of a choice has the model's structure, code and attributes, the types of its inputs, and what torch was told. A
+prepared model is also known by the contents of its state: all parameters, buffers and other tensors that modules hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from hios.machine import usable_cores
+
+#: Variables that change how threads inside operators wait and where they run.
+_VARIABLES = ("GOMP_", "KMP_", "OMP_")
+#: Attributes that every module has: tables that are looked at by themselves, and hooks, which no optimised model has.
+_OWN = frozenset(nn.Module().__dict__) - {"training"}
+#: How deep containers and objects among the attributes are looked into.
+_DEPTH = 4
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
+
+
+def model_key(model: nn.Module, tensors: Sequence[Tensor]) -> dict[str, object]:
+    """Code of a model, memory formats of what it computes with, and what torch was told, as JSON.
+
+    Weights and values of inputs make no difference. Of functions outside the classes of the model's modules the files
+    that define these classes are looked at, not what those import: outputs are compared again wherever a choice of
+    earlier is used.
+
+    Args:
+        model: in the mode it is to run in.
+        tensors: example inputs.
+    """
+    code = hashlib.sha256()
+    for path, module in model.named_modules():
+        kind = type(module)
+        code.update(f"{path}:{kind.__module__}.{kind.__qualname__}:{_attributes(module)}\n".encode())
+    for text in sorted({_source(module) for module in model.modules()}):
+        code.update(text.encode())
+    weights = [*model.named_parameters(), *model.named_buffers()]
+    return {
+        "code": code.hexdigest(),
+        "weights": [[name, *_type(tensor)] for name, tensor in weights],
+        "inputs": [_type(tensor) for tensor in tensors],
+        "torch": {
+            "onednn": torch._C._get_mkldnn_enabled(),
+            "onednn_deterministic": torch._C._get_mkldnn_deterministic(),
+            "nnpack": torch._C._get_nnpack_enabled(),
+            "float32_matmul": torch.get_float32_matmul_precision(),
+            "deterministic": torch.are_deterministic_algorithms_enabled(),
+            "attention": [
+                torch.backends.cuda.flash_sdp_enabled(),  # for CPUs too, whatever their names say
+                torch.backends.cuda.math_sdp_enabled(),
+                torch.backends.cuda.mem_efficient_sdp_enabled(),
+            ],
+        },
+        "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)},
+    }
+
+
+def state_digest(model: nn.Module) -> str:
+    """Hash of the contents of all tensors of a model: parameters, buffers, and those that are plain attributes."""
+    tensors = list(_tensors(model))
+    with ThreadPoolExecutor(max(1, len(usable_cores()))) as pool:  # hashing lets go of Python's lock
+        hashes = pool.map(_content, (tensor for _, tensor in tensors))
+        whole = hashlib.sha256()
+        for (name, tensor), content in zip(tensors, hashes, strict=True):
+            whole.update(f"{name}:{_type(tensor)}:{content}\n".encode())
+    return whole.hexdigest()
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from model.named_parameters(remove_duplicate=False)
+    yield from model.named_buffers(remove_duplicate=False)
+    for path, module in model.named_modules():
+        for name, value in module.__dict__.items():
+            if isinstance(value, Tensor):
+                yield f"{path}.{name}", value
+
+
+def _content(tensor: Tensor) -> str:
+    values = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    return hashlib.sha256(values.numpy().data).hexdigest()
+
+
+def _type(tensor: Tensor) -> list[object]:
+    stride = list(tensor.stride()) if tensor.layout is torch.strided else []
+    return [list(tensor.shape), stride, str(tensor.dtype), str(tensor.layout)]
+
+
+def _attributes(module: nn.Module) -> str:
+    """The attributes of a module that are no tables of torch's."""
+    return _text({name: value for name, value in module.__dict__.items() if name not in _OWN}, _DEPTH)
+
+
+def _text(value: Any, depth: int) -> str:
+    """A value in words that are the same in another process, as far as that can be told."""
+    if isinstance(value, _PLAIN):
+        return repr(value)
+    if isinstance(value, Tensor):
+        return str(_type(value))
+    if depth == 0:
+        return type(value).__qualname__
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(sorted(f'{_text(k, depth - 1)}: {_text(v, depth - 1)}' for k, v in value.items()))}}}"
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = [_text(entry, depth - 1) for entry in value]
+        return f"{type(value).__name__}[{', '.join(sorted(parts) if isinstance(value, set | frozenset) else parts)}]"
+    if inspect.isroutine(value) or inspect.isclass(value):
+        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
+    if isinstance(value, nn.Module | fx.Graph):
+        return type(value).__qualname__  # modules are looked at by themselves, graphs as code
+    return f"{type(value).__qualname__}{_text(getattr(value, '__dict__', {}), depth - 1)}"
+
+
+def _source(module: nn.Module) -> str:
+    """Source of a module's class and of the file that it is from; torch's own is known by torch's version."""
+    kind = type(module)
+    if isinstance(module, fx.GraphModule):
+        return module.code
+    if kind.__module__.startswith("torch."):
+        return ""
+    try:
+        file = inspect.getsourcefile(kind)
+        rest = Path(file).read_text(encoding="utf-8", errors="replace") if file is not None else ""
+        return inspect.getsource(kind) + rest
+    except (OSError, TypeError):  # typed in, or made by other code
+        code = getattr(kind.forward, "__code__", None)
+        return (
+            ""
+            if code is None
+            else f"{code.co_code.hex()} {code.co_names} {[c for c in code.co_consts if isinstance(c, _PLAIN)]}"
+        )

@@ -1,0 +1,139 @@
+"""What can run a model: the model itself, another runtime, or a schedule of its graph on workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hios import artifacts
+from hios.errors import ArtifactError, HiosError
+from hios.graph import Graph
+from hios.models import RUNTIMES
+from hios.platforms.cpu.engine import Task
+from hios.schedule import Schedule, StagedPlan
+
+#: Ways to run a model, by the names that ``way`` takes: runtimes of the whole model, and schedules of its operators.
+EAGER, SCHEDULE = "eager", "schedule"
+#: Runtimes beside PyTorch itself, those that are quick to prepare first.
+OTHERS = ("openvino", "onnxruntime", "compile")
+WAYS = (EAGER, SCHEDULE, *OTHERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way to run a model.
+
+    Attributes:
+        label: what the report calls it.
+        kind: one of ``WAYS``.
+        threads: threads inside operators of a runtime; 0 of a schedule.
+        schedule: what the engine runs; None of a runtime.
+        wide: whether the one device of the schedule has all cores, with a thread on each inside every operator.
+    """
+
+    label: str
+    kind: str = EAGER
+    threads: int = 0
+    schedule: Schedule | None = None
+    wide: bool = False
+
+    def task(self, graph: Graph, devices: int) -> Task | None:
+        """What the engine of a race runs: workers 0, 1, ... are the devices, the one behind them has all cores."""
+        if self.schedule is None:
+            return None
+        return Task(self.schedule.plan(graph), (devices,) if self.wide else ())
+
+    def alone(
+        self, graph: Graph, cores: Sequence[list[int]], everything: list[int]
+    ) -> tuple[Task, list[list[int]]] | None:
+        """What an engine runs that runs only this, and the cores of its workers: of devices with work alone."""
+        if self.schedule is None:
+            return None
+        plan = self.schedule.plan(graph)
+        used = [device for device, row in enumerate(plan.devices) if row]
+        workers = tuple(used.index(device) if device in used else 0 for device in range(len(plan.devices)))
+        return Task(plan, workers), [everything] if self.wide else [list(cores[device]) for device in used]
+
+    @property
+    def busy_cores(self) -> bool:
+        """Whether threads inside operators spin on for a while after a run."""
+        return self.wide or self.threads > 1
+
+    def to_json(self) -> dict[str, object]:
+        """As the cache keeps it."""
+        schedule = self.schedule and {"format_version": artifacts.FORMAT_VERSION, **self.schedule.to_json()}
+        return {
+            "label": self.label,
+            "kind": self.kind,
+            "threads": self.threads,
+            "schedule": schedule,
+            "wide": self.wide,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Candidate:
+        """What the cache kept.
+
+        Raises:
+            HiosError: it is not what ``to_json`` gave.
+        """
+        try:
+            label, kind, threads, schedule, wide = (
+                data[name] for name in ("label", "kind", "threads", "schedule", "wide")
+            )
+        except (KeyError, TypeError) as error:
+            raise ArtifactError(f"a way to run a model lacks {error}") from error
+        scheduled = kind == SCHEDULE
+        if not isinstance(label, str) or kind not in WAYS or not isinstance(threads, int):
+            raise ArtifactError(f"a way to run a model has a label, a number of threads, and is one of {WAYS}")
+        if (schedule is not None) != scheduled or (threads > 0) == scheduled:
+            raise ArtifactError("a way to run a model is a runtime with threads, or a schedule")
+        if schedule is None:
+            return cls(label, kind, threads)
+        artifacts.validate(schedule, "schedule", label)
+        read = Schedule.from_json(schedule, label)
+        if wide and read.devices != 1:
+            raise HiosError(f"{label}: found {read.devices} devices with all cores; allowed: one")
+        return cls(label, SCHEDULE, schedule=read, wide=bool(wide))
+
+
+def itself(threads: int) -> Candidate:
+    """The model itself, as PyTorch runs it."""
+    return Candidate(f"the model itself, {_threads(threads)}", EAGER, threads)
+
+
+def in_runtime(kind: str, threads: int) -> Candidate:
+    """The whole model in another runtime.
+
+    Args:
+        kind: one of ``OTHERS``.
+        threads: inside operators.
+    """
+    return Candidate(f"{RUNTIMES[kind]}, {_threads(threads)}", kind, threads)
+
+
+def scheduled(label: str, schedule: Schedule, *, wide: bool = False) -> Candidate:
+    """A schedule of the model's operators, which the engine runs."""
+    return Candidate(label, SCHEDULE, schedule=schedule, wide=wide)
+
+
+def distinct(candidates: Sequence[Candidate], graph: Graph) -> list[Candidate]:
+    """Without schedules whose plan another one has already."""
+    kept: list[Candidate] = []
+    seen: list[Any] = []
+    for candidate in candidates:
+        what: Any = (candidate.kind, candidate.threads)
+        if candidate.schedule is not None:
+            plan = candidate.schedule.plan(graph)
+            # Devices without work behind the last one with work make no difference.
+            rows = plan.devices[: 1 + max(number for number, row in enumerate(plan.devices) if row)]
+            what = (type(plan), rows, plan.merges if isinstance(plan, StagedPlan) else plan.launch, candidate.wide)
+        if what not in seen:
+            seen.append(what)
+            kept.append(candidate)
+    return kept
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' if count > 1 else ''}"

@@ -1,0 +1,120 @@
+"""A choice that was made beside other work, made again in the course of the user's own calls once the cores are idle.
+
+No call is made twice, and none waits: each is run by one of the candidates, all of which give equal outputs, and these
+take turns. Until the cores are idle all calls are run by the provisional choice, and every ``LOOK_S`` seconds one of
+them reads how busy the cores were since the last look, which takes less than a millisecond.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from hios.machine import BUSY, OtherWork
+from hios.optimizing.candidates import Candidate
+from hios.optimizing.race import FEWEST_ROUNDS, Race
+from hios.optimizing.runtimes import Run
+
+#: Seconds between two looks at what else keeps the cores busy.
+LOOK_S = 10.0
+#: Rounds after which candidates leave that are clearly slower, and how many times the shortest median these take.
+_QUALIFYING, _SLOWER = 4, 1.3
+
+
+@dataclass
+class OnlineRace:
+    """Runs the user's calls, and finds out by them what is the fastest.
+
+    Args:
+        candidates: those that give equal outputs, the model as it runs today first.
+        runs: what runs each, by label.
+        provisional: label of the one that runs calls until the cores are idle.
+        cores: that have to be idle.
+        children: process numbers of this process's own workers.
+        settled: called with the race once it is over, from the call that ends it.
+        other_work: measures how busy others keep the cores.
+    """
+
+    candidates: Sequence[Candidate]
+    runs: Mapping[str, Run]
+    provisional: str
+    cores: Sequence[int]
+    children: Sequence[int]
+    settled: Callable[[Race, float], None]
+    other_work: Callable[[Sequence[int]], OtherWork] = OtherWork
+    #: Milliseconds of every round of this stage, by label; None while the cores are busy.
+    _rounds: dict[str, list[float]] | None = field(default=None, init=False)
+    _qualified: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._shuffle = random.Random(0).shuffle
+        self._look()
+
+    def _look(self) -> None:
+        """Begin to wait for idle cores."""
+        self._rounds, self._qualified = None, False
+        self._racing, self._turns = list(self.candidates), list[Candidate]()
+        self._work = self.other_work(self.cores)
+        self._looked = time.monotonic()
+
+    def run(self, tensors: list[Tensor]) -> list[Tensor]:
+        """Run a call; which candidate does so is for the race to say."""
+        if not self._lock.acquire(blocking=False):  # another thread's call is being timed
+            return self.runs[self.provisional](tensors)
+        try:
+            if self._rounds is None:
+                self._wait()
+            if self._rounds is None:
+                return self.runs[self.provisional](tensors)
+            return self._timed(tensors, self._rounds)
+        finally:
+            self._lock.release()
+
+    def _wait(self) -> None:
+        """Begin the race if the cores were idle since the last look."""
+        if time.monotonic() - self._looked < LOOK_S:
+            return
+        busy = self._work.share(self.children)
+        self._look()
+        if busy <= BUSY:
+            self._rounds = {candidate.label: [] for candidate in self._racing}
+
+    def _timed(self, tensors: list[Tensor], rounds: dict[str, list[float]]) -> list[Tensor]:
+        if not self._turns:
+            self._turns = list(self._racing)
+            self._shuffle(self._turns)
+        candidate = self._turns.pop()
+        began = time.perf_counter_ns()
+        outputs = self.runs[candidate.label](tensors)
+        rounds[candidate.label].append((time.perf_counter_ns() - began) / 1e6)
+        if not self._turns:
+            self._end_round(rounds)
+        return outputs
+
+    def _end_round(self, rounds: dict[str, list[float]]) -> None:
+        count = len(rounds[self.candidates[0].label])
+        if not self._qualified and count >= _QUALIFYING:
+            self._qualify(rounds)
+        elif self._qualified and count >= FEWEST_ROUNDS:
+            busy = self._work.share(self.children)
+            if busy > BUSY:
+                self._look()
+                return
+            race = Race(self.candidates, lambda candidate: [], [], 0.0)
+            race.latencies = rounds
+            self.settled(race, busy)
+
+    def _qualify(self, rounds: dict[str, list[float]]) -> None:
+        medians = {label: statistics.median(times) for label, times in rounds.items()}
+        most = _SLOWER * min(medians.values())
+        today = self.candidates[0]
+        self._racing = [c for c in self._racing if c is today or medians[c.label] <= most]
+        self._rounds = {candidate.label: [] for candidate in self._racing}
+        self._qualified = True

@@ -1,0 +1,327 @@
+"""Preparing the ways to run a model as far as the budget goes: runtimes of the whole model, schedules of its graph."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hios.costs import Costs
+from hios.errors import HiosError, first_line
+from hios.frontends import program as programs
+from hios.machine import private_bytes
+from hios.optimizing import runtimes
+from hios.optimizing.budget import Budget
+from hios.optimizing.candidates import EAGER, OTHERS, SCHEDULE, Candidate, distinct, in_runtime, itself, scheduled
+from hios.optimizing.conversion import Conversion
+from hios.optimizing.module import torch_threads, warn
+from hios.optimizing.options import Options
+from hios.optimizing.report import WayReport
+from hios.optimizing.tracing import Exported, Traced, export, extract
+from hios.platforms.cpu.engine import Engine
+from hios.problem import Problem
+from hios.profiling.profile import profile
+from hios.schedulers import find, schedule
+
+#: Schedulers whose schedules take part in ``auto`` where there are several devices: good ones that take milliseconds.
+SCHEDULERS = ("hios-lp", "heft")
+#: The fewest measurements of every operator; those whose interval is wide get more as far as the budget lasts.
+_REPEATS = 3
+#: Share of the time that is left that measuring operators may take, and the most seconds.
+_PROFILE_SHARE, _PROFILE_S = 0.3, 10.0
+#: Runtimes that are converted in a process of their own: they take long, and can be ended there.
+_APART = ("onnxruntime", "compile")
+
+
+@dataclass
+class Prepared:
+    """A candidate that is ready to run.
+
+    Attributes:
+        candidate: what it is.
+        run: runs it.
+        prepare_s: seconds that it took, exporting included.
+        memory_mb: memory beside the model itself; None where it is not known yet.
+        file: what a runtime was loaded from.
+    """
+
+    candidate: Candidate
+    run: runtimes.Run
+    prepare_s: float
+    memory_mb: float | None = None
+    file: Path | None = None
+
+
+@dataclass
+class Preparation:
+    """Everything that is prepared for one model; closing it ends the workers and lets go of the rest.
+
+    Args:
+        model: only computes, so that it may be run as often as needed.
+        args: example inputs.
+        kwargs: example inputs by keyword.
+        options: what the user asks for.
+        cores: of every device.
+        everything: cores of one device that has them all.
+        budget: what is left of it.
+        folder: for files of runtimes.
+        reserve_s: seconds of the budget that are for the race.
+        flat: the tensors of what the model returned.
+    """
+
+    model: torch.nn.Module
+    args: Sequence[Any]
+    kwargs: Any
+    options: Options
+    cores: list[list[int]]
+    everything: list[int]
+    budget: Budget
+    folder: Path
+    reserve_s: float
+    flat: Callable[[Any], list[Tensor]]
+    ready: dict[str, Prepared] = field(default_factory=dict)
+    #: Rows of the report for ways that are not ready.
+    absent: list[WayReport] = field(default_factory=list)
+    engine: Engine | None = None
+    traced: Traced | None = None
+    exported: Exported | None = None
+
+    def prepare(self, today: Candidate) -> None:
+        """All ways that the user asks for.
+
+        Args:
+            today: the model as it runs now, which always takes part.
+
+        Raises:
+            HiosError: the model cannot be exported, or a way that is asked for by name cannot be prepared.
+        """
+        self._name = type(self.model).__name__
+        counts = (
+            sorted({today.threads, 1, len(self.everything)} - {today.threads}) if EAGER in self.options.ways else []
+        )
+        for candidate in [today, *map(itself, counts)]:
+            self.ready[candidate.label] = Prepared(
+                candidate, functools.partial(self._itself, candidate.threads), 0.0, 0.0
+            )
+        others = [kind for kind in OTHERS if kind in self.options.ways and self._usable(kind)]
+        schedules = SCHEDULE in self.options.ways
+        if not (others or schedules) or not self._export([*others, *([SCHEDULE] if schedules else [])]):
+            return
+        with contextlib.ExitStack() as conversions:
+            started = self._start(others, conversions)
+            if "openvino" in others:
+                self._in_process("openvino")
+            if schedules:
+                self._attempt(SCHEDULE, "schedules", self._extract)
+            for kind, conversion in started.items():
+                self._await(kind, conversion)
+        if self.traced is not None:
+            self._attempt(SCHEDULE, "schedules", self._start_engine)
+
+    def _itself(self, threads: int, tensors: list[Tensor]) -> list[Tensor]:
+        """What the model gives for the example inputs, whose tensors are not looked at."""
+        with torch_threads(threads), torch.no_grad():
+            outputs = self.model(*self.args, **self.kwargs)
+        return self.flat(outputs)
+
+    def _usable(self, kind: str) -> bool:
+        """Whether a runtime is installed; if it is asked for by name and is not, that is an error."""
+        lacking = runtimes.missing(kind)
+        if lacking and self.options.asks_for(kind):
+            raise HiosError(f"way {kind}: {lacking}")
+        if lacking:
+            self._note(kind, "not started", lacking)
+        return not lacking
+
+    def _note(self, kind: str, outcome: str, why: str, prepare_s: float | None = None) -> None:
+        label = "schedules" if kind == SCHEDULE else in_runtime(kind, len(self.everything)).label
+        self.absent.append(WayReport(label, kind, outcome, why, prepare_s=prepare_s))
+
+    def _export(self, kinds: Sequence[str]) -> bool:
+        """Export the model; whether the budget had time for that.
+
+        Raises:
+            HiosError: it cannot be exported.
+        """
+        if why := self.budget.too_short_for("export", keep_s=self._kept_s):
+            for kind in kinds:
+                self._note(kind, "not started", why)
+            return False
+        began = time.monotonic()
+        with self.budget.step("export", "exporting"):
+            self.exported = export(self.model, self.args, self.kwargs)
+        self._export_s = time.monotonic() - began
+        return True
+
+    @property
+    def _kept_s(self) -> float:
+        """Seconds that are not for preparing; none where a way is asked for by name, which is prepared in any case."""
+        return self.reserve_s if self.options.is_auto else -float("inf")
+
+    def _start(self, kinds: Sequence[str], conversions: contextlib.ExitStack) -> dict[str, Conversion]:
+        """Conversions in processes of their own, which run beside what is prepared here."""
+        started: dict[str, Conversion] = {}
+        wanted = [kind for kind in _APART if kind in kinds]
+        program = self.folder / "program.pt2"
+        for kind in wanted:
+            if why := self.budget.too_short_for(kind, keep_s=self._kept_s):
+                self._note(kind, "not started", why)
+                continue
+            if not program.exists() and (why := self._write(program)):
+                self._note(kind, "refused", why)
+                continue
+            threads = len(self.everything)
+            path = runtimes.file(kind, self.folder, threads)
+            started[kind] = Conversion(kind, program, path, threads)
+            conversions.callback(started[kind].end)
+        return started
+
+    def _write(self, path: Path) -> str:
+        """Write the program for other processes; returns why it cannot be, in words, or nothing."""
+        self.budget.show("writing the program")
+        try:
+            programs.save(self._program(), path)
+        except Exception as error:  # torch cannot save all that it can export, and says so with many types
+            return f"torch.export cannot save the model: {first_line(error)}"
+        return ""
+
+    def _program(self) -> torch.export.ExportedProgram:
+        assert self.exported is not None  # noqa: S101 - nothing that needs it runs before
+        return self.exported.program
+
+    def _await(self, kind: str, conversion: Conversion) -> None:
+        self.budget.show(f"converting for {in_runtime(kind, 1).label.partition(',')[0]}")
+        until = self.budget.deadline - self.reserve_s if self.options.is_auto else float("inf")
+        why = conversion.finish(until)
+        took = time.monotonic() - conversion.began
+        if why:
+            if self.options.asks_for(kind):
+                raise HiosError(f"way {kind}: {why}")
+            self._note(kind, "refused", why, took)
+            return
+        self.budget.took(kind, took)
+        self._attempt(kind, kind, functools.partial(self._load, kind, took))
+
+    def _in_process(self, kind: str) -> None:
+        if why := self.budget.too_short_for(kind, keep_s=self._kept_s):
+            self._note(kind, "not started", why)
+            return
+
+        def convert() -> None:
+            began, path = time.monotonic(), runtimes.file(kind, self.folder, 0)
+            with self.budget.step(kind, f"converting for {in_runtime(kind, 1).label.partition(',')[0]}"):
+                runtimes.convert(kind, self._program(), path, 0)
+                self._load(kind, time.monotonic() - began)
+
+        self._attempt(kind, kind, convert)
+
+    def _load(self, kind: str, took: float) -> None:
+        """Load what was converted, with one thread and with all."""
+        assert self.exported is not None  # noqa: S101 - what was converted was exported
+        tensors = self.exported.inputs.required(self.args, self.kwargs)
+        most = len(self.everything)
+        for threads in [most] if kind == "compile" else sorted({most, 1}, reverse=True):
+            began, before = time.monotonic(), private_bytes(os.getpid())
+            path = runtimes.file(kind, self.folder, threads)
+            run = runtimes.load(kind, path, threads, [tensor.stride() for tensor in tensors])
+            run(tensors)  # allocates what it needs
+            memory_mb = max(0, private_bytes(os.getpid()) - before) / 1e6
+            seconds = self._export_s + took + time.monotonic() - began
+            candidate = in_runtime(kind, threads)
+            self.ready[candidate.label] = Prepared(candidate, run, seconds, memory_mb, path)
+
+    def _attempt(self, kind: str, name: str, action: Callable[[], object]) -> None:
+        """Do something for a way that may fail, which the report then says."""
+        began = time.monotonic()
+        try:
+            action()
+        except ModuleNotFoundError as error:
+            if error.name is None:
+                raise
+            self._fail(kind, f"needs {error.name}, which is not installed: pip install 'hios[tvm]'", began, error)
+        except Exception as error:  # runtimes and importers raise many types
+            self._fail(kind, str(error) if isinstance(error, HiosError) else first_line(error), began, error)
+
+    def _fail(self, kind: str, why: str, began: float, error: Exception) -> None:
+        if self.options.asks_for(kind):
+            raise HiosError(why) from error
+        self._note(kind, "refused", why, time.monotonic() - began)
+        if kind == SCHEDULE:
+            warn(f"{self._name} is not scheduled: {why}")
+
+    def _extract(self) -> None:
+        if why := self.budget.too_short_for("extract", "engine", keep_s=self._kept_s):
+            self._note(SCHEDULE, "not started", why)
+            return
+        assert self.exported is not None  # noqa: S101 - nothing that needs it runs before
+        began = time.monotonic()
+        with self.budget.step("extract", "extracting the graph"):
+            self.traced = extract(self.exported, self._name, self.options.units)
+        self._extract_s = time.monotonic() - began
+
+    def _start_engine(self) -> None:
+        """Schedules of the graph, and workers that run all of them."""
+        assert self.traced is not None  # noqa: S101 - nothing that needs it runs before
+        if why := self.budget.too_short_for("engine", keep_s=self._kept_s):
+            self._note(SCHEDULE, "not started", why)
+            return
+        began, graph = time.monotonic(), self.traced.graph
+        with self.budget.step("engine", "measuring operators, and starting workers"):
+            candidates = distinct(self._schedules(self._costs()), graph)
+            tasks = {c.label: task for c in candidates if (task := c.task(graph, len(self.cores)))}
+            wide = [self.everything] if any(candidate.wide for candidate in candidates) else []
+            engine = Engine(graph, self.traced.weights, tasks, [*self.cores, *wide], self.options.timeout_s)
+        self.engine = engine
+        seconds = self._export_s + self._extract_s + time.monotonic() - began
+        for candidate in candidates:
+            run = functools.partial(engine.run, candidate.label)
+            memory_mb = engine.memory_bytes(candidate.label) / 1e6
+            self.ready[candidate.label] = Prepared(candidate, run, seconds, memory_mb)
+
+    def _costs(self) -> Costs:
+        assert self.traced is not None  # noqa: S101 - nothing that needs it runs before
+        left_s = max(self.budget.left_s - self.reserve_s, 0.0)
+        cache = self.options.folder()
+        measured = profile(
+            self.traced.graph,
+            devices=len(self.cores),
+            repeats=_REPEATS,
+            stages_of=(),
+            budget_s=max(min(_PROFILE_SHARE * left_s, _PROFILE_S), 0.1),
+            cache=cache and cache / "measurements",
+            warn_of_drift=False,  # the race measures anew what the costs only suggest
+        )
+        return Costs.of(measured)
+
+    def _schedules(self, costs: Costs) -> list[Candidate]:
+        """Those of the algorithm asked for, or of all that take part."""
+        assert self.traced is not None  # noqa: S101 - nothing that needs it runs before
+        problem, devices = Problem(self.traced.graph, costs), len(self.cores)
+        if self.options.algorithm != "auto":
+            return [self._by(problem, self.options.algorithm)]
+        candidates = [self._by(problem, name) for name in SCHEDULERS] if devices > 1 else []
+        alone = schedule(problem, "sequential", 1)
+        candidates.append(scheduled("sequential, 1 core", alone))
+        if len(self.everything) > 1:
+            candidates.append(scheduled(f"sequential, {len(self.everything)} cores", alone, wide=True))
+        return candidates
+
+    def _by(self, problem: Problem, algorithm: str) -> Candidate:
+        devices = len(self.cores) if find(algorithm).several_devices else 1
+        plan = schedule(problem, algorithm, devices, self.options.parameters)
+        return scheduled(f"{algorithm}, {devices} device{'s' if devices > 1 else ''}", plan)
+
+    def close(self) -> None:
+        """End the workers, and let go of the runtimes."""
+        self.ready.clear()
+        engine, self.engine = self.engine, None
+        if engine is not None:
+            engine.close()

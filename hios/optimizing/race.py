@@ -1,0 +1,277 @@
+"""Candidates taking turns with the example inputs, and the choice among them."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from hios.errors import HiosError, first_line
+from hios.optimizing.candidates import EAGER, Candidate
+from hios.platforms.cpu.platform import SETTLE_S
+from hios.profiling.cache import now
+from hios.runtime.choosing import best
+from hios.statistics import is_faster, spread
+from hios.tolerances import beyond
+
+#: Runs of every candidate before any is measured.
+_WARMUP = 3
+#: Final rounds come in threes, at most this many: a third chooses, a third says whether that is faster than the model,
+#: and a third is reported.
+_MOST_ROUNDS = 42
+#: A third of them has an interval of 95 %.
+FEWEST_ROUNDS = 18
+#: Pairs of calls that show whether a choice of earlier still holds, and seconds after which two have to do.
+_PAIRS, _PAIRS_S, _FEWEST_PAIRS = 7, 1.0, 2
+#: A candidate that takes this much longer than the fastest while warming up takes no further part.
+_HOPELESS = 1.5
+#: Qualifying rounds, and how many times the shortest median a candidate may have after them. They are not part of the
+#: final rounds, so that leaving the race early says nothing about who wins it.
+_QUALIFYING = ((3, 1.3), (4, 1.15))
+
+
+@dataclass
+class Race:
+    """Calls of a model, by candidate.
+
+    Args:
+        candidates: all that take part, the model as it runs today first.
+        call: a function that runs the model by a candidate and returns its tensors.
+        expected: the model's own tensors.
+        tolerance: allowed difference from them, absolute plus relative.
+        deadline: when to end, by ``time.monotonic``.
+        forced: labels of which one is taken whatever is measured; empty for the fastest of all.
+        shown: called with what is being done, and the share of it that is done, from 0 to 1.
+    """
+
+    candidates: Sequence[Candidate]
+    call: Callable[[Candidate], list[Tensor]]
+    expected: Sequence[Tensor]
+    tolerance: float
+    deadline: float = math.inf
+    forced: Collection[str] = ()
+    shown: Callable[[str, float], None] = lambda what, share: None
+    measured_at: str = ""
+    #: Milliseconds of every final round, by label.
+    latencies: dict[str, list[float]] = field(default_factory=dict)
+    #: Milliseconds of every qualifying round of candidates that left the race after them, by label.
+    left: dict[str, list[float]] = field(default_factory=dict)
+    #: Milliseconds of the qualifying rounds of the model as it runs today.
+    today_ms: list[float] = field(default_factory=list)
+    #: By how much outputs differ, by label of candidates that compute something else.
+    wrong: dict[str, float] = field(default_factory=dict)
+    #: Why a candidate could not run, by label.
+    failed: dict[str, str] = field(default_factory=dict)
+    #: Shortest latency while warming up, milliseconds, by label.
+    _warm_ms: dict[str, float] = field(default_factory=dict, init=False)
+
+    def measure(self) -> None:
+        """Warm up, leave out what is wrong, failed or clearly slower, and measure the rest in random order."""
+        self.measured_at = now()
+        if time.monotonic() >= self.deadline and not self.forced:
+            return
+        racing = self._qualified(self._warmed())
+        shuffle = random.Random(0).shuffle
+        self.latencies = {candidate.label: [] for candidate in racing}
+        order, rounds = list(racing), self._rounds(racing)
+        for number in range(rounds):
+            # The last round may be cut off by the budget; what is compared are rounds in which all took part.
+            if number % 3 == 0 and time.monotonic() >= self.deadline:
+                break
+            self.shown(f"{len(racing)} ways to run the model take turns", number / rounds)
+            shuffle(order)
+            for candidate in order:
+                self.latencies[candidate.label].append(self._timed(candidate))
+
+    def _rounds(self, racing: Sequence[Candidate]) -> int:
+        """Final rounds that the budget has time for, in threes."""
+        round_s = sum(self._warm_ms[candidate.label] for candidate in racing) / 1e3
+        left_s = max(self.deadline - time.monotonic(), 0.0)
+        affordable = _MOST_ROUNDS if left_s >= round_s * _MOST_ROUNDS else int(left_s / max(round_s, 1e-9))
+        return 3 * (min(affordable, _MOST_ROUNDS) // 3)
+
+    def _warmed(self) -> list[Candidate]:
+        """Candidates that compute what the model does, and take not hopelessly longer than the fastest."""
+        for place, candidate in enumerate(self.candidates):
+            if time.monotonic() >= self.deadline and self._warm_ms and candidate.label not in self.forced:
+                continue
+            self.shown(f"trying {candidate.label}", place / len(self.candidates))
+            self._warm(candidate)
+        fastest = min(self._warm_ms.values())
+        return [
+            candidate
+            for candidate in self.candidates
+            if candidate.label in self._warm_ms
+            and (self._stays(candidate) or self._warm_ms[candidate.label] <= _HOPELESS * fastest)
+        ]
+
+    def _warm(self, candidate: Candidate) -> None:
+        """Note the shortest latency while warming up; or what is wrong."""
+        today = candidate is self.candidates[0]
+        try:
+            began = time.perf_counter()
+            off = self._difference(self.call(candidate))
+            first_ms = (time.perf_counter() - began) * 1e3
+            if off is not None:
+                self.wrong[candidate.label] = off
+                return
+            shortest = min(first_ms, self._timed(candidate))
+            slow = self._warm_ms and shortest > 2 * _HOPELESS * min(self._warm_ms.values())
+            if not (slow and not self._stays(candidate)) and time.monotonic() < self.deadline:
+                shortest = min(shortest, *(self._timed(candidate) for _ in range(_WARMUP - 1)))
+            self._warm_ms[candidate.label] = shortest
+        except Exception as error:  # other runtimes raise many types
+            if today:
+                raise
+            self.failed[candidate.label] = first_line(error)
+
+    def _difference(self, outputs: Sequence[Tensor]) -> float | None:
+        """By how much outputs differ; None if they are equal."""
+        if [(value.shape, value.dtype) for value in outputs] != [(value.shape, value.dtype) for value in self.expected]:
+            return math.inf
+        return beyond(outputs, self.expected, self.tolerance)
+
+    def _stays(self, candidate: Candidate) -> bool:
+        """Whether a candidate is measured to the end, however slow it is."""
+        return candidate is self.candidates[0] or candidate.label in self.forced
+
+    def _qualified(self, racing: list[Candidate]) -> list[Candidate]:
+        """Those that are not clearly slower than the fastest after a few rounds."""
+        taken: dict[str, list[float]] = {candidate.label: [] for candidate in racing}
+        order, shuffle = list(racing), random.Random(1).shuffle
+        for rounds, factor in _QUALIFYING:
+            for number in range(rounds):
+                if time.monotonic() >= self.deadline:
+                    return racing
+                self.shown(f"{len(racing)} ways to run the model qualify", number / rounds)
+                shuffle(order)
+                for candidate in order:
+                    taken[candidate.label].append(self._timed(candidate))
+            medians = {candidate.label: statistics.median(taken[candidate.label]) for candidate in racing}
+            most = factor * min(medians.values())
+            racing = [candidate for candidate in racing if self._stays(candidate) or medians[candidate.label] <= most]
+            racing = self._affordable(racing, medians)
+            order = list(racing)
+        labels = {candidate.label for candidate in racing}
+        self.left = {label: times for label, times in taken.items() if label not in labels}
+        self.today_ms = taken[self.candidates[0].label]
+        return racing
+
+    def _affordable(self, racing: list[Candidate], medians: dict[str, float]) -> list[Candidate]:
+        """The faster half, where the budget has no time for all in the fewest rounds that tell anything."""
+        round_s = sum(medians[candidate.label] for candidate in racing) / 1e3
+        if FEWEST_ROUNDS * round_s <= self.deadline - time.monotonic():
+            return racing
+        ranked = sorted(racing, key=lambda candidate: medians[candidate.label])
+        faster = {candidate.label for candidate in ranked[: max(2, math.ceil(len(ranked) / 2))]}
+        return [candidate for candidate in racing if self._stays(candidate) or candidate.label in faster]
+
+    def _timed(self, candidate: Candidate) -> float:
+        began = time.perf_counter_ns()
+        self.call(candidate)
+        took = time.perf_counter_ns() - began
+        if candidate.busy_cores:
+            time.sleep(SETTLE_S)
+        return took / 1e6
+
+    def chosen(self) -> tuple[Candidate, str]:
+        """The fastest by one third of the rounds; another third says whether it outruns the model.
+
+        Of those that the rounds cannot tell from the fastest it is the steadiest (`hios.runtime.choosing`). The model
+        as it runs today stays unless the interval of the speedup over it lies above 1 in rounds that had no part in
+        choosing. Anything but the model itself has to outrun it so with one thread, too, and with all: else it runs
+        itself, with the threads that suit it. What is reported (`reported`) are rounds that had no part in either.
+
+        Returns:
+            The candidate, and why this one, in words.
+
+        Raises:
+            HiosError: all that were forced compute something else than the model, or failed.
+        """
+        today = self.candidates[0]
+        racing = [candidate for candidate in self.candidates if self.latencies.get(candidate.label)]
+        if self.forced:
+            return self._forced(racing), "as asked for"
+        if not racing:
+            return today, "the budget (budget_s) was spent before anything could be compared"
+        label = best({candidate.label: self.latencies[candidate.label][::3] for candidate in racing})
+        taken = next(candidate for candidate in racing if candidate.label == label)
+        if taken.kind != EAGER:  # it has to outrun the model with every number of threads
+            alike = [c for c in racing if c.kind == EAGER and not self._outruns(taken, c)]
+            taken = min(alike, key=lambda c: spread(self.latencies[c.label][1::3])[0], default=taken)
+        if taken is today:
+            return today, "nothing was faster by more than the measurement can tell"
+        if not self._outruns(taken, today):
+            return today, f"{taken.label} was not faster by more than the measurement can tell"
+        times = self.reported()
+        speedup = spread(times[today.label])[0] / spread(times[taken.label])[0]
+        return taken, f"{speedup:.2f} times as fast as {today.label}"
+
+    def _forced(self, racing: Sequence[Candidate]) -> Candidate:
+        """The fastest of those of which one is taken whatever is measured."""
+        able = [c for c in self.candidates if c.label in self.forced and c.label in self._warm_ms]
+        for label in self.forced if not able else ():
+            if label in self.wrong:
+                raise wrong_outputs(label, self.wrong[label], self.tolerance)
+            raise HiosError(f"{label}: {self.failed[label]}")
+        raced = [candidate for candidate in racing if candidate.label in self.forced]
+        if not raced:
+            return min(able, key=lambda candidate: self._warm_ms[candidate.label])
+        label = best({candidate.label: self.latencies[candidate.label][::3] for candidate in raced})
+        return next(candidate for candidate in raced if candidate.label == label)
+
+    def able(self, factor: float) -> list[Candidate]:
+        """Candidates with equal outputs that took at most so many times as long as the fastest while warming up."""
+        most = factor * min(self._warm_ms.values(), default=0.0)
+        today = self.candidates[0]
+        return [c for c in self.candidates if c is today or self._warm_ms.get(c.label, math.inf) <= most]
+
+    def warm_ms(self, label: str) -> float | None:
+        """Shortest latency of a candidate while warming up, milliseconds; None where the budget was spent before."""
+        return self._warm_ms.get(label)
+
+    def reported(self) -> dict[str, list[float]]:
+        """Milliseconds of the rounds that neither chose nor checked, by label of those that raced to the end."""
+        return {label: times[2::3] for label, times in self.latencies.items() if times}
+
+    def _outruns(self, candidate: Candidate, other: Candidate) -> bool:
+        """Whether a candidate is faster than another one, by the rounds that check."""
+        own, theirs = (self.latencies[label][1::3] for label in (candidate.label, other.label))
+        return is_faster(own, theirs)
+
+
+def outruns(own: Callable[[], object], today: Callable[[], object], settle: bool) -> bool:
+    """Whether a choice of earlier is still faster than the model as it runs today, by the median of a few pairs.
+
+    Args:
+        own: calls what was chosen.
+        today: calls the model.
+        settle: whether threads inside operators spin on for a while after a call.
+    """
+    ratios: list[float] = []
+    began = time.monotonic()
+    for number in range(1 + _PAIRS):
+        took = {}
+        for call in (own, today) if number % 2 else (today, own):
+            start = time.perf_counter_ns()
+            call()
+            took[call] = time.perf_counter_ns() - start
+            if settle:
+                time.sleep(SETTLE_S)
+        ratios.append(took[today] / took[own])
+        if len(ratios) > _FEWEST_PAIRS and time.monotonic() - began > _PAIRS_S:
+            break
+    return spread(ratios[1:])[0] > 1  # the first pair warms up
+
+
+def wrong_outputs(label: str, off: float, tolerance: float) -> HiosError:
+    """The error of a candidate that computes something else than the model."""
+    return HiosError(
+        f"{label}: outputs differ from the model's by {off:.3g} of their size; allowed: {tolerance:g} (tolerance), "
+        "absolute plus relative, and what rounding to 16 bits takes"
+    )

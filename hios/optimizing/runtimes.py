@@ -1,0 +1,149 @@
+"""The whole model in another runtime, within this process: OpenVINO, ONNX Runtime, or what TorchInductor compiles.
+
+Each converts an exported program into files, which the cache keeps, and loads it from them in tenths of a second.
+torch.compile takes part as AOTInductor, which makes the same kernels ahead of time and keeps them in a file.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+
+from hios import platforms
+from hios.errors import PlatformError, UnsupportedError, first_line
+from hios.models import RUNTIMES
+
+#: From the tensors of the inputs to those of the outputs, which no later call touches.
+Run = Callable[[list[Tensor]], list[Tensor]]
+
+
+def missing(kind: str) -> str:
+    """What a runtime lacks here, and what to install; empty if it can be used."""
+    try:
+        platforms.executing("cpu").require_runtime(kind)
+    except PlatformError as error:
+        return str(error).removeprefix(f"baseline {kind}: ")
+    return ""
+
+
+def file(kind: str, folder: Path, threads: int) -> Path:
+    """Where a converted program lies; that of TorchInductor is for a number of threads."""
+    names = {"openvino": "openvino.xml", "onnxruntime": "model.onnx", "compile": f"inductor-{threads}.pt2"}
+    return folder / names[kind]
+
+
+def convert(kind: str, program: ExportedProgram, path: Path, threads: int) -> None:
+    """Write a program as a runtime loads it.
+
+    Args:
+        kind: ``openvino``, ``onnxruntime`` or ``compile``.
+        program: stays as it is.
+        path: from `file`.
+        threads: inside operators, of TorchInductor.
+
+    Raises:
+        UnsupportedError: the runtime cannot take it; the message is the first line of its own.
+    """
+    if kind == "openvino":
+        from hios.frontends import openvino
+
+        openvino.save(openvino.converted(program, "the model"), path)
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            (_to_onnx if kind == "onnxruntime" else _to_inductor)(program, path, threads)
+    except Exception as error:  # both raise many types; all mean the same to the user
+        reason = first_line(getattr(error, "inner_exception", error))
+        raise UnsupportedError(f"it cannot be converted: {reason}") from error
+
+
+def _to_onnx(program: ExportedProgram, path: Path, threads: int) -> None:
+    exported = torch.onnx.export(program, dynamo=True, verbose=False)
+    assert exported is not None  # noqa: S101 - it is where no file is named
+    exported.save(str(path), external_data=False)  # one file; protobuf allows it 2 GB
+
+
+def _to_inductor(program: ExportedProgram, path: Path, threads: int) -> None:
+    from torch._inductor import aoti_compile_and_package
+
+    if program.example_inputs is None:  # it was read from a file
+        inputs = [node.meta["val"] for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]
+        zeros = [torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).zero_() for value in inputs]
+        program.example_inputs = (tuple(zeros), {})
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)  # which its loops then have
+    try:
+        aoti_compile_and_package(program, package_path=str(path))
+    finally:
+        torch.set_num_threads(before)
+
+
+def load(kind: str, path: Path, threads: int, strides: Sequence[Sequence[int]]) -> Run:
+    """Load what `convert` wrote.
+
+    Args:
+        kind: as of `convert`.
+        path: the file.
+        threads: inside operators.
+        strides: of every input, which compiled code relies on.
+
+    Raises:
+        UnsupportedError: the runtime cannot load it.
+    """
+    if kind == "openvino":
+        from hios.frontends import openvino
+
+        session = openvino.Session(openvino.load(path), threads=threads)
+        return _guarded(kind, lambda inputs: session(*inputs))
+    if kind == "onnxruntime":
+        from hios.frontends import onnx
+
+        runtime = onnx.Session(path, threads=threads)
+        return _guarded(kind, lambda inputs: runtime(*(value.detach().contiguous() for value in inputs)))
+    return _guarded(kind, _inductor(path, [tuple(own) for own in strides]))
+
+
+def _guarded(kind: str, run: Run) -> Run:
+    """A function whose errors are ours, and which refuses to run in a forked process, as threads do not live there."""
+    process = os.getpid()
+
+    def guarded(inputs: list[Tensor]) -> list[Tensor]:
+        if os.getpid() != process:
+            raise PlatformError(f"{RUNTIMES[kind]}: it belongs to process {process}; allowed: to use it there")
+        try:
+            return run(inputs)
+        except Exception as error:  # runtimes raise many types
+            raise PlatformError(f"{RUNTIMES[kind]}: {first_line(error)}") from error
+
+    return guarded
+
+
+def _inductor(path: Path, strides: Sequence[tuple[int, ...]]) -> Run:
+    from torch._inductor import aoti_load_package
+
+    try:
+        compiled = aoti_load_package(str(path))
+    except Exception as error:  # a file of another machine or version of torch
+        raise UnsupportedError(f"{path}: torch cannot load it: {first_line(error)}") from error
+
+    def run(inputs: list[Tensor]) -> list[Tensor]:
+        with torch.inference_mode(False), torch.no_grad():
+            given = [_laid_out(value.detach(), own) for value, own in zip(inputs, strides, strict=True)]
+            outputs = compiled(*given)
+        return [outputs] if isinstance(outputs, Tensor) else list(outputs)
+
+    return run
+
+
+def _laid_out(value: Tensor, stride: tuple[int, ...]) -> Tensor:
+    """A tensor with the strides that compiled code relies on; itself if it has them."""
+    if value.stride() == stride:
+        return value
+    return torch.empty_strided(value.shape, stride, dtype=value.dtype).copy_(value)

@@ -1,0 +1,149 @@
+"""What is kept of a model: nothing prepared for other weights is used, and a start from the cache prepares nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import hios
+from hios.optimizing import autotune, cache, race
+from hios.optimizing.cache import ModelStore
+from hios.optimizing.cache_key import model_key, state_digest
+from hios.optimizing.module import OptimizedModule
+from tests.optimizing.quiet import pretend_busy
+from tests.runtime.small import Branches
+
+
+@pytest.fixture(autouse=True)
+def _quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_busy(monkeypatch)
+
+
+def _image(seed: int) -> Tensor:
+    return torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(seed))
+
+
+def _model() -> Branches:
+    torch.manual_seed(0)
+    return Branches().eval()
+
+
+def _forbid(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Have functions of autotune fail."""
+
+    def forbidden(*_: Any, **__: Any) -> None:
+        raise AssertionError("this is not to be called")
+
+    for name in names:
+        monkeypatch.setattr(autotune, name, forbidden)
+
+
+def _require_equal(fast: OptimizedModule, model: nn.Module) -> None:
+    with torch.no_grad():
+        torch.testing.assert_close(fast(_image(1)), model(_image(1)), rtol=1e-4, atol=1e-4)
+    fast.close()
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "schedule",
+        pytest.param(
+            "openvino", marks=pytest.mark.skipif(importlib.util.find_spec("openvino") is None, reason="no OpenVINO")
+        ),
+    ],
+)
+def test_a_second_start_exports_nothing(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same model is loaded from the cache; with other weights it is prepared once, for these weights."""
+    keywords: dict[str, Any] = {"cache": tmp_path, "way": way, "devices": 1, "least_ms": 0.0}
+    fast = hios.optimize(_model(), _image(0), **keywords)
+    assert fast.report.ways[-1].kind == way or fast.report.chosen
+    _require_equal(fast, _model())
+    with monkeypatch.context() as patch:
+        _forbid(patch, "export", "extract", "Race", "Preparation")
+        again = hios.optimize(_model(), _image(3), **keywords)
+        assert again.report.cached
+        _require_equal(again, _model())
+    other = _model()
+    with torch.no_grad():
+        other.stem.weight.mul_(2)
+    with monkeypatch.context() as patch:
+        _forbid(patch, "Race", "Preparation")
+        changed = hios.optimize(other, _image(0), **keywords)
+        assert changed.report.cached
+        _require_equal(changed, other)
+    assert len(list((tmp_path / "models").iterdir())) == 2
+
+
+def test_the_model_itself_starts_without_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the model itself was chosen, the next start neither exports nor runs it."""
+    monkeypatch.setattr(race.Race, "_timed", lambda _, candidate: 1.0)
+    keywords: dict[str, Any] = {"cache": tmp_path, "way": "eager", "least_ms": 0.0}
+    first = hios.optimize(_model(), _image(0), **{**keywords, "way": ("eager", "schedule"), "devices": 1})
+    assert first.report.chosen.startswith("the model itself")
+    model = _model()
+    calls: list[int] = []
+
+    def counting(self: Branches, x: Tensor) -> Tensor:
+        calls.append(1)
+        return forward(self, x)
+
+    forward: Callable[..., Tensor] = Branches.forward
+    monkeypatch.setattr(Branches, "forward", counting)
+    _forbid(monkeypatch, "export", "extract", "Race", "Preparation")
+    second = hios.optimize(model, _image(0), **{**keywords, "way": ("eager", "schedule"), "devices": 1})
+    assert second.report.cached
+    assert calls == []
+
+
+def test_every_change_of_state_changes_the_digest() -> None:
+    """Parameters, buffers, plain tensors, their names and types are part of the state; a copy has the same."""
+    model = _model()
+    first = state_digest(model)
+    assert state_digest(_model()) == first
+    digests = {first}
+    with torch.no_grad():
+        model.stem.weight.view(-1)[0] += 1e-6
+        digests.add(state_digest(model))
+        model.left[1].running_mean.add_(1)
+        digests.add(state_digest(model))
+    model.plain = torch.ones(2)
+    digests.add(state_digest(model))
+    digests.add(state_digest(_model().to(torch.bfloat16)))
+    digests.add(state_digest(_model().to(memory_format=torch.channels_last)))
+    assert len(digests) == 6
+
+
+def test_attributes_are_part_of_a_choice() -> None:
+    """An attribute that changes what a model computes changes the key, without an export."""
+    model = _model()
+    first = model_key(model, [_image(0)])
+    model.left[1].eps = 1e-3
+    assert model_key(model, [_image(0)]) != first
+    assert model_key(_model(), [_image(0)]) == first
+
+
+def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kept models take so much room at most; damaged ones count as absent."""
+    import os
+
+    monkeypatch.setattr(cache, "_MOST_BYTES", 250)
+    store = ModelStore(tmp_path)
+    for number in range(3):
+        with store.workspace() as workspace:
+            (workspace / "file").write_bytes(bytes(100))
+            store.keep({"model": number}, "state", workspace)
+            assert not workspace.exists()
+        path = store.find({"model": number}, "state")
+        assert path is not None
+        os.utime(path, (number, number))
+    assert [store.find({"model": number}, "state") is not None for number in range(3)] == [False, True, True]
+    with pytest.raises(hios.HiosError):
+        cache.read_graph(tmp_path)
+    assert ModelStore(None).find({}, "") is None

@@ -1,0 +1,126 @@
+"""A choice made beside other work, made again in the user's own calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import hios
+from hios import HiosWarning
+from hios.optimizing import online_race
+from hios.optimizing.candidates import Candidate, in_runtime, itself
+from hios.optimizing.online_race import OnlineRace
+from hios.optimizing.race import FEWEST_ROUNDS, Race
+from tests.optimizing.quiet import pretend_busy
+from tests.runtime.small import Branches
+from tests.workers.processes import children
+
+TODAY, OTHER, SLOW = itself(2), in_runtime("openvino", 2), in_runtime("onnxruntime", 2)
+_MS = {TODAY.label: 20.0, OTHER.label: 10.0, SLOW.label: 15.0}
+
+
+class _Session:
+    """Calls of an online race on a clock of its own, beside other work that a test sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.busy, self.now_ns, self.calls, self.found = 1.0, 0, list[str](), list[Race]()
+        monkeypatch.setattr(online_race.time, "perf_counter_ns", lambda: self.now_ns)  # type: ignore[attr-defined]
+        monkeypatch.setattr(online_race.time, "monotonic", lambda: self.now_ns / 1e9)  # type: ignore[attr-defined]
+
+        class Other:
+            def __init__(own, cores: Sequence[int]) -> None:  # noqa: N805
+                pass
+
+            def share(own, children: Sequence[int] = ()) -> float:  # noqa: N805
+                return self.busy
+
+        other: Any = Other
+        candidates = [TODAY, OTHER, SLOW]
+        runs = {candidate.label: self._runs(candidate) for candidate in candidates}
+        self.race = OnlineRace(candidates, runs, SLOW.label, [0], [], lambda race, _: self.found.append(race), other)
+
+    def _runs(self, candidate: Candidate) -> Any:
+        def run(tensors: list[Tensor]) -> list[Tensor]:
+            self.calls.append(candidate.label)
+            self.now_ns += int(_MS[candidate.label] * 1e6)
+            return [tensors[0] * 2]
+
+        return run
+
+    def call(self, times: int) -> list[str]:
+        """Make calls; returns what ran them."""
+        before = len(self.calls)
+        for number in range(times):
+            (output,) = self.race.run([torch.tensor([float(number)])])
+            assert output.item() == 2.0 * number
+        return self.calls[before:]
+
+    def wait(self) -> None:
+        """Let enough time pass for a look at the cores."""
+        self.now_ns += int(1e9 * (online_race.LOOK_S + 1))
+
+
+def test_the_choice_is_made_again_once_the_cores_are_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Busy cores leave the provisional choice; idle ones have the candidates run the calls in turns, one each."""
+    session = _Session(monkeypatch)
+    assert set(session.call(5)) == {SLOW.label}
+    session.wait()
+    assert set(session.call(5)) == {SLOW.label}  # still busy
+    session.busy = 0.0
+    assert set(session.call(5)) == {SLOW.label}  # not looked at yet
+    session.wait()
+    first = session.call(12)
+    assert {first.count(label) for label in _MS} == {4}
+    calls = session.call(2 * FEWEST_ROUNDS)
+    assert SLOW.label not in calls  # left as clearly slower
+    assert len(session.found) == 1
+    way, reason = session.found[0].chosen()
+    assert way is OTHER
+    assert reason == "2.00 times as fast as the model itself, 2 threads"
+
+
+def test_work_that_begins_meanwhile_ends_the_race(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds beside other work decide nothing."""
+    session = _Session(monkeypatch)
+    session.busy = 0.0
+    session.wait()
+    session.call(12)
+    session.busy = 0.5
+    session.call(2 * FEWEST_ROUNDS)
+    assert session.found == []
+    assert set(session.call(3)) == {SLOW.label}
+
+
+def test_a_module_settles_in_its_own_calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What is optimised beside other work claims no speedup; later calls choose, keep it, and end the other workers."""
+    pretend_busy(monkeypatch, 0.5)
+    monkeypatch.setattr(online_race, "LOOK_S", 0.0)
+    model, before = Branches(), set(children())
+    keywords: dict[str, Any] = {"cache": tmp_path, "devices": 1, "least_ms": 0.0, "way": ("eager", "schedule")}
+    with pytest.warns(HiosWarning, match="keeps the cores 50% busy"):
+        fast = hios.optimize(model, torch.randn(1, 3, 16, 16), **keywords)
+    assert fast.report.provisional
+    assert "times as fast" not in fast.report.reason
+    assert list((tmp_path / "choices").rglob("*.json")) == []
+
+    def call(times: int) -> None:
+        for seed in range(times):
+            x = torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(seed))
+            with torch.no_grad():
+                torch.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4)
+
+    call(3)
+    assert "times as fast" not in fast.report.reason
+    pretend_busy(monkeypatch)
+    call(6 * (FEWEST_ROUNDS + 5))
+    assert (fast.report.busy_share, fast.report.cached) == (0.0, False)
+    assert len(list((tmp_path / "choices").rglob("*.json"))) == 1
+    assert all(way.runs == FEWEST_ROUNDS / 3 for way in fast.report.candidates)
+    call(3)
+    fast.close()
+    assert set(children()) <= before

@@ -1,0 +1,116 @@
+"""Candidates that take turns: who leaves early, who is refused, and what the budget ends."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from hios import HiosError
+from hios.optimizing.candidates import Candidate, in_runtime, itself
+from hios.optimizing.race import FEWEST_ROUNDS, Race
+
+TODAY = itself(1)
+
+
+class _Clock:
+    """A race whose calls take the time that is given for each label, and none for real."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, milliseconds: dict[str, float]) -> None:
+        self.calls: list[str] = []
+
+        def timed(race: Race, candidate: Candidate) -> float:
+            self.calls.append(candidate.label)
+            return milliseconds[candidate.label]
+
+        monkeypatch.setattr(Race, "_timed", timed)
+
+
+def _race(candidates: Sequence[Candidate], expected: Tensor, **more: object) -> Race:
+    return Race(candidates, lambda candidate: [expected], [expected], 1e-4, **more)  # type: ignore[arg-type]
+
+
+def test_what_is_clearly_slower_leaves_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slower candidates leave after few rounds, the model as it is never does, and the rest race to the end."""
+    names = ("openvino", "onnxruntime", "compile")
+    fast, close, slow = (in_runtime(name, 1) for name in names)
+    times = {TODAY.label: 40.0, fast.label: 10.0, close.label: 10.5, slow.label: 14.0}
+    clock = _Clock(monkeypatch, times)
+    monkeypatch.setattr(Race, "_warm", lambda race, c: race._warm_ms.update({c.label: times[c.label]}))
+    race = _race([TODAY, fast, close, slow], torch.ones(2))
+    race.measure()
+    assert set(race.latencies) == {TODAY.label, fast.label, close.label}
+    assert clock.calls.count(slow.label) == len(race.left[slow.label]) < FEWEST_ROUNDS / 3
+    assert len(race.latencies[fast.label]) >= FEWEST_ROUNDS
+    assert race.chosen() == (fast, "4.00 times as fast as the model itself, 1 thread")
+
+
+def test_the_budget_ends_a_race() -> None:
+    """Once the deadline has passed nothing more is measured, and the model stays as it is."""
+    race = _race([TODAY, in_runtime("openvino", 1)], torch.ones(2), deadline=time.monotonic() - 1)
+    race.measure()
+    assert race.reported() == {}
+    way, reason = race.chosen()
+    assert way is TODAY
+    assert "budget" in reason
+
+
+def test_rounds_too_few_for_a_comparison_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a budget for a few rounds only, nothing can be shown to be faster."""
+    other = in_runtime("openvino", 1)
+    race = _race([TODAY, other], torch.ones(2))
+    race.latencies = {TODAY.label: [10.0] * 15, other.label: [1.0] * 15}
+    assert race.chosen()[0] is TODAY
+
+
+def test_what_fails_or_differs_is_named() -> None:
+    """A candidate that raises, and one with other values, shapes or dtypes, take no part."""
+    expected = torch.ones(2)
+    kinds = {"openvino": torch.zeros(2), "onnxruntime": torch.ones(3), "compile": torch.ones(2, dtype=torch.float64)}
+    candidates = [TODAY, *(in_runtime(kind, 1) for kind in kinds), Candidate("broken", "compile", 2)]
+
+    def call(candidate: Candidate) -> list[Tensor]:
+        if candidate.label == "broken":
+            raise ValueError("no such operator\nand more")
+        return [expected if candidate is TODAY else kinds[candidate.kind]]
+
+    race = Race(candidates, call, [expected], 1e-4)
+    race.measure()
+    assert race.failed == {"broken": "no such operator"}
+    assert [race.wrong[in_runtime(kind, 1).label] for kind in kinds] == [1.0, math.inf, math.inf]
+    assert race.chosen()[0] is TODAY
+
+
+def test_one_that_is_asked_for_is_taken_or_refused() -> None:
+    """A forced candidate is taken however slow it is; where it is wrong, the error says by how much."""
+    forced = in_runtime("openvino", 1)
+    race = _race([TODAY, forced], torch.ones(2), forced=[forced.label])
+    race.measure()
+    assert race.chosen() == (forced, "as asked for")
+    wrong = Race(
+        [TODAY, forced],
+        lambda candidate: [torch.ones(2) if candidate is TODAY else torch.zeros(2)],
+        [torch.ones(2)],
+        1e-4,
+        forced=[forced.label],
+    )
+    wrong.measure()
+    with pytest.raises(HiosError, match=r"^OpenVINO, 1 thread: outputs differ from the model's by 1 of"):
+        wrong.chosen()
+
+
+def test_a_short_budget_keeps_the_faster_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no time for all in the fewest rounds that tell anything, half of them leave."""
+    names = [Candidate(f"way {number}", "compile", 1) for number in range(5)]
+    times = {TODAY.label: 10.0, **{way.label: 10.0 + number / 10 for number, way in enumerate(names)}}
+    _Clock(monkeypatch, times)
+    monkeypatch.setattr(Race, "_warm", lambda race, c: race._warm_ms.update({c.label: times[c.label]}))
+    race = _race([TODAY, *names], torch.ones(2), deadline=time.monotonic() + 0.7)
+    race.measure()
+    assert TODAY.label in race.latencies
+    assert 2 <= len(race.latencies) < 6
+    assert "way 4" not in race.latencies

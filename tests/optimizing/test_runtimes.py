@@ -1,0 +1,69 @@
+"""Other runtimes of the whole model: what they refuse, and conversions that the budget ends."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from hios.errors import PlatformError
+from hios.optimizing import runtimes
+from hios.optimizing.conversion import Conversion
+
+
+def test_errors_of_runtimes_are_ours() -> None:
+    """Whatever a runtime raises in a call is an error of ours in one line, upon which the model itself runs."""
+
+    def failing(inputs: list[Tensor]) -> list[Tensor]:
+        raise ValueError("no memory\nand more")
+
+    with pytest.raises(PlatformError, match=r"^OpenVINO: no memory$"):
+        runtimes._guarded("openvino", failing)([])
+
+
+def test_forked_processes_have_no_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a forked process, which has none of the threads, a runtime is not called."""
+    run = runtimes._guarded("openvino", lambda inputs: inputs)
+    assert run([]) == []
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(PlatformError, match=r"^OpenVINO: it belongs to process \d+"):
+        run([])
+
+
+def test_compiled_code_gets_the_strides_that_it_relies_on() -> None:
+    """A tensor of other strides is copied into these, one of the same is not."""
+    value = torch.arange(6.0).reshape(2, 3)
+    assert runtimes._laid_out(value, (3, 1)) is value
+    transposed = value.t().contiguous().t()
+    laid_out = runtimes._laid_out(transposed, (3, 1))
+    assert laid_out.stride() == (3, 1)
+    assert torch.equal(laid_out, value)
+
+
+def test_missing_runtimes_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason stands in the report without the words of hios execute."""
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert runtimes.missing("compile").startswith("torch.compile needs a C++ compiler")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert runtimes.missing("openvino") == "needs openvino, which is not installed: pip install 'hios[openvino]'"
+
+
+def test_a_conversion_ends_with_the_budget(tmp_path: Path) -> None:
+    """At the deadline its process is gone and nothing is left of what it wrote; a failing one says why."""
+    path = tmp_path / "model.onnx"
+    conversion = Conversion("onnxruntime", tmp_path / "program.pt2", path, 1)
+    try:
+        assert conversion.finish(time.monotonic()).startswith("not prepared within 0 s, which the budget")
+        assert conversion._process.poll() is not None
+    finally:
+        conversion.end()
+    failing = Conversion("onnxruntime", tmp_path / "program.pt2", path, 1)
+    try:
+        assert "program.pt2: cannot be read: no such file" in failing.finish(time.monotonic() + 120)
+    finally:
+        failing.end()
+    assert list(tmp_path.iterdir()) == []
