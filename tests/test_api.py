@@ -241,18 +241,27 @@ def test_docstrings(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _snippet(document: str, heading: str) -> str:
     """The first Python block below a heading."""
-    text = (ROOT / document).read_text(encoding="utf-8").partition(f"\n{heading}\n")[2]
+    text = ("\n" + (ROOT / document).read_text(encoding="utf-8")).partition(f"\n{heading}\n")[2]
     return text.partition("```python\n")[2].partition("```")[0]
 
 
-def test_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The section "Use it from Python" runs as it stands; here with little measuring."""
+def test_stages_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The stages in docs/python.md run as they stand; here with little measuring."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(hios, "profile", partial(hios.profile, repeats=2, budget_s=0, cache=False, virtual=True))
     monkeypatch.setattr(hios, "execute", partial(hios.execute, runs=1, warmup=0, virtual=True))
-    exec(compile(_snippet("README.md", "## Use it from Python"), "README.md", "exec"), {})  # noqa: S102
+    exec(compile(_snippet("docs/python.md", "# From Python"), "docs/python.md", "exec"), {})  # noqa: S102
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["heft-2", "hios-lp-2"]
     assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_problem_made_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
+    """The problem made by hand in docs/python.md has the latency and the bound that stand there."""
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8").partition("made by hand:\n")[2]
+    exec(compile(text.partition("```python\n")[2].partition("```")[0], "docs/python.md", "exec"), {})  # noqa: S102
+    latency, *placements = capsys.readouterr().out.splitlines()
+    assert latency == "7.0 6.0"
+    assert len(placements) == 4
 
 
 def test_contributing() -> None:

@@ -126,6 +126,13 @@ def test_gpus_and_links_are_listed() -> None:
         "docs/speed.md",
         "docs/gpus.md",
         "docs/report.md",
+        "docs/cluster.md",
+        "docs/cores.md",
+        "docs/how-it-works.md",
+        "docs/limitations.md",
+        "docs/optimize.md",
+        "docs/python.md",
+        "docs/reproducing.md",
     ],
 )
 def test_links_lead_somewhere(file: str) -> None:
