@@ -104,7 +104,10 @@ def test_profile_says_what_it_measured(folder: Path) -> None:
 def test_execute_prints_a_table(folder: Path) -> None:
     """A line a schedule, reference and ceiling with median and speedup, aligned; then how far outputs were off."""
     run = artifacts.read(folder / "run.json", "run")
-    head, *rows, drift, last = _printed(folder, "run.json")
+    head, *lines = _printed(folder, "run.json")
+    if "other work" in lines[-2].lower():  # the machine is busy beside the tests
+        del lines[-2]
+    *rows, drift, last = lines
     found = {re.split(r"  +", row)[0]: re.split(r"  +", row)[1:] for row in rows}
     entries = [*run["results"], *({"label": entry["name"], **entry} for entry in run["references"])]
     ceilings = [f"{entry['devices']} independent copies (ceiling)" for entry in run["ceilings"]]
@@ -143,11 +146,11 @@ def test_without_arguments_there_is_help() -> None:
 def test_schedule_and_evaluate_agree(folder: Path, tmp_path: Path) -> None:
     """What evaluate prints is the latency that schedule wrote and printed."""
     path = tmp_path / "schedule.json"
-    printed = _done(*_schedule(folder, "hios-lp", path, 4), "--window", 3).output
+    printed = _done(*_schedule(folder, "hios-lp", path, 4), "--window", 3).stdout
     found = Schedule.read(path)
     assert (found.devices, found.parameters) == (4, {"window": 3, "fill_gaps": False})
     assert printed.startswith(f"{path}: predicted latency {found.latency_ms:.4g} ms on 4 device(s), lower bound ")
-    assert re.search(r"lower bound \S+ ms, gap \S+ % \(", printed)
+    assert re.search(r"lower bound \S+ ms, gap \S+ %", printed)
     output = _done("evaluate", folder / "graph.json", folder / "costs.json", path).output
     assert output == f"{found.latency_ms:.6g} ms\n"
 

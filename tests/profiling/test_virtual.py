@@ -33,7 +33,7 @@ def test_more_devices_than_cores(graph_file: Path, tmp_path: Path) -> None:
 def test_a_shared_core_shows_in_the_mean(graph_file: Path, virtual: bool, factor: float) -> None:
     """Devices that take turns on a core are held up in some inferences only: there it is the mean that counts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cores, "WorkerPool", lambda *_: None)
+        patch.setattr(cores, "WorkerPool", lambda *_, **__: None)
         bench = cores.CpuBench(Graph.read(graph_file), "", Platform("cpu", cores=((0,), (0,)), virtual=virtual or None))
         samples = {1: [1.0, 1.0, 1.0], 2: [1.0, 1.0, 4.0]}
         patch.setattr(bench, "_inferences", lambda _, devices, __: dict.fromkeys(devices, samples[len(devices)]))
@@ -42,7 +42,7 @@ def test_a_shared_core_shows_in_the_mean(graph_file: Path, virtual: bool, factor
 
 def test_virtual_devices_have_keys_of_their_own(graph_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What two devices measure is not taken for what they would measure with a virtual one beside them."""
-    monkeypatch.setattr(cores, "WorkerPool", lambda *_: None)
+    monkeypatch.setattr(cores, "WorkerPool", lambda *_, **__: None)
     described = [Platform("cpu", cores=((0,), (1,))), Platform("cpu", cores=((0,), (1,), (0,)), virtual=True)]
     real, virtual = (cores.CpuBench(Graph.read(graph_file), "", platform).ends(2) for platform in described)
     assert real == {"cores": [[0], [1]]}

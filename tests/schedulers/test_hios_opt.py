@@ -366,8 +366,8 @@ def test_time_limits_are_numbers(value: float) -> None:
         schedule(_open_problem(), "hios-opt", 2, {"time_limit": value})
 
 
-def test_interrupts_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C reaches the main thread alone; the threads that search end with the slice that they are at."""
+def interrupted_search() -> None:
+    """Send Ctrl-C to this process while it searches."""
     run, runs = Chain.run, itertools.count()
 
     def interrupting(chain: Chain, progress: float, moves: int) -> None:
@@ -377,11 +377,26 @@ def test_interrupts_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
             if next(runs) == 10:
                 os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(Chain, "run", interrupting)
-    with pytest.raises(KeyboardInterrupt):
-        schedule(_open_problem(), "hios-opt", 3, {"time_limit": 30.0})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Chain, "run", interrupting)
+        with pytest.raises(KeyboardInterrupt):
+            schedule(_open_problem(), "hios-opt", 3, {"time_limit": 30.0})
     assert 10 < next(runs) < 100
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPool")]
+    sys.stdout.write("interrupted")
+
+
+def test_interrupts_end_the_search() -> None:
+    """Ctrl-C reaches the main thread alone; the threads that search end with the slice that they are at."""
+    root = Path(hios.__file__).parents[1]
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from tests.schedulers import test_hios_opt; test_hios_opt.interrupted_search()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=root, timeout=_LONG
+    )
+    assert (done.returncode, done.stdout) == (0, "interrupted"), done.stderr
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def surroundings(cores: list[list[int]]) -> dict[str, object]:
             **{name: sorted({_read(_CPUS / f"cpu{core}" / name) for core in used}) for name in _CORE_CLOCKS},
         },
         "threads_per_device": len(cores[0]),
-        "cores_caches_nodes": cpu_topology.shape(cpu_topology.read(), cores[0]),
+        "cores_caches_nodes": list(cpu_topology.shape(cpu_topology.read(), cores[0])),
         "vector_instructions": torch.backends.cpu.get_cpu_capability(),
         "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_VARIABLES)},
         "kernel": platform.release(),
