@@ -83,7 +83,7 @@ def test_pipeline_of_predictions(real_checkout: Checkout) -> None:
 
     page = (results / "report.html").read_text(encoding="utf-8").partition("<body>")[2]
     assert "All times on this page are predicted." in page
-    (table,) = re.findall(r'<table class="schedules">.*?</table>', page, re.DOTALL)
+    (table,) = re.findall(r'<table class="schedules sortable">.*?</table>', page, re.DOTALL)
     headings = re.findall(r"<th scope=\"col\"[^>]*>([^<]*)</th>", table)
     assert [heading for heading in headings if "ms" in heading] == ["predicted, ms", "lower bound, ms"]
     assert len(re.findall(r'<th scope="row">', table)) == len(latencies)
