@@ -87,8 +87,9 @@ def optimize(
         tolerance: how far outputs may be from the model's, absolute plus relative, in units of their largest magnitude;
             numbers of 16 bits may differ by what their precision gives.
         least_ms: with ``auto``, a model that takes less time is left as it is, as waking workers costs too much for it.
-        budget_s: seconds that all of it may take, but for ways that are asked for by name. What does not fit is not
-            begun, or ended, and the report says so; how long a step takes is known from earlier calls.
+        budget_s: seconds that all of it is planned to take, but for ways that are asked for by name. What is not
+            expected to fit is not started, or is stopped where it can be, and the report says so. Steps within this
+            process cannot be stopped; how long each takes is known from earlier calls.
         timeout_s: longest time of one call.
         way: ``auto`` for the fastest; ``eager``, ``schedule``, ``openvino``, ``onnxruntime`` or ``compile`` for this
             one whatever is measured; several of them for the fastest of these and the model as it is.
