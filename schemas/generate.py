@@ -19,6 +19,7 @@ from msgspec import inspect as types
 
 from hios.formats.base import END
 from hios.formats.config_file import Config
+from hios.formats.convolutions_file import ConvolutionsFile
 from hios.formats.costs_file import CostsFile
 from hios.formats.description_files import GpuFile, LinkFile
 from hios.formats.figure_file import FigureFile
@@ -26,7 +27,9 @@ from hios.formats.graph_file import GraphFile
 from hios.formats.partition_file import PartitionFile
 from hios.formats.published_file import PublishedFile
 from hios.formats.run_file import Run
+from hios.formats.scenario_file import ScenarioFile
 from hios.formats.schedule_file import ScheduleFile
+from hios.formats.serving_result_file import ResultFile
 from hios.formats.simulation_file import AblationFile, SimulationFile
 
 FOLDER = Path(__file__).parent
@@ -41,8 +44,11 @@ CLASSES: dict[str, type[msgspec.Struct]] = {
     "link": LinkFile,
     "simulation": SimulationFile,
     "ablation": AblationFile,
+    "convolutions": ConvolutionsFile,
     "published": PublishedFile,
     "figure": FigureFile,
+    "scenario": ScenarioFile,
+    "result": ResultFile,
 }
 
 _WHOLE_NUMBERS = (
@@ -76,7 +82,7 @@ class _Schema:
     """The schema of one file; objects that occur several times are definitions."""
 
     def __init__(self, kind: str) -> None:
-        self._defaults = kind == "config"
+        self._defaults = kind in ("config", "scenario")
         root = cast(types.StructType, types.type_info(CLASSES[kind]))
         #: Choices in the order of the classes, which msgspec does not keep.
         self._choices: dict[frozenset[Any], list[Any]] = {}
@@ -173,7 +179,7 @@ class _Schema:
         fields = sorted(kind.fields, key=lambda field: field.name != "format_version")
         properties = {field.encode_name: self._property(field) for field in fields}
         required = [field.encode_name for field in kind.fields if field.required]
-        text = " ".join((inspect.getdoc(kind.cls) or "").split())
+        text = " ".join((inspect.getdoc(kind.cls) or "").partition("\n\nExamples:")[0].split())
         extra = getattr(kind.cls, "schema_extra", {})
         return {
             "type": "object",

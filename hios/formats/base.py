@@ -48,6 +48,19 @@ OperatorId = Annotated[Text, doc("Operator id.")]
 Versions = Annotated[dict[str, Annotated[str, doc("A version.")]], doc("Versions of the software that made the file.")]
 
 
+class Allocation(Record, frozen=True, kw_only=True):
+    """What the process that measured was given, by the system and by a batch system."""
+
+    node: Annotated[Text, doc("Name of the node.")]
+    cores: Annotated[
+        tuple[Annotated[Count, doc("Core number.")], ...], doc("Logical CPUs that it could run on: its cpuset.")
+    ]
+    system: OrAbsent[Annotated[Literal["slurm", "pbs", "lsf"], doc("Batch system; absent outside of a job.")]] = None
+    job: OrAbsent[Annotated[Text, doc("Number of the job.")]] = None
+    partition: OrAbsent[Annotated[Text, doc("Partition or queue of the job.")]] = None
+    gpus: OrAbsent[Annotated[Text, doc("GPUs that it could see, as CUDA_VISIBLE_DEVICES names them.")]] = None
+
+
 class Platform(Record, frozen=True):
     """Where the costs were measured."""
 
@@ -130,3 +143,11 @@ class Platform(Record, frozen=True):
             ),
         ]
     ] = None
+    allocation: OrAbsent[Allocation] = None
+
+    @property
+    def hardware(self) -> str | None:
+        """The kind of its devices: the GPUs, or the processor; None where nothing was measured or nobody says."""
+        if self.predicted:
+            return None
+        return ", ".join(dict.fromkeys(self.gpus)) if self.gpus else self.processor

@@ -86,7 +86,10 @@ class ModelEntry(Record, frozen=True):
                     doc("Shape of an input, such as [1, 3, 224, 224]."),
                 ],
             ],
-            doc("Shapes of inputs by name, of an .onnx file that leaves dimensions open."),
+            doc(
+                "Shapes of inputs by name, of an .onnx or .pt2 file that leaves dimensions open (.pt2 files need "
+                "`trusted` too); of an .onnx input without dimensions its value, such as [16000]."
+            ),
         ]
     ] = None
     below: OrAbsent[
@@ -160,6 +163,10 @@ class Execute(Record, frozen=True):
             "eager PyTorch always does."
         ),
     ] = ("eager",)
+    other_hardware: Annotated[
+        bool,
+        doc("Whether schedules run on other hardware than was profiled, which is refused otherwise; runs are marked."),
+    ] = False
 
 
 #: One algorithm; its keys but ``algorithm`` are those of its parameters.
@@ -226,13 +233,63 @@ class SimulationStudy(Record, frozen=True):
     seed: Annotated[Count, doc("Seed of the first instance; the others count on from it.")] = defaults.SEED
 
 
+#: What figures are drawn from, by the first part of its name.
+Session = Literal["simulation", "ablation", "networks", "convolutions", "pruning"]
+
+
+class ConvolutionStudy(Record, frozen=True):
+    """Convolutions alone, on two cores (HIOS, figures 1 and 2; Opara, figure 3)."""
+
+    sizes: OrAbsent[
+        Annotated[
+            tuple[Annotated[Positive, doc("Height and width in pixels.")], ...],
+            _Several,
+            doc("Sizes of the images; 8 to 256 px with scale quick, to 1024 px with full if left out."),
+        ]
+    ] = None
+    channels: Annotated[Positive, doc("Channels of images and outputs.")] = 48
+    repeats: Annotated[Positive, doc("Rounds of every size.")] = 15
+
+
+class PruningStudy(Record, frozen=True):
+    """IOS with tighter and wider pruning (IOS, figure 9), on the networks of the configuration."""
+
+    models: OrAbsent[
+        Annotated[
+            tuple[Annotated[Text, doc("Label of a network.")], ...],
+            _Several,
+            doc("Networks by their labels; all if left out."),
+        ]
+    ] = None
+    r: Annotated[
+        tuple[Annotated[Positive, doc("Number of operators.")], ...],
+        _Several,
+        doc("Largest numbers of operators in a group."),
+    ] = (1, 2, 3)
+    s: Annotated[
+        tuple[Annotated[Positive, doc("Number of groups.")], ...],
+        _Several,
+        doc("Largest numbers of groups in a stage."),
+    ] = (3, 8)
+
+
 class Study(Record, frozen=True):
     """Figures and tables of the papers (`snakemake figures`)."""
 
     scale: Annotated[
         Literal["quick", "full"], doc("How many instances are drawn: quick to try things out, full as the papers.")
     ] = "quick"
+    sessions: Annotated[
+        tuple[Annotated[Session, doc("Name of a session.")], ...],
+        Meta(extra_json_schema={"uniqueItems": True}),
+        doc(
+            "What the page of the report draws figures from, each once: those that need nothing else are part of "
+            "`snakemake --cores all`. Without any, the page has no figures of the papers."
+        ),
+    ] = ("networks",)
     simulation: SimulationStudy = field(default_factory=SimulationStudy)
+    convolutions: ConvolutionStudy = field(default_factory=ConvolutionStudy)
+    pruning: PruningStudy = field(default_factory=PruningStudy)
 
 
 class Config(Record, frozen=True, kw_only=True):
@@ -303,6 +360,11 @@ class Config(Record, frozen=True, kw_only=True):
         for label, entry in self.algorithms.items():
             if not isinstance(entry.get("algorithm", label), str) or entry.get("algorithm") == "":
                 raise ValueError("the name of an algorithm is text")
+        if unknown := set(self.study.pruning.models or ()) - self.models.keys():
+            known = ", ".join(self.models)
+            raise ValueError(
+                f"study.pruning.models: found {', '.join(sorted(unknown))}; allowed: labels of networks, {known}"
+            )
         if taken := self.models.keys() & TAKEN:
             raise ValueError(f"networks cannot be called {', '.join(taken)}")
         for name, values in (
@@ -310,6 +372,11 @@ class Config(Record, frozen=True, kw_only=True):
             ("profile.stages_of", self.profile.stages_of),
             ("profile.widths", self.profile.widths),
             ("execute.baselines", self.execute.baselines),
+            ("study.sessions", self.study.sessions),
+            ("study.convolutions.sizes", self.study.convolutions.sizes or ()),
+            ("study.pruning.models", self.study.pruning.models or ()),
+            ("study.pruning.r", self.study.pruning.r),
+            ("study.pruning.s", self.study.pruning.s),
             *((f"study.simulation.{name}", getattr(self.study.simulation, name)) for name in SERIES),
         ):
             if len(set(values)) < len(values):

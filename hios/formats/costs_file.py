@@ -270,7 +270,15 @@ def _empty() -> tuple[()]:
 
 
 class CostsFile(Record, frozen=True):
-    """What operators, stages and transfers cost on a platform: t(v), t(S), t(u,v)."""
+    """What operators, stages and transfers cost on a platform: t(v), t(S), t(u,v).
+
+    Examples:
+        >>> import hios
+        >>> graph = hios.Graph("one", (hios.Operator("a", "conv", flops=2_000_000, bytes=4096),), ())
+        >>> costs = hios.profile(graph, platform="model", options={"gpu": "a40"})
+        >>> costs.platform.predicted, sorted(costs.operators)
+        (True, ['a'])
+    """
 
     operators: Annotated[dict[str, OperatorCost], doc("Cost of every operator, by id.")]
     transfers: Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from hios.formats.base import FormatVersion, Record, Share, Text, doc
+from hios.formats.base import FormatVersion, NonNegative, OrAbsent, Record, Share, Text, doc
 
 _Cell = Annotated[bool | int | float | str | None, doc("A cell; null where there is no value.")]
 
@@ -26,6 +26,17 @@ class ComparedNumber(Record, frozen=True):
     by: Annotated[str, doc("What found it; empty where nothing did.")] = ""
 
 
+class FigureOrigin(Record, frozen=True):
+    """How the files of a figure came about."""
+
+    drawing_s: Annotated[NonNegative, doc("Time of drawing without the start of Python, seconds.")]
+    session_s: Annotated[
+        NonNegative,
+        doc("Time of its sessions, seconds: processor time of simulations, profiling and timed runs of networks."),
+    ]
+    code: OrAbsent[Annotated[Text, doc("Commit of the checkout that drew it; absent where there was none.")]] = None
+
+
 class FigureFile(Record, frozen=True):
     """A figure or table of a paper."""
 
@@ -43,4 +54,6 @@ class FigureFile(Record, frozen=True):
     rows: Annotated[tuple[dict[str, _Cell], ...], doc("The table.")]
     comparisons: Annotated[tuple[ComparedNumber, ...], doc("Every published statement.")]
     data: Annotated[tuple[Text, ...], doc("Files that it was drawn from.")]
+    finding: Annotated[str, doc("What was found here, in one sentence; empty where the comparisons say it.")] = ""
+    origin: OrAbsent[FigureOrigin] = None
     format_version: FormatVersion = 1

@@ -95,7 +95,14 @@ class Shapes(Record, frozen=True):
 
 
 class Operator(Record, frozen=True):
-    """One scheduling unit."""
+    """One scheduling unit.
+
+    Examples:
+        >>> import hios
+        >>> operator = hios.Operator("stem.conv", "conv2d-relu", flops=21_676_032)
+        >>> operator.id, operator.type, operator.calls
+        ('stem.conv', 'conv2d-relu', ())
+    """
 
     id: Annotated[Text, doc("Unique name.")]
     type: Annotated[Text, doc("Kind of the unit, such as conv2d-relu, max_pool2d, concat.")]
@@ -131,7 +138,13 @@ class Operator(Record, frozen=True):
 
 
 class Edge(Record, frozen=True):
-    """A dependency: a value that target takes from source."""
+    """A dependency: a value that target takes from source.
+
+    Examples:
+        >>> import hios
+        >>> hios.Edge("conv", "relu", bytes=4096)
+        Edge(source='conv', target='relu', bytes=4096)
+    """
 
     source: Annotated[Text, doc("Id of the producer.")]
     target: Annotated[Text, doc("Id of the consumer.")]

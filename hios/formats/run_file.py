@@ -227,7 +227,13 @@ class ScheduleResult(Record, frozen=True):
 
 
 class Run(Record, frozen=True):
-    """Measured executions of the schedules of one graph, interleaved in one session with the references."""
+    """Measured executions of the schedules of one graph, interleaved in one session with the references.
+
+    Examples:
+        >>> import hios
+        >>> run = hios.execute(graph, weights, schedules, program=program)  # doctest: +SKIP
+        >>> {result.label: result.latency_ms.median for result in run.results}  # doctest: +SKIP
+    """
 
     graph: Annotated[Text, doc("Name of the graph.")]
     platform: RunPlatform
@@ -265,4 +271,13 @@ class Run(Record, frozen=True):
         ]
     ] = None
     probe: OrAbsent[RunProbe] = None
+    profiled_on: OrAbsent[
+        Annotated[
+            Text,
+            doc(
+                "Hardware that the costs of schedules were measured on, where it is of another kind than that of this "
+                "run, which was asked for (--other-hardware): predictions are for that hardware."
+            ),
+        ]
+    ] = None
     format_version: FormatVersion = 1

@@ -27,7 +27,14 @@ Parameter = bool | int | float | str | None
 
 
 class Placement(Record, frozen=True):
-    """One operator's place."""
+    """One operator's place.
+
+    Examples:
+        >>> import hios
+        >>> row = hios.Placement("conv", device=1, stream=0, stage=2, start_ms=1.5, finish_ms=4.0)
+        >>> row.finish_ms - row.start_ms, row.held_devices
+        (2.5, (1,))
+    """
 
     operator: OperatorId
     device: Annotated[int, Meta(ge=0, le=1023), doc("Device, from 0; of several, the one that keeps the value.")]
@@ -114,6 +121,15 @@ class ScheduleFile(Record, frozen=True):
             doc(
                 "Cores of each device that the costs were measured with: it runs on such devices only. Absent where "
                 "devices are no cores, or costs do not say."
+            ),
+        ]
+    ] = None
+    hardware: OrAbsent[
+        Annotated[
+            Text,
+            doc(
+                "Kind of hardware that the costs were measured on: the processor or the GPUs. Absent where nothing was "
+                "measured, or costs do not say."
             ),
         ]
     ] = None

@@ -16,7 +16,20 @@ from hios.errors import ScheduleError
 from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Plan, Schedule, StagedPlan
-from hios.schedulers import greedy, heft, hios_lp, hios_mr, hios_opt, hios_wide, ios, lios, nimble, opara, sequential
+from hios.schedulers import (
+    gpg,
+    greedy,
+    heft,
+    hios_lp,
+    hios_mr,
+    hios_opt,
+    hios_wide,
+    ios,
+    lios,
+    nimble,
+    opara,
+    sequential,
+)
 from hios.schedulers.plugins import find
 from hios.schedulers.registry import ALGORITHMS, Algorithm, Parameter, check_devices, register
 
@@ -25,6 +38,7 @@ __all__ = [
     "Algorithm",
     "Parameter",
     "find",
+    "gpg",
     "greedy",
     "heft",
     "hios_lp",
@@ -55,6 +69,21 @@ def schedule(
     Raises:
         HiosError: unknown algorithm or parameter, or devices that it cannot use.
         ScheduleError: the plan uses more devices than were asked for.
+
+    Returns:
+        The plan with its times, its latency and a lower bound; ``write(path)`` makes a schedule.json of it.
+
+    Examples:
+        >>> import hios
+        >>> operators = tuple(hios.Operator(name, "conv") for name in "abcd")
+        >>> edges = tuple(hios.Edge(*ends) for ends in ("ab", "ac", "bd", "cd"))
+        >>> costs = hios.Costs({"a": 1, "b": 4, "c": 4, "d": 1}, {(edge.source, edge.target): 0.5 for edge in edges})
+        >>> problem = hios.Problem(hios.Graph("diamond", operators, edges), costs)
+        >>> hios.schedule(problem, "sequential").latency_ms
+        10.0
+        >>> fast = hios.schedule(problem, "hios-lp", devices=2, parameters={"window": 2})
+        >>> fast.latency_ms, fast.lower_bound_ms
+        (7.0, 6.0)
     """
     entry = find(algorithm)
     check_devices(entry, devices)
@@ -83,6 +112,7 @@ def schedule(
         cuts=solution.cuts,
         probe=problem.probe,
         cores_per_device=problem.cores_per_device,
+        hardware=problem.hardware,
     )
 
 

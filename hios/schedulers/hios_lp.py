@@ -193,6 +193,9 @@ class _Timetable:
     beyond the latency so far; and a device is given up when one goes beyond that of the best device. These bounds
     allow for rounding: latencies that count are those of the whole timetable to the last bit, and so are ties.
 
+    Once a path is mapped, start times and reaches that it changes are brought up to date only as far as the next paths
+    ask for them (``_settle``), for several paths at once: all of them after every path would take most of the time.
+
     Attributes:
         rows: mapped operators of every device, in order.
     """
@@ -215,10 +218,14 @@ class _Timetable:
         # An edge within a row says no more than the row.
         self._arcs_in: list[list[tuple[int, float]]] = [[(self._begin, 0.0)] for _ in self._time]
         self._arcs_out: list[list[tuple[int, float]]] = [[(self._end, 0.0)] for _ in self._time]
+        # Operators whose start has yet to delay those after them, and whose reach has yet to lengthen those before.
+        self._late = bytearray(len(self._time))
+        self._longer = bytearray(len(self._time))
 
     def map_path(self, operators: list[int]) -> None:
         """Try every device for a path and keep the best."""
         path = [self._place[operator] for operator in operators]
+        self._settle(path[0], path[-1])
         bounds: list[float] = []
         for device, row in enumerate(self.rows):
             bounds.append(self._bound(path, device))
@@ -230,8 +237,15 @@ class _Timetable:
             if device != chosen and bound <= best * (1 + _ROUNDING):
                 best, chosen = min((best, chosen), (self._try(path, device, best), device))
         self._link(path, chosen)
-        self._latency, _ = self._delay(path, _INFINITY, 0.0)
-        self._lengthen(path)
+        self._latency = best
+        for operator in path:
+            self._start[operator] = self._ready(operator)
+            self._late[operator] = 1
+        for operator in reversed(path):
+            self._reach[operator] = self._time[operator] + max(
+                transfer + self._reach[other] for other, transfer in self._arcs_out[operator]
+            )
+            self._longer[operator] = 1
         for operator in path:
             row = self.rows[chosen]
             row.insert(bisect(row, operator), operator)
@@ -301,6 +315,9 @@ class _Timetable:
     def _delay(self, path: list[int], best: float, slack: float) -> tuple[float, list[tuple[int, float]]]:
         """Start a linked path as early as can be, and delay what has to wait for it.
 
+        Those after the path may start earlier here than they do, by delays of earlier paths that are yet to be passed
+        on; what these do to the latency is in it already.
+
         Args:
             path: its operators.
             best: a latency; the caller does not care for one above it.
@@ -338,20 +355,24 @@ class _Timetable:
     def _ready(self, operator: int) -> float:
         return max(self._start[other] + self._time[other] + transfer for other, transfer in self._arcs_in[operator])
 
-    def _lengthen(self, path: list[int]) -> None:
-        """Bring ``_reach`` up to date after a path was linked."""
-        time, reach = self._time, self._reach
-        pending = bytearray(len(reach))
-        for operator in reversed(path):
-            reach[operator] = time[operator] + max(
-                transfer + reach[other] for other, transfer in self._arcs_out[operator]
-            )
-            pending[operator] = 1
-        operator = path[-1]
+    def _settle(self, first: int, last: int) -> None:
+        """Bring start times before ``last`` and reaches after ``first`` up to date."""
+        start, time, reach, late, longer = self._start, self._time, self._reach, self._late, self._longer
+        operator = late.find(1, 0, last)
         while operator >= 0:
+            late[operator] = 0
+            finish = start[operator] + time[operator]
+            for other, transfer in self._arcs_out[operator]:
+                if finish + transfer > start[other]:
+                    start[other] = finish + transfer
+                    late[other] = 1
+            operator = late.find(1, operator + 1, last)
+        operator = longer.rfind(1, first + 1)
+        while operator >= 0:
+            longer[operator] = 0
             for other, transfer in self._arcs_in[operator]:
                 length = time[other] + transfer + reach[operator]
                 if length > reach[other]:
                     reach[other] = length
-                    pending[other] = 1
-            operator = pending.rfind(1, 0, operator)
+                    longer[other] = 1
+            operator = longer.rfind(1, first + 1, operator)

@@ -20,6 +20,8 @@ __all__ = ["CHAINS", "CLOSED", "NAME", "hios_opt"]
 NAME = "hios-opt"
 #: Nothing but a list schedule where operators take one device each.
 _WIDE = "hios-wide"
+#: Algorithms whose plans it does not start from: itself, and one that without learned weights is a slower search.
+_NO_STARTS = (NAME, "gpg")
 #: Share of the time limit after which no further algorithm is asked for a start, and that of annealing where
 #: constraint programming follows.
 _STARTS, _ANNEALING = 0.5, 0.4
@@ -163,7 +165,7 @@ def _starts(problem: Problem, devices: int, bound: float, clock: Clock) -> tuple
     )
     for entry in entries:
         least = bound if entry.several_devices else bound_of_one
-        if entry.name == NAME or (entry.name == _WIDE and not problem.wide_ms):
+        if entry.name in _NO_STARTS or (entry.name == _WIDE and not problem.wide_ms):
             continue
         if found and not is_open(min(start.latency_ms for start in found), least):
             continue

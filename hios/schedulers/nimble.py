@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from hios.problem import Problem
 from hios.schedule import Solution, StreamPlan
+from hios.schedulers.closure_matching import closure_matching
 from hios.schedulers.matching import maximum_matching, minimum_vertex_cover
 from hios.schedulers.registry import register
 
@@ -57,20 +58,20 @@ def assign_streams(problem: Problem) -> StreamAssignment:
     have one end in C and other edges that have none (complementary slackness). M is such a matching, and enlarging
     it keeps what it covers.
 
-    O(|V| |E| / 64 + |V|^2.5), the first for the closure as sets of bits.
+    O(|V| |E| / 64 + |V|^2.5 / 64) in time and |V|^2 / 8 bytes, as the closure is kept as sets of bits.
     """
     below = _descendants(problem)
-    reduced = transitive_reduction(problem)
+    reduced = _reduced(problem, below)
     matching = maximum_matching(reduced, len(problem))
     sources, targets = minimum_vertex_cover(reduced, matching)
     free = sum(1 << operator for operator in range(len(problem)) if operator not in targets)
-    allowed = [
-        [target for target in reduced[source] if target not in targets]
-        if source in sources
-        else [*reduced[source], *_bits(below[source] & free)]
-        for source in range(len(problem))
+    listed = [
+        [target for target in row if target not in targets] if source in sources else row
+        for source, row in enumerate(reduced)
     ]
-    following = maximum_matching(allowed, len(problem), matching)
+    for source in range(len(problem)):  # in place: a second closure would double the memory
+        below[source] = 0 if source in sources else below[source] & free
+    following = closure_matching(listed, below, len(problem), matching)
     synchronisations = tuple(
         (source, target) for source in problem.order for target in reduced[source] if following[source] != target
     )
@@ -79,7 +80,10 @@ def assign_streams(problem: Problem) -> StreamAssignment:
 
 def transitive_reduction(problem: Problem) -> list[list[int]]:
     """Successors of every operator that depend on no other of them, by number, in topological order."""
-    below = _descendants(problem)
+    return _reduced(problem, _descendants(problem))
+
+
+def _reduced(problem: Problem, below: Sequence[int]) -> list[list[int]]:
     reduced: list[list[int]] = []
     for successors in problem.successors:
         kept: list[int] = []
@@ -99,13 +103,6 @@ def _descendants(problem: Problem) -> list[int]:
         for successor, _ in problem.successors[operator]:
             below[operator] |= below[successor] | 1 << successor
     return below
-
-
-def _bits(number: int) -> Iterator[int]:
-    while number:
-        lowest = number & -number
-        yield lowest.bit_length() - 1
-        number ^= lowest
 
 
 def _paths(following: Sequence[int], order: Sequence[int]) -> Iterator[tuple[int, ...]]:

@@ -19,7 +19,13 @@ Run = TypeVar("Run", bound=Callable[..., Plan | Solution])
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of an algorithm by the name that its paper uses; ``default`` also gives its type."""
+    """A parameter of an algorithm by the name that its paper uses; ``default`` also gives its type.
+
+    Examples:
+        >>> import hios
+        >>> hios.Parameter("window", 2, "largest number of operators in a stage", minimum=2).allowed
+        'a whole number of at least 2'
+    """
 
     name: str
     default: bool | int | float | str
@@ -30,6 +36,8 @@ class Parameter:
     @property
     def default_text(self) -> str:
         """The default as it is written in config.yaml."""
+        if self.default == "":
+            return '""'
         return str(self.default).lower() if isinstance(self.default, bool) else str(self.default)
 
     @property

@@ -5,6 +5,7 @@ consistency     costs against their graph; schedules against graph and costs
 run_numbers     run.json against its own runs, and against graph and schedules
 latency_table   tables/latency.csv against the files that it is made from
 study_files     figures of the papers against the data that they are drawn from
+serving_files   results of serving against themselves
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from hios.verify.consistency import bound_problems, costs_problems, is_measured,
 from hios.verify.contents import config_problems, contents
 from hios.verify.latency_table import Inputs, table_problems
 from hios.verify.run_numbers import run_problems
+from hios.verify.serving_files import serving_problems
 from hios.verify.study_files import study_problems
 
 #: Files by name; schedules have any name in a folder of schedules, or beside a graph.
@@ -71,10 +73,10 @@ def verify(folder: str | Path) -> list[CheckedFile]:
         checked.append(CheckedFile(str(path.relative_to(root)), "table", tuple(problems)))
     if (config := root / "config.yaml").is_file():
         checked.append(CheckedFile(config.name, "config", tuple(config_problems(config))))
-    for path, kind, found in study_problems(root):
+    for path, kind, found in (*study_problems(root), *serving_problems(root)):
         checked.append(CheckedFile(str(path.relative_to(root)), kind, tuple(found)))
     if not checked:
-        names = ", ".join((*_KINDS, _CHOSEN, f"{_SCHEDULES}/*.json", "config.yaml"))
+        names = ", ".join((*_KINDS, _CHOSEN, f"{_SCHEDULES}/*.json", "config.yaml", "result.json"))
         raise ArtifactError(f"{root}: found no artifact; allowed: a folder with some of {names}")
     return sorted(checked, key=lambda entry: entry.path)
 

@@ -15,7 +15,7 @@ from hios.formats.costs_file import CostsFile
 from hios.formats.run_file import Run
 from hios.graph import Graph
 from hios.report.model_results import model_results
-from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, prediction_rows
+from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, prediction_rows, unguarded
 from hios.schedule import Schedule
 
 #: Relative difference between a stated and a recomputed number that rounding explains.
@@ -51,7 +51,11 @@ def table_problems(path: Path, networks: Sequence[Inputs]) -> list[str]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file, strict=True)
-            rows, columns = list(reader), reader.fieldnames or ()
+            rows = [
+                {name: unguarded(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
+                for row in reader
+            ]
+            columns = reader.fieldnames or ()
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         return [f"cannot be read as CSV: {first_line(error)}"]
     if unknown := [column for column in columns if column not in LATENCY_COLUMNS]:

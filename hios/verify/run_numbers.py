@@ -21,7 +21,7 @@ def run_problems(run: Run, graph: Graph | None, schedules: Mapping[str, Schedule
     """What is wrong with a run, as far as the file itself, the graph and the schedules tell.
 
     Medians, percentiles, speedups with their intervals, ceilings and prediction errors are worked out again from the
-    runs, drift and the error beyond it from the probe. Whether outputs were right cannot be told from the file.
+    runs, drift and the error beyond it from the probe. Whether outputs were right is not checked: they are not kept.
 
     Args:
         run: what run.json holds.

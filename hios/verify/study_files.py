@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hios.errors import HiosError
+from hios.formats.convolutions_file import ConvolutionsFile
 from hios.formats.figure_file import FigureFile
 from hios.formats.simulation_file import AblationFile, Instance, SimulationFile
 from hios.study import cards, registry
@@ -18,9 +19,9 @@ _ROUNDING = 1e-9
 
 
 def study_problems(root: Path) -> Iterator[tuple[Path, str, list[str]]]:
-    """File, kind and problems of figures/*.json and study/*/*.json in a folder of results.
+    """File, kind and problems of figures and study in a folder of results.
 
-    Simulations and ablations are checked against their schema, and latencies against bounds. The table and the verdicts
+    Sessions are checked against their schema, and simulated latencies against bounds. The table and the verdicts
     of a figure are computed again from its data, and its CSV file is compared with them.
     """
     for path in sorted((root / "study" / "simulation").glob("*.json")):
@@ -32,6 +33,10 @@ def study_problems(root: Path) -> Iterator[tuple[Path, str, list[str]]]:
         problems = []
         contents(path, AblationFile, problems)
         yield path, "ablation", problems
+    for path in sorted((root / "study").glob("convolutions.json")):
+        problems = []
+        contents(path, ConvolutionsFile, problems)
+        yield path, "convolutions", problems
     for path in sorted((root / "figures").glob("*.json")):
         problems = []
         if (record := contents(path, FigureFile, problems)) is not None:

@@ -76,6 +76,11 @@ class Arena:
         """So many numbers at an offset of the buffers, in one dimension."""
         return torch.frombuffer(self._memory, dtype=dtype, count=count, offset=self._base + offset)
 
+    def words(self, offset: int, count: int) -> memoryview:
+        """So many whole numbers of 64 bits at an offset of the buffers, without copying."""
+        begin = self._base + offset
+        return memoryview(self._memory)[begin : begin + 8 * count].cast("q")
+
     def read(self, flag: int) -> int:
         """Value of a flag."""
         return self._flags[flag * self._step]

@@ -40,6 +40,7 @@ class WorkerPool:
         timeout_s: longest time that one call may take.
         names: what to call the workers in messages; ``device 0`` and so on where absent.
         environment: environment variables that some workers have beside those of this process, by number.
+        descriptors: file descriptors that workers inherit beside that of the arena, under the same numbers.
 
     Attributes:
         describe: a number that a worker noted (``Worker.mark``) in words, for messages on workers that die or hang.
@@ -52,9 +53,11 @@ class WorkerPool:
         timeout_s: float,
         names: Sequence[str] = (),
         environment: Mapping[int, Mapping[str, str]] = MappingProxyType({}),
+        descriptors: Sequence[int] = (),
     ) -> None:
         self._arena = arena
         self._timeout_s = timeout_s
+        self._descriptors = tuple(descriptors)
         self._names = [*names, *(f"device {number}" for number in range(len(names), len(cores)))]
         self.describe: Callable[[int], str] = lambda _: ""
         #: A flag a worker, where it notes what it is at.
@@ -97,7 +100,7 @@ class WorkerPool:
             self._processes.append(
                 subprocess.Popen(  # noqa: S603 - our own module with numbers as arguments
                     command,
-                    pass_fds=(theirs.fileno(), self._arena.descriptor, self._markers.descriptor),
+                    pass_fds=(theirs.fileno(), self._arena.descriptor, self._markers.descriptor, *self._descriptors),
                     env=environment,
                     stdin=subprocess.DEVNULL,
                 )

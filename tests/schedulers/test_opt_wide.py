@@ -51,6 +51,7 @@ def _random(seed: int, operators: int = 30, *, wide: bool = True) -> Problem:
     return Problem(graph, Costs(times, transfers, wide_ms=widths if wide else {}))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(instance=wide_problems(largest=3, devices=3), devices=st.integers(2, 3))
 def test_optimal_on_small_problems(instance: Problem, devices: int) -> None:

@@ -134,7 +134,7 @@ def test_unknown_names_list_outside_algorithms(site: Path, files: list[str]) -> 
     """The message about an unknown name lists those of entry points beside those of hios."""
     plugin.install(site)
     line = _refused(site, "schedule", *files, "--algorithm", "forwards", "--output", str(site / "out.json"))
-    assert line.startswith("Error: unknown algorithm forwards; allowed: backwards, greedy, heft, ")
+    assert line.startswith("Error: unknown algorithm forwards; allowed: backwards, gpg, greedy, heft, ")
 
 
 def test_only_what_is_named_is_imported(site: Path, files: list[str]) -> None:

@@ -61,7 +61,7 @@ def test_schedules_keep_the_speed_of_the_machine() -> None:
 def test_unknown_names_are_refused() -> None:
     """An unknown algorithm or parameter, a wrong value and no devices are one-line errors with what is allowed."""
     instance = problems_example()
-    with pytest.raises(HiosError, match=r"unknown algorithm magic; allowed: greedy, .*hios-lp"):
+    with pytest.raises(HiosError, match=r"unknown algorithm magic; allowed: gpg, greedy, .*hios-lp"):
         schedule(instance, "magic")
     with pytest.raises(HiosError, match="algorithm hios-lp: unknown parameter depth; allowed: window"):
         schedule(instance, "hios-lp", parameters={"depth": 1})

@@ -35,6 +35,26 @@ def write_network(folder: Path, seed: int) -> Path:
     return folder
 
 
+def write_pruning(root: Path, label: str, seed: int) -> Path:
+    """Write a run of the network in `root`/`label` by IOS with some pruning, as the session of IOS figure 9 does."""
+    graph = Graph.read(root / label / "graph.json")
+    problem = Problem(graph, Costs.of(artifacts.load(root / label / "costs.json", CostsFile)))
+    chance = random.Random(seed)
+    then = drift.speed(_probe_samples(chance))
+    assert then is not None
+    speed = ProfiledSpeed("1", then, 0.25)
+    schedules = {
+        "sequential-1": replace(schedule(problem, "sequential", 1), probe=speed),
+        **{
+            f"r{r}-s{s}": replace(schedule(problem, "ios", 1, {"r": r, "s": s}), probe=speed)
+            for r, s in ((1, 3), (3, 8))
+        },
+    }
+    path = root / "study" / "pruning" / label / "run.json"
+    artifacts.write(path, "run", _run(graph, schedules, chance))
+    return path
+
+
 def _probe_samples(chance: random.Random) -> list[Sample]:
     return [
         Sample(float(second), device, chance.uniform(5, 6), chance.uniform(1, 2))

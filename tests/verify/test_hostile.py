@@ -17,7 +17,7 @@ from hios.validation import schema_errors
 from tests.verify.results import write_network
 
 #: Text put in place of a value: as Python writes it, or as it stands.
-_VALUES: list[Any] = [
+VALUES: list[Any] = [
     *(None, True, False, "", "text", "inf", "nan", "1", "\ud800", "x" * 100_000),
     *(-1, 0, 1, 2, 2**31, 2**64, 10**30, -(10**30), 0.0, -0.0, 1.0, 2.0, 1.5, 1e300, 5e-324),
     *(float("nan"), float("inf"), float("-inf"), 10**400),
@@ -28,24 +28,24 @@ _VALUES: list[Any] = [
 _COUNT = 150
 
 
-def _places(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+def places(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """Where a document has a value."""
     yield place
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _places(item, (*place, key))
+            yield from places(item, (*place, key))
     elif isinstance(value, list):
         for index, item in enumerate(value[:3]):
-            yield from _places(item, (*place, index))
+            yield from places(item, (*place, index))
 
 
-def _mutated(document: Any, chance: random.Random) -> str:
+def mutated(document: Any, chance: random.Random) -> str:
     """A document with one to three changes, as text."""
     data = json.loads(json.dumps(document))
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
-        place = chance.choice(list(_places(data))[1:] or [()])
+        place = chance.choice(list(places(data))[1:] or [()])
         if not place:
-            return json.dumps(chance.choice(_VALUES))
+            return json.dumps(chance.choice(VALUES))
         holder = data
         for part in place[:-1]:
             holder = holder[part]
@@ -54,11 +54,11 @@ def _mutated(document: Any, chance: random.Random) -> str:
         if change == 0:
             del holder[last]
         elif change == 1 and isinstance(holder, dict):
-            holder[chance.choice(("", "unknown", "format_version", "graph"))] = chance.choice(_VALUES)
+            holder[chance.choice(("", "unknown", "format_version", "graph"))] = chance.choice(VALUES)
         elif change == 2 and isinstance(holder, list):
             holder.append(holder[last])
         else:
-            holder[last] = chance.choice(_VALUES)
+            holder[last] = chance.choice(VALUES)
     text = json.dumps(data)
     if chance.random() < 0.1:
         text = text.replace("{", '{"twice": 1, "twice": 2, ', 1)
@@ -67,7 +67,7 @@ def _mutated(document: Any, chance: random.Random) -> str:
     return text
 
 
-_DOCUMENTS = {
+DOCUMENTS = {
     "graph": {
         "format_version": 1,
         "name": "net",
@@ -166,7 +166,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     run["platform"] |= {"transport": "gloo", "hosts": ["a"], "clocks": "shared", "virtual": False}
     schedule = json.loads((network / "schedules" / "hios-lp-2.json").read_text(encoding="utf-8"))
     schedule |= {"merges": [["op1", "op2"]], "notes": {"a": "b"}, "staged_lower_bound_ms": 3.5}
-    return {**_DOCUMENTS, "run": run, "schedule": schedule}
+    return {**DOCUMENTS, "run": run, "schedule": schedule}
 
 
 def _by_class(path: Path, cls: type[Record]) -> str:
@@ -198,7 +198,7 @@ def test_both_ways_agree(documents: dict[str, Any], tmp_path: Path, name: str) -
     chance = random.Random(name)
     accepted = 0
     for _ in range(_COUNT):
-        text = _mutated(documents[name], chance)
+        text = mutated(documents[name], chance)
         path.write_text(text, encoding="utf-8")
         refusal, violations = _by_class(path, cls), _by_schema(path, kind)
         assert bool(refusal) == bool(violations), (text[:2000], refusal, violations)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 # A convolution and what follows it on the sizes of SqueezeNet's first operators; the second round counts.
 _CODE = """
 import resource, sys, torch
@@ -54,6 +56,7 @@ def _printed(code: str, mode: str) -> str:
     return subprocess.run([sys.executable, "-c", code, mode], check=True, capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow
 def test_kept_memory_needs_no_new_pages() -> None:
     """Outputs of operators take their pages from what earlier ones let go; by default they get fresh ones."""
     assert int(_printed(_CODE, "keep")) < 1000 < int(_printed(_CODE, "plain"))

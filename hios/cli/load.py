@@ -1,0 +1,92 @@
+"""``hios load``: several models on one device, for real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hios.cli.options import PATH, output_option, refuse_overwriting, trust_option
+from hios.defaults import TIMEOUT_S, TOLERANCE
+
+
+@click.command("load")
+@click.argument("scenario", type=PATH)
+@click.option(
+    "--policy",
+    required=True,
+    help="One of those of hios simulate; auto: the one that the simulator finds best on other traces.",
+)
+@click.option(
+    "--launcher",
+    type=click.Choice(["open", "fixed", "water-filling"]),
+    help="How fast tasks leave the queues; default: as the scenario states.",
+)
+@click.option(
+    "--load",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="What the rates of the scenario are multiplied by.",
+)
+@output_option("result.json")
+@click.option("--trace", type=PATH, help="Chrome/Perfetto trace to write of what ran on which lane.")
+@click.option(
+    "--virtual",
+    is_flag=True,
+    help="Let lanes share cores where there are fewer: to try things out, as times say little then.",
+)
+@click.option("--tolerance", type=float, default=TOLERANCE, show_default=True, help="Allowed difference of outputs.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(0, min_open=True),
+    default=TIMEOUT_S,
+    show_default=True,
+    help="Longest time of one run of a block, in seconds; a lane that takes longer is started again.",
+)
+@trust_option
+def command(
+    scenario: Path,
+    policy: str,
+    launcher: str | None,
+    load: float,
+    output: Path,
+    trace: Path | None,
+    virtual: bool,
+    tolerance: float,
+    timeout_s: float,
+    trust: bool,
+) -> None:
+    """Send the tasks of SCENARIO to workers on this machine's cores, and measure what becomes of them."""
+    from hios.artifacts import require_writable, write
+    from hios.serving.scenario import Scenario
+
+    refuse_overwriting([scenario], [output, trace])
+    for path in (output, trace):
+        if path is not None:
+            require_writable(path)
+    given = Scenario.read(scenario, load=load)
+    from hios.serving.live_table import LiveTable
+    from hios.serving.load_session import load as run
+    from hios.serving.result_table import result_table
+
+    found = run(
+        given,
+        policy,
+        launcher=launcher,
+        virtual=virtual,
+        tolerance=tolerance,
+        timeout_s=timeout_s,
+        trusted=trust,
+        show=LiveTable().show,
+        trace=trace,
+    )
+    write(output, "result", found.result)
+    click.echo(result_table(found.result))
+    click.echo(
+        f"control (launcher, dispatch, results): {found.result.control_share or 0:.1%} of the time that lanes "
+        f"were busy; load generator: {found.generator_share:.1%}; values between blocks: {found.memory_mb:.1f} MB"
+    )
+    if found.wrong:
+        click.echo(f"first failure: {found.wrong}", err=True)

@@ -1,0 +1,49 @@
+"""``hios simulate``: several models on one device, simulated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hios.cli.options import PATH, output_option, refuse_overwriting
+
+
+@click.command("simulate")
+@click.argument("scenario", type=PATH)
+@click.option(
+    "--policy",
+    required=True,
+    help="sequential, one-per-lane, threads, ios, nimble, opara, hios-lp, pos-strict, pos-relaxed, top, top-open; or "
+    "auto: the best of them on other traces.",
+)
+@click.option(
+    "--launcher",
+    type=click.Choice(["open", "fixed", "water-filling"]),
+    help="How fast tasks leave the queues; default: as the scenario states.",
+)
+@click.option(
+    "--load",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="What the rates of the scenario are multiplied by.",
+)
+@output_option("result.json")
+def command(scenario: Path, policy: str, launcher: str | None, load: float, output: Path) -> None:
+    """Simulate what becomes of the tasks of SCENARIO under a policy; nothing runs, times are those of costs.json."""
+    from hios.artifacts import require_writable, write
+    from hios.errors import warn
+    from hios.serving.result_table import result_table
+    from hios.serving.scenario import Scenario
+    from hios.serving.simulate import simulate
+
+    require_writable(output)
+    given = Scenario.read(scenario, load=load)
+    refuse_overwriting([scenario, *given.files], [output])
+    for model in given.models:
+        if model.problem.disturbed:
+            warn(f"{model.costs.source}: {model.problem.disturbed}; profile again on an idle machine")
+    found = simulate(given, policy, launcher=launcher)
+    write(output, "result", found)
+    click.echo(result_table(found))

@@ -1,0 +1,49 @@
+"""convolutions.json: convolutions alone on the cores of a machine, over the image size."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from hios.formats.base import FormatVersion, NonNegative, Platform, Positive, Record, Timestamp, Versions, doc
+
+#: What is run beside each other in pairs.
+PairKind = Literal["conv", "relu"]
+
+
+class ConvolutionSize(Record, frozen=True):
+    """Two equal convolutions on images of one size; medians over the repeats, in milliseconds."""
+
+    image_size: Annotated[Positive, doc("Height and width of the image in pixels.")]
+    alone_ms: Annotated[NonNegative, doc("A convolution on one core, nothing beside it.")]
+    both_cores_ms: Annotated[NonNegative, doc("A convolution with a thread on each of two cores.")]
+    at_once_ms: Annotated[
+        NonNegative, doc("Two convolutions at once, each on a core of its own, until both have finished.")
+    ]
+    hand_over_ms: Annotated[NonNegative, doc("Its output from one core's process to the other's by shared memory.")]
+    output_bytes: Annotated[Positive, doc("Bytes of its output.")]
+
+
+class Pair(Record, frozen=True):
+    """Operators of two kinds on two cores at once."""
+
+    kinds: Annotated[tuple[PairKind, PairKind], doc("What is timed, and what runs beside it.")]
+    image_size: Annotated[Positive, doc("Height and width of the image in pixels.")]
+    alone_ms: Annotated[NonNegative, doc("The first alone, milliseconds.")]
+    beside_ms: Annotated[NonNegative, doc("The first while the second runs on the other core, milliseconds.")]
+
+
+class ConvolutionsFile(Record, frozen=True):
+    """Convolutions alone on two cores."""
+
+    platform: Platform
+    versions: Versions
+    measured_at: Annotated[Timestamp, doc("When the session began: date and time by ISO 8601, UTC.")]
+    kernel: Annotated[Positive, doc("Height and width of the filters.")]
+    channels: Annotated[Positive, doc("Channels of images and outputs.")]
+    repeats: Annotated[Positive, doc("Rounds; every round measures all of a size, one after another.")]
+    sizes: Annotated[tuple[ConvolutionSize, ...], Meta(min_length=1), doc("One entry an image size, in order.")]
+    pairs: Annotated[tuple[Pair, ...], doc("Pairs of kinds, of the size in the middle.")]
+    seconds: Annotated[NonNegative, doc("Time of the whole session, seconds.")]
+    format_version: FormatVersion = 1

@@ -1,0 +1,91 @@
+"""GPG: a learned policy that chooses the last stage of what is left, again and again (Algorithm 2 of TOP)."""
+
+from __future__ import annotations
+
+import random
+
+from hios.problem import Problem, Stage, positions
+from hios.schedule import StagedPlan
+from hios.schedulers.policy.combining import model_blocks
+from hios.schedulers.policy.endings import CombinedState, combined, sub_blocks
+from hios.schedulers.policy.passes import Action, Passes, largest
+from hios.schedulers.registry import Parameter, register
+
+
+@register(
+    "gpg",
+    paper="TOP (Lin et al., IEEE TPDS 2025), Algorithm 2",
+    summary="stages of one device chosen by a learned policy, block by block, improved by further passes",
+    several_devices=False,
+    parameters=(
+        Parameter("r", 3, "largest number of operators in a group", minimum=1),
+        Parameter("s", 8, "largest number of groups in a stage", minimum=1),
+        Parameter("weights", "", "file of a policy that hios train wrote; none: nothing was learned"),
+        Parameter("passes", 64, "passes of Algorithm 2 over each block, the best counts; 1: as published", minimum=1),
+        Parameter("seed", 0, "seed of the random numbers", minimum=0),
+    ),
+)
+def gpg(
+    problem: Problem, devices: int, *, r: int = 3, s: int = 8, weights: str = "", passes: int = 64, seed: int = 0
+) -> StagedPlan:
+    """Chooses an ending of each block as its last stage, then of what is left, until nothing is.
+
+    A graph network embeds what is left, a policy network makes one number m in [0, 1) of it, and the ending with the
+    number floor(m M) of M is taken. Endings have at most ``s`` groups of at most ``r`` operators, as in IOS; they are
+    counted and found by number (`hios.schedulers.policy.endings`), never listed.
+
+    Without ``weights`` nothing was learned: the first pass takes the last ending in every step, one of those with the
+    most groups. With them it takes what the policy says, which needs numpy and no training (`hios train`).
+
+    Deviations from the paper:
+
+    - Further passes take random endings in some steps and keep, for every state, the best that is known for it; their
+      times come from the costs. ``passes=1`` is the single pass of the paper.
+    - A block whose stages take no less time than its operators one after another runs them like this.
+    - Features are brought to the size of an embedding by a learned matrix, as (5) adds the two.
+    - Blocks are those that the graph states; operators in none are cut behind each that all paths lead through.
+
+    A pass takes O(|V|) for the embedding, once, and for each stage O(g^2) for g operators that could head a group.
+
+    Raises:
+        ArtifactError: ``weights`` is not a file that `hios train` wrote.
+        ModuleNotFoundError: ``weights`` is given, and numpy or safetensors is not installed (extra ``opt``).
+    """
+    starts, action = chooser(problem, r, s, weights)
+    place = positions(problem.order)
+    chance = random.Random(seed)
+    stages: list[Stage] = []
+    for start in starts:
+        found, latency = Passes(problem, action, chance.getrandbits(64)).run(start, passes)
+        operators = sorted((v for state in start.states for v in state.block.operators), key=place.__getitem__)
+        sequence = sum(problem.time[v] for v in operators)
+        stages += found if latency < sequence else [((v,),) for v in operators]
+    return StagedPlan((tuple(stages),))
+
+
+def chooser(problem: Problem, r: int, s: int, weights: str) -> tuple[list[CombinedState], Action]:
+    """The blocks of a problem with nothing chosen yet, and the policy.
+
+    Args:
+        problem: graph and costs.
+        r: largest number of operators in a group.
+        s: largest number of groups in a stage.
+        weights: file of the policy; "": none, the last ending is always taken.
+    """
+    predecessors = [[u for u, _ in before] for before in problem.predecessors]
+    labels = [
+        (operator.type, problem.time[v], problem.utilization[v]) for v, operator in enumerate(problem.graph.operators)
+    ]
+    blocks = model_blocks("", problem)
+    starts = [combined(sub_blocks(block.operators, predecessors, labels, r, s)) for block in blocks]
+    if not weights:
+        return starts, largest
+    from hios.schedulers.policy.features import features
+    from hios.schedulers.policy.network import Policy, Structure
+    from hios.schedulers.policy.policy_file import read_policy
+
+    policy = Policy(read_policy(weights))
+    home = {v: number for number, block in enumerate(blocks) for v in block.operators}
+    within = [[u for u in before if home[u] == home[v]] for v, before in enumerate(predecessors)]
+    embedding = policy.embed(Structure(features(problem.graph), within))
+    return starts, lambda state: policy.action(embedding, state.leaves)

@@ -1,0 +1,228 @@
+"""Training of the policy of GPG on random combinations of the blocks of some networks."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from hios.artifacts import Json
+from hios.errors import HiosError
+from hios.problem import Problem
+from hios.schedulers.policy.actor_critic import VALUE_LAYERS, Learner, Step
+from hios.schedulers.policy.combining import combined_problem, model_blocks
+from hios.schedulers.policy.endings import CombinedState, SubBlock, combined, sub_blocks
+from hios.schedulers.policy.features import features
+from hios.schedulers.policy.network import Policy, Structure, initial_weights
+from hios.schedulers.policy.passes import index_of
+from hios.schedulers.policy.perceptron import Weights
+
+#: Rewards by name: the paper's exp(-l) with its discount, and minus the share of the sequential time, undiscounted.
+REWARDS = {"paper": 0.95, "relative": 1.0}
+#: Steps that are kept to learn from, and how many a step of learning takes of them (as the paper does for MADDPG).
+REPLAY, BATCH = 20000, 100
+#: Episodes that are played at once between two steps of learning.
+_EPISODES = 4
+#: Standard deviation of the noise on actions, and share of random ones, at the beginning and at the end.
+_NOISE, _RANDOM = (0.2, 0.02), (0.5, 0.05)
+#: Combinations that decide which policy is kept, and how often they are asked.
+_JUDGES, _JUDGED_EVERY = 64, 250
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a policy is trained.
+
+    Attributes:
+        steps: steps of learning (the paper: 6000).
+        seed: of all random numbers.
+        most: largest number of sub-blocks of a combination, H (the paper's server: 4).
+        r: largest number of operators in a group.
+        s: largest number of groups in a stage.
+        reward: one of ``REWARDS``.
+    """
+
+    steps: int = 6000
+    seed: int = 0
+    most: int = 4
+    r: int = 3
+    s: int = 8
+    reward: str = "relative"
+    value_layers: tuple[int, ...] = field(default=VALUE_LAYERS, repr=False)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A policy, and how it came about.
+
+    Attributes:
+        weights: of the best policy on the combinations that judge.
+        last: of the policy after the last step.
+        curve: (steps learned, mean latency over the sequential one on these combinations).
+        settings: of the training.
+        models: names of the models.
+    """
+
+    weights: Weights
+    last: Weights
+    curve: tuple[tuple[int, float], ...]
+    settings: Settings
+    models: tuple[str, ...]
+
+    @property
+    def facts(self) -> Json:
+        """What is kept beside the weights, as JSON has it."""
+        return {**asdict(self.settings), "models": list(self.models), "curve": [list(point) for point in self.curve]}
+
+
+def reward(kind: str, latency_ms: float, sequential_ms: float) -> float:
+    """Reward of a stage: exp(-l) with l in milliseconds (paper), or -l over the sequential time of the combination."""
+    if kind == "paper":
+        return math.exp(-latency_ms)
+    return -latency_ms / sequential_ms if sequential_ms else 0.0
+
+
+def discounted(kind: str, latencies_ms: Sequence[float], sequential_ms: float) -> float:
+    """The return of stages in the order in which they are chosen."""
+    return sum(
+        REWARDS[kind] ** step * reward(kind, latency, sequential_ms) for step, latency in enumerate(latencies_ms)
+    )
+
+
+class Pool:
+    """The blocks of all models as one problem, of which combinations are drawn.
+
+    Args:
+        problems: by the name of the model.
+        r: largest number of operators in a group.
+        s: largest number of groups in a stage.
+    """
+
+    def __init__(self, problems: Mapping[str, Problem], r: int, s: int) -> None:
+        blocks = [
+            block
+            for label, problem in problems.items()
+            for block in model_blocks(label, problem)
+            if any(problem.time[v] for v in block.operators)
+        ]
+        if not blocks:
+            raise HiosError("train: found no operator that takes any time; required: at least one")
+        self.problem = combined_problem(blocks, one_block=False)
+        before = [[u for u, _ in row] for row in self.problem.predecessors]
+        labels = [
+            (operator.type, self.problem.time[v], self.problem.utilization[v])
+            for v, operator in enumerate(self.problem.graph.operators)
+        ]
+        index = self.problem.graph.index
+        self.blocks: list[list[SubBlock]] = [
+            sub_blocks(sorted((index[v] for v in block), key=_places(self.problem).__getitem__), before, labels, r, s)
+            for block in self.problem.graph.blocks
+        ]
+        self.structure = Structure(features(self.problem.graph), before)
+
+    def draw(self, chance: random.Random, most: int) -> CombinedState:
+        """A combination of 1 to ``most`` different blocks."""
+        count = chance.randint(1, min(most, len(self.blocks)))
+        return combined(part for block in chance.sample(self.blocks, count) for part in block)
+
+    def sequential_ms(self, start: CombinedState) -> float:
+        """Time of the operators of a combination one after another."""
+        return sum(self.problem.time[v] for state in start.states for v in state.block.operators)
+
+
+def _places(problem: Problem) -> dict[int, int]:
+    return {v: place for place, v in enumerate(problem.order)}
+
+
+def train(
+    problems: Mapping[str, Problem], settings: Settings, progress: Callable[[int, float | None], None] | None = None
+) -> Trained:
+    """Train a policy on random combinations of the blocks of some models.
+
+    Between two steps of learning, four combinations are played with noise on the actions; each step learns from 100
+    steps drawn from the last 20000. Of the policies after every 250 steps the one with the least mean latency over the
+    sequential one counts, on 64 combinations drawn beforehand.
+
+    Args:
+        problems: by the name of the model, all on one platform.
+        settings: of the training.
+        progress: is told the number of steps learned, and the mean latency where it was taken.
+
+    Raises:
+        HiosError: no operator takes any time, or the costs have different contention models.
+    """
+    pool = Pool(problems, settings.r, settings.s)
+    chance = random.Random(settings.seed)
+    judges = [pool.draw(chance, settings.most) for _ in range(_JUDGES)]
+    weights = initial_weights(settings.seed)
+    learner = Learner(
+        pool.structure,
+        weights,
+        gamma=REWARDS[settings.reward],
+        seed=settings.seed + 1,
+        value_layers=settings.value_layers,
+    )
+    kept: list[Step] = []
+    best, best_weights = math.inf, weights
+    curve: list[tuple[int, float]] = []
+    for step in range(settings.steps + 1):
+        judged = None
+        if step % _JUDGED_EVERY == 0 or step == settings.steps:
+            judged = mean_share(pool, learner.policy, judges)
+            curve.append((step, judged))
+            if judged < best:
+                best, best_weights = judged, {name: value.copy() for name, value in weights.items()}
+        if progress is not None:
+            progress(step, judged)
+        if step < settings.steps:
+            done = step / settings.steps
+            for played in _played(pool, learner.policy, settings, chance, done):
+                if len(kept) < REPLAY:
+                    kept.append(played)
+                else:
+                    kept[chance.randrange(REPLAY)] = played
+            learner.update([kept[chance.randrange(len(kept))] for _ in range(BATCH)])
+    return Trained(best_weights, weights, tuple(curve), settings, tuple(problems))
+
+
+def _played(pool: Pool, policy: Policy, settings: Settings, chance: random.Random, done: float) -> Iterator[Step]:
+    """The steps of some episodes on random combinations, with noise on the actions."""
+    noise, free = (first + (last - first) * done for first, last in (_NOISE, _RANDOM))
+    starts = [pool.draw(chance, settings.most) for _ in range(_EPISODES)]
+    sequential = {id(start): pool.sequential_ms(start) for start in starts}
+    embedding = policy.embed(pool.structure)
+    going = [(start, start) for start in starts]
+    while going:
+        actions = policy.decide(embedding, [state.leaves for _, state in going]).actions
+        after = []
+        for (start, state), planned in zip(going, actions, strict=True):
+            action = chance.random() if chance.random() < free else float(planned) + chance.gauss(0.0, noise)
+            action = min(max(action, 0.0), 1.0)
+            ending = state.ending(index_of(action, state.count))
+            gained = reward(settings.reward, pool.problem.stage_ms(ending.stage), sequential[id(start)])
+            yield Step(state.leaves, action, gained, ending.left.leaves)
+            if ending.left.count:
+                after.append((start, ending.left))
+        going = after
+
+
+def mean_share(pool: Pool, policy: Policy, starts: Sequence[CombinedState]) -> float:
+    """Mean latency of the policy's stages over the sequential one, without noise."""
+    embedding = policy.embed(pool.structure)
+    total = np.zeros(len(starts))
+    going = list(enumerate(starts))
+    while going:
+        actions = policy.decide(embedding, [state.leaves for _, state in going]).actions
+        after = []
+        for (number, state), action in zip(going, actions, strict=True):
+            ending = state.ending(index_of(float(action), state.count))
+            total[number] += pool.problem.stage_ms(ending.stage)
+            if ending.left.count:
+                after.append((number, ending.left))
+        going = after
+    return float(
+        np.mean([time / (pool.sequential_ms(start) or 1.0) for time, start in zip(total, starts, strict=True)])
+    )

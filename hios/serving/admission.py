@@ -1,0 +1,196 @@
+"""Requests and the queues that they wait in: bounded, with deadlines, and counted whatever becomes of them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from torch import Tensor
+
+from hios.errors import HiosError
+
+Overflow = Literal["reject", "drop-oldest"]
+
+
+class QueueFullError(HiosError):
+    """A full queue turned the request away, or pushed it out for a newer one."""
+
+
+class DeadlineError(HiosError):
+    """The deadline of a request passed in the queue."""
+
+
+class TaskFailedError(HiosError):
+    """An operator raised, or a lane ended, while a request was being run."""
+
+
+@dataclass(eq=False, slots=True)
+class Task:
+    """One request for one model.
+
+    Attributes:
+        model: label.
+        inputs: a tensor for every input of the model.
+        answer: gets the outputs, or why there are none.
+        arrived_s: when it arrived, by ``time.perf_counter``.
+        slots: slots of the arena that hold its values, by number of the `Slots`; of an instance.
+        since_s: since when the instance waits before its next block.
+    """
+
+    model: str
+    inputs: Sequence[Tensor]
+    answer: Future[list[Tensor]]
+    arrived_s: float
+    slots: dict[int, int] = field(default_factory=dict)
+    since_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of the requests for one model."""
+
+    offered: int = 0
+    completed: int = 0
+    dropped: int = 0
+    expired: int = 0
+    failed: int = 0
+    waiting: int = 0
+    in_flight: int = 0
+
+    @property
+    def unaccounted(self) -> int:
+        """Requests that are nowhere: 0, or something is wrong."""
+        ended = self.completed + self.dropped + self.expired + self.failed
+        return self.offered - ended - self.waiting - self.in_flight
+
+
+class Admission:
+    """The queue of one model. Any thread may put requests in; one takes them out.
+
+    Args:
+        model: label.
+        limit: requests that may wait.
+        overflow: what is dropped where it is full: the request that comes, or the oldest one.
+        deadline_s: how long after its arrival a request may still wait; None if for ever.
+    """
+
+    def __init__(self, model: str, limit: int, overflow: Overflow, deadline_s: float | None) -> None:
+        self._model, self._limit, self._overflow, self._deadline_s = model, limit, overflow, deadline_s
+        self._waiting: deque[Task] = deque()
+        self._lock = threading.Lock()
+        self._counts = Counts()
+        self._closed = ""
+        #: Integral over time of the number of requests that wait, and up to when it goes.
+        self._queued_s, self._noted_s = 0.0, time.perf_counter()
+
+    def put(self, task: Task) -> None:
+        """Take a request in, or drop one; whoever is dropped is told.
+
+        Raises:
+            HiosError: the queue is closed.
+        """
+        task.answer.add_done_callback(functools.partial(self._forget, task))
+        with self._lock:
+            if self._closed:
+                raise HiosError(f"model {self._model}: not taken: {self._closed}")
+            self._counts.offered += 1
+            full = len(self._waiting) >= self._limit
+            dropped = None if not full else task if self._overflow == "reject" else self._waiting.popleft()
+            if dropped is not task:
+                self._note()
+                self._waiting.append(task)
+            if dropped is not None:
+                self._counts.dropped += 1
+        if dropped is not None and dropped.answer.set_running_or_notify_cancel():
+            dropped.answer.set_exception(
+                QueueFullError(
+                    f"model {self._model}: the queue is full, {self._limit} requests wait; send fewer, or later"
+                )
+            )
+
+    def _forget(self, task: Task, answer: Future[list[Tensor]]) -> None:
+        """Take a request out that its caller gave up: newer ones get its place."""
+        if not answer.cancelled():
+            return
+        with self._lock, contextlib.suppress(ValueError):  # taken out already
+            self._note()
+            self._waiting.remove(task)
+            self._counts.dropped += 1
+
+    def take(self) -> Task | None:
+        """The oldest request, which then is in flight; None if none waits."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    return None
+                self._note()
+                task = self._waiting.popleft()
+                if task.answer.set_running_or_notify_cancel():
+                    self._counts.in_flight += 1
+                    return task
+                self._counts.dropped += 1  # its caller gave it up just now
+
+    def expire(self, now_s: float) -> float | None:
+        """Let requests go whose deadline has passed; returns when the next one does, None if none will."""
+        if self._deadline_s is None:
+            return None
+        gone = []
+        with self._lock:
+            while self._waiting and self._waiting[0].arrived_s + self._deadline_s <= now_s:
+                self._note()
+                gone.append(self._waiting.popleft())
+            self._counts.expired += len(gone)
+            following = self._waiting[0].arrived_s + self._deadline_s if self._waiting else None
+        for task in gone:
+            if task.answer.set_running_or_notify_cancel():
+                task.answer.set_exception(
+                    DeadlineError(
+                        f"model {self._model}: the deadline passed after {self._deadline_s * 1e3:g} ms in the queue"
+                    )
+                )
+        return following
+
+    def end(self, *, failed: bool) -> None:
+        """Note that a request that was in flight has been answered."""
+        with self._lock:
+            self._counts.in_flight -= 1
+            self._counts.failed += failed
+            self._counts.completed += not failed
+
+    def close(self, why: str) -> list[Task]:
+        """Take all requests out, as nobody will answer them, and no more in; returns those that are to be told."""
+        with self._lock:
+            self._closed = why
+            self._note()
+            gone = list(self._waiting)
+            self._waiting.clear()
+            self._counts.dropped += len(gone)
+        return [task for task in gone if task.answer.set_running_or_notify_cancel()]
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def counts(self) -> Counts:
+        """What became of all requests so far."""
+        with self._lock:
+            return replace(self._counts, waiting=len(self._waiting))
+
+    @property
+    def queued_s(self) -> float:
+        """Integral over time of the number of requests that wait, seconds."""
+        with self._lock:
+            self._note()
+            return self._queued_s
+
+    def _note(self) -> None:
+        now = time.perf_counter()
+        self._queued_s += len(self._waiting) * (now - self._noted_s)
+        self._noted_s = now

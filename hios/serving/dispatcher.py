@@ -1,0 +1,310 @@
+"""The control of the lanes: one thread that launches tasks, starts runs on lanes, and answers requests."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import torch
+
+from hios.errors import HiosError
+from hios.platforms.buffers import copy_alone
+from hios.serving.admission import Admission, Task, TaskFailedError
+from hios.serving.block_values import FreeSlots
+from hios.serving.instances import Instances, Run
+from hios.serving.lane import Answer, Lane, LaneEvent
+from hios.serving.pipeline import Pipeline
+from hios.serving.run_programs import RunPrograms
+from hios.workers.arena import Arena
+from hios.workers.ring import Bell
+
+#: Flag of the arena that has lanes give up waiting for each other.
+_ABORT = 0
+#: Longest sleep; whatever happens rings the bell.
+_LONGEST_S = 0.5
+
+
+class Dispatcher:
+    """Runs the tasks of all queues on the lanes, by the rules of a pipeline.
+
+    All state but the queues belongs to its thread; other threads ring the bell.
+
+    Args:
+        pipeline: combined blocks, and how they run.
+        programs: of the pipeline.
+        queues: by number of the model.
+        intervals_s: by number of the model, time between two ticks of the launcher; 0: as soon as there is room.
+        lanes: to run on.
+        arena: where values lie.
+        bell: rung for everything that the thread has to look at.
+        timeout_s: longest time of one run; a lane that takes longer is ended.
+        watch: is told of every answer of a lane, with its run and the parts of the run that it is about.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        programs: RunPrograms,
+        queues: Sequence[Admission],
+        intervals_s: Sequence[float],
+        lanes: Sequence[Lane],
+        arena: Arena,
+        bell: Bell,
+        timeout_s: float,
+        watch: Callable[[int, Run, tuple[int, ...], Answer], None] | None = None,
+    ) -> None:
+        self._pipeline, self._programs, self._queues, self._lanes = pipeline, programs, queues, lanes
+        self._arena, self.bell, self._timeout_s, self._watch = arena, bell, timeout_s, watch
+        self._instances = Instances(pipeline)
+        self._free = FreeSlots(programs.values)
+        labels = list(programs.values)
+        self._values = [programs.values[label] for label in labels]
+        #: By model and block, numbers of the slots that nothing reads after the block.
+        self._released = [
+            [[slots.number for slots in own.slots if slots.last == block] for block in range(len(own.blocks))]
+            for own in self._values
+        ]
+        self._buffers = {
+            slots.number: [arena.tensor(offset, slots.shape, getattr(torch, slots.dtype)) for offset in slots.offsets]
+            for own in self._values
+            for slots in (*own.inputs, *own.outputs)
+        }
+        self._events: deque[LaneEvent] = deque()
+        self._up: set[int] = set()
+        self._runs: dict[int, Run] = {}
+        self._intervals_s = list(intervals_s)
+        self._began_s = time.perf_counter()
+        self._ticks = [self._began_s] * len(queues)
+        self._ending = self._draining = False
+        self._stopped = ""
+        self._thread = threading.Thread(target=self._loop, name="hios dispatcher", daemon=True)
+        #: Time that lanes were busy, seconds; processor time of the thread, seconds; and when it was noted.
+        self.busy_s = self.control_s = 0.0
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def event(self, event: LaneEvent) -> None:
+        """Take note of a lane; called from other threads."""
+        self._events.append(event)
+        self.bell.ring()
+
+    def stop(self, *, drain: bool) -> None:
+        """End the thread: after all requests are answered, or at once; then those that are left fail."""
+        self._draining, self._ending = drain, True
+        self.bell.ring()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._answer_rest("the server is closed")
+
+    @property
+    def lost(self) -> str:
+        """Why nothing can be run any more; empty while it can."""
+        return self._stopped
+
+    @property
+    def instances(self) -> Instances:
+        """What has been run so far."""
+        return self._instances
+
+    @property
+    def up(self) -> int:
+        """Lanes that can run something now."""
+        return len(self._up)
+
+    def _loop(self) -> None:
+        used = time.thread_time
+        while not self._stopped:
+            now = time.perf_counter()
+            self._read_answers(now)
+            self._take_events(now)
+            wake = min(self._expire(now), self._launch(now), self._check_hanging(now))
+            self._start_all(now)
+            self.control_s = used()
+            if self._ending and not (self._draining and self._has_work()):
+                return
+            self.bell.sleep(min(wake - time.perf_counter(), _LONGEST_S))
+
+    def _has_work(self) -> bool:
+        return bool(self._runs) or any(map(len, self._queues)) or bool(self._instances.due())
+
+    # Queues
+
+    def _expire(self, now: float) -> float:
+        return min((at for queue in self._queues if (at := queue.expire(now)) is not None), default=math.inf)
+
+    def _launch(self, now: float) -> float:
+        """Let tasks leave their queues; returns when the next tick is. Missed ticks are lost (D2)."""
+        following = math.inf
+        for model, interval_s in enumerate(self._intervals_s):
+            if interval_s == 0:
+                while self._instances.has_room(model) and self._launch_one(model, now):
+                    pass
+            else:
+                if now >= self._ticks[model]:
+                    if self._instances.has_room(model):
+                        self._launch_one(model, now)
+                    passed = math.floor((now - self._began_s) / interval_s) + 1
+                    self._ticks[model] = self._began_s + passed * interval_s
+                following = min(following, self._ticks[model])
+        return following
+
+    def _launch_one(self, model: int, now: float) -> bool:
+        task = self._queues[model].take()
+        if task is None:
+            return False
+        for slots, value in zip(self._values[model].inputs, task.inputs, strict=True):
+            slot = task.slots[slots.number] = self._free.take(slots)
+            copy_alone(value, self._buffers[slots.number][slot])
+        task.inputs = ()
+        self._instances.launch(model, task, now)
+        return True
+
+    # Runs
+
+    def _idle(self) -> list[int]:
+        busy = {lane for run in self._runs.values() for lane in run.orders}
+        return [lane for lane in sorted(self._up) if lane not in busy]
+
+    def _start_all(self, now: float) -> None:
+        """Start runs until lanes or instances are used up."""
+        while (idle := self._idle()) and not (self._pipeline.take == "all" and self._runs):
+            due = self._instances.due()
+            if not due:
+                return
+            run = self._instances.start(*self._instances.first(due, now), now)
+            self._runs[run.number] = run
+            every = len(idle) == len(self._lanes)
+            together = every and (self._pipeline.take == "all" or (self._pipeline.take == "shared" and len(due) == 1))
+            try:
+                self._send(run, idle[0], together=together and len(self._lanes) > 1)
+            except HiosError as error:
+                run.fail(tuple(range(len(run.members))), str(error))
+            for model, interval_s in enumerate(self._intervals_s):
+                while interval_s == 0 and self._instances.has_room(model) and self._launch_one(model, now):
+                    pass
+
+    def _send(self, run: Run, lane: int, *, together: bool) -> None:
+        """Send the orders of a run: to all lanes, or to one, block by block."""
+        stated = self._programs.slots_of(run.members)
+        for place, slots in stated:
+            task = run.tasks[place]
+            if slots.made == run.members[place][1]:
+                task.slots[slots.number] = self._free.take(slots)
+        if together:
+            program, lanes = self._programs.together(run.combined, run.present)
+            every = tuple(range(len(run.members)))
+            chosen = [run.tasks[place].slots[slots.number] for place, slots in stated]
+            for taking_part in lanes:
+                run.orders[taking_part] = deque([every])
+            for taking_part in lanes:
+                self._lanes[taking_part].send(run.number, program, chosen)
+            return
+        run.orders[lane] = deque((place,) for place in range(len(run.members)))
+        for place, member in enumerate(run.members):
+            own = [run.tasks[place].slots[slots.number] for part, slots in stated if part == place]
+            self._lanes[lane].send(run.number, self._programs.alone(*member), own)
+
+    def _check_hanging(self, now: float) -> float:
+        """End lanes that take too long; returns when the next one does."""
+        following = math.inf
+        for run in self._runs.values():
+            if now < run.began_s + self._timeout_s:
+                following = min(following, run.began_s + self._timeout_s)
+                continue
+            run.fail(tuple(range(len(run.members))), f"it did not end within {self._timeout_s:g} s")
+            run.began_s = now
+            for lane in run.orders:
+                self._lanes[lane].kill()
+        return following
+
+    # Answers
+
+    def _read_answers(self, now: float) -> None:
+        for lane in self._lanes:
+            while (answer := lane.answer()) is not None:
+                self._take_answer(lane.number, answer, now)
+
+    def _take_answer(self, lane: int, answer: Answer, now: float) -> None:
+        run = self._runs.get(answer.run)
+        if run is None or lane not in run.orders:
+            return
+        places = run.orders[lane].popleft()
+        self.busy_s += (answer.ended_ns - answer.began_ns) / 1e9
+        if answer.aborted:
+            run.fail(places, answer.why)
+        run.fail(tuple(place for bit, place in enumerate(places) if answer.failed >> bit & 1), answer.why)
+        if self._watch is not None:
+            self._watch(lane, run, places, answer)
+        if not run.orders[lane]:
+            del run.orders[lane]
+            self._finish_if_over(run, now)
+
+    def _finish_if_over(self, run: Run, now: float) -> None:
+        if run.orders:
+            return
+        del self._runs[run.number]
+        if not any(len(other.orders) > 1 for other in self._runs.values()):
+            self._arena.write(_ABORT, 0)  # no lane waits for another one
+        ended = self._instances.finish(run, now)
+        gone = {id(task) for _, task, _ in ended}
+        for (model, block), task in zip(run.members, run.tasks, strict=True):
+            if id(task) not in gone:
+                for number in self._released[model][block]:
+                    self._free.give(number, task.slots.pop(number))
+        for model, task, why in ended:
+            self._answer(model, task, why)
+
+    def _answer(self, model: int, task: Task, why: str | None) -> None:
+        """Answer a request, and let go of what its instance held."""
+        outputs = []
+        if why is None:
+            for slots in self._values[model].outputs:
+                buffer = self._buffers[slots.number][task.slots[slots.number]]
+                outputs.append(copy_alone(buffer, torch.empty(buffer.shape, dtype=buffer.dtype)))
+        for number, slot in task.slots.items():
+            self._free.give(number, slot)
+        task.slots.clear()
+        self._queues[model].end(failed=why is not None)
+        if why is None:
+            task.answer.set_result(outputs)
+        else:
+            task.answer.set_exception(TaskFailedError(f"model {task.model}: {why}"))
+
+    # Lanes
+
+    def _take_events(self, now: float) -> None:
+        while self._events:
+            event = self._events.popleft()
+            if event.kind == "ready":
+                self._up.add(event.lane)
+                continue
+            self._up.discard(event.lane)
+            self._read_answers(now)  # what the lane still answered counts
+            for run in [run for run in self._runs.values() if event.lane in run.orders]:
+                places = tuple(place for order in run.orders.pop(event.lane) for place in order)
+                run.fail(places, event.why)
+                if run.orders:
+                    self._arena.write(_ABORT, 1)  # others may wait for values of this lane
+                self._finish_if_over(run, now)
+            self._lanes[event.lane].clear()
+            if event.kind == "lost":
+                self._stopped = event.why
+                self._answer_rest(event.why)
+
+    def _answer_rest(self, why: str) -> None:
+        """Fail whatever is left, as nothing will run it."""
+        error = f"not run: {why}"
+        for run in list(self._runs.values()):
+            run.fail(tuple(range(len(run.members))), error)
+            run.orders.clear()
+            self._finish_if_over(run, time.perf_counter())
+        for model, task in self._instances.drain():
+            self._answer(model, task, error)
+        for queue in self._queues:
+            for task in queue.close(why):
+                task.answer.set_exception(TaskFailedError(f"model {task.model}: {error}"))

@@ -1,0 +1,402 @@
+"""The simulator compiled by numba: the same runs and the same ends of tasks as the reference, to the last bit.
+
+The functions have the names of those of ``simulator.Simulation`` and do the same, on arrays. Imported only where it
+runs: numba is not light.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numba import njit
+
+from hios.serving.arrivals import Trace
+from hios.serving.pipeline import Pipeline, QueueRules
+from hios.serving.simulator import COMPLETED, DROPPED, EXPIRED, IN_FLIGHT, OFFERED, WAITING, BlockRun, Record
+
+#: An array; the conventions below tell its type.
+Array: TypeAlias = Any
+
+#: Whole numbers of a state: the lanes that are idle, the next task, the runs that started, those that were promoted.
+_IDLE, _NEXT, _RUNS, _PROMOTED = range(4)
+#: Of a run that goes on: its number, combined block, present sub-blocks, lanes; -1 as number where there is none.
+_NUMBER, _COMBINED, _PRESENT, _LANES = range(4)
+#: Ways to take lanes.
+_TAKE = {"all": 0, "one": 1, "shared": 2}
+_ALL, _ONE = 0, 1
+
+
+class Given(NamedTuple):
+    """What does not change. W models, B blocks of all models, C combined blocks, m sub-blocks of all, n tasks."""
+
+    task_times: Array  # (n,) float
+    task_models: Array  # (n,) int
+    first_task: Array  # (W,) int: where the queue of a model begins in State.queue
+    capacity: Array  # (W,) int
+    drop_oldest: Array  # (W,) bool
+    deadline: Array  # (W,) float
+    interval: Array  # (W,) float
+    first_block: Array  # (W,) int: number of the model's first block among all
+    last: Array  # (B,) bool: whether it is the last of its model
+    first_member: Array  # (C + 1,) int: where the sub-blocks of a combined block begin in member
+    member: Array  # (m,) int: number of the block among all
+    first_time: Array  # (C,) int: where the times of a combined block begin in times
+    times: Array  # float: by combined block, present sub-blocks and lanes
+    lanes: int
+    take: int
+    strict: bool
+    several: bool
+    slots: int
+    max_wait: float
+    duration: float
+
+
+class State(NamedTuple):
+    """What changes."""
+
+    numbers: Array  # (4,) int: _IDLE and the following
+    clock: Array  # (2,) float: the time, and the integral of the variance
+    queue: Array  # (n,) int: tasks of every model's queue, one model after another
+    head: Array  # (W,) int
+    tail: Array  # (W,) int
+    ticks: Array  # (W,) int: number of the next tick
+    present: Array  # (W,) int
+    slot_task: Array  # (B, slots) int
+    slot_since: Array  # (B, slots) float
+    slot_head: Array  # (B,) int
+    slot_count: Array  # (B,) int
+    running: Array  # (B,) bool
+    able: Array  # (m,) bool
+    going: Array  # (lanes, 4) int: _NUMBER and the following
+    going_finish: Array  # (lanes,) float: infinite where there is none
+    going_task: Array  # (lanes, largest combined block) int
+    task_state: Array  # (n,) int
+    task_finish: Array  # (n,) float
+    queued: Array  # (W,) float
+    present_s: Array  # (W,) float
+    runs: Array  # (most runs, 3) int: combined block, present sub-blocks, lanes
+    run_times: Array  # (most runs, 2) float: start, finish
+
+
+def _compiled(function: Any) -> Any:
+    """Compile, and keep the result on disk where there is a place for it.
+
+    Without reference counts (``_nrt``), which would take most of the time: these functions make no arrays, and those in
+    a tuple are counted at every use.
+    """
+    options: dict[str, Any] = {"nogil": True, "_nrt": False}
+    try:
+        return njit(cache=True, **options)(function)
+    except RuntimeError:  # neither this folder nor a cache folder of the user can be written
+        return njit(**options)(function)
+
+
+@_compiled
+def _end(given: Given, state: State, task: int, how: int) -> None:
+    state.task_state[task] = how
+    state.task_finish[task] = state.clock[0]
+    state.present[given.task_models[task]] -= 1
+
+
+@_compiled
+def _advance(given: Given, state: State, now: float) -> None:
+    passed = now - state.clock[0]
+    models = len(state.head)
+    mean = 0.0
+    for model in range(models):
+        mean += state.tail[model] - state.head[model]
+    mean /= models
+    variance = 0.0
+    for model in range(models):
+        length = state.tail[model] - state.head[model]
+        state.queued[model] += passed * length
+        state.present_s[model] += passed * state.present[model]
+        variance += (length - mean) ** 2
+    state.clock[1] += passed * (variance / models)
+    state.clock[0] = now
+
+
+@_compiled
+def _next_moment(given: Given, state: State) -> float:
+    now = np.inf
+    for place in range(given.lanes):
+        now = min(now, state.going_finish[place])
+    if state.numbers[_NEXT] < len(given.task_times):
+        now = min(now, given.task_times[state.numbers[_NEXT]])
+    for model in range(len(state.head)):
+        if state.head[model] < state.tail[model]:
+            now = min(now, given.task_times[state.queue[state.head[model]]] + given.deadline[model])
+        if given.interval[model] > 0:
+            now = min(now, state.ticks[model] * given.interval[model])
+    return now
+
+
+@_compiled
+def _arrive(given: Given, state: State, task: int) -> None:
+    model = given.task_models[task]
+    state.present[model] += 1
+    if state.tail[model] - state.head[model] == given.capacity[model]:
+        if not given.drop_oldest[model]:
+            _end(given, state, task, DROPPED)
+            return
+        _end(given, state, state.queue[state.head[model]], DROPPED)
+        state.head[model] += 1
+    state.task_state[task] = WAITING
+    state.queue[state.tail[model]] = task
+    state.tail[model] += 1
+
+
+@_compiled
+def _put(given: Given, state: State, block: int, task: int) -> None:
+    place = (state.slot_head[block] + state.slot_count[block]) % given.slots
+    state.slot_task[block, place] = task
+    state.slot_since[block, place] = state.clock[0]
+    state.slot_count[block] += 1
+
+
+@_compiled
+def _launch(given: Given, state: State, model: int) -> bool:
+    block = given.first_block[model]
+    if state.head[model] == state.tail[model] or state.slot_count[block] == given.slots:
+        return False
+    task = state.queue[state.head[model]]
+    state.head[model] += 1
+    state.task_state[task] = IN_FLIGHT
+    _put(given, state, block, task)
+    return True
+
+
+@_compiled
+def _finish(given: Given, state: State, place: int) -> None:
+    combined, present = state.going[place, _COMBINED], state.going[place, _PRESENT]
+    state.numbers[_IDLE] += state.going[place, _LANES]
+    state.going[place, _NUMBER] = -1
+    state.going_finish[place] = np.inf
+    first = given.first_member[combined]
+    for number in range(given.first_member[combined + 1] - first):
+        if present >> number & 1:
+            block, task = given.member[first + number], state.going_task[place, number]
+            state.running[block] = False
+            if given.last[block]:
+                _end(given, state, task, COMPLETED)
+            else:
+                _put(given, state, block + 1, task)
+
+
+@_compiled
+def _next(given: Given, state: State) -> Any:
+    """The combined block to run, its sub-blocks that are present, and how many combined blocks could run.
+
+    ``Simulation._ready``, ``_age`` and ``_next`` in one.
+    """
+    member, last, slots, first_member = given.member, given.last, given.slots, given.first_member
+    held, running, able, slot_head = state.slot_count, state.running, state.able, state.slot_head
+    slot_task, slot_since = state.slot_task, state.slot_since
+    now, max_wait, nothing = state.clock[0], given.max_wait, np.int64(len(given.task_times))
+    due, best, late = 0, -1, -1
+    best_present, late_present, best_ratio = 0, 0, 0.0
+    best_oldest, best_since, late_oldest, late_since = nothing, np.inf, nothing, np.inf
+    for combined in range(len(first_member) - 1):
+        first, end = first_member[combined], first_member[combined + 1]
+        present, count, oldest, since = 0, 0, nothing, np.inf
+        for place in range(end - 1, first - 1, -1):
+            block = member[place]
+            able[place] = False
+            if held[block] == 0 or running[block]:
+                continue
+            follows = place + 1 < end and member[place + 1] == block + 1 and able[place + 1]
+            if last[block] or held[block + 1] < slots or follows:
+                able[place] = True
+                present |= 1 << (place - first)
+                count += 1
+                oldest = min(oldest, slot_task[block, slot_head[block]])
+                since = min(since, slot_since[block, slot_head[block]])
+        if count == 0 or (given.strict and count < end - first):
+            continue
+        due += 1
+        ratio = count / (end - first)
+        older = oldest < best_oldest or (oldest == best_oldest and since < best_since)
+        if best < 0 or ratio > best_ratio or (ratio == best_ratio and older):
+            best, best_present, best_ratio, best_oldest, best_since = combined, present, ratio, oldest, since
+        older = oldest < late_oldest or (oldest == late_oldest and since < late_since)
+        if now - since > max_wait and (late < 0 or older):
+            late, late_present, late_oldest, late_since = combined, present, oldest, since
+    if late >= 0:
+        state.numbers[_PROMOTED] += late != best
+        return late, late_present, due
+    return best, best_present, due
+
+
+@_compiled
+def _start(given: Given, state: State, combined: int, present: int, due: int) -> None:
+    lanes = given.lanes
+    if given.take == _ONE:
+        lanes = 1
+    elif given.take != _ALL:
+        lanes = max(1, state.numbers[_IDLE] // due)
+    place = 0
+    while state.going[place, _NUMBER] >= 0:
+        place += 1
+    first = given.first_member[combined]
+    for number in range(given.first_member[combined + 1] - first):
+        if present >> number & 1:
+            block = given.member[first + number]
+            state.going_task[place, number] = state.slot_task[block, state.slot_head[block]]
+            state.slot_head[block] = (state.slot_head[block] + 1) % given.slots
+            state.slot_count[block] -= 1
+            state.running[block] = not given.several
+    finish = state.clock[0] + given.times[given.first_time[combined] + present * given.lanes + lanes - 1]
+    run = state.numbers[_RUNS]
+    state.going[place, _NUMBER], state.going[place, _COMBINED] = run, combined
+    state.going[place, _PRESENT], state.going[place, _LANES] = present, lanes
+    state.going_finish[place] = finish
+    state.runs[run, 0], state.runs[run, 1], state.runs[run, 2] = combined, present, lanes
+    state.run_times[run, 0], state.run_times[run, 1] = state.clock[0], finish
+    state.numbers[_RUNS] += 1
+    state.numbers[_IDLE] -= lanes
+
+
+@_compiled
+def _start_all(given: Given, state: State) -> None:
+    while True:
+        for model in range(len(state.head)):
+            while given.interval[model] == 0 and _launch(given, state, model):
+                pass
+        idle = state.numbers[_IDLE]
+        if idle == 0 or (given.take == _ALL and idle < given.lanes):
+            return
+        combined, present, due = _next(given, state)
+        if due == 0:
+            return
+        _start(given, state, combined, present, due)
+
+
+@_compiled
+def _finish_due(given: Given, state: State, now: float) -> None:
+    """End the runs that are over, in the order in which they started."""
+    while True:
+        chosen = -1
+        for place in range(given.lanes):
+            if state.going_finish[place] == now and (
+                chosen < 0 or state.going[place, _NUMBER] < state.going[chosen, _NUMBER]
+            ):
+                chosen = place
+        if chosen < 0:
+            return
+        _finish(given, state, chosen)
+
+
+@_compiled
+def _run(given: Given, state: State) -> None:
+    now = _next_moment(given, state)
+    while now <= given.duration:
+        _advance(given, state, now)
+        _finish_due(given, state, now)
+        for model in range(len(state.head)):
+            while state.head[model] < state.tail[model]:
+                task = state.queue[state.head[model]]
+                if given.task_times[task] + given.deadline[model] != now:
+                    break
+                state.head[model] += 1
+                _end(given, state, task, EXPIRED)
+        while state.numbers[_NEXT] < len(given.task_times) and given.task_times[state.numbers[_NEXT]] == now:
+            _arrive(given, state, state.numbers[_NEXT])
+            state.numbers[_NEXT] += 1
+        for model in range(len(state.head)):
+            if given.interval[model] > 0 and state.ticks[model] * given.interval[model] == now:
+                state.ticks[model] += 1
+                _launch(given, state, model)
+        _start_all(given, state)
+        now = _next_moment(given, state)
+    _advance(given, state, given.duration)
+
+
+def carried_out(
+    pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float
+) -> tuple[Given, State]:
+    """Carry out a repeat; arrays of what happened."""
+    given = _given(pipeline, queues, trace, duration_s)
+    state = _state(given, pipeline)
+    _run(given, state)
+    return given, state
+
+
+def compiled(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float) -> Record:
+    """One repeat by the compiled simulator: the record that the reference makes."""
+    _, state = carried_out(pipeline, queues, trace, duration_s)
+    count = int(state.numbers[_RUNS])
+    times, runs = state.run_times[:count].tolist(), state.runs[:count].tolist()
+    return Record(
+        state.task_state.tolist(),
+        state.task_finish.tolist(),
+        [BlockRun(*time, *run) for time, run in zip(times, runs, strict=True)],
+        state.queued.tolist(),
+        state.present_s.tolist(),
+        float(state.clock[1]),
+        int(state.numbers[_PROMOTED]),
+    )
+
+
+def _given(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float) -> Given:
+    task_models = np.array(trace.models, np.int64)
+    first_block = np.concatenate(([0], np.cumsum(pipeline.blocks)))
+    tasks = np.bincount(task_models, minlength=len(queues))
+    sizes = [len(members) for members in pipeline.combined]
+    lengths = [len(rows) * pipeline.lanes for rows in pipeline.times_s]
+    last = np.zeros(first_block[-1], np.bool_)
+    last[first_block[1:] - 1] = True
+    return Given(
+        np.array(trace.times_s, np.float64),
+        task_models,
+        np.concatenate(([0], np.cumsum(tasks)))[:-1].astype(np.int64),
+        np.array([rules.capacity for rules in queues], np.int64),
+        np.array([rules.drop_oldest for rules in queues], np.bool_),
+        np.array([rules.deadline_s for rules in queues], np.float64),
+        np.array([rules.interval_s for rules in queues], np.float64),
+        first_block[:-1].astype(np.int64),
+        last,
+        np.concatenate(([0], np.cumsum(sizes))).astype(np.int64),
+        np.array([first_block[model] + block for members in pipeline.combined for model, block in members], np.int64),
+        np.concatenate(([0], np.cumsum(lengths)))[:-1].astype(np.int64),
+        np.array([time for rows in pipeline.times_s for row in rows for time in row], np.float64),
+        pipeline.lanes,
+        _TAKE[pipeline.take],
+        pipeline.strict,
+        pipeline.several,
+        pipeline.slots,
+        pipeline.max_wait_s,
+        duration_s,
+    )
+
+
+def _state(given: Given, pipeline: Pipeline) -> State:
+    models, blocks, count = len(given.capacity), len(given.last), len(given.task_times)
+    # Every run takes at least one task through one block.
+    most = int(sum(pipeline.blocks[model] for model in given.task_models.tolist()))
+    largest = max(len(members) for members in pipeline.combined)
+    return State(
+        np.array([given.lanes, 0, 0, 0], np.int64),
+        np.zeros(2),
+        np.zeros(count, np.int64),
+        given.first_task.copy(),
+        given.first_task.copy(),
+        np.zeros(models, np.int64),
+        np.zeros(models, np.int64),
+        np.zeros((blocks, given.slots), np.int64),
+        np.zeros((blocks, given.slots)),
+        np.zeros(blocks, np.int64),
+        np.zeros(blocks, np.int64),
+        np.zeros(blocks, np.bool_),
+        np.zeros(len(given.member), np.bool_),
+        np.full((given.lanes, 4), -1, np.int64),
+        np.full(given.lanes, np.inf),
+        np.zeros((given.lanes, largest), np.int64),
+        np.full(count, OFFERED, np.int64),
+        np.full(count, np.inf),
+        np.zeros(models),
+        np.zeros(models),
+        np.zeros((most, 3), np.int64),
+        np.zeros((most, 2)),
+    )

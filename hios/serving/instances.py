@@ -1,0 +1,141 @@
+"""Which instances wait before which block, and which run is next: the rules of the simulator, for real tasks."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from hios.serving.admission import Task
+from hios.serving.pipeline import Pipeline, SubBlock
+
+
+@dataclass(eq=False)
+class Run:
+    """Instances that run together: one of each sub-block of a combined block that is present.
+
+    Attributes:
+        number: above 0, of no other run.
+        combined: number of the combined block.
+        present: bit k is set where its k-th sub-block has an instance.
+        members: those sub-blocks.
+        tasks: an instance for each of them.
+        began_s: when it was started, by ``time.perf_counter``.
+        orders: by lane, the parts of the run that each order of the lane covers, in the order in which they were sent.
+        failed: why, by the place of the sub-block among the members.
+    """
+
+    number: int
+    combined: int
+    present: int
+    members: tuple[SubBlock, ...]
+    tasks: tuple[Task, ...]
+    began_s: float
+    orders: dict[int, deque[tuple[int, ...]]] = field(default_factory=dict)
+    failed: dict[int, str] = field(default_factory=dict)
+
+    def fail(self, places: tuple[int, ...], why: str) -> None:
+        """Note that some instances failed; the first reason stays."""
+        for place in places:
+            self.failed.setdefault(place, why)
+
+
+class Instances:
+    """Instances of all models in the slots before their blocks.
+
+    Args:
+        pipeline: combined blocks, and how they run.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._slots: list[list[deque[Task]]] = [[deque() for _ in range(count)] for count in pipeline.blocks]
+        self._running = [[0] * count for count in pipeline.blocks]
+        self._numbers = 0
+        #: Runs that went first as an instance had waited too long; blocks that ran, an instance each.
+        self.promoted = self.block_runs = 0
+
+    def has_room(self, model: int) -> bool:
+        """Whether a task of a model may leave its queue."""
+        return len(self._slots[model][0]) < self._pipeline.slots
+
+    def launch(self, model: int, task: Task, now_s: float) -> None:
+        """Put a task before the first block of its model."""
+        task.since_s = now_s
+        self._slots[model][0].append(task)
+
+    def due(self) -> list[tuple[int, int]]:
+        """Combined blocks that could run now, each with its sub-blocks that are present, as bits."""
+        return [(c, present) for c in range(len(self._pipeline.combined)) if (present := self._ready(c))]
+
+    def _ready(self, combined: int) -> int:
+        """A sub-block can run if it has an instance and the one after it has room for the result (TOP.md, D6)."""
+        ready, able = 0, set()
+        members = self._pipeline.combined[combined]
+        for place in reversed(range(len(members))):
+            model, block = members[place]
+            if not self._slots[model][block] or (self._running[model][block] and not self._pipeline.several):
+                continue
+            last = block + 1 == self._pipeline.blocks[model]
+            has_room = last or len(self._slots[model][block + 1]) < self._pipeline.slots
+            if has_room or (model, block + 1) in able:
+                able.add((model, block))
+                ready |= 1 << place
+        return 0 if self._pipeline.strict and len(able) < len(members) else ready
+
+    def first(self, due: list[tuple[int, int]], now_s: float) -> tuple[int, int]:
+        """The highest effective input ratio, ties by the oldest task; first of all what has waited too long (D3)."""
+
+        def rank(entry: tuple[int, int]) -> tuple[float, float, float]:
+            share = entry[1].bit_count() / len(self._pipeline.combined[entry[0]])
+            return -share, *self._age(*entry)
+
+        by_ratio = min(due, key=rank)
+        late = [entry for entry in due if now_s - self._age(*entry)[1] > self._pipeline.max_wait_s]
+        chosen = min(late, key=lambda entry: self._age(*entry)) if late else by_ratio
+        self.promoted += chosen != by_ratio
+        return chosen
+
+    def _age(self, combined: int, present: int) -> tuple[float, float]:
+        """When the oldest task among the instances of a run arrived, and since when one of them has waited."""
+        waiting = [self._slots[model][block][0] for model, block in self._members(combined, present)]
+        return min(task.arrived_s for task in waiting), min(task.since_s for task in waiting)
+
+    def _members(self, combined: int, present: int) -> tuple[SubBlock, ...]:
+        found = self._pipeline.combined[combined]
+        return tuple(member for place, member in enumerate(found) if present >> place & 1)
+
+    def start(self, combined: int, present: int, now_s: float) -> Run:
+        """Take the instances of a run out of their slots."""
+        members = self._members(combined, present)
+        tasks = tuple(self._slots[model][block].popleft() for model, block in members)
+        for model, block in members:
+            self._running[model][block] += 1
+        self._numbers += 1
+        self.block_runs += len(members)
+        return Run(self._numbers, combined, present, members, tasks, now_s)
+
+    def finish(self, run: Run, now_s: float) -> list[tuple[int, Task, str | None]]:
+        """End a run: instances go to their next blocks.
+
+        Returns:
+            Tasks that this ends, each with the number of its model, and why it failed or None.
+        """
+        ended: list[tuple[int, Task, str | None]] = []
+        for place, ((model, block), task) in enumerate(zip(run.members, run.tasks, strict=True)):
+            self._running[model][block] -= 1
+            why = run.failed.get(place)
+            if why is not None or block + 1 == self._pipeline.blocks[model]:
+                ended.append((model, task, why))
+            else:
+                task.since_s = now_s
+                self._slots[model][block + 1].append(task)
+        return ended
+
+    def drain(self) -> list[tuple[int, Task]]:
+        """Take all instances out, as they will not run."""
+        found = []
+        for model, slots in enumerate(self._slots):
+            for waiting in slots:
+                found += [(model, task) for task in waiting]
+                waiting.clear()
+        return found

@@ -1,0 +1,211 @@
+"""A lane: a worker process pinned to its cores, started again when it dies, driven through shared memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from hios.errors import HiosError
+from hios.serving import lane_worker
+from hios.serving.block_values import Slots
+from hios.serving.lane_program import LaneProgram
+from hios.serving.lane_worker import ANSWER_WORDS, STOP, Wiring
+from hios.workers.arena import Arena, Layout
+from hios.workers.pool import WorkerPool
+from hios.workers.ring import Bell, Ring
+
+#: A worker answers so often, though it has nothing to say: a call has a time-out.
+_SERVE_S = 600.0
+#: Starts in a row that may fail before a lane is given up, and the pause between them.
+_MOST_STARTS, _PAUSE_S = 3, 0.5
+#: Seconds that a lane may take to end what it runs.
+_ENDING_S = 5.0
+#: Flags of a lane: head and tail of its two rings.
+FLAGS = 4
+
+
+class Answer(NamedTuple):
+    """What a lane says of a run.
+
+    Attributes:
+        run: its number.
+        aborted: whether it was given up.
+        failed: a bit for each part that failed.
+        began_ns: by ``time.perf_counter_ns``.
+        ended_ns: by the same.
+        why: why the first part failed.
+    """
+
+    run: int
+    aborted: bool
+    failed: int
+    began_ns: int
+    ended_ns: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Duties:
+    """What every worker of a lane is given: files of graph and weights by label, programs, slots, texts of marks."""
+
+    models: Mapping[str, tuple[str, str]]
+    programs: Mapping[int, LaneProgram]
+    slots: Sequence[Slots]
+    describe: Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneEvent:
+    """A lane is ready, down (to be started again), or lost for good; and why."""
+
+    lane: int
+    kind: Literal["ready", "down", "lost"]
+    why: str = ""
+
+
+class Lane:
+    """Keeps one worker process going.
+
+    A thread of its own starts the process, as Linux ends a worker with the thread that started it, and is in a call of
+    that worker as long as it lives: so it learns at once when it dies.
+
+    Args:
+        number: of the lane.
+        cores: that it is pinned to; operators use a thread on each.
+        layout: of the arena, which grows by the rings.
+        first_flag: the first of its `FLAGS`.
+        words: numbers of an order at most.
+    """
+
+    def __init__(self, number: int, cores: Sequence[int], layout: Layout, first_flag: int, words: int) -> None:
+        self.number, self.cores = number, list(cores)
+        self._places = (layout.add(Ring.nbytes(words)), layout.add(Ring.nbytes(ANSWER_WORDS)))
+        self._first_flag, self._words = first_flag, words
+        self._bell = Bell()
+        self._cleared = threading.Event()
+        self._stopping = False
+        self._pid = 0
+        self._thread: threading.Thread | None = None
+
+    def connect(self, arena: Arena, server: Bell, duties: Duties, timeout_s: float) -> None:
+        """Make the lane's end of the shared memory.
+
+        Args:
+            arena: of the server, with the lane's rings.
+            server: rung when the lane has answered, and at its events.
+            duties: what its workers are to do.
+            timeout_s: longest time to wait for a value of another lane.
+        """
+        flag = self._first_flag
+        orders, answers = (
+            (self._places[0], self._words, flag, flag + 1),
+            (self._places[1], ANSWER_WORDS, flag + 2, flag + 3),
+        )
+        self._orders, self._answers = Ring(arena, *orders), Ring(arena, *answers)
+        self._wiring = Wiring(
+            arena.descriptor, arena.flags_count, arena.size, orders, answers, self._bell.descriptor, server.descriptor
+        )
+        self._duties, self._timeout_s = duties, timeout_s
+
+    def start(self, event: Callable[[LaneEvent], None]) -> None:
+        """Start the first worker; ``event`` is called, from another thread, when it is ready, and when it ends."""
+        self._event = event
+        self._thread = threading.Thread(target=self._keep, name=f"hios lane {self.number}", daemon=True)
+        self._thread.start()
+
+    @property
+    def pid(self) -> int:
+        """Process number of the worker; 0 while there is none."""
+        return self._pid
+
+    def send(self, run: int, program: int, slots: Sequence[int]) -> None:
+        """Have a program run."""
+        self._orders.put((run, program, *slots))
+        self._bell.ring()
+
+    def answer(self) -> Answer | None:
+        """The next answer; None if there is none yet."""
+        message = self._answers.get()
+        if message is None:
+            return None
+        run, state, failed, began, ended, *text = message
+        return Answer(run, state != lane_worker.DONE, failed, began, ended, lane_worker.text_of(text))
+
+    def clear(self) -> None:
+        """Once all answers of a worker that died were read: forget its orders, and let another one start."""
+        self._orders.clear()
+        self._cleared.set()
+
+    def stop(self) -> None:
+        """End the worker after what it runs; it is not started again."""
+        self._stopping = True
+        self._cleared.set()
+        if self._pid:
+            with contextlib.suppress(HiosError):  # its ring is full: it is killed in a while
+                self.send(0, STOP, ())
+
+    def join(self, limit_s: float = _ENDING_S) -> None:
+        """Wait until the worker has ended; kill it where that takes too long."""
+        if self._thread is None:
+            return
+        self._thread.join(limit_s)
+        if self._thread.is_alive():
+            self.kill()
+            self._thread.join()
+
+    def kill(self) -> None:
+        """End the worker at once, such as one that hangs; another one is started."""
+        with contextlib.suppress(ProcessLookupError):
+            if pid := self._pid:
+                os.kill(pid, signal.SIGKILL)
+
+    def _keep(self) -> None:
+        failures, begun = 0, False
+        while not self._stopping:
+            ready = False
+            try:
+                with self._started() as pool:
+                    (self._pid,) = pool.process_ids
+                    self._prepare(pool)
+                    begun, ready, failures = True, True, 0
+                    self._event(LaneEvent(self.number, "ready"))
+                    while (
+                        not self._stopping
+                        and pool.call_each(lane_worker.serve, {0: {"limit_s": _SERVE_S}}, 2 * _SERVE_S)[0]
+                    ):
+                        pass
+                return
+            except HiosError as error:
+                self._pid = 0
+                failures += not ready
+                lost = failures >= _MOST_STARTS or not begun
+                self._cleared.clear()
+                self._event(LaneEvent(self.number, "lost" if lost else "down", str(error)))
+                if lost:
+                    return
+                if not self._stopping:
+                    self._cleared.wait()
+                if not ready:
+                    time.sleep(_PAUSE_S)
+
+    def _started(self) -> WorkerPool:
+        pool = WorkerPool(
+            [self.cores],
+            Arena(1, 0),  # its own: a lane that dies is no reason for others to abort
+            self._timeout_s,
+            [f"lane {self.number}"],
+            descriptors=(self._wiring.descriptor, self._wiring.own, self._wiring.server),
+        )
+        pool.describe = self._duties.describe
+        return pool
+
+    def _prepare(self, pool: WorkerPool) -> None:
+        duties = self._duties
+        pool.call(0, lane_worker.load, wiring=self._wiring, models=duties.models, timeout_s=self._timeout_s)
+        pool.call(0, lane_worker.prepare, slots=duties.slots, programs=duties.programs)

@@ -1,0 +1,187 @@
+"""What each lane does in a run: operators of the parts of the run in order, what they wait for and hand over.
+
+A run takes one block of one or several models, its parts, through one lane or several. On several lanes, a value that
+another lane reads is copied to a buffer, and a flag says that it is there. One run on several lanes goes on at a time,
+so all such runs share the buffers and flags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from hios.kernels.tensors import nbytes, value_type
+from hios.kernels.unit import External, externals
+from hios.platforms.device_program import Buffer, Handover
+from hios.serving.block_values import BlockValues, Slots
+from hios.workers.arena import Layout
+
+
+class Part(NamedTuple):
+    """A block of a model in a run: a sub-block of a combined block."""
+
+    model: str
+    block: int
+
+
+#: Operators of a lane in order, each with the number of its part in the run.
+Order = Sequence[tuple[int, str]]
+
+
+class Placed(NamedTuple):
+    """A value in the slot that a run states for it.
+
+    Attributes:
+        part: number of the part in the run.
+        value: the value.
+        slots: number of its `Slots`.
+        place: where the run states its slot.
+    """
+
+    part: int
+    value: External
+    slots: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStep:
+    """An operator: the flags of values that it waits for; where its outputs go, to other lanes and into slots."""
+
+    part: int
+    operator: str
+    waits: tuple[int, ...] = ()
+    departures: tuple[Handover, ...] = ()
+    stores: tuple[Placed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LaneProgram:
+    """What one lane does in a run.
+
+    Attributes:
+        models: model of every part.
+        reads: values in slots that its operators read.
+        arrivals: for each part, values that other lanes make.
+        steps: operators in order.
+    """
+
+    models: tuple[str, ...]
+    reads: tuple[Placed, ...]
+    arrivals: tuple[tuple[int, Handover], ...]
+    steps: tuple[LaneStep, ...]
+
+
+class Handovers:
+    """Buffers and flags of values that change lanes.
+
+    Args:
+        at: offset of the first buffer.
+        first_flag: number of the first flag.
+
+    Attributes:
+        size: end of the last buffer of any run.
+        flags: number behind the last flag of any run.
+    """
+
+    def __init__(self, at: int, first_flag: int) -> None:
+        self._at, self._first = at, first_flag
+        self.size, self.flags = at, first_flag
+
+    def of(
+        self, values: Sequence[tuple[tuple[int, External], tuple[Sequence[int], str]]]
+    ) -> dict[tuple[int, External], Handover]:
+        """Buffers and flags for the values of one run, by part and value.
+
+        Args:
+            values: each with its shape and dtype.
+        """
+        layout = Layout()
+        layout.size = self._at
+        made = {}
+        for number, (key, (shape, dtype)) in enumerate(values):
+            buffer = Buffer(layout.add(nbytes(shape, dtype)), tuple(shape), dtype)
+            made[key] = Handover(key[1], buffer, self._first + number)
+        self.size, self.flags = max(self.size, layout.size), max(self.flags, self._first + len(made))
+        return made
+
+
+def slots_of(parts: Sequence[Part], values_of: Mapping[str, BlockValues]) -> list[tuple[int, Slots]]:
+    """The slots that a run states, in order: for each part, what it reads and then what it makes."""
+    return [
+        (number, slots)
+        for number, part in enumerate(parts)
+        for slots in (*values_of[part.model].reads(part.block), *values_of[part.model].writes(part.block))
+    ]
+
+
+def lane_programs(
+    parts: Sequence[Part], orders: Sequence[Order], values_of: Mapping[str, BlockValues], handovers: Handovers
+) -> list[LaneProgram]:
+    """The program of every lane of a run.
+
+    Args:
+        parts: of the run.
+        orders: operators of every lane; together all operators of all parts, in an order in which lanes that wait
+            for each other's values come to an end.
+        values_of: of the models.
+        handovers: where values change lanes.
+    """
+    lane_of = {key: lane for lane, order in enumerate(orders) for key in order}
+    stated = [
+        (Placed(part, slots.value, slots.number, place), slots)
+        for place, (part, slots) in enumerate(slots_of(parts, values_of))
+    ]
+    blocks = [part.block for part in parts]
+    inner = {(placed.part, placed.value): placed for placed, slots in stated if slots.made != blocks[placed.part]}
+    stores: dict[tuple[int, str], list[Placed]] = {}
+    for placed, slots in stated:
+        if slots.made == blocks[placed.part]:
+            stores.setdefault((placed.part, placed.value[1]), []).append(placed)
+    crossing: dict[tuple[int, External], None] = {}
+    for lane, order in enumerate(orders):
+        for part, operator in order:
+            for value in _made_inside(values_of[parts[part].model], operator, part, inner):
+                if lane_of[part, value[1]] != lane:
+                    crossing[part, value] = None
+    types = [(key, value_type(values_of[parts[key[0]].model].graph, key[1])) for key in crossing]
+    handed = handovers.of(types)
+    return [
+        _program(lane, parts, order, values_of, inner, stores, handed, lane_of) for lane, order in enumerate(orders)
+    ]
+
+
+def _made_inside(
+    own: BlockValues, operator: str, part: int, inner: Mapping[tuple[int, External], Placed]
+) -> list[External]:
+    """Values that an operator reads and that its own block makes."""
+    found = externals(own.graph.operators[own.graph.index[operator]])
+    return [value for value in found if value[0] == "operator" and (part, value) not in inner]
+
+
+def _program(
+    lane: int,
+    parts: Sequence[Part],
+    order: Order,
+    values_of: Mapping[str, BlockValues],
+    inner: Mapping[tuple[int, External], Placed],
+    stores: Mapping[tuple[int, str], list[Placed]],
+    handed: Mapping[tuple[int, External], Handover],
+    lane_of: Mapping[tuple[int, str], int],
+) -> LaneProgram:
+    reads: dict[Placed, None] = {}
+    arrivals: dict[tuple[int, Handover], None] = {}
+    steps = []
+    for part, operator in order:
+        own = values_of[parts[part].model]
+        waits = []
+        for value in externals(own.graph.operators[own.graph.index[operator]]):
+            if (part, value) in inner:
+                reads[inner[part, value]] = None
+            elif lane_of[part, value[1]] != lane and (part, handed[part, value]) not in arrivals:
+                arrivals[part, handed[part, value]] = None
+                waits.append(handed[part, value].flag)
+        departures = tuple(found for key, found in handed.items() if key[0] == part and key[1][1] == operator)
+        steps.append(LaneStep(part, operator, tuple(waits), departures, tuple(stores.get((part, operator), ()))))
+    return LaneProgram(tuple(part.model for part in parts), tuple(reads), tuple(arrivals), tuple(steps))

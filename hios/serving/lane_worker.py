@@ -1,0 +1,305 @@
+"""Inside a lane: every model loaded once, programs bound to compiled operators, and runs as they are asked for.
+
+Every function here is called through the worker pool; `serve` then takes its orders from a ring in shared memory.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hios.errors import PlatformError
+from hios.graph import Graph
+from hios.kernels import CompiledOperator, compile_operator
+from hios.kernels.tensors import torch_dtype
+from hios.kernels.unit import External
+from hios.platforms.buffers import arena_tensor, deliver
+from hios.platforms.device_program import Buffer
+from hios.platforms.weights import load_weights
+from hios.serving.block_values import Slots
+from hios.serving.lane_program import LaneProgram, LaneStep, Placed
+from hios.workers.arena import Arena
+from hios.workers.malloc import keep_memory
+from hios.workers.ring import Bell, Ring
+from hios.workers.worker import Worker, reason
+
+#: In place of a program: the lane is to end; what it does once it has.
+STOP = -1
+#: Of a run on a lane: it went well as far as this lane knows, or it was given up as another lane ended.
+DONE, ABORTED = 0, 1
+#: Looks at the ring before a lane sleeps, some 50 microseconds, in which it gives its core away after every few.
+_LOOKS, _LOOKS_AT_ONCE = 200, 20
+#: Numbers in an answer at most: run, state, parts that failed, begin, end, and the reason.
+ANSWER_WORDS = 48
+_REASON_BYTES = (ANSWER_WORDS - 6) * 8
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """Shared memory of a lane and the server: the arena, two rings, two bells.
+
+    Attributes:
+        descriptor: of the arena.
+        flags: of the arena.
+        size: of the arena.
+        orders: offset, numbers of a message, head and tail of the ring of what is to be run.
+        answers: the same of what was run.
+        own: bell of the lane.
+        server: bell of the server.
+    """
+
+    descriptor: int
+    flags: int
+    size: int
+    orders: tuple[int, int, int, int]
+    answers: tuple[int, int, int, int]
+    own: int
+    server: int
+
+
+class _Model:
+    """A model as operators that are ready to run."""
+
+    def __init__(self, graph: Graph, weights: Mapping[str, Tensor], first_mark: int) -> None:
+        self.graph, self.first_mark = graph, first_mark
+        self.operators: dict[str, CompiledOperator] = {
+            operator.id: compile_operator(operator, weights, packed=True) for operator in graph.operators
+        }
+
+    def warm_up(self) -> None:
+        """Run all operators once, on zeros: filters are packed at the first run."""
+        values: dict[External, Tensor] = {
+            ("input", entry.name, 0): torch.zeros(tuple(entry.shape), dtype=torch_dtype(entry.dtype))
+            for entry in self.graph.inputs
+        }
+        for place in self.graph.order:
+            compiled = self.operators[self.graph.operators[place].id]
+            made = compiled.run(*[values[value] for value in compiled.externals])
+            parts = made if isinstance(made, tuple | list) else (made,)
+            values.update({("operator", compiled.id, item): part for item, part in enumerate(parts)})
+
+
+def load(worker: Worker, wiring: Wiring, models: Mapping[str, tuple[str, str]], timeout_s: float) -> None:
+    """Map the shared memory, and make all operators of all models ready.
+
+    Args:
+        worker: the lane.
+        wiring: what it shares with the server.
+        models: files of graph and weights by label, in the order in which marks count operators.
+        timeout_s: longest time to wait for a value of another lane.
+    """
+    keep_memory()
+    arena = Arena(wiring.flags, wiring.size, wiring.descriptor, shares_cores=True)
+    worker.state["arena"], worker.state["timeout_s"] = arena, timeout_s
+    worker.state["orders"], worker.state["answers"] = Ring(arena, *wiring.orders), Ring(arena, *wiring.answers)
+    worker.state["own"], worker.state["server"] = Bell(wiring.own), Bell(wiring.server)
+    worker.state["models"] = {}
+    first = 1
+    for label, (graph_path, weights_path) in models.items():
+        graph = Graph.read(graph_path)
+        worker.state["models"][label] = _Model(graph, load_weights(weights_path, graph), first)
+        first += len(graph.operators)
+
+
+def prepare(worker: Worker, slots: Sequence[Slots], programs: Mapping[int, LaneProgram]) -> None:
+    """Bind programs to operators and memory, and run every operator once."""
+    for model in worker.state["models"].values():
+        model.warm_up()
+    tables = {own.number: _table(worker.state["arena"], own) for own in slots}
+    worker.state["programs"] = {number: _Runner(worker, program, tables) for number, program in programs.items()}
+
+
+def _table(arena: Arena, slots: Slots) -> list[Tensor]:
+    """A tensor over every slot."""
+    dtype = torch_dtype(slots.dtype)
+    return [
+        arena.tensor(offset, slots.shape, dtype, channels_last=slots.inside and arena.channels_last)
+        for offset in slots.offsets
+    ]
+
+
+@dataclass(slots=True)
+class _Step:
+    """A step with its values bound to places in the list of tensors."""
+
+    operator: str
+    function: Callable[..., Any]
+    arguments: tuple[int, ...]
+    outputs: tuple[int, ...]
+    bit: int
+    mark: int
+    waits: tuple[int, ...]
+    #: Places of values and the buffers they are copied to; what tells the other lanes.
+    departures: tuple[tuple[int, Tensor], ...]
+    signals: tuple[Callable[[int], None], ...]
+    #: Places of values, tensors of their slots, and where a run states the slot.
+    stores: tuple[tuple[int, list[Tensor], int], ...]
+    #: Places of values that nothing on this lane reads afterwards.
+    dead: tuple[int, ...] = ()
+
+
+class _Runner:
+    """A program bound to operators and shared memory."""
+
+    def __init__(self, worker: Worker, program: LaneProgram, tables: Mapping[int, list[Tensor]]) -> None:
+        self._arena: Arena = worker.state["arena"]
+        self._timeout_s: float = worker.state["timeout_s"]
+        self._mark = worker.mark
+        self._tensors: list[Any] = []
+        self._places: dict[tuple[int, External], int] = {}
+        self._reads = [(self._place(read.part, read.value), tables[read.slots], read.place) for read in program.reads]
+        for part, handover in program.arrivals:
+            place = self._place(part, handover.value)
+            self._tensors[place] = _handed_over(self._arena, handover.buffer)
+        models = [worker.state["models"][label] for label in program.models]
+        self._steps = [self._bound(step, models[step.part], tables) for step in program.steps]
+        self._mark_dead()
+
+    def _place(self, part: int, value: External) -> int:
+        """Place of a value in the list of tensors, made when first asked for."""
+        if (part, value) not in self._places:
+            self._places[part, value] = len(self._tensors)
+            self._tensors.append(None)
+        return self._places[part, value]
+
+    def _bound(self, step: LaneStep, model: _Model, tables: Mapping[int, list[Tensor]]) -> _Step:
+        compiled, number = model.operators[step.operator], model.graph.index[step.operator]
+        outputs = [("operator", step.operator, item) for item in range(len(model.graph.operators[number].output_types))]
+
+        def stored(placed: Placed) -> tuple[int, list[Tensor], int]:
+            return self._place(step.part, placed.value), tables[placed.slots], placed.place
+
+        return _Step(
+            step.operator,
+            compiled.run,
+            tuple(self._place(step.part, value) for value in compiled.externals),
+            tuple(self._place(step.part, value) for value in outputs),
+            1 << step.part,
+            model.first_mark + number,
+            step.waits,
+            tuple(
+                (self._place(step.part, handover.value), _handed_over(self._arena, handover.buffer))
+                for handover in step.departures
+            ),
+            tuple(self._arena.setter(handover.flag) for handover in step.departures),
+            tuple(map(stored, step.stores)),
+        )
+
+    def _mark_dead(self) -> None:
+        """Values are let go where they are read last, so that their memory is used again while it is cached."""
+        last: dict[int, int] = {}
+        for number, step in enumerate(self._steps):
+            last.update(dict.fromkeys(step.outputs, number))
+            last.update((place, number) for place in step.arguments if place in last)
+        for number, step in enumerate(self._steps):
+            step.dead = tuple(place for place, at in last.items() if at == number)
+
+    def run(self, number: int, slots: Sequence[int]) -> tuple[int, str]:
+        """Run all operators.
+
+        An operator that raises fails its part: what follows of that part is skipped, though other lanes that wait for
+        its values are told that they are there, and whatever they make of them is dropped.
+
+        Args:
+            number: of the run; flags with this value belong to it.
+            slots: of the values that the program reads and makes.
+
+        Returns:
+            A bit for each part that failed, and why the first of them did.
+
+        Raises:
+            PlatformError: the server gave the run up.
+        """
+        arena, tensors = self._arena, self._tensors
+        failed, why = 0, ""
+        for place, table, stated in self._reads:
+            tensors[place] = table[slots[stated]]
+        for step in self._steps:
+            for flag in step.waits:
+                arena.wait(flag, number, self._timeout_s, f"a value of operator {step.operator}")
+            if not failed & step.bit:
+                try:
+                    self._run(step, slots)
+                except Exception as error:  # whatever an operator raises: its task fails, the lane goes on
+                    failed |= step.bit
+                    why = why or f"operator {step.operator}: {reason(error)}"
+            for signal in step.signals:
+                signal(number)
+            for place in step.dead:
+                tensors[place] = None
+        return failed, why
+
+    def _run(self, step: _Step, slots: Sequence[int]) -> None:
+        tensors = self._tensors
+        self._mark(step.mark)
+        made = step.function(*[tensors[place] for place in step.arguments])
+        if len(step.outputs) == 1:
+            tensors[step.outputs[0]] = made
+        else:
+            for place, part in zip(step.outputs, made, strict=True):
+                tensors[place] = part
+        for place, buffer in step.departures:
+            deliver(tensors[place], buffer)
+        for place, table, stated in step.stores:
+            deliver(tensors[place], table[slots[stated]])
+
+
+def _handed_over(arena: Arena, buffer: Buffer) -> Tensor:
+    """A buffer in the order in memory in which operators make values."""
+    if len(buffer.shape) != 4:
+        return arena_tensor(arena, buffer)
+    return arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype), channels_last=arena.channels_last)
+
+
+def serve(worker: Worker, limit_s: float) -> bool:
+    """Run what the ring says; returns whether the lane is to go on when ``limit_s`` seconds have passed."""
+    orders, answers = worker.state["orders"], worker.state["answers"]
+    own, server = worker.state["own"], worker.state["server"]
+    programs: dict[int, _Runner] = worker.state["programs"]
+    until = time.monotonic() + limit_s
+    while time.monotonic() < until:
+        order = _next(orders)
+        if order is None:
+            worker.mark(0)
+            own.sleep(min(1.0, limit_s))
+            continue
+        number, program, *slots = order
+        if program == STOP:
+            return False
+        began = time.perf_counter_ns()
+        state, failed, why = DONE, 0, ""
+        try:
+            failed, why = programs[program].run(number, slots)
+        except PlatformError as error:
+            state, why = ABORTED, reason(error)
+        answers.put((number, state, failed, began, time.perf_counter_ns(), *_numbers(why)))
+        server.ring()
+    return True
+
+
+def _next(orders: Ring) -> list[int] | None:
+    """The next order, if it comes within a moment."""
+    for _ in range(_LOOKS // _LOOKS_AT_ONCE):
+        for _ in range(_LOOKS_AT_ONCE):
+            if (order := orders.get()) is not None:
+                return order
+        os.sched_yield()  # the server may need this core
+    return None
+
+
+def _numbers(text: str) -> array[int]:
+    """A text as numbers; cut where it is long."""
+    encoded = text.encode(errors="replace")[:_REASON_BYTES]
+    return array("q", (len(encoded),)) + array("q", encoded + bytes(-len(encoded) % 8))
+
+
+def text_of(numbers: Sequence[int]) -> str:
+    """The text that `_numbers` was given."""
+    return array("q", numbers[1:]).tobytes()[: numbers[0]].decode(errors="replace")

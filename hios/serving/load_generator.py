@@ -1,0 +1,249 @@
+"""Open-loop load on a server: tasks are sent when the trace says, whatever has become of those before them.
+
+Latency counts from the scheduled arrival, so a task that is sent late, or waits, shows it (no coordinated omission).
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from hios.errors import HiosError
+from hios.serving.admission import DeadlineError, QueueFullError
+from hios.serving.arrivals import Trace
+from hios.serving.measures import Outcome, Tally, variance
+from hios.serving.server import Server
+from hios.tolerances import compared
+
+#: What has become of a task.
+_UNSENT, _OUT, _COMPLETED, _DROPPED, _EXPIRED, _FAILED = range(6)
+#: Time before the first task, between samples of the queues, and from which on a task counts as sent late; seconds.
+_LEAD_S, _SAMPLE_S, LATE_S = 0.05, 0.02, 1e-3
+#: Longest time in which what is left in flight after the end may end.
+_REST_S = 60.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Inputs of a model, and the outputs of one inference of them alone.
+
+    Attributes:
+        inputs: tensors.
+        alone: what the server answers when nothing else runs.
+        expected: what outputs are compared with where they are not exactly those: the model's own, or the same.
+    """
+
+    inputs: list[Tensor]
+    alone: list[Tensor]
+    expected: list[Tensor]
+
+
+@dataclass
+class Progress:
+    """How a repeat is going, for whoever watches.
+
+    Attributes:
+        passed_s: since the first task could arrive.
+        duration_s: of the repeat.
+        latencies_ms: by label, of tasks that were completed since the last look.
+        sent: by label, tasks so far.
+    """
+
+    passed_s: float
+    duration_s: float
+    latencies_ms: dict[str, list[float]] = field(default_factory=dict)
+    sent: dict[str, int] = field(default_factory=dict)
+
+
+class Repeat:
+    """One trace of tasks sent to a server.
+
+    Args:
+        server: with the models of the trace.
+        trace: when which task arrives.
+        duration_s: when the repeat ends.
+        samples: by label, inputs in turn.
+        tolerance: allowed difference of outputs, absolute plus relative.
+        show: called about twice a second.
+
+    Attributes:
+        late_s: by task, how late it was sent.
+        largest_difference: of any output from the expected one.
+        wrong: the first output that was wrong, in words; empty where none was.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        trace: Trace,
+        duration_s: float,
+        samples: Mapping[str, Sequence[Sample]],
+        tolerance: float,
+        show: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self._server, self._trace, self._duration_s = server, trace, duration_s
+        self._samples, self._tolerance, self._show = samples, tolerance, show
+        self._labels = [model.label for model in server.scenario.models]
+        self._state = bytearray(len(trace))
+        self._finish_s = array("d", bytes(8 * len(trace)))
+        self.late_s = array("d")
+        self.largest_difference, self.wrong = 0.0, ""
+        #: Tasks that are out, by number; and answers that are to be looked at.
+        self._out: dict[int, Future[list[Tensor]]] = {}
+        self._answers: deque[tuple[int, Future[list[Tensor]]]] = deque()
+        self._answered = threading.Event()
+        self._over = False
+        self._variances: list[float] = []
+        self._recent: dict[str, list[float]] = {label: [] for label in self._labels}
+
+    def run(self) -> Outcome:
+        """Send all tasks; returns what became of them by the end."""
+        server = self._server
+        collector = threading.Thread(target=self._collect, name="hios answers", daemon=True)
+        sampler = threading.Thread(target=self._sample, name="hios samples", daemon=True)
+        busy, queued, runs, promoted = server.busy_s, server.queued_s, server.block_runs, server.promoted
+        self._begin_s = time.perf_counter() + _LEAD_S
+        for thread in (collector, sampler):
+            thread.start()
+        try:
+            self._send()
+            _sleep_until(self._begin_s + self._duration_s)
+            busy, runs, promoted = server.busy_s - busy, server.block_runs - runs, server.promoted - promoted
+            still = {task: answer.running() for task, answer in list(self._out.items())}
+            after = server.queued_s
+        finally:
+            self._over = True
+            sampler.join()
+            self._let_go()
+            self._answered.set()
+            collector.join()
+        tallies = self._tallies(still)
+        for label, tally in zip(self._labels, tallies, strict=True):
+            tally.queued_s = after[label] - queued[label]
+        mean = sum(self._variances) / max(1, len(self._variances))
+        return Outcome(tallies, busy, mean, promoted, runs)
+
+    def _send(self) -> None:
+        turns = dict.fromkeys(self._labels, 0)
+        for task, (at_s, model) in enumerate(zip(self._trace.times_s, self._trace.models, strict=True)):
+            label, scheduled = self._labels[model], self._begin_s + at_s
+            sample = self._samples[label][turns[label] % len(self._samples[label])]
+            turns[label] += 1
+            _sleep_until(scheduled)
+            self.late_s.append(max(0.0, time.perf_counter() - scheduled))
+            self._state[task] = _OUT
+            answer = self._server.submit(label, sample.inputs, arrived_s=scheduled)
+            self._out[task] = answer
+            answer.add_done_callback(functools.partial(self._done, task))
+
+    def _done(self, task: int, answer: Future[list[Tensor]]) -> None:
+        """Note when a task was answered; called from the thread that answers, which has other things to do."""
+        self._finish_s[task] = time.perf_counter() - self._begin_s
+        self._answers.append((task, answer))
+        self._answered.set()
+
+    def _collect(self) -> None:
+        """Look at all answers."""
+        turns = self._turns()
+        while True:
+            self._answered.wait()
+            self._answered.clear()
+            while self._answers:
+                task, answer = self._answers.popleft()
+                self._out.pop(task, None)
+                self._state[task] = self._look(task, answer, turns[task])
+            if self._over and not self._out:
+                return
+
+    def _turns(self) -> array[int]:
+        """By task, how many of its model came before it: that gives its inputs."""
+        counts = [0] * len(self._labels)
+        turns = array("q")
+        for model in self._trace.models:
+            turns.append(counts[model])
+            counts[model] += 1
+        return turns
+
+    def _look(self, task: int, answer: Future[list[Tensor]], turn: int) -> int:
+        """What became of a task."""
+        label = self._labels[self._trace.models[task]]
+        try:
+            outputs = answer.result()
+        except (QueueFullError, CancelledError):
+            return _DROPPED
+        except DeadlineError:
+            return _EXPIRED
+        except HiosError as error:
+            self.wrong = self.wrong or str(error)
+            return _FAILED
+        samples = self._samples[label]
+        sample = samples[turn % len(samples)]
+        if not all(map(torch.equal, outputs, sample.alone)):
+            for number, (found, expected) in enumerate(zip(outputs, sample.expected, strict=True)):
+                off, within = compared(found, expected, self._tolerance)
+                self.largest_difference = max(self.largest_difference, off)
+                if not within:
+                    self.wrong = self.wrong or (
+                        f"model {label}: output {number} differs by {off:.2g} from one inference alone; allowed: "
+                        f"{self._tolerance:g}"
+                    )
+                    return _FAILED
+        if self._show is not None:
+            self._recent[label].append((self._finish_s[task] - self._trace.times_s[task]) * 1e3)
+        return _COMPLETED
+
+    def _sample(self) -> None:
+        """Note the lengths of the queues, and show how it goes."""
+        shown = time.perf_counter()
+        while not self._over:
+            time.sleep(_SAMPLE_S)
+            now = time.perf_counter()
+            if 0 <= now - self._begin_s <= self._duration_s:
+                self._variances.append(variance([own.waiting for own in self._server.counts.values()]))
+            if self._show is not None and now - shown >= 0.5:
+                shown = now
+                recent, self._recent = self._recent, {label: [] for label in self._labels}
+                self._show(Progress(now - self._begin_s, self._duration_s, recent))
+
+    def _let_go(self) -> None:
+        """Give up what waits, and wait for what is in flight: the next repeat begins with nothing."""
+        for answer in list(self._out.values()):
+            answer.cancel()
+        limit = time.monotonic() + _REST_S
+        while self._out and time.monotonic() < limit:
+            self._answered.set()
+            time.sleep(0.005)
+
+    def _tallies(self, still: Mapping[int, bool]) -> list[Tally]:
+        """What became of the tasks by the end; of those still out then, whether they were in flight."""
+        tallies = [Tally() for _ in self._labels]
+        for task, (at_s, model) in enumerate(zip(self._trace.times_s, self._trace.models, strict=True)):
+            tally, state = tallies[model], self._state[task]
+            if state == _UNSENT:
+                continue
+            tally.offered += 1
+            if task in still and (state == _OUT or self._finish_s[task] > self._duration_s):
+                tally.in_flight += still[task]
+                tally.waiting += not still[task]
+            elif state == _COMPLETED:
+                tally.latencies_ms.append((self._finish_s[task] - at_s) * 1e3)
+            else:
+                tally.dropped += state == _DROPPED
+                tally.expired += state == _EXPIRED
+                tally.failed += state in (_FAILED, _OUT)
+        return tallies
+
+
+def _sleep_until(at_s: float) -> None:
+    """Sleep until a time of ``time.perf_counter``."""
+    while (left := at_s - time.perf_counter()) > 0:
+        time.sleep(left)

@@ -1,0 +1,164 @@
+"""A scenario run for real: servers loaded with its traces, outputs checked, what came of it as result.json has it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from torch import Tensor
+
+from hios import defaults
+from hios.errors import HiosError, PlatformError
+from hios.formats.serving_result_file import LateSends, ResultFile
+from hios.frontends.examples import example_inputs
+from hios.platforms.cpu.platform import describe
+from hios.serving.arrivals import draw
+from hios.serving.lane_trace import LaneTrace
+from hios.serving.load_generator import LATE_S, Progress, Repeat, Sample
+from hios.serving.measures import Outcome, result
+from hios.serving.model_outputs import model_outputs
+from hios.serving.policies import AUTO
+from hios.serving.scenario import Scenario, ServedModel
+from hios.serving.server import Server
+from hios.serving.simulate import simulate
+from hios.tolerances import compared
+from hios.versions import versions
+
+#: Inputs of every model that its tasks have in turn, and inferences of each before anything is measured.
+_INPUTS, _WARMUP = 4, 3
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What loading a server brought.
+
+    Attributes:
+        result: what result.json holds.
+        generator_share: processor time of the load generator, checks of outputs included, over the time that lanes were
+            busy.
+        largest_difference: of any output from the expected one.
+        wrong: the first task that failed, in words; empty where none did.
+        memory_mb: memory that lanes share for values between blocks, inputs and outputs.
+    """
+
+    result: ResultFile
+    generator_share: float
+    largest_difference: float
+    wrong: str
+    memory_mb: float
+
+
+def load(
+    scenario: Scenario,
+    name: str,
+    *,
+    launcher: str | None = None,
+    virtual: bool = False,
+    tolerance: float = defaults.TOLERANCE,
+    timeout_s: float = defaults.TIMEOUT_S,
+    trusted: bool = False,
+    show: Callable[[Server, Progress], None] | None = None,
+    trace: str | Path | None = None,
+) -> LoadReport:
+    """Run all repeats of a scenario under a policy.
+
+    Args:
+        scenario: models with weights, arrivals, lanes.
+        name: of a policy; ``auto`` is what the simulator finds best on other traces.
+        launcher: open, fixed or water-filling; that of the scenario if None.
+        virtual: whether lanes may share cores where there are fewer.
+        tolerance: allowed difference of outputs, absolute plus relative.
+        timeout_s: longest time of one run of a block.
+        trusted: whether program files may run code when they are loaded.
+        show: called about twice a second.
+        trace: Chrome trace to write of what ran on which lane in the first repeat.
+
+    Raises:
+        HiosError: a file is missing or does not fit, the policy is unknown, or a lane could not be kept going.
+    """
+    launcher = launcher or scenario.file.launcher
+    simulated = simulate(scenario, AUTO, launcher=launcher) if name == AUTO else None
+    chosen = simulated.chosen if simulated is not None else None
+    platform = describe(scenario.lanes, virtual=virtual)
+    rows = None if trace is None else LaneTrace(scenario)
+    outcomes: list[Outcome] = []
+    late: list[float] = []
+    wrong, largest = "", 0.0
+    with Server(
+        scenario,
+        chosen or name,
+        launcher=launcher,
+        virtual=virtual,
+        timeout_s=timeout_s,
+        watch=None if rows is None else rows.add,
+    ) as server:
+        samples = {model.label: _samples(server, model, tolerance, trusted) for model in scenario.models}
+        began, used, control, busy = datetime.now(UTC), time.process_time(), server.control_s, server.busy_s
+        for number in range(scenario.file.repeats):
+            if rows is not None:
+                rows.begin(recording=number == 0)
+            watch = None if show is None else _watched(show, server)
+            repeat = Repeat(server, draw(scenario, number), scenario.duration_s, samples, tolerance, watch)
+            outcomes.append(repeat.run())
+            late += repeat.late_s
+            wrong, largest = wrong or repeat.wrong, max(largest, repeat.largest_difference)
+            if server.lost:
+                raise PlatformError(server.lost)
+        control, busy = server.control_s - control, max(server.busy_s - busy, 1e-9)
+        generator = time.process_time() - used - control
+        memory_mb = server.memory_bytes / 1e6
+    if rows is not None and trace is not None:
+        rows.write(trace, f"{name}, launcher {launcher}")
+    found = result(
+        scenario,
+        name,
+        launcher,
+        outcomes,
+        simulated=False,
+        control_share=control / busy,
+        late=LateSends(sum(s > LATE_S for s in late) / max(1, len(late)), max(late, default=0.0) * 1e3),
+        measured_at=f"{began:%Y-%m-%dT%H:%M:%SZ}",
+        platform=platform,
+        versions=versions(),
+        chosen=chosen,
+        candidates=simulated.candidates if simulated is not None else (),
+    )
+    return LoadReport(found, generator / busy, largest, wrong, memory_mb)
+
+
+def _watched(show: Callable[[Server, Progress], None], server: Server) -> Callable[[Progress], None]:
+    return lambda progress: show(server, progress)
+
+
+def _samples(server: Server, model: ServedModel, tolerance: float, trusted: bool) -> list[Sample]:
+    """Inputs with what one inference of them alone gives, which warms the lanes up, checked against the model itself.
+
+    Raises:
+        PlatformError: the outputs are not those of the program.
+    """
+    samples = []
+    for number in range(_INPUTS):
+        inputs = list(example_inputs(model.problem.graph.inputs, server.scenario.file.seed + number))
+        alone = [server.infer(model.label, inputs) for _ in range(_WARMUP)][-1]
+        samples.append(Sample(inputs, alone, alone))
+    if model.program is None:
+        return samples
+    expected = model_outputs(model.program, [sample.inputs for sample in samples], trusted=trusted)
+    for sample, own in zip(samples, expected, strict=True):
+        _require_equal(model.label, sample.alone, own, tolerance)
+    return [Sample(sample.inputs, sample.alone, own) for sample, own in zip(samples, expected, strict=True)]
+
+
+def _require_equal(label: str, found: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> None:
+    if [value.shape for value in found] != [value.shape for value in expected]:
+        raise HiosError(f"model {label}: graph and program have other outputs; extract again from this program")
+    for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        off, within = compared(ours, theirs, tolerance)
+        if not within:
+            raise PlatformError(
+                f"model {label}: output {number} differs from the program by up to {off:.3g}; allowed: {tolerance:g} "
+                "absolute plus relative; graph, weights and program are not of one extraction, or a kernel is wrong"
+            )

@@ -1,0 +1,228 @@
+"""What became of the tasks of a scenario: counts, percentiles with their certainty, fairness, utilisation.
+
+Simulated and real executions hand in the same `Outcome`, one for each repeat.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hios.formats.serving_result_file import ResultFile, ServedResult
+from hios.serving.scenario import Scenario, settings_of
+from hios.serving.work_bound import bound_per_s, least_work_s
+from hios.statistics import LEAST_ROUNDS, Interval
+
+#: Resamples of the bootstrap, and the share that each end of the interval leaves out.
+_RESAMPLES, _LEFT_OUT = 2000, 0.025
+#: The estimate of LoadGen's early stopping misses the percentile with at most this probability.
+_MISS = 0.01
+
+
+@dataclass
+class Tally:
+    """What became of the tasks of one model in one repeat.
+
+    Attributes:
+        offered: tasks that arrived.
+        dropped: that a full queue turned away or pushed out.
+        expired: whose deadline passed in the queue.
+        failed: that an error ended.
+        waiting: in the queue at the end.
+        in_flight: between queue and answer at the end.
+        latencies_ms: of the completed tasks, from their scheduled arrival, in the order of completion.
+        queued_s: integral over time of the number of tasks in the queue, seconds.
+        present_s: integral over time of the number of tasks in the queue or in flight, seconds.
+    """
+
+    offered: int = 0
+    dropped: int = 0
+    expired: int = 0
+    failed: int = 0
+    waiting: int = 0
+    in_flight: int = 0
+    latencies_ms: list[float] = field(default_factory=list)
+    queued_s: float | None = None
+    present_s: float | None = None
+
+    @property
+    def completed(self) -> int:
+        """Tasks that were answered."""
+        return len(self.latencies_ms)
+
+    @property
+    def unaccounted(self) -> int:
+        """Tasks that arrived and are nowhere: 0, or something is wrong."""
+        left = self.waiting + self.in_flight
+        return self.offered - self.completed - self.dropped - self.expired - self.failed - left
+
+
+@dataclass
+class Outcome:
+    """One repeat of a scenario under a policy.
+
+    Attributes:
+        tallies: what became of the tasks, by the models of the scenario in their order.
+        busy_s: time that lanes were busy, all lanes together, seconds.
+        queue_variance: mean over time of the population variance of the lengths of the queues.
+        promoted: runs that went first as they had waited longer than ``max_wait_ms``.
+        block_runs: blocks that ran, an instance each.
+    """
+
+    tallies: list[Tally]
+    busy_s: float
+    queue_variance: float
+    promoted: int = 0
+    block_runs: int = 0
+
+
+def result(
+    scenario: Scenario, policy: str, launcher: str, outcomes: Sequence[Outcome], *, simulated: bool, **more: Any
+) -> ResultFile:
+    """The contents of result.json.
+
+    Args:
+        scenario: what was offered.
+        policy: name of the policy.
+        launcher: open, fixed or water-filling.
+        outcomes: one for every repeat.
+        simulated: whether times are predicted.
+        **more: further keys of ``ResultFile``, such as what only a real run knows.
+    """
+    repeats, lanes = len(outcomes), scenario.lanes
+    time = scenario.duration_s * repeats
+    by_model = [[outcome.tallies[number] for outcome in outcomes] for number in range(len(scenario.models))]
+    slos = [math.inf if model.settings.slo_ms is None else model.settings.slo_ms for model in scenario.models]
+    models = {
+        model.label: _served([[tally] for tally in tallies], [slo], scenario.duration_s)
+        for model, tallies, slo in zip(scenario.models, by_model, slos, strict=True)
+    }
+    work = sum(least_work_s(model, gpu=scenario.gpu) * models[model.label].completed for model in scenario.models)
+    offered = [models[model.label].offered / time for model in scenario.models]
+    return ResultFile(
+        policy=policy,
+        launcher=launcher,  # type: ignore[arg-type]
+        simulated=simulated,
+        **{**settings_of(scenario), "repeats": repeats},
+        utilisation=min(1.0, sum(outcome.busy_s for outcome in outcomes) / (lanes * time)),
+        models=models,
+        total=_served([outcome.tallies for outcome in outcomes], slos, scenario.duration_s),
+        queue_variance=sum(outcome.queue_variance for outcome in outcomes) / repeats,
+        jain=jain([row.completed / row.offered for row in models.values() if row.offered]),
+        work_share=work / (lanes * time),
+        bound_per_s=bound_per_s(scenario, offered),
+        promoted=sum(outcome.promoted for outcome in outcomes) or None,
+        block_runs=sum(outcome.block_runs for outcome in outcomes) or None,
+        **more,
+    )
+
+
+def _served(repeats: Sequence[Sequence[Tally]], slos: Sequence[float], duration_s: float) -> ServedResult:
+    """Counts and latencies of some models together, from a row for each repeat with a tally for each model."""
+    tallies = [tally for row in repeats for tally in row]
+    by_repeat = [sorted(latency for tally in row for latency in tally.latencies_ms) for row in repeats]
+    latencies = sorted(latency for row in by_repeat for latency in row)
+    good = [
+        float(sum(latency <= slo for tally, slo in zip(row, slos, strict=True) for latency in tally.latencies_ms))
+        for row in repeats
+    ]
+    time = duration_s * len(repeats)
+    queued, present = [tally.queued_s for tally in tallies], [tally.present_s for tally in tallies]
+    return ServedResult(
+        offered=sum(tally.offered for tally in tallies),
+        completed=len(latencies),
+        dropped=sum(tally.dropped for tally in tallies),
+        expired=sum(tally.expired for tally in tallies),
+        failed=sum(tally.failed for tally in tallies),
+        waiting=sum(tally.waiting for tally in tallies),
+        in_flight=sum(tally.in_flight for tally in tallies),
+        goodput=int(sum(good)),
+        p50_ms=percentile(latencies, 0.5),
+        p90_ms=percentile(latencies, 0.9),
+        p99_ms=percentile(latencies, 0.99),
+        mean_ms=sum(latencies) / len(latencies) if latencies else None,
+        p99_bound_ms=early_stopping_estimate(latencies),
+        goodput_interval=bootstrap(good),
+        p50_interval_ms=_interval_of(by_repeat, 0.5),
+        p99_interval_ms=_interval_of(by_repeat, 0.99),
+        mean_waiting=None if None in queued else sum(filter(None, queued)) / time,
+        mean_in_system=None if None in present else sum(filter(None, present)) / time,
+    )
+
+
+def percentile(ordered: Sequence[float], share: float) -> float | None:
+    """The smallest value that at least this share of the values does not exceed, as LoadGen has it; None of none."""
+    if not ordered:
+        return None
+    # Rounding first: 0.99 * 100 is more than 99 in floating point.
+    return ordered[max(0, math.ceil(round(share * len(ordered), 9)) - 1)]
+
+
+def early_stopping_estimate(ordered: Sequence[float], share: float = 0.99) -> float | None:
+    """A value that the percentile does not exceed, with a probability of 99 %: LoadGen's early stopping.
+
+    With t the largest number of tasks for which at most t of n would be above the true percentile with a probability
+    of at most 1 %, it is the t-th largest latency. Below 662 tasks there is no such t of at least 1 for the 99th
+    percentile, and no estimate.
+
+    Args:
+        ordered: latencies, ascending.
+        share: which percentile.
+
+    References:
+        MLCommons, LoadGen, ``early_stopping.cc``; its rules, "Early Stopping Criterion".
+    """
+    over = most_over(len(ordered), share)
+    return ordered[len(ordered) - over] if over >= 1 else None
+
+
+def most_over(count: int, share: float = 0.99) -> int:
+    """The largest t with P(at most t of ``count`` exceed the percentile) of at most 1 %; -1 where there is none."""
+    above, log_below = 1 - share, math.log(share)
+    log_above, total = math.log(above), 0.0
+    whole = math.lgamma(count + 1)
+    for over in range(count + 1):
+        ways = whole - math.lgamma(over + 1) - math.lgamma(count - over + 1)
+        total += math.exp(ways + over * log_above + (count - over) * log_below)
+        if total > _MISS:
+            return over - 1
+    return count
+
+
+def bootstrap(values: Sequence[float]) -> Interval | None:
+    """95 % interval of the mean over repeats (Efron's percentile bootstrap); None below six repeats.
+
+    The draws depend on the number of repeats alone, so the same values give the same interval.
+    """
+    if len(values) < LEAST_ROUNDS:
+        return None
+    draw = random.Random(0)
+    means = sorted(sum(draw.choices(values, k=len(values))) / len(values) for _ in range(_RESAMPLES))
+    left_out = round(_LEFT_OUT * _RESAMPLES)
+    return means[left_out], means[-1 - left_out]
+
+
+def _interval_of(repeats: Sequence[Sequence[float]], share: float) -> Interval | None:
+    """Interval of a percentile; None where a repeat completed nothing."""
+    values = [percentile(row, share) for row in repeats]
+    known = [value for value in values if value is not None]
+    return bootstrap(known) if len(known) == len(values) else None
+
+
+def jain(shares: Sequence[float]) -> float:
+    """Jain's fairness index, (sum x)^2 / (n sum x^2): 1 where all are equal, 1/n where one has all.
+
+    References:
+        Jain, Chiu, Hawe: A Quantitative Measure of Fairness, DEC-TR-301 (1984).
+    """
+    squares = sum(share * share for share in shares)
+    return min(1.0, sum(shares) ** 2 / (len(shares) * squares)) if squares > 0 else 1.0
+
+
+def variance(lengths: Sequence[float]) -> float:
+    """Population variance of the lengths of the queues (TOP's sigma)."""
+    mean = sum(lengths) / len(lengths)
+    return sum((length - mean) ** 2 for length in lengths) / len(lengths)

@@ -1,0 +1,97 @@
+"""What a policy makes of a scenario: combined blocks with their times, lanes and launcher."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from hios.problem import Group
+from hios.schedule import Plan
+from hios.serving.scenario import Scenario
+
+#: A block of a model, by their numbers.
+SubBlock = tuple[int, int]
+#: A stage of a combined block: groups beside each other, each with the place of its sub-block in the combined block.
+UnionStage = tuple[tuple[int, Group], ...]
+#: By combined block, by the sub-blocks that are present (bit k is the k-th), by the number of lanes less 1: seconds.
+Times = tuple[tuple[tuple[float, ...], ...], ...]
+
+#: Sub-blocks of a combined block at most: each set of them has times of its own.
+MOST_SUB_BLOCKS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Pipeline:
+    """Combined blocks of the models of a scenario, and how the device runs them.
+
+    A *run* takes one instance of every sub-block of a combined block that is present. Policies that run whole tasks
+    have one block for each model.
+
+    Attributes:
+        lanes: lanes of the device that runs may take.
+        blocks: number of blocks of every model, which run one after another.
+        combined: sub-blocks of every combined block, by model, then by block; every block is in one.
+        times_s: how long a run takes.
+        busy_s: how long a run keeps lanes busy, all together.
+        take: the lanes of a run: ``all``, so that runs follow one another; ``one``; or ``shared``, those that are idle
+            divided by the number of combined blocks that could run, and at least one.
+        strict: whether a run waits for all its sub-blocks.
+        several: whether runs of the same combined block may overlap.
+        slots: instances that may wait before a block.
+        max_wait_s: a combined block with an instance that has waited longer goes first.
+        stages: by combined block, its stages one after another; absent sub-blocks are left out of them. Empty where
+            ``plans`` says what runs.
+        plans: by model, where and in which order its operators run over the lanes; empty where ``stages`` says it.
+    """
+
+    lanes: int
+    blocks: tuple[int, ...]
+    combined: tuple[tuple[SubBlock, ...], ...]
+    times_s: Times
+    busy_s: Times
+    take: Literal["all", "one", "shared"]
+    strict: bool = False
+    several: bool = False
+    slots: int = 1
+    max_wait_s: float = math.inf
+    stages: tuple[tuple[UnionStage, ...], ...] = ()
+    plans: tuple[Plan, ...] = ()
+
+    def task_s(self, model: int) -> float:
+        """Time of the lanes that a task of a model keeps busy when it runs alone, on as many lanes as it can get."""
+        lanes = 0 if self.take == "one" else self.lanes - 1
+        return sum(
+            self.busy_s[number][1 << place][lanes]
+            for number, combined in enumerate(self.combined)
+            for place, (owner, _) in enumerate(combined)
+            if owner == model
+        )
+
+
+@dataclass(frozen=True)
+class QueueRules:
+    """The queue of one model.
+
+    Attributes:
+        capacity: tasks that may wait.
+        drop_oldest: whether a task that meets a full queue pushes out the oldest; else it is turned away.
+        deadline_s: a task that is in the queue so long after its arrival expires.
+        interval_s: time between two ticks of the launcher, each of which takes one task out; 0: as soon as there is
+            room.
+    """
+
+    capacity: int
+    drop_oldest: bool = False
+    deadline_s: float = math.inf
+    interval_s: float = 0.0
+
+
+def queue_rules(scenario: Scenario, intervals_s: list[float]) -> list[QueueRules]:
+    """The queues of a scenario, with the intervals of its launcher."""
+    rules = []
+    for model, interval_s in zip(scenario.models, intervals_s, strict=True):
+        settings = model.settings
+        deadline_s = math.inf if settings.deadline_ms is None else settings.deadline_ms / 1e3
+        rules.append(QueueRules(settings.queue, settings.overflow == "drop-oldest", deadline_s, interval_s))
+    return rules

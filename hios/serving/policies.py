@@ -1,0 +1,296 @@
+"""The policies by name: what each makes of a scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+from hios.errors import HiosError
+from hios.evaluate import evaluate, latency_ms
+from hios.schedule import Plan, StreamPlan
+from hios.schedulers import find
+from hios.serving.pipeline import MOST_SUB_BLOCKS, Pipeline, SubBlock, UnionStage
+from hios.serving.scenario import Scenario, ServedModel
+from hios.serving.stage_times import Device, block_stages, in_one_lane, restricted, side_by_side
+from hios.serving.work_bound import even_intervals_s, least_work_s
+
+#: Not a pipeline of its own: the best of the others on other traces.
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy: name, one line, and the pipeline that it makes of a scenario."""
+
+    name: str
+    summary: str
+    make: Callable[[Scenario], Pipeline]
+
+
+def _sequential(scenario: Scenario) -> Pipeline:
+    stages = [in_one_lane(model) for model in scenario.models]
+    return _whole_tasks(Device(scenario), stages, lanes=1)
+
+
+def _one_per_lane(scenario: Scenario) -> Pipeline:
+    _require_lanes(scenario, "one-per-lane")
+    stages = [in_one_lane(model) for model in scenario.models]
+    return _whole_tasks(Device(scenario, shared=True), stages, lanes=scenario.lanes, take="one", several=True)
+
+
+def _ios(scenario: Scenario) -> Pipeline:
+    return _whole_tasks(Device(scenario), _ios_stages(scenario), lanes=scenario.lanes)
+
+
+def _threads(scenario: Scenario) -> Pipeline:
+    _require_lanes(scenario, "threads")
+    lanes, plans, times = scenario.lanes, [], []
+    for model in scenario.models:
+        problem = model.problem.on(lanes)
+        wide = {v for v in range(len(problem)) if lanes in problem.wide_ms.get(v, {})}
+        if lanes > 1 and not wide:
+            raise HiosError(
+                f"{scenario.source}: policy threads: {model.settings.costs} has no times of operators on {lanes} "
+                f"lanes; required: wide_ms, as hios profile --widths {lanes} measures them"
+            )
+        order = tuple(problem.order)
+        rest = tuple(v for v in order if v in wide)
+        rows = ((order,), *((rest,) for _ in range(lanes - 1)))
+        plans.append(StreamPlan(rows, order, dict.fromkeys(wide, tuple(range(lanes)))))
+        spans = [(problem.time_on(v, lanes), lanes) if v in wide else (model.problem.time[v], 1) for v in order]
+        times.append((sum(time for time, _ in spans), sum(time * used for time, used in spans)))
+    return _planned(scenario, plans, times)
+
+
+def _streams(algorithm: str) -> Callable[[Scenario], Pipeline]:
+    """A policy whose streams run on lanes, or on the GPU as they are."""
+
+    def make(scenario: Scenario) -> Pipeline:
+        plans: list[Plan] = []
+        for model in scenario.models:
+            plan = cast(StreamPlan, find(algorithm).solve(model.problem, 1).plan)
+            plans.append(plan if scenario.gpu else _on_lanes(model, plan, scenario.lanes))
+        return _evaluated(scenario, plans)
+
+    return make
+
+
+def _hios_lp(scenario: Scenario) -> Pipeline:
+    return _evaluated(scenario, [find("hios-lp").solve(m.problem, scenario.lanes).plan for m in scenario.models])
+
+
+def _pos(strict: bool) -> Callable[[Scenario], Pipeline]:
+    """POS: one round takes a task of every model; strict rounds wait for all of them."""
+
+    def make(scenario: Scenario) -> Pipeline:
+        device = Device(scenario)
+        combined = tuple((number, 0) for number in range(len(scenario.models)))
+        stages = side_by_side(_ios_stages(scenario))
+        return _pipeline(device, [combined], [stages], [1] * len(combined), strict=strict)
+
+    return make
+
+
+def _top(scenario: Scenario, *, shared: bool = False) -> Pipeline:
+    if shared:
+        _require_lanes(scenario, "top-open")
+    device, settings = Device(scenario, shared=shared), scenario.file.top
+    by_block = [block_stages(scenario, number, settings.r, settings.s) for number in range(len(scenario.models))]
+    combined = combined_blocks(scenario)
+    stages = [side_by_side([by_block[model][block] for model, block in members]) for members in combined]
+    found = _pipeline(
+        device,
+        combined,
+        stages,
+        [len(model.blocks) for model in scenario.models],
+        take="shared" if shared else "all",
+        slots=settings.slots,
+    )
+    longest = max(times[-1][-1] for times in found.times_s)
+    wait_s = 2 * longest if settings.max_wait_ms is None else settings.max_wait_ms / 1e3
+    return replace(found, max_wait_s=wait_s)
+
+
+POLICIES: dict[str, Policy] = {
+    policy.name: policy
+    for policy in (
+        Policy("sequential", "one task at a time, one operator after another on one lane", _sequential),
+        Policy("one-per-lane", "every lane takes the next task as a whole", _one_per_lane),
+        Policy("threads", "one task at a time, every operator on all lanes where it may", _threads),
+        Policy("ios", "one task at a time in stages of IOS, whose groups run on the lanes", _ios),
+        Policy("nimble", "one task at a time on streams of Nimble", _streams("nimble")),
+        Policy("opara", "one task at a time on streams of Opara", _streams("opara")),
+        Policy("hios-lp", "one task at a time over the lanes by HIOS-LP", _hios_lp),
+        Policy("pos-strict", "rounds with a task of every model, which wait for all of them (POS)", _pos(True)),
+        Policy("pos-relaxed", "rounds with a task of every model that has one", _pos(False)),
+        Policy("top", "a pipeline of combined blocks, one at a time (TOP)", _top),
+        Policy("top-open", "the same, but an idle lane starts the next", lambda scenario: _top(scenario, shared=True)),
+    )
+}
+
+
+def policy(name: str) -> Policy:
+    """The policy of a name.
+
+    Raises:
+        HiosError: there is none.
+    """
+    if name not in POLICIES:
+        raise HiosError(f"policy: found {name}; allowed: {', '.join([*POLICIES, AUTO])}")
+    return POLICIES[name]
+
+
+def launcher_intervals_s(scenario: Scenario, launcher: str) -> list[float]:
+    """Seconds between two ticks of every model's launcher; 0: tasks leave the queue as soon as there is room.
+
+    Args:
+        scenario: models with their rates.
+        launcher: ``open``; ``fixed``: the scenario's intervals, or those of the rates; ``water-filling``: see
+            `even_intervals_s`, by the least device time of the models' tasks.
+    """
+    if launcher == "open":
+        return [0.0] * len(scenario.models)
+    if launcher == "water-filling":
+        return even_intervals_s(scenario, [least_work_s(model, gpu=scenario.gpu) for model in scenario.models])
+    return [
+        model.settings.interval_s or (min(1.0, 1 / model.rate) if model.rate > 0 else 0.0) for model in scenario.models
+    ]
+
+
+def combined_blocks(scenario: Scenario) -> list[tuple[SubBlock, ...]]:
+    """The combined blocks that the scenario states, then every other block alone.
+
+    Raises:
+        HiosError: a combined block has too many sub-blocks.
+    """
+    found = []
+    for position, entry in enumerate(scenario.file.top.combined):
+        members = sorted((scenario.number[label], block) for label, blocks in entry.items() for block in blocks)
+        _require_few(members, f"{scenario.source}: top.combined[{position}]")
+        found.append(tuple(members))
+    held = {member for members in found for member in members}
+    every = [(number, block) for number, model in enumerate(scenario.models) for block in range(len(model.blocks))]
+    return found + [(member,) for member in every if member not in held]
+
+
+def _ios_stages(scenario: Scenario) -> list[tuple[tuple[tuple[int, ...], ...], ...]]:
+    """Stages of every model as a whole."""
+    settings, count = scenario.file.top, len(scenario.models)
+    by_block = [block_stages(scenario, number, settings.r, settings.s) for number in range(count)]
+    return [tuple(stage for stages in blocks for stage in stages) for blocks in by_block]
+
+
+def _whole_tasks(
+    device: Device,
+    stages: Sequence[Sequence[tuple[tuple[int, ...], ...]]],
+    *,
+    lanes: int,
+    take: Literal["all", "one"] = "all",
+    several: bool = False,
+) -> Pipeline:
+    """Every task of every model one run."""
+    combined = [((number, 0),) for number in range(len(stages))]
+    alone = [side_by_side([own]) for own in stages]
+    return _pipeline(device, combined, alone, [1] * len(stages), lanes=lanes, take=take, several=several)
+
+
+def _pipeline(
+    device: Device,
+    combined: Sequence[tuple[SubBlock, ...]],
+    stages: Sequence[tuple[UnionStage, ...]],
+    blocks: Iterable[int],
+    *,
+    lanes: int | None = None,
+    take: Literal["all", "one", "shared"] = "all",
+    strict: bool = False,
+    several: bool = False,
+    slots: int = 1,
+) -> Pipeline:
+    """A pipeline with the times of all sets of sub-blocks on all numbers of lanes that runs may have."""
+    lanes = device.scenario.lanes if lanes is None else lanes
+    widths = {"all": [lanes], "one": [1], "shared": list(range(1, lanes + 1))}[take]
+    times, busy = [], []
+    for members, own in zip(combined, stages, strict=True):
+        _require_few(members, f"{device.scenario.source}: models")
+        owners = [model for model, _ in members]
+        rows = []
+        for present in range(1 << len(members)):
+            firsts = sum(block == 0 and present >> place & 1 for place, (_, block) in enumerate(members))
+            kept = restricted(own, present)
+            found = {width: device.run_s(owners, firsts, kept, width) for width in widths}
+            rows.append([found.get(width, (0.0, 0.0)) for width in range(1, lanes + 1)])
+        times.append(tuple(tuple(time for time, _ in row) for row in rows))
+        busy.append(tuple(tuple(used for _, used in row) for row in rows))
+    return Pipeline(
+        lanes,
+        tuple(blocks),
+        tuple(combined),
+        tuple(times),
+        tuple(busy),
+        take,
+        strict,
+        several,
+        slots,
+        stages=tuple(stages),
+    )
+
+
+def _evaluated(scenario: Scenario, plans: Sequence[Plan]) -> Pipeline:
+    """Whole tasks, one at a time, each for the latency of its model's plan."""
+    times = []
+    for model, plan in zip(scenario.models, plans, strict=True):
+        problem = model.problem.on(len(plan.devices))
+        latency = latency_ms(evaluate(problem, plan))
+        times.append((latency, latency if scenario.gpu else sum(problem.time)))
+    return _planned(scenario, plans, times)
+
+
+def _planned(scenario: Scenario, plans: Sequence[Plan], times: Sequence[tuple[float, float]]) -> Pipeline:
+    """Whole tasks, one at a time, with the milliseconds that each takes and keeps lanes busy."""
+    overheads, lanes = scenario.file.overheads, scenario.lanes
+    over = overheads.task_ms + overheads.run_ms
+    idle = (0.0,) * lanes
+    return Pipeline(
+        lanes,
+        (1,) * len(times),
+        tuple(((number, 0),) for number in range(len(times))),
+        tuple((idle, (*idle[1:], (time + over) / 1e3)) for time, _ in times),
+        tuple((idle, (*idle[1:], busy / 1e3)) for _, busy in times),
+        "all",
+        plans=tuple(plans),
+    )
+
+
+def _on_lanes(model: ServedModel, plan: StreamPlan, lanes: int) -> StreamPlan:
+    """A plan of streams on lanes: the longest stream first, each on the lane that is least loaded.
+
+    Streams of one lane run one after another, in the order in which the plan launches operators.
+    """
+    (streams,) = plan.devices
+    time, loads = model.problem.time, [0.0] * lanes
+    lane_of: dict[int, int] = {}
+    for stream in sorted(streams, key=lambda row: -sum(time[v] for v in row)):
+        lane = min(range(lanes), key=loads.__getitem__)
+        loads[lane] += sum(time[v] for v in stream)
+        lane_of.update(dict.fromkeys(stream, lane))
+    launch = plan.launch or tuple(model.problem.order)
+    rows = tuple((tuple(v for v in launch if lane_of[v] == lane),) for lane in range(lanes))
+    return StreamPlan(rows, launch)
+
+
+def _require_lanes(scenario: Scenario, name: str) -> None:
+    if scenario.gpu:
+        raise HiosError(
+            f"{scenario.source}: policy {name} runs on lanes, and the costs are those of a GPU; allowed: "
+            f"{', '.join(known for known in POLICIES if known not in _LANES_ONLY)}"
+        )
+
+
+#: Policies for which a GPU has no times: what several tasks at once take there is in no costs.json.
+_LANES_ONLY = ("one-per-lane", "threads", "top-open")
+
+
+def _require_few(members: Sequence[SubBlock], where: str) -> None:
+    if len(members) > MOST_SUB_BLOCKS:
+        raise HiosError(f"{where}: found {len(members)} in one combined block; allowed: at most {MOST_SUB_BLOCKS}")

@@ -1,0 +1,80 @@
+"""A result in the terminal."""
+
+from __future__ import annotations
+
+from hios.formats.serving_result_file import Candidate, ResultFile, ServedResult
+
+_HEADING = (
+    "",
+    "offered/s",
+    "done/s",
+    "goodput/s",
+    "p50 ms",
+    "p90 ms",
+    "p99 ms",
+    "dropped",
+    "expired",
+    "failed",
+    "left",
+)
+
+
+def result_table(result: ResultFile) -> str:
+    """A line for each model and one for all, and what holds for the device, aligned under a heading.
+
+    Args:
+        result: what result.json holds.
+    """
+    time = result.duration_s * result.repeats
+    rows = [_HEADING, *(_row(label, served, time) for label, served in result.models.items())]
+    if len(result.models) > 1:
+        rows.append(_row("all", result.total, time))
+    text = "\n".join(_aligned(rows))
+    return "\n".join([text, *_notes(result)])
+
+
+def _row(label: str, served: ServedResult, time: float) -> tuple[str, ...]:
+    rates = (f"{count / time:.4g}" for count in (served.offered, served.completed, served.goodput))
+    latencies = (_milliseconds(value) for value in (served.p50_ms, served.p90_ms, served.p99_ms))
+    left = served.waiting + served.in_flight
+    return (label, *rates, *latencies, *map(str, (served.dropped, served.expired, served.failed, left)))
+
+
+def _milliseconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(f"{cell:{'<' if place == 0 else '>'}{widths[place]}}" for place, cell in enumerate(row)).rstrip()
+        for row in rows
+    ]
+
+
+def _notes(result: ResultFile) -> list[str]:
+    chosen = f" (chosen: {result.chosen})" if result.chosen else ""
+    how = "simulated, so predicted" if result.simulated else "measured"
+    bound = result.total.p99_bound_ms
+    notes = [
+        f"policy {result.policy}{chosen}, launcher {result.launcher}, {result.lanes} lane(s), load {result.load:g}, "
+        f"{result.repeats} x {result.duration_s:g} s, {how}",
+        f"lanes busy {result.utilisation:.1%}, work done {result.work_share:.1%}, no policy can do more than "
+        f"{result.bound_per_s:.4g} tasks/s, Jain's index {result.jain:.3f}, variance of queues "
+        f"{result.queue_variance:.4g}",
+    ]
+    if bound is not None:
+        notes.append(f"99th percentile at most {bound:.4g} ms, with 99 % (early stopping)")
+    if result.candidates:
+        notes += ["compared on other traces:", *_compared(result.candidates)]
+    return notes
+
+
+def _compared(candidates: tuple[Candidate, ...]) -> list[str]:
+    rows = [("  policy", "goodput/s", "mean ms")]
+    rows += [
+        (f"  {entry.policy}", f"{entry.goodput_per_s:.4g}", _milliseconds(entry.mean_ms))
+        for entry in candidates
+        if entry.left_out is None
+    ]
+    return _aligned([*rows]) + [f"  {entry.policy}: {entry.left_out}" for entry in candidates if entry.left_out]

@@ -1,0 +1,119 @@
+"""The programs of a pipeline: every block on any one lane, every run over all lanes, and the arena for all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from hios.graph import Graph
+from hios.serving.block_values import BlockValues, Slots
+from hios.serving.lane_program import Handovers, LaneProgram, Order, Part, lane_programs, slots_of
+from hios.serving.pipeline import Pipeline, SubBlock
+from hios.workers.arena import Layout
+
+#: Operators of every lane for a combined block and the sub-blocks of it that are present, as bits.
+Orders = Callable[[int, int], Sequence[Order]]
+
+
+class RunPrograms:
+    """Programs by number, and where their values lie.
+
+    Args:
+        graphs: by label, in the order of the models' numbers.
+        blocks: by label, operator ids of every block.
+        pipeline: what runs.
+        orders: which lane runs what in a run over all lanes.
+        layout: of the arena, which grows.
+        first_flag: the first flag of the arena that is free.
+
+    Attributes:
+        values: values between blocks, by label.
+        slots: all of them.
+        flags: number of flags of the arena.
+        words: numbers of an order to a lane at most.
+    """
+
+    def __init__(
+        self,
+        graphs: Mapping[str, Graph],
+        blocks: Mapping[str, Sequence[Sequence[str]]],
+        pipeline: Pipeline,
+        orders: Orders,
+        layout: Layout,
+        first_flag: int,
+    ) -> None:
+        self._labels, self._pipeline = list(graphs), pipeline
+        running = pipeline.lanes if pipeline.several else 1
+        self.values: dict[str, BlockValues] = {}
+        self.slots: list[Slots] = []
+        for label, graph in graphs.items():
+            made = BlockValues(
+                label,
+                graph,
+                blocks[label],
+                waiting=pipeline.slots,
+                running=running,
+                layout=layout,
+                first=len(self.slots),
+            )
+            self.values[label] = made
+            self.slots += made.slots
+        self._handovers = Handovers(layout.size, first_flag)
+        self._alone: dict[tuple[int, int], int] = {}
+        self._together: dict[tuple[int, int], int] = {}
+        self._stated: dict[tuple[SubBlock, ...], list[tuple[int, Slots]]] = {}
+        #: By number: one program for any lane, or one for each lane.
+        self._programs: list[list[LaneProgram]] = []
+        self._compile_blocks()
+        if pipeline.take != "one" and pipeline.lanes > 1:
+            self._compile_runs(orders)
+        layout.size, self.flags = self._handovers.size, self._handovers.flags
+        parts = [part for combined in pipeline.combined for part in self._parts(combined)]
+        most = max(map(len, pipeline.combined))
+        self.words = 2 + most * max(len(slots_of([part], self.values)) for part in parts)
+
+    def _parts(self, members: Sequence[tuple[int, int]]) -> list[Part]:
+        return [Part(self._labels[model], block) for model, block in members]
+
+    def _compile_blocks(self) -> None:
+        for model, label in enumerate(self._labels):
+            graph = self.values[label].graph
+            place = {operator: position for position, operator in enumerate(graph.order)}
+            for block, operators in enumerate(self.values[label].blocks):
+                order = sorted(operators, key=lambda operator: place[graph.index[operator]])
+                self._alone[model, block] = self._add([Part(label, block)], [[(0, operator) for operator in order]])
+
+    def _compile_runs(self, orders: Orders) -> None:
+        for combined, members in enumerate(self._pipeline.combined):
+            for present in range(1, 1 << len(members)):
+                if self._pipeline.strict and present.bit_count() < len(members):
+                    continue
+                there = [member for place, member in enumerate(members) if present >> place & 1]
+                self._together[combined, present] = self._add(self._parts(there), orders(combined, present))
+
+    def _add(self, parts: Sequence[Part], orders: Sequence[Order]) -> int:
+        self._programs.append(lane_programs(parts, orders, self.values, self._handovers))
+        return len(self._programs) - 1
+
+    def of_lane(self, lane: int) -> dict[int, LaneProgram]:
+        """Programs of a lane by number."""
+        found = {}
+        for number, programs in enumerate(self._programs):
+            program = programs[0] if len(programs) == 1 else programs[lane]
+            if program.steps:
+                found[number] = program
+        return found
+
+    def alone(self, model: int, block: int) -> int:
+        """Number of the program of a block on any one lane."""
+        return self._alone[model, block]
+
+    def together(self, combined: int, present: int) -> tuple[int, list[int]]:
+        """Number of the program of a run over all lanes, and the lanes that take part."""
+        number = self._together[combined, present]
+        return number, [lane for lane, program in enumerate(self._programs[number]) if program.steps]
+
+    def slots_of(self, members: tuple[SubBlock, ...]) -> list[tuple[int, Slots]]:
+        """The slots that a run states, in order, each with the place of its sub-block."""
+        if members not in self._stated:
+            self._stated[members] = slots_of(self._parts(members), self.values)
+        return self._stated[members]

@@ -1,0 +1,268 @@
+"""A scenario: models with graph, costs and blocks, and what tasks arrive for them."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hios import artifacts
+from hios.blocks import found_blocks, in_order
+from hios.costs import Costs
+from hios.errors import ArtifactError, HiosError, shown
+from hios.formats.costs_file import CostsFile
+from hios.formats.scenario_file import ModelOfScenario, ScenarioFile
+from hios.graph import Graph
+from hios.problem import Problem
+from hios.yaml_file import plain, read_yaml
+
+#: A guard against rates and durations that would fill the memory.
+_MOST_TASKS = 2_000_000
+_COLUMNS = ["time_s", "model"]
+
+
+@dataclass(frozen=True, eq=False)
+class ServedModel:
+    """A model of a scenario, its files read.
+
+    Attributes:
+        label: its name in the scenario.
+        settings: its entry in scenario.yaml.
+        problem: graph and costs; its times are those of one lane that works alone.
+        costs: the costs alone, for factors of lanes that work at once.
+        blocks: operator numbers of every block in topological order; the blocks run one after another.
+        rate: tasks that arrive in a second, the load of the scenario included.
+        weights: weights.safetensors; None where the scenario does not name it.
+        program: program.pt2 or program.onnx; None where the scenario does not name it.
+    """
+
+    label: str
+    settings: ModelOfScenario
+    problem: Problem
+    costs: Costs
+    blocks: tuple[tuple[int, ...], ...]
+    rate: float
+    weights: Path | None = None
+    program: Path | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """Several models on one device.
+
+    Attributes:
+        file: the contents of scenario.yaml.
+        models: in the order of the file.
+        gpu: whether the device is a GPU, whose stages take the times of costs.json; else it is ``lanes`` cores.
+        rows: time in seconds and number of the model of every task, where arrivals come from a file; by time.
+        load: what the rates of the file were multiplied by.
+        source: the file's name, for messages.
+        folder: what the paths in the file are relative to.
+    """
+
+    file: ScenarioFile
+    models: tuple[ServedModel, ...]
+    gpu: bool = False
+    rows: tuple[tuple[float, int], ...] | None = None
+    load: float = 1.0
+    source: str = "scenario"
+    folder: Path = Path()
+
+    @functools.cached_property
+    def number(self) -> dict[str, int]:
+        """Number of every model by label."""
+        return {model.label: number for number, model in enumerate(self.models)}
+
+    @property
+    def files(self) -> list[Path]:
+        """All files that the scenario names."""
+        named = [self.file.arrivals] if self.rows is not None else []
+        for settings in self.file.models.values():
+            named += filter(None, (settings.graph, settings.costs, settings.weights, settings.program))
+        return [self.folder / name for name in named]
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of the device."""
+        return self.file.lanes
+
+    @property
+    def duration_s(self) -> float:
+        """How long tasks arrive and run, seconds."""
+        return self.file.duration_s
+
+    @classmethod
+    def read(cls, path: str | Path, *, load: float = 1.0) -> Scenario:
+        """Read scenario.yaml with the graphs and costs that it names.
+
+        Args:
+            path: the file; the paths in it are relative to its folder.
+            load: what all rates are multiplied by.
+
+        Raises:
+            HiosError: a file is missing or damaged, or what they hold does not fit together: one line with file, field,
+                what was found and what is allowed.
+        """
+        source = str(path)
+        file = artifacts.parsed(plain(read_yaml(path), source, ()), ScenarioFile, source)
+        return cls.of(file, Path(path).parent, source, load=load)
+
+    @classmethod
+    def of(cls, file: ScenarioFile, folder: Path, source: str = "scenario", *, load: float = 1.0) -> Scenario:
+        """The scenario that a file holds, as `read`."""
+        if not (math.isfinite(load) and load > 0):
+            raise HiosError(f"load: found {load}; allowed: a number above 0")
+        rows = None
+        if file.arrivals.endswith(".csv"):
+            if load != 1.0:
+                raise HiosError(f"load: found {load:g} with arrivals from {file.arrivals}; allowed: 1")
+            rows = _read_rows(folder / file.arrivals, list(file.models))
+        models, on_gpu = [], {}
+        for number, (label, settings) in enumerate(file.models.items()):
+            rate = _rate(file, settings, rows, number, load, f"{source}: models.{label}")
+            model, on_gpu[label] = _read_model(label, settings, folder, rate)
+            models.append(model)
+        scenario = cls(file, tuple(models), any(on_gpu.values()), rows, load, source, folder)
+        for defect in _defects(scenario, on_gpu):
+            raise ArtifactError(f"{source}: {defect}")
+        return scenario
+
+
+def _rate(
+    file: ScenarioFile,
+    settings: ModelOfScenario,
+    rows: tuple[tuple[float, int], ...] | None,
+    number: int,
+    load: float,
+    where: str,
+) -> float:
+    if rows is not None:
+        return sum(model == number and time < file.duration_s for time, model in rows) / file.duration_s
+    if settings.rate is None:
+        raise ArtifactError(f"{where}: rate is missing; required with arrivals {file.arrivals}: tasks per second")
+    if not settings.rate * load * file.duration_s <= _MOST_TASKS:
+        raise ArtifactError(
+            f"{where}.rate: found {settings.rate * load:g} tasks/s for {file.duration_s:g} s; allowed: at most "
+            f"{_MOST_TASKS:,} tasks"
+        )
+    return settings.rate * load
+
+
+def _read_model(label: str, settings: ModelOfScenario, folder: Path, rate: float) -> tuple[ServedModel, bool]:
+    """A model, and whether its costs are those of a GPU."""
+    graph = Graph.read(folder / settings.graph)
+    source = str(folder / settings.costs)
+    costs_file = artifacts.load(source, CostsFile)
+    costs = Costs.of(costs_file, source)
+    blocks = pipeline_blocks(graph)
+    # Stages are searched block by block, so blocks that were found count as stated.
+    ids = tuple(tuple(graph.operators[operator].id for operator in block) for block in blocks)
+    problem = Problem(dataclasses.replace(graph, blocks=ids), costs)
+    platform = costs_file.platform
+    weights = None if settings.weights is None else folder / settings.weights
+    program = None if settings.program is None else folder / settings.program
+    model = ServedModel(label, settings, problem, costs, blocks, rate, weights, program)
+    return model, platform is not None and platform.name in ("cuda", "model")
+
+
+def pipeline_blocks(graph: Graph) -> tuple[tuple[int, ...], ...]:
+    """Operator numbers of the blocks that run one after another and hold every operator.
+
+    Stated blocks, or those that cut vertices give where a graph states none; operators between stated blocks are
+    blocks, too, each run of them one.
+
+    Raises:
+        ArtifactError: the blocks cannot run one after another.
+    """
+    if not any(graph.blocks):
+        graph = dataclasses.replace(graph, blocks=found_blocks(graph))
+    found: list[list[int]] = []
+    loose = False
+    for operators, stated in in_order(graph):
+        if not stated and loose:
+            found[-1] += operators
+        else:
+            found.append(list(operators))
+        loose = not stated
+    return tuple(map(tuple, found))
+
+
+def _defects(scenario: Scenario, on_gpu: dict[str, bool]) -> Iterator[str]:
+    """What the parts of a scenario, each valid by itself, contradict each other in."""
+    if len(set(on_gpu.values())) > 1:
+        first = {kind: label for label, kind in reversed(on_gpu.items())}
+        yield (
+            f"models.{first[True]}.costs: found costs of a GPU beside those of cores (models.{first[False]}.costs); "
+            "allowed: costs of one device"
+        )
+    if scenario.gpu and scenario.lanes > 1:
+        yield f"lanes: found {scenario.lanes} with costs of a GPU; allowed: 1, a GPU is one device"
+    home: dict[tuple[str, int], int] = {}
+    for position, combined in enumerate(scenario.file.top.combined):
+        for label, blocks in combined.items():
+            field = f"top.combined[{position}].{label}"
+            if label not in scenario.number:
+                yield f"{field}: found this model; allowed: {', '.join(scenario.number)}"
+                continue
+            count = len(scenario.models[scenario.number[label]].blocks)
+            for block in blocks:
+                if block >= count:
+                    yield f"{field}: found block {block}; allowed: 0 to {count - 1}"
+                if (other := home.setdefault((label, block), position)) != position:
+                    yield f"{field}: found block {block}, which top.combined[{other}] holds; allowed: every block once"
+
+
+def _read_rows(path: Path, labels: list[str]) -> tuple[tuple[float, int], ...]:
+    """Arrivals of a CSV file with the columns time_s and model, by time.
+
+    Raises:
+        ArtifactError: the file cannot be read, or a row is not a time from 0 and the label of a model.
+    """
+    number = {label: position for position, label in enumerate(labels)}
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.reader(file)
+            if (header := next(reader, [])) != _COLUMNS:
+                raise ArtifactError(f"{path}: line 1: found {shown(','.join(header))}; allowed: {','.join(_COLUMNS)}")
+            rows = [_row(row, number, f"{path}: line {reader.line_num}") for row in reader if row]
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ArtifactError(f"{path}: not a CSV file in UTF-8: {error}") from error
+    return tuple(sorted(rows))
+
+
+def _row(row: list[str], number: dict[str, int], where: str) -> tuple[float, int]:
+    if len(row) != len(_COLUMNS):
+        raise ArtifactError(f"{where}: found {len(row)} columns; allowed: {len(_COLUMNS)}, {','.join(_COLUMNS)}")
+    time = _number(row[0])
+    if not 0 <= time < math.inf:
+        raise ArtifactError(f"{where}: time_s: found {shown(row[0])}; allowed: a number of at least 0")
+    if row[1] not in number:
+        raise ArtifactError(f"{where}: model: found {shown(row[1])}; allowed: {', '.join(number)}")
+    return time, number[row[1]]
+
+
+def _number(text: str) -> float:
+    """A number as text has it; NaN where it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def settings_of(scenario: Scenario) -> artifacts.Json:
+    """What result.json repeats of a scenario."""
+    file = scenario.file
+    return {
+        "lanes": file.lanes,
+        "duration_s": file.duration_s,
+        "seed": file.seed,
+        "repeats": file.repeats,
+        "arrivals": file.arrivals,
+        "load": scenario.load,
+    }

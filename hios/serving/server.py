@@ -1,0 +1,312 @@
+"""Several models served on the lanes of this machine: requests from any thread, answers as futures.
+
+What speaks to clients over a network, when there is such a thing, calls ``Server.submit``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from types import MappingProxyType
+from typing import Any
+
+from safetensors.torch import save
+from torch import Tensor
+
+from hios import defaults
+from hios.errors import HiosError, PlatformError
+from hios.graph import Graph
+from hios.kernels.executable import require_executable
+from hios.kernels.tensors import torch_dtype
+from hios.platforms.cpu.platform import all_cores, device_cores
+from hios.serving.admission import Admission, Counts, Task
+from hios.serving.dispatcher import Dispatcher
+from hios.serving.instances import Run
+from hios.serving.lane import FLAGS, Answer, Duties, Lane, LaneEvent
+from hios.serving.lane_orders import orders_of
+from hios.serving.pipeline import Pipeline, queue_rules
+from hios.serving.policies import launcher_intervals_s, policy
+from hios.serving.run_programs import RunPrograms
+from hios.serving.scenario import Scenario
+from hios.workers.arena import Arena, Layout
+from hios.workers.memory_file import memory_file
+from hios.workers.ring import Bell
+
+#: Is told of every answer of a lane: the lane, the run, the parts of the run that it is about, and the answer.
+Watch = Callable[[int, Run, tuple[int, ...], Answer], None]
+
+
+class Server:
+    """Serves the models of a scenario by a policy.
+
+    Workers, one a lane, hold all models. They end with ``close``, and with the process, whatever ends that.
+
+    Args:
+        scenario: models with graphs, costs, weights, queues and lanes.
+        policy_name: one of the policies by name, but ``auto``.
+        launcher: how fast tasks leave the queues: open, fixed or water-filling; that of the scenario if None.
+        weights: tensors by name, by label of the model; those that are not here are read from the scenario's files.
+        virtual: whether lanes may share cores where there are fewer.
+        timeout_s: longest time of one run; a lane that takes longer is ended, and started again.
+        watch: called from the server's own thread.
+
+    Raises:
+        HiosError: a model cannot be run, the policy is unknown or cannot serve the scenario, there are fewer cores than
+            lanes, or a worker did not start.
+
+    Examples:
+        Several requests at once; the answers are those of the models alone::
+
+            with Server(Scenario.read("scenario.yaml"), "top-open") as server:
+                answers = [server.submit("squeezenet", [image]) for image in images]
+                outputs = [answer.result() for answer in answers]
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        policy_name: str = "one-per-lane",
+        *,
+        launcher: str | None = None,
+        weights: Mapping[str, Mapping[str, Tensor]] = MappingProxyType({}),
+        virtual: bool = False,
+        timeout_s: float = defaults.TIMEOUT_S,
+        watch: Watch | None = None,
+    ) -> None:
+        if scenario.gpu:
+            raise HiosError(
+                f"{scenario.source}: found costs of a GPU; allowed to run for real: costs of platform cpu; simulate it"
+            )
+        self.scenario, self.policy = scenario, policy_name
+        self._graphs = {model.label: model.problem.graph for model in scenario.models}
+        for model in scenario.models:
+            require_executable(model.problem.graph)
+            if model.label not in weights and model.weights is None:
+                raise HiosError(f"{scenario.source}: models.{model.label}.weights: missing; required to run it")
+        pipeline, cores = _lanes_of(scenario, policy_name, virtual)
+        self.pipeline, self.cores = pipeline, cores
+        rules = queue_rules(scenario, launcher_intervals_s(scenario, launcher or scenario.file.launcher))
+        self._queues = {
+            model.label: Admission(
+                model.label,
+                own.capacity,
+                "drop-oldest" if own.drop_oldest else "reject",
+                None if own.deadline_s == float("inf") else own.deadline_s,
+            )
+            for model, own in zip(scenario.models, rules, strict=True)
+        }
+        self._closing = contextlib.ExitStack()
+        self._up = threading.Event()
+        self._why = ""
+        self._waiting_for = set(range(len(cores)))
+        try:
+            self._connect(weights, timeout_s, [own.interval_s for own in rules], watch)
+            self._start()
+        except BaseException:
+            self.close(drain=False)
+            raise
+
+    def _connect(
+        self,
+        weights: Mapping[str, Mapping[str, Tensor]],
+        timeout_s: float,
+        intervals_s: Sequence[float],
+        watch: Watch | None,
+    ) -> None:
+        """Lay out the arena, and make lanes and dispatcher."""
+        scenario, layout = self.scenario, Layout()
+        blocks = {
+            model.label: [[model.problem.ids[v] for v in block] for block in _blocks(scenario, number, self.pipeline)]
+            for number, model in enumerate(scenario.models)
+        }
+        orders = functools.partial(orders_of, self.pipeline, scenario)
+        first_flag = 1 + FLAGS * len(self.cores)
+        programs = RunPrograms(self._graphs, blocks, self.pipeline, orders, layout, first_flag)
+        self._lanes = [
+            Lane(number, own, layout, 1 + FLAGS * number, programs.words) for number, own in enumerate(self.cores)
+        ]
+        arena = Arena(programs.flags, layout.size)
+        self.memory_bytes = layout.size
+        bell = Bell()
+        files = {
+            model.label: (
+                self._closing.enter_context(memory_file(model.problem.graph.to_bytes())),
+                str(model.weights)
+                if model.label not in weights
+                else self._closing.enter_context(memory_file(save(dict(weights[model.label])))),
+            )
+            for model in scenario.models
+        }
+        describe = functools.partial(_mark_text, self._graphs)
+        for lane in self._lanes:
+            duties = Duties(files, programs.of_lane(lane.number), programs.slots, describe)
+            lane.connect(arena, bell, duties, timeout_s)
+        self._dispatcher = Dispatcher(
+            self.pipeline,
+            programs,
+            list(self._queues.values()),
+            intervals_s,
+            self._lanes,
+            arena,
+            bell,
+            timeout_s,
+            watch,
+        )
+
+    def _start(self) -> None:
+        """Start all lanes, and wait until they are ready."""
+        self._dispatcher.start()
+        for lane in self._lanes:
+            lane.start(self._event)
+        self._up.wait()
+        if self._why:
+            raise PlatformError(self._why)
+
+    def _event(self, event: LaneEvent) -> None:
+        """Take note of a lane; called from the lanes' threads."""
+        self._dispatcher.event(event)
+        if event.kind == "ready":
+            self._waiting_for.discard(event.lane)
+        if event.kind == "lost":
+            self._why = event.why
+        if self._why or not self._waiting_for:
+            self._up.set()
+
+    def submit(self, model: str, inputs: Sequence[Tensor], *, arrived_s: float | None = None) -> Future[list[Tensor]]:
+        """Ask for one inference; returns at once, from any thread.
+
+        Args:
+            model: label of the model.
+            inputs: a tensor for every input of its graph, in order, of its shape and dtype. They are read when the task
+                leaves its queue, and are not to be changed before the answer.
+            arrived_s: when the request arrived, by ``time.perf_counter``, from which its deadline counts; now if None.
+
+        Returns:
+            The outputs, in the order of the graph. Cancelling it gives the request up, as long as it waits. Its
+            exception is `QueueFullError` where the queue was full, `DeadlineError` where the deadline passed, and
+            `TaskFailedError` where an operator raised or a lane ended.
+
+        Raises:
+            HiosError: an unknown model, other inputs, or a server that is closed.
+        """
+        if model not in self._queues:
+            raise HiosError(f"model: found {model}; allowed: {', '.join(self._queues)}")
+        _check(self._graphs[model], model, inputs)
+        answer: Future[list[Tensor]] = Future()
+        now = time.perf_counter()
+        self._queues[model].put(Task(model, inputs, answer, now if arrived_s is None else arrived_s))
+        self._dispatcher.bell.ring()
+        return answer
+
+    def infer(self, model: str, inputs: Sequence[Tensor], *, timeout_s: float | None = None) -> list[Tensor]:
+        """One inference, waited for; given up after ``timeout_s`` seconds with ``TimeoutError``."""
+        answer = self.submit(model, inputs)
+        try:
+            return answer.result(timeout_s)
+        except TimeoutError:
+            answer.cancel()
+            raise
+
+    @property
+    def counts(self) -> dict[str, Counts]:
+        """What became of the requests so far, by label."""
+        return {label: queue.counts for label, queue in self._queues.items()}
+
+    @property
+    def queued_s(self) -> dict[str, float]:
+        """Integral over time of the number of requests in the queue, by label; seconds."""
+        return {label: queue.queued_s for label, queue in self._queues.items()}
+
+    @property
+    def busy_s(self) -> float:
+        """Time that lanes were busy so far, all together, seconds."""
+        return self._dispatcher.busy_s
+
+    @property
+    def control_s(self) -> float:
+        """Processor time of launching, dispatch and results so far, seconds."""
+        return self._dispatcher.control_s
+
+    @property
+    def promoted(self) -> int:
+        """Runs so far that went first as an instance had waited too long."""
+        return self._dispatcher.instances.promoted
+
+    @property
+    def block_runs(self) -> int:
+        """Blocks that ran so far, an instance each."""
+        return self._dispatcher.instances.block_runs
+
+    @property
+    def lost(self) -> str:
+        """Why nothing can be run any more; empty while it can."""
+        return self._dispatcher.lost
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Process number of the worker of every lane; 0 while it is started again."""
+        return [lane.pid for lane in self._lanes]
+
+    @property
+    def lanes_up(self) -> int:
+        """Lanes whose worker is ready."""
+        return self._dispatcher.up
+
+    def close(self, *, drain: bool = True) -> None:
+        """End the workers.
+
+        Args:
+            drain: whether to answer what was asked first; else that fails.
+        """
+        if hasattr(self, "_dispatcher"):
+            self._dispatcher.stop(drain=drain)
+            for lane in self._lanes:
+                lane.stop()
+            for lane in self._lanes:
+                lane.join()
+        self._closing.close()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        self.close(drain=kind is None)
+
+
+def _lanes_of(scenario: Scenario, policy_name: str, virtual: bool) -> tuple[Pipeline, list[list[int]]]:
+    """What a policy makes of a scenario here, and the cores of every lane."""
+    if policy_name == "threads":  # one lane that has all cores, and a thread on each inside every operator
+        return policy("sequential").make(scenario), [all_cores(device_cores(scenario.lanes, virtual=virtual))]
+    pipeline = policy(policy_name).make(scenario)
+    return pipeline, device_cores(pipeline.lanes, virtual=virtual)
+
+
+def _blocks(scenario: Scenario, number: int, pipeline: Pipeline) -> Sequence[Sequence[int]]:
+    """Blocks of a model in a pipeline: its own, or all as one."""
+    model = scenario.models[number]
+    return model.blocks if pipeline.blocks[number] == len(model.blocks) else [model.problem.order]
+
+
+def _check(graph: Graph, model: str, inputs: Sequence[Tensor]) -> None:
+    found = [(tuple(value.shape), value.dtype, value.device.type) for value in inputs]
+    required = [(tuple(entry.shape), torch_dtype(entry.dtype), "cpu") for entry in graph.inputs]
+    if found != required:
+        told = ", ".join(f"{str(dtype).removeprefix('torch.')} {list(shape)}" for shape, dtype, _ in found) or "none"
+        allowed = ", ".join(f"{entry.dtype} {list(entry.shape)}" for entry in graph.inputs)
+        raise HiosError(f"model {model}: inputs: found {told}; allowed: {allowed}, on the CPU")
+
+
+def _mark_text(graphs: Mapping[str, Graph], mark: int) -> str:
+    """A mark of a lane in words: the operator that it was at."""
+    if not mark:
+        return ""
+    place = mark - 1
+    for label, graph in graphs.items():
+        if place < len(graph.operators):
+            return f"operator {graph.operators[place].id} of model {label}"
+        place -= len(graph.operators)
+    return ""

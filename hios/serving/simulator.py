@@ -1,0 +1,263 @@
+"""The reference simulator: discrete events in plain Python, the readable definition of what a pipeline does.
+
+TOP section VI-A as events, with what the paper leaves open decided as docs/serving.md says. The compiled simulator
+(``event_kernel``) does the same, event by event.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from hios.serving.arrivals import Trace
+from hios.serving.measures import Outcome, Tally, variance
+from hios.serving.pipeline import Pipeline, QueueRules
+
+#: What becomes of a task.
+OFFERED, WAITING, IN_FLIGHT, COMPLETED, DROPPED, EXPIRED = range(6)
+#: Kinds of events, in the order in which those of one moment count; then runs start.
+_FINISH, _EXPIRE, _ARRIVE, _TICK = range(4)
+
+
+class BlockRun(NamedTuple):
+    """A run of a combined block: ``present`` has bit k where its k-th sub-block had an instance."""
+
+    start_s: float
+    finish_s: float
+    combined: int
+    present: int
+    lanes: int
+
+
+@dataclass
+class Record:
+    """All that happened.
+
+    Attributes:
+        state: by task, what became of it by the end.
+        finish_s: by task, when it was completed, dropped or expired; infinite where it was not.
+        runs: in the order in which they started.
+        queued_s: by model, integral over time of the number of tasks in the queue.
+        present_s: by model, integral over time of the number of tasks in the queue or in flight.
+        variance_s: integral over time of the variance of the queues' lengths.
+        promoted: runs that went first as an instance had waited too long, before another that was due.
+    """
+
+    state: list[int]
+    finish_s: list[float]
+    runs: list[BlockRun] = field(default_factory=list)
+    queued_s: list[float] = field(default_factory=list)
+    present_s: list[float] = field(default_factory=list)
+    variance_s: float = 0.0
+    promoted: int = 0
+
+
+class Simulation:
+    """One repeat: all tasks of a trace through a pipeline.
+
+    Args:
+        pipeline: what runs.
+        queues: by model.
+        trace: when tasks arrive.
+        duration_s: when it ends.
+        watch: is called after the events of every moment.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        queues: Sequence[QueueRules],
+        trace: Trace,
+        duration_s: float,
+        watch: Callable[[Simulation], None] = lambda simulation: None,
+    ) -> None:
+        self.pipeline, self.queues, self.trace, self.duration_s, self._watch = (
+            pipeline,
+            queues,
+            trace,
+            duration_s,
+            watch,
+        )
+        self.now = 0.0
+        self.idle = pipeline.lanes
+        self.queue: list[deque[int]] = [deque() for _ in queues]
+        #: By model and block: tasks whose instance waits for the block, with the time since when.
+        self.slots: list[list[deque[tuple[int, float]]]] = [[deque() for _ in range(n)] for n in pipeline.blocks]
+        self.running = [[False] * count for count in pipeline.blocks]
+        self.present = [0] * len(queues)
+        count = len(queues)
+        self.record = Record([OFFERED] * len(trace), [math.inf] * len(trace), [], [0.0] * count, [0.0] * count)
+        self._events: list[tuple[float, int, int, tuple[int, ...]]] = []
+        if len(trace):
+            heapq.heappush(self._events, (trace.times_s[0], _ARRIVE, 0, ()))
+        for model, rules in enumerate(queues):
+            if rules.interval_s > 0:
+                heapq.heappush(self._events, (0.0, _TICK, model, (0,)))
+
+    def run(self) -> Record:
+        """Carry out all events up to the end."""
+        handle: dict[int, Callable[..., None]] = {
+            _FINISH: self._finish,
+            _EXPIRE: self._expire,
+            _ARRIVE: self._arrive,
+            _TICK: self._tick,
+        }
+        while self._events and self._events[0][0] <= self.duration_s:
+            self._advance(self._events[0][0])
+            while self._events and self._events[0][0] == self.now:
+                _, kind, subject, more = heapq.heappop(self._events)
+                handle[kind](subject, *more)
+            self._start_all()
+            self._watch(self)
+        self._advance(self.duration_s)
+        return self.record
+
+    def _advance(self, now: float) -> None:
+        passed = now - self.now
+        for model, queue in enumerate(self.queue):
+            self.record.queued_s[model] += passed * len(queue)
+            self.record.present_s[model] += passed * self.present[model]
+        self.record.variance_s += passed * variance([len(queue) for queue in self.queue])
+        self.now = now
+
+    def _arrive(self, task: int) -> None:
+        if task + 1 < len(self.trace):
+            heapq.heappush(self._events, (self.trace.times_s[task + 1], _ARRIVE, task + 1, ()))
+        model = self.trace.models[task]
+        queue, rules = self.queue[model], self.queues[model]
+        self.present[model] += 1
+        if len(queue) == rules.capacity:
+            if not rules.drop_oldest:
+                self._end(task, DROPPED)
+                return
+            self._end(queue.popleft(), DROPPED)
+        self.record.state[task] = WAITING
+        queue.append(task)
+        if rules.deadline_s < math.inf:
+            heapq.heappush(self._events, (self.trace.times_s[task] + rules.deadline_s, _EXPIRE, task, ()))
+
+    def _expire(self, task: int) -> None:
+        if self.record.state[task] == WAITING:  # then it is the oldest of its queue
+            self._end(self.queue[self.trace.models[task]].popleft(), EXPIRED)
+
+    def _tick(self, model: int, number: int) -> None:
+        heapq.heappush(self._events, ((number + 1) * self.queues[model].interval_s, _TICK, model, (number + 1,)))
+        self._launch(model)
+
+    def _launch(self, model: int) -> bool:
+        """Take a task out of its queue to its first block; False without a task or a free slot (D2)."""
+        if not self.queue[model] or len(self.slots[model][0]) == self.pipeline.slots:
+            return False
+        task = self.queue[model].popleft()
+        self.record.state[task] = IN_FLIGHT
+        self.slots[model][0].append((task, self.now))
+        return True
+
+    def _start_all(self) -> None:
+        """Start runs until lanes or instances are used up."""
+        while True:
+            for model, rules in enumerate(self.queues):
+                while rules.interval_s == 0 and self._launch(model):
+                    pass
+            if not self.idle or (self.pipeline.take == "all" and self.idle < self.pipeline.lanes):
+                return
+            due = [(c, present) for c in range(len(self.pipeline.combined)) if (present := self._ready(c))]
+            if not due:
+                return
+            self._start(*self._next(due), len(due))
+
+    def _ready(self, combined: int) -> int:
+        """The sub-blocks that could run now, as bits; 0 where a strict run would wait for others.
+
+        A sub-block can run if it has an instance and the one after it has room for the result, also if that itself
+        takes its input out in this very run (D6).
+        """
+        ready, able = 0, set()
+        members = self.pipeline.combined[combined]
+        for place in reversed(range(len(members))):
+            model, block = members[place]
+            if not self.slots[model][block] or self.running[model][block]:
+                continue
+            last = block + 1 == self.pipeline.blocks[model]
+            if last or len(self.slots[model][block + 1]) < self.pipeline.slots or (model, block + 1) in able:
+                able.add((model, block))
+                ready |= 1 << place
+        return 0 if self.pipeline.strict and len(able) < len(members) else ready
+
+    def _next(self, due: list[tuple[int, int]]) -> tuple[int, int]:
+        """The highest effective input ratio, ties by the oldest task; first of all what has waited too long (D3)."""
+        by_ratio = min(
+            due, key=lambda entry: (-entry[1].bit_count() / len(self.pipeline.combined[entry[0]]), *self._age(*entry))
+        )
+        late = [entry for entry in due if self.now - self._age(*entry)[1] > self.pipeline.max_wait_s]
+        chosen = min(late, key=lambda entry: self._age(*entry)) if late else by_ratio
+        self.record.promoted += chosen != by_ratio
+        return chosen
+
+    def _age(self, combined: int, present: int) -> tuple[int, float]:
+        """The oldest task among the instances of a run, and since when one of them has waited."""
+        waiting = [self.slots[model][block][0] for model, block in self._members(combined, present)]
+        return min(task for task, _ in waiting), min(since for _, since in waiting)
+
+    def _members(self, combined: int, present: int) -> list[tuple[int, int]]:
+        return [member for place, member in enumerate(self.pipeline.combined[combined]) if present >> place & 1]
+
+    def _start(self, combined: int, present: int, due: int) -> None:
+        """Start a run: it takes lanes, and the instances leave their slots."""
+        lanes = {"all": self.pipeline.lanes, "one": 1, "shared": max(1, self.idle // due)}[self.pipeline.take]
+        tasks = []
+        for model, block in self._members(combined, present):
+            tasks.append(self.slots[model][block].popleft()[0])
+            self.running[model][block] = not self.pipeline.several
+        self.idle -= lanes
+        finish = self.now + self.pipeline.times_s[combined][present][lanes - 1]
+        number = len(self.record.runs)
+        self.record.runs.append(BlockRun(self.now, finish, combined, present, lanes))
+        heapq.heappush(self._events, (finish, _FINISH, number, tuple(tasks)))
+
+    def _finish(self, number: int, *tasks: int) -> None:
+        """End a run: every instance goes to the next block of its model, or its task is complete."""
+        run = self.record.runs[number]
+        self.idle += run.lanes
+        for task, (model, block) in zip(tasks, self._members(run.combined, run.present), strict=True):
+            self.running[model][block] = False
+            if block + 1 == self.pipeline.blocks[model]:
+                self._end(task, COMPLETED)
+            else:
+                self.slots[model][block + 1].append((task, self.now))
+
+    def _end(self, task: int, state: int) -> None:
+        self.record.state[task], self.record.finish_s[task] = state, self.now
+        self.present[self.trace.models[task]] -= 1
+
+
+def outcome(record: Record, pipeline: Pipeline, trace: Trace, duration_s: float) -> Outcome:
+    """What a record amounts to; runs count as busy up to the end."""
+    tallies = [Tally(queued_s=q, present_s=p) for q, p in zip(record.queued_s, record.present_s, strict=True)]
+    ended = []
+    for task, (state, model) in enumerate(zip(record.state, trace.models, strict=True)):
+        tally = tallies[model]
+        tally.offered += 1
+        tally.dropped += state == DROPPED
+        tally.expired += state == EXPIRED
+        tally.waiting += state == WAITING
+        tally.in_flight += state == IN_FLIGHT
+        if state == COMPLETED:
+            ended.append((record.finish_s[task], task))
+    for finish, task in sorted(ended):
+        tallies[trace.models[task]].latencies_ms.append((finish - trace.times_s[task]) * 1e3)
+    busy = sum(_busy_s(run, pipeline, duration_s) for run in record.runs)
+    blocks = sum(run.present.bit_count() for run in record.runs)
+    return Outcome(tallies, busy, record.variance_s / duration_s, record.promoted, blocks)
+
+
+def _busy_s(run: BlockRun, pipeline: Pipeline, duration_s: float) -> float:
+    """Time of lanes that a run takes before the end."""
+    busy = pipeline.busy_s[run.combined][run.present][run.lanes - 1]
+    if run.finish_s <= duration_s:
+        return busy
+    return busy * (duration_s - run.start_s) / (run.finish_s - run.start_s)

@@ -1,0 +1,201 @@
+"""Times of stages on the device that tasks share: groups packed on lanes, or a GPU that overlaps them."""
+
+from __future__ import annotations
+
+import functools
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from hios.formats.scenario_file import Overheads
+from hios.problem import Group, Problem, Stage
+from hios.schedule import StagedPlan
+from hios.schedulers.ios import ios
+from hios.serving.pipeline import UnionStage
+from hios.serving.scenario import Scenario, ServedModel
+
+
+def longest_load(times: Sequence[float], lanes: int) -> float:
+    """Load of the fullest lane when groups are packed longest first, each on the lane that is least loaded (LPT)."""
+    if lanes == 1 or len(times) == 1:
+        return sum(times)
+    if len(times) <= lanes:
+        return max(times)
+    loads = [0.0] * lanes
+    for time in sorted(times, reverse=True):
+        heapq.heapreplace(loads, loads[0] + time)
+    return max(loads)
+
+
+@dataclass(frozen=True, eq=False)
+class Device:
+    """How long stages take on the device of a scenario.
+
+    On lanes, the groups of a stage are packed longest first, each where it ends earliest: a group that reads values
+    that another lane made in the same run begins later by their transfer. Operators take as many times as long as the
+    co-run factor says of the lanes that work at once: those of the stage, or all lanes where other runs work beside it.
+
+    On a GPU a stage of one model takes ``Problem.stage_ms``; one of several models takes a*sum(t) + (1-a)*max(sum(t*u),
+    longest group), with the largest alpha of the models, or its longest group without contention.
+
+    Attributes:
+        scenario: models, lanes and overheads.
+        shared: whether other runs work beside a stage.
+    """
+
+    scenario: Scenario
+    shared: bool = False
+
+    @property
+    def overheads(self) -> Overheads:
+        """What stages and runs take beyond their operators."""
+        return self.scenario.file.overheads
+
+    def run_s(
+        self, owners: Sequence[int], firsts: int, stages: Sequence[UnionStage], lanes: int
+    ) -> tuple[float, float]:
+        """How long a run takes, and how long it keeps lanes busy, in seconds.
+
+        Args:
+            owners: models of the sub-blocks.
+            firsts: how many of the sub-blocks are the first of their model, where tasks begin.
+            stages: of the sub-blocks that are present.
+            lanes: that the run has.
+        """
+        time = self.overheads.run_ms + firsts * self.overheads.task_ms
+        busy = 0.0
+        lane_of: dict[tuple[int, int], int] = {}
+        for stage in stages:
+            if self.scenario.gpu:
+                span = self.stage_ms([(owners[place], group) for place, group in stage], 1)
+                work = span
+            else:
+                loads, work = self._packed(owners, stage, lanes, lane_of)
+                span = max(loads) + self._over_ms(sum(load > 0 for load in loads))
+            time, busy = time + span, busy + work
+        return time / 1e3, busy / 1e3
+
+    def orders(self, owners: Sequence[int], stages: Sequence[UnionStage], lanes: int) -> list[list[tuple[int, int]]]:
+        """Operators of every lane in order, each with the place of its sub-block, as `run_s` packs them.
+
+        Args:
+            owners: models of the sub-blocks.
+            stages: of the sub-blocks that are present.
+            lanes: that the run has.
+        """
+        lane_of: dict[tuple[int, int], int] = {}
+        found: list[list[tuple[int, int]]] = [[] for _ in range(lanes)]
+        for stage in stages:
+            self._packed(owners, stage, lanes, lane_of)
+            for place, group in stage:
+                found[lane_of[place, group[0]]] += [(place, v) for v in group]
+        return found
+
+    def stage_ms(self, groups: Sequence[tuple[int, Group]], lanes: int) -> float:
+        """Time of a stage alone, without values from other stages, in milliseconds; groups come with their models."""
+        if self.scenario.gpu:
+            models = self.scenario.models
+            return _gpu_stage_ms([(models[owner].problem, group) for owner, group in groups]) + self.overheads.stage_ms
+        used = min(lanes, len(groups))
+        times = [self._group_ms(owner, group, used) for owner, group in groups]
+        return longest_load(times, lanes) + self._over_ms(used)
+
+    def _over_ms(self, used: int) -> float:
+        return self.overheads.stage_ms + (self.overheads.hand_over_ms if used > 1 else 0.0)
+
+    def _group_ms(self, owner: int, group: Group, used: int) -> float:
+        """Time of a group while so many lanes work at once."""
+        model = self.scenario.models[owner]
+        factor = model.costs.corun_factor(self.scenario.lanes if self.shared else used)
+        return factor * sum(model.problem.time[v] for v in group)
+
+    def _packed(
+        self, owners: Sequence[int], stage: UnionStage, lanes: int, lane_of: dict[tuple[int, int], int]
+    ) -> tuple[list[float], float]:
+        """When every lane ends in a stage, and the time of its groups; notes which lane runs which operator."""
+        used = min(lanes, len(stage))
+        timed = [(self._group_ms(owners[place], group, used), place, group) for place, group in stage]
+        loads = [0.0] * lanes
+        for time, place, group in sorted(timed, key=lambda entry: -entry[0]):
+            entries = [self._entry_ms(owners[place], place, group, lane, lane_of) for lane in range(lanes)]
+            lane = min(range(lanes), key=lambda number: (loads[number] + entries[number], number))
+            loads[lane] += entries[lane] + time
+            lane_of.update({(place, v): lane for v in group})
+        return loads, sum(time for time, _, _ in timed)
+
+    def _entry_ms(self, owner: int, place: int, group: Group, lane: int, lane_of: dict[tuple[int, int], int]) -> float:
+        """The longest transfer of a value that another lane has made in this run."""
+        predecessors = self.scenario.models[owner].problem.predecessors
+        return max(
+            (transfer for v in group for u, transfer in predecessors[v] if lane_of.get((place, u), lane) != lane),
+            default=0.0,
+        )
+
+
+def _gpu_stage_ms(groups: Sequence[tuple[Problem, Group]]) -> float:
+    problems = {id(problem): problem for problem, _ in groups}
+    if len(problems) == 1:
+        return groups[0][0].stage_ms(tuple(group for _, group in groups))
+    longest = max(sum(problem.time[v] for v in group) for problem, group in groups)
+    known = [problem.alpha for problem in problems.values() if problem.alpha is not None]
+    if not known:
+        return longest
+    alpha = max(known)
+    total = sum(problem.time[v] for problem, group in groups for v in group)
+    work = sum(problem.time[v] * problem.utilization[v] for problem, group in groups for v in group)
+    return alpha * total + (1 - alpha) * max(work, longest)
+
+
+class _LaneProblem(Problem):
+    """A model on lanes, for the search of IOS: a stage takes what `Device.stage_ms` says."""
+
+    def __init__(self, device: Device, number: int) -> None:
+        model = device.scenario.models[number]
+        super().__init__(model.problem.graph, model.costs)
+        self._device, self._number = device, number
+
+    def stage_ms(self, stage: Stage) -> float:
+        return self._device.stage_ms([(self._number, group) for group in stage], self._device.scenario.lanes)
+
+
+@functools.lru_cache(maxsize=64)
+def block_stages(scenario: Scenario, number: int, r: int, s: int) -> tuple[tuple[Stage, ...], ...]:
+    """Stages of every block of a model, by IOS with groups beside each other on the lanes, without merges.
+
+    Args:
+        scenario: models and lanes.
+        number: of the model.
+        r: largest number of operators in a group.
+        s: largest number of groups in a stage.
+    """
+    model = scenario.models[number]
+    problem = model.problem if scenario.gpu else _LaneProblem(Device(scenario), number)
+    (stages,) = cast(StagedPlan, ios(problem, 1, r=r, s=s, mode="parallel").plan).devices
+    home = {operator: block for block, operators in enumerate(model.blocks) for operator in operators}
+    found: list[list[Stage]] = [[] for _ in model.blocks]
+    for stage in stages:
+        found[home[stage[0][0]]].append(stage)
+    return tuple(map(tuple, found))
+
+
+def in_one_lane(model: ServedModel) -> tuple[Stage, ...]:
+    """All operators of a model one after another."""
+    return ((tuple(model.problem.order),),)
+
+
+def side_by_side(parts: Sequence[Sequence[Stage]]) -> tuple[UnionStage, ...]:
+    """Stages of several parts that do not depend on each other: the first of all beside each other, then the second."""
+    return tuple(
+        tuple((place, group) for place, stages in enumerate(parts) if number < len(stages) for group in stages[number])
+        for number in range(max(map(len, parts)))
+    )
+
+
+def restricted(stages: Sequence[UnionStage], present: int) -> list[UnionStage]:
+    """Stages with the groups of the sub-blocks that are present; empty stages are left out (D5).
+
+    They stay valid: sub-blocks do not depend on each other.
+    """
+    kept = [tuple((place, group) for place, group in stage if present >> place & 1) for stage in stages]
+    return [stage for stage in kept if stage]

@@ -1,0 +1,87 @@
+"""What no policy can pass, and rates that share a device evenly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hios.bound import least_work_ms, scales
+from hios.serving.scenario import Scenario, ServedModel
+
+
+def least_work_s(model: ServedModel, *, gpu: bool = False) -> float:
+    """The least device time of a task in seconds: how long all its operators keep lanes, or a GPU, busy at least.
+
+    On lanes an operator takes t(v), or k*t(v, k) with k lanes at once where that is less. On a GPU its kernels leave
+    room for others, as far as contention model and measured stages allow (`hios.bound`); without contention it takes
+    none.
+    """
+    problem = model.problem
+    if not gpu:
+        wide = problem.wide_ms
+        work = [min([t, *(k * time for k, time in wide.get(v, {}).items())]) for v, t in enumerate(problem.time)]
+        return sum(work) / 1e3
+    if problem.alpha is None:
+        return 0.0
+    _, scale = scales(problem)
+    return sum(least_work_ms(problem, v, scale.get(v, 1.0)) for v in range(len(problem))) / 1e3
+
+
+def bound_per_s(scenario: Scenario, offered_per_s: Sequence[float]) -> float:
+    """Tasks in a second that no policy can complete more of.
+
+    The linear programme: maximise sum(x) with 0 <= x_i <= offered_i and sum(x_i w_i) <= lanes, where w_i is the least
+    device time of a task. With one constraint the models with the least work come first (Dantzig), so no solver is
+    needed.
+
+    Args:
+        scenario: models and lanes.
+        offered_per_s: rate at which tasks of each model arrive.
+    """
+    left, total = float(scenario.lanes), 0.0
+    work = [least_work_s(model, gpu=scenario.gpu) for model in scenario.models]
+    for least, offered in sorted(zip(work, offered_per_s, strict=True)):
+        served = offered if least * offered <= left else left / least
+        total += served
+        left -= served * least
+    return total
+
+
+def even_intervals_s(scenario: Scenario, work_s: Sequence[float]) -> list[float]:
+    """Seconds between two tasks of each model, so that the device's time is shared evenly (water-filling).
+
+    The device time that all together ask for is filled up like vessels: every model gets what it asks for or the common
+    level, whichever is less, and the levels add up to the lanes. Where all get what they ask for, the time that is left
+    is divided in proportion, so that bursts are not held back. Intervals are at most 1 s, as TOP has them.
+
+    Args:
+        scenario: models with their rates, and lanes.
+        work_s: device time of a task of each model under the policy.
+    """
+    asked = [model.rate * work for model, work in zip(scenario.models, work_s, strict=True)]
+    lanes = float(scenario.lanes)
+    if sum(asked) <= lanes:
+        share = lanes / sum(asked) if sum(asked) > 0 else math.inf
+        granted = [share * ask for ask in asked]
+    else:
+        level = _level(sorted(asked), lanes)
+        granted = [min(ask, level) for ask in asked]
+    return [
+        min(1.0, work / grant) if grant > 0 and work > 0 else 0.0 for work, grant in zip(work_s, granted, strict=True)
+    ]
+
+
+def _level(asked: Sequence[float], capacity: float) -> float:
+    """The level at which sum(min(asked, level)) is the capacity; ``asked`` is ascending and adds up to more."""
+    left = capacity
+    for place, ask in enumerate(asked):
+        level = left / (len(asked) - place)
+        if ask >= level:
+            return level
+        left -= ask
+    return math.inf
+
+
+def strict_rounds_per_s(scenario: Scenario) -> float:
+    """Tasks in a second that rounds of a task of every model cannot pass: the number of models x the smallest rate."""
+    return len(scenario.models) * min(model.rate for model in scenario.models)

@@ -1,0 +1,54 @@
+"""Whether results of serving hold what they state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from hios.formats.serving_result_file import ResultFile, ServedResult
+from hios.verify.contents import contents
+
+#: Relative difference that is rounding in floating point.
+_ROUNDING = 1e-9
+#: Where tasks are at the end.
+_ENDS = ("completed", "dropped", "expired", "failed", "waiting", "in_flight")
+
+
+def serving_problems(root: Path) -> Iterator[tuple[Path, str, list[str]]]:
+    """File, kind and problems of every result.json in a folder, and of serving/*.json beside or below it.
+
+    Every task is counted once, the total is the sum of the models, and no more is completed than the work bound allows.
+    """
+    for path in sorted({*root.rglob("result.json"), *root.rglob("serving/*.json")}):
+        problems: list[str] = []
+        if (result := contents(path, ResultFile, problems)) is not None:
+            problems += _contradictions(result)
+        yield path, "result", problems
+
+
+def _contradictions(result: ResultFile) -> Iterator[str]:
+    for label, served in (
+        *((f"models.{label}", served) for label, served in result.models.items()),
+        ("total", result.total),
+    ):
+        yield from _miscounted(label, served)
+    for key in ("offered", *_ENDS, "goodput"):
+        total = sum(getattr(served, key) for served in result.models.values())
+        if (stated := getattr(result.total, key)) != total:
+            yield f"total.{key}: found {stated}; allowed: {total}, the sum of the models"
+    per_second = result.total.completed / (result.duration_s * result.repeats)
+    if result.simulated and per_second > result.bound_per_s * (1 + _ROUNDING):
+        yield f"total.completed: found {per_second:.6g} tasks/s; allowed: at most {result.bound_per_s:.6g}, bound_per_s"
+    if (result.chosen is not None) != (result.policy == "auto"):
+        yield f"chosen: found {result.chosen} with policy {result.policy}; allowed: with policy auto, and only there"
+
+
+def _miscounted(label: str, served: ServedResult) -> Iterator[str]:
+    ends = sum(getattr(served, key) for key in _ENDS)
+    if served.offered != ends:
+        yield f"{label}.offered: found {served.offered}; allowed: {ends}, the sum of {', '.join(_ENDS)}"
+    if served.goodput > served.completed:
+        yield f"{label}.goodput: found {served.goodput}; allowed: at most {served.completed}, as completed"
+    known = [value for value in (served.p50_ms, served.p90_ms, served.p99_ms) if value is not None]
+    if known != sorted(known):
+        yield f"{label}: found percentiles {', '.join(f'{value:g}' for value in known)} ms; allowed: ascending"

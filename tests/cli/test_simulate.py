@@ -1,0 +1,69 @@
+"""``hios simulate``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from hios import artifacts
+from hios.cli import main
+from tests.serving.scenarios import written
+
+
+def test_simulate_writes_a_result(tmp_path: Path) -> None:
+    """result.json is valid, and the table shows each model, all together and the bound."""
+    path, output = written(tmp_path), tmp_path / "out" / "result.json"
+    done = CliRunner().invoke(main, ["simulate", str(path), "--policy", "top", "--output", str(output)])
+    assert done.exit_code == 0, done.output
+    result = artifacts.read(output, "result")
+    assert result["policy"] == "top"
+    assert result["simulated"] is True
+    for served in result["models"].values():
+        ends = ("completed", "dropped", "expired", "failed", "waiting", "in_flight")
+        assert served["offered"] == sum(served[key] for key in ends) > 0
+    lines = done.output.splitlines()
+    assert lines[0].split()[:2] == ["offered/s", "done/s"]
+    assert [line.split()[0] for line in lines[1:4]] == ["left", "right", "all"]
+    assert "simulated, so predicted" in done.output
+    assert "no policy can do more than" in done.output
+
+
+def test_auto_says_why(tmp_path: Path) -> None:
+    """The table lists what was compared; policies that cannot run are named with the reason."""
+    output = tmp_path / "result.json"
+    done = CliRunner().invoke(main, ["simulate", str(written(tmp_path)), "--policy", "auto", "--output", str(output)])
+    assert done.exit_code == 0, done.output
+    chosen = json.loads(output.read_text(encoding="utf-8"))["chosen"]
+    assert f"policy auto (chosen: {chosen})" in done.output
+    assert "threads: " in done.output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--policy", "best"], "Error: policy: found best; allowed: sequential, one-per-lane, "),
+        (["--policy", "ios", "--load", "0"], "Error: load: found 0.0; allowed: a number above 0"),
+        (["--policy", "threads"], "required: wide_ms, as hios profile --widths 2 measures them"),
+    ],
+)
+def test_refusals_are_one_line(options: list[str], message: str, tmp_path: Path) -> None:
+    """No traceback, and no file."""
+    output = tmp_path / "result.json"
+    done = CliRunner().invoke(main, ["simulate", str(written(tmp_path)), *options, "--output", str(output)])
+    assert done.exit_code == 1
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not output.exists()
+
+
+def test_inputs_are_not_overwritten(tmp_path: Path) -> None:
+    """A file that the scenario names is not taken for the output."""
+    path, costs = written(tmp_path), tmp_path / "left" / "costs.json"
+    before = costs.read_bytes()
+    done = CliRunner().invoke(main, ["simulate", str(path), "--policy", "ios", "--output", str(costs)])
+    assert done.exit_code == 1
+    assert "found an input named as output; allowed: another file" in done.stderr
+    assert costs.read_bytes() == before

@@ -1,0 +1,46 @@
+"""What tests do to operators inside lanes: inputs that are large make the first operator of a model fail."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from hios.serving import lane_worker
+from hios.workers.worker import Worker
+
+#: Size of the inputs from which on the operator that reads them does something else.
+RAISES, MAKES_NAN, DIES, HANGS = 1e4, 1e6, 1e8, 1e10
+
+
+def prepare(worker: Worker, **arguments: Any) -> None:
+    """What ``lane_worker.prepare`` does, with the operators that read inputs spoiled."""
+    for model in worker.state["models"].values():
+        for name, operator in model.operators.items():
+            if any(value[0] == "input" for value in operator.externals):
+                model.operators[name] = dataclasses.replace(operator, run=_spoiled(operator.run))
+    lane_worker.prepare(worker, **arguments)
+
+
+def prepare_failing(worker: Worker, **arguments: Any) -> None:
+    """A lane that cannot be made ready."""
+    raise ValueError("no such kernel\nsecond line")
+
+
+def _spoiled(run: Callable[..., Any]) -> Callable[..., Any]:
+    def spoiled(*values: Any) -> Any:
+        size = float(values[0].abs().max())
+        if size > HANGS:
+            time.sleep(600)
+        elif size > DIES:
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif size > MAKES_NAN:
+            return run(*values) * float("nan")
+        elif size > RAISES:
+            raise ValueError("no such kernel\nsecond line")
+        return run(*values)
+
+    return spoiled

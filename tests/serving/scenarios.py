@@ -1,0 +1,160 @@
+"""Scenarios of small models by hand, random pipelines, and servers of queueing theory."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+from array import array
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hios import Costs, Edge, Graph, Operator, Problem
+from hios.formats.scenario_file import ModelOfScenario, Overheads, ScenarioFile, TopSettings
+from hios.serving.arrivals import Trace
+from hios.serving.pipeline import Pipeline, QueueRules
+from hios.serving.scenario import Scenario, ServedModel, pipeline_blocks
+
+
+def network(name: str, blocks: Sequence[Sequence[float]]) -> tuple[Graph, dict[str, float]]:
+    """A graph with times by operator: each block is operators beside each other, which all feed the next block's."""
+    names = [[f"b{number}v{place}" for place in range(len(times))] for number, times in enumerate(blocks)]
+    edges = [
+        Edge(source, target) for before, after in itertools.pairwise(names) for source in before for target in after
+    ]
+    operators = tuple(Operator(v, "task") for block in names for v in block)
+    graph = Graph(name, operators, tuple(edges), blocks=tuple(map(tuple, names)))
+    return graph, {
+        v: time for block, times in zip(names, blocks, strict=True) for v, time in zip(block, times, strict=True)
+    }
+
+
+def served(
+    label: str,
+    blocks: Sequence[Sequence[float]],
+    rate: float,
+    *,
+    corun: Mapping[int, float] | None = None,
+    wide: Mapping[str, Mapping[int, float]] | None = None,
+    **settings: Any,
+) -> ServedModel:
+    """A model of blocks whose operators run beside each other; times in milliseconds."""
+    graph, times = network(label, blocks)
+    transfers = {(edge.source, edge.target): 0.0 for edge in graph.edges}
+    costs = Costs(times, transfers, corun=corun or {}, wide_ms=wide or {}, alpha=1.0)
+    entry = ModelOfScenario(graph=f"{label}/graph.json", costs=f"{label}/costs.json", rate=rate, **settings)
+    return ServedModel(label, entry, Problem(graph, costs), costs, pipeline_blocks(graph), rate)
+
+
+def scenario(
+    *models: ServedModel,
+    overheads: Mapping[str, float] | None = None,
+    top: Mapping[str, Any] | None = None,
+    rows: Sequence[tuple[float, int]] | None = None,
+    gpu: bool = False,
+    **settings: Any,
+) -> Scenario:
+    """A scenario of such models."""
+    file = ScenarioFile(
+        models={model.label: model.settings for model in models},
+        overheads=Overheads(**(overheads or {})),
+        top=TopSettings(**(top or {})),
+        **settings,
+    )
+    return Scenario(file, models, gpu, None if rows is None else tuple(rows))
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    """A scenario.yaml of two models with the files that it names; ``changes`` replace keys of the scenario."""
+    for label, blocks in (("left", [[2.0, 2.0], [3.0]]), ("right", [[1.0], [1.0], [1.0]])):
+        graph, times = network(label, blocks)
+        own = folder / label
+        own.mkdir(parents=True, exist_ok=True)
+        graph.write(own / "graph.json")
+        costs = {
+            "operators": {v: {"time_ms": time} for v, time in times.items()},
+            "transfers": [{"source": edge.source, "target": edge.target, "time_ms": 0.0} for edge in graph.edges],
+        }
+        (own / "costs.json").write_text(json.dumps(costs), encoding="utf-8")
+    models = {
+        label: {"graph": f"{label}/graph.json", "costs": f"{label}/costs.json", "rate": rate, "slo_ms": 50}
+        for label, rate in (("left", 40), ("right", 80))
+    }
+    path = folder / "scenario.yaml"
+    path.write_text(yaml.safe_dump({"models": models, "duration_s": 5, **changes}), encoding="utf-8")
+    return path
+
+
+def server(service_s: float) -> Pipeline:
+    """A single server with a constant service time."""
+    times = (((0.0,), (service_s,)),)
+    return Pipeline(1, (1,), (((0, 0),),), times, times, "all")
+
+
+def trace(*arrivals: tuple[float, int]) -> Trace:
+    """Tasks from time and model."""
+    return Trace(array("d", (time for time, _ in arrivals)), array("q", (model for _, model in arrivals)))
+
+
+#: A queue that takes all and lets all out.
+OPEN = QueueRules(1_000_000_000)
+
+
+def random_case(seed: int, tasks: int = 60) -> tuple[Pipeline, list[QueueRules], Trace, float]:
+    """A pipeline with queues, tasks and an end: anything goes, and many things happen at the same moment."""
+    draw = random.Random(seed)
+    whole = draw.random() < 0.3
+    models = draw.randint(1, 3)
+    blocks = tuple(1 if whole else draw.randint(1, 4) for _ in range(models))
+    combined = _partition(draw, [(model, block) for model in range(models) for block in range(blocks[model])])
+    lanes = draw.randint(1, 3)
+    several = whole and all(len(members) == 1 for members in combined) and draw.random() < 0.5
+    take = draw.choice(["all", "one", "shared"])
+    times = tuple(
+        tuple(tuple(draw.choice([0.5, 1.0, draw.random()]) for _ in range(lanes)) for _ in range(1 << len(members)))
+        for members in combined
+    )
+    pipeline = Pipeline(
+        lanes,
+        blocks,
+        tuple(combined),
+        times,
+        times,
+        take,  # type: ignore[arg-type]
+        strict=whole and draw.random() < 0.3,
+        several=several,
+        slots=draw.randint(1, 2),
+        max_wait_s=draw.choice([math.inf, 1.0, 0.25]),
+    )
+    queues = [
+        QueueRules(
+            draw.choice([1, 3, 1000]),
+            draw.random() < 0.5,
+            draw.choice([math.inf, 2.0, 0.5, 3.3]),
+            draw.choice([0.0, 0.0, 0.5, 0.3]),
+        )
+        for _ in range(models)
+    ]
+    step, duration_s = draw.choice([0.5, 0.25]), draw.choice([20.0, 12.5])
+    times_of_tasks = [
+        draw.choice([round(draw.uniform(0, 15) / step) * step, draw.uniform(0, 15)]) for _ in range(tasks)
+    ]
+    rows = [(time, draw.randrange(models)) for time in sorted(times_of_tasks) if time < duration_s]
+    return pipeline, queues, trace(*rows), duration_s
+
+
+def _partition(draw: random.Random, members: list[tuple[int, int]]) -> list[tuple[tuple[int, int], ...]]:
+    """Blocks in combined blocks of at most four."""
+    draw.shuffle(members)
+    found: list[list[tuple[int, int]]] = []
+    for member in members:
+        open_ones = [own for own in found if len(own) < 4]
+        if open_ones and draw.random() < 0.6:
+            draw.choice(open_ones).append(member)
+        else:
+            found.append([member])
+    return [tuple(sorted(own)) for own in found]

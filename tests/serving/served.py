@@ -1,0 +1,132 @@
+"""Small networks with costs, as scenarios for real servers."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import Tensor, nn
+
+from hios.serving.scenario import Scenario
+from hios.serving.server import Server
+from tests.frontends.networks import Network, extracted
+from tests.runtime.small import branches
+
+
+class Blocks(nn.Module):
+    """Blocks with branches, whose values skip a block too: the last one reads what the first one made."""
+
+    hios_blocks = ("stem", "one", "two", "three")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 6, 3, padding=1)
+        self.one, self.two, self.three = _Block(), _Block(), _Block()
+        self.end = nn.Linear(6, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Three blocks, of which the last reads the first."""
+        first = self.stem(x).relu()
+        second = self.one(first)
+        third = self.two(second) + first
+        return self.end(self.three(third).mean((2, 3)))
+
+
+class _Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Conv2d(6, 6, 3, padding=1), nn.Conv2d(6, 6, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Two branches, joined."""
+        joined: Tensor = torch.tanh(self.left(x)) + self.right(x).relu()
+        return joined
+
+
+@functools.cache
+def blocks() -> Network:
+    """The network with its graph."""
+    torch.manual_seed(1)
+    return extracted(Blocks(), (torch.randn(1, 3, 12, 12),))
+
+
+def networks() -> dict[str, Network]:
+    """The networks by label."""
+    return {"branches": branches(), "blocks": blocks()}
+
+
+@functools.cache
+def _folder() -> Path:
+    """Files of both networks; every operator takes 0.2 ms, every transfer 0.01."""
+    from safetensors.torch import save_file
+
+    folder = Path(os.environ["HIOS_CACHE"], "served")
+    folder.mkdir(exist_ok=True)
+    for label, network in networks().items():
+        network.graph.write(folder / f"{label}.graph.json")
+        save_file(network.tensors, folder / f"{label}.safetensors")
+        costs = {
+            "operators": {operator.id: {"time_ms": 0.2} for operator in network.graph.operators},
+            "transfers": [
+                {"source": source, "target": target, "time_ms": 0.01}
+                for source, target in dict.fromkeys((edge.source, edge.target) for edge in network.graph.edges)
+            ],
+        }
+        (folder / f"{label}.costs.json").write_text(json.dumps(costs), encoding="utf-8")
+    return folder
+
+
+def scenario_file(path: Path, models: dict[str, dict[str, Any]] | None = None, **settings: Any) -> Path:
+    """Write scenario.yaml for both networks; settings of models override what is stated here."""
+    folder, entries = _folder(), {}
+    for label, own in (models or {"branches": {}, "blocks": {}}).items():
+        files = {
+            "graph": str(folder / f"{label}.graph.json"),
+            "costs": str(folder / f"{label}.costs.json"),
+            "weights": str(folder / f"{label}.safetensors"),
+        }
+        entries[label] = {**files, "rate": 20.0, **own}
+    path.write_text(
+        yaml.safe_dump({"models": entries, "duration_s": 1.0, **settings}, sort_keys=False), encoding="utf-8"
+    )
+    return path
+
+
+def scenario(folder: Path, models: dict[str, dict[str, Any]] | None = None, **settings: Any) -> Scenario:
+    """A scenario of both networks."""
+    return Scenario.read(scenario_file(folder / "scenario.yaml", models, **settings))
+
+
+def inputs(label: str, seed: int, scale: float = 1.0) -> list[Tensor]:
+    """Inputs of a network."""
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(value.shape, generator=generator) * scale for value in networks()[label].inputs]
+
+
+def expected(label: str, given: Sequence[Tensor]) -> Tensor:
+    """What a network makes of inputs."""
+    with torch.no_grad():
+        made: Tensor = networks()[label].module(*given)
+    return made
+
+
+def require_right(label: str, given: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    """Outputs are those of the network."""
+    (found,) = outputs
+    torch.testing.assert_close(found, expected(label, given), rtol=1e-4, atol=1e-4)
+
+
+def require_nothing_held(server: Server) -> None:
+    """No instance holds a slot of the arena any more, and every request is accounted for."""
+    dispatcher = server._dispatcher
+    every = {slots.number: len(slots.offsets) for own in dispatcher._values for slots in own.slots}
+    assert dispatcher._free.counts == every
+    for counts in server.counts.values():
+        assert counts.unaccounted == 0
+        assert (counts.waiting, counts.in_flight) == (0, 0)

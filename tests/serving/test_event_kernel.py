@@ -1,0 +1,61 @@
+"""The compiled simulator does what the reference does, event by event."""
+
+from __future__ import annotations
+
+import pytest
+
+from hios.serving.arrivals import draw
+from hios.serving.event_kernel import carried_out, compiled
+from hios.serving.simulator import Simulation
+from tests.serving.scenarios import OPEN, random_case, scenario, served, server
+
+
+def _same(seed: int) -> None:
+    case = random_case(seed)
+    expected, found = Simulation(*case).run(), compiled(*case)
+    assert found.runs == expected.runs
+    assert found.state == expected.state
+    assert found.finish_s == expected.finish_s
+    assert found.promoted == expected.promoted
+    for own, theirs in ((found.queued_s, expected.queued_s), (found.present_s, expected.present_s)):
+        assert own == pytest.approx(theirs)
+    assert found.variance_s == pytest.approx(expected.variance_s)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_same_as_the_reference(seed: int) -> None:
+    """Every run with its times, and what becomes of every task and when, to the last bit."""
+    _same(seed)
+
+
+@pytest.mark.slow
+def test_same_as_the_reference_in_a_thousand_cases() -> None:
+    """The same on a thousand further pipelines."""
+    for seed in range(1000, 2000):
+        _same(seed)
+
+
+def test_cases_differ() -> None:
+    """The measure measures: among the cases there are drops, expiries, promotions, partial and overlapping runs."""
+    records = [(case := random_case(seed), Simulation(*case).run()) for seed in range(60)]
+    for state in range(1, 6):
+        assert sum(state in record.state for _, record in records) >= 10
+    assert sum(record.promoted > 0 for _, record in records) >= 5
+    assert sum(len({run.present for run in record.runs}) > 1 for _, record in records) >= 20
+    overlapping = [
+        any(after.start_s < before.finish_s for before, after in zip(record.runs, record.runs[1:], strict=False))
+        for _, record in records
+    ]
+    assert sum(overlapping) >= 10
+
+
+@pytest.mark.parametrize("load", [0.5, 0.8])
+def test_random_arrivals_wait_as_theory_says(load: float) -> None:
+    """M/D/1 with a million arrivals: the mean wait is rho s / (2 (1 - rho)) within 2 %."""
+    given = scenario(served("one", [[1.0]], load * 1000), duration_s=1000 / load, seed=1)
+    tasks = draw(given)
+    assert len(tasks) == pytest.approx(1e6, rel=0.01)
+    _, state = carried_out(server(0.001), [OPEN], tasks, given.duration_s)
+    done = state.task_state == 3
+    times = (state.task_finish - tasks.times_s)[done]
+    assert float(times.mean()) * 1e3 - 1.0 == pytest.approx(load / (2 * (1 - load)), rel=0.02)

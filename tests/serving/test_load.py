@@ -1,0 +1,169 @@
+"""Load on real servers: conservation of tasks, checked outputs, memory, and the command."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from hios import artifacts
+from hios.machine import private_bytes
+from hios.serving import lane_worker, load_session
+from hios.serving.arrivals import draw
+from hios.serving.load_generator import Repeat, Sample
+from hios.serving.load_session import load
+from hios.serving.scenario import Scenario
+from hios.serving.server import Server
+from tests.serving import lane_faults
+from tests.serving.served import inputs, scenario, scenario_file
+from tests.workers.processes import children
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _require_conserved(contents: dict[str, Any]) -> None:
+    """Every offered task is somewhere."""
+    for row in (*contents["models"].values(), contents["total"]):
+        ended = row["completed"] + row["dropped"] + row["expired"] + row["failed"]
+        assert row["offered"] == ended + row["waiting"] + row["in_flight"]
+
+
+def test_the_command_runs_a_scenario(tmp_path: Path) -> None:
+    """The result has every task of the trace; a trace of the lanes is written; what control took is said."""
+    path = scenario_file(tmp_path / "scenario.yaml", duration_s=2.0, arrivals="periodic")
+    before = set(children())
+    command = [sys.executable, "-m", "hios", "load", str(path), "--policy", "top-open", "--virtual"]
+    done = subprocess.run(
+        [*command, "--output", str(tmp_path / "result.json"), "--trace", str(tmp_path / "trace.json")],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    contents = artifacts.read(tmp_path / "result.json", "result")
+    _require_conserved(contents)
+    assert {label: row["offered"] for label, row in contents["models"].items()} == {"branches": 40, "blocks": 40}
+    assert contents["total"]["failed"] == 0
+    assert contents["simulated"] is False
+    assert contents["platform"]["name"] == "cpu"
+    assert contents["control_share"] > 0
+    assert "control (launcher, dispatch, results): " in done.stdout
+    events = [event for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if event["ph"] == "X"]
+    blocks = len(Scenario.read(path).models[1].blocks)
+    assert {event["name"] for event in events} >= {f"blocks {block}" for block in range(blocks)}
+    assert set(children()) <= before
+
+
+def test_arrivals_of_a_file_and_wrong_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks come as the file says; one whose outputs are not those of the same input alone counts as failed."""
+    rows = [(0.1 * number, "blocks") for number in range(8)]
+    with (tmp_path / "arrivals.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("time_s", "model"), *rows])
+    given = scenario(tmp_path, arrivals="arrivals.csv", duration_s=1.0)
+    made = load_session._samples
+    (second,) = inputs("blocks", 99)
+
+    def spoiled(*arguments: Any) -> list[Sample]:
+        samples = made(*arguments)
+        return [Sample([second], samples[0].alone, samples[0].expected), *samples[1:]]
+
+    monkeypatch.setattr(load_session, "_samples", spoiled)
+    found = load(given, "one-per-lane", virtual=True)
+    row = found.result.models["blocks"]
+    assert (row.offered, row.completed, row.failed) == (8, 6, 2)  # inputs go in turns of four
+    assert found.wrong.startswith("model blocks: output 0 differs by ")
+    assert found.result.models["branches"].offered == 0
+
+
+def test_tasks_that_fail_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operators that raise, and those that make NaN, fail the tasks that they are in, and no others."""
+    monkeypatch.setattr(lane_worker, "prepare", lane_faults.prepare)
+    given = scenario(tmp_path, arrivals="periodic", duration_s=1.0)
+    with Server(given, "top", virtual=True) as server:
+        samples = {}
+        for label in ("branches", "blocks"):
+            alone = server.infer(label, inputs(label, 0))
+            samples[label] = [
+                Sample(inputs(label, 0, scale), alone, alone)
+                for scale in (1.0, lane_faults.RAISES, 1.0, lane_faults.MAKES_NAN)
+            ]
+        outcome = Repeat(server, draw(given), 1.0, samples, 1e-4).run()
+    for tally in outcome.tallies:
+        assert (tally.offered, tally.failed) == (20, 10)
+        assert tally.completed + tally.in_flight + tally.waiting == 10
+
+
+def _overload(folder: Path, policy_name: str, duration_s: float) -> None:
+    """A flood is shed; at 1.5 times what lanes did then memory stays, tasks are conserved, and outputs are right.
+
+    How fast lanes are changes beside other work, so nothing is asked of how much is shed at that rate.
+    """
+    rates: dict[str, dict[str, Any]] = {
+        "branches": {"queue": 16},
+        "blocks": {"queue": 16, "overflow": "drop-oldest", "deadline_ms": 100},
+    }
+    fast = {label: {**own, "rate": 4000.0} for label, own in rates.items()}
+    first = load(scenario(folder, fast), policy_name, virtual=True)
+    flood = first.result.total
+    assert flood.dropped + flood.expired > flood.completed > 0
+    capacity = flood.completed / first.result.duration_s
+    models = {label: {**own, "rate": 0.75 * capacity} for label, own in rates.items()}
+    given = scenario(folder, models, duration_s=duration_s)
+    with Server(given, policy_name, virtual=True) as server:
+        samples = {}
+        for label in models:
+            value = inputs(label, 0)
+            alone = server.infer(label, value)
+            samples[label] = [Sample(value, alone, alone)]
+        Repeat(server, draw(given, 1), min(1.0, duration_s), samples, 1e-4).run()
+        before = [private_bytes(pid) for pid in server.process_ids]
+        repeat = Repeat(server, draw(given), duration_s, samples, 1e-4)
+        outcome = repeat.run()
+        after = [private_bytes(pid) for pid in server.process_ids]
+    for tally in outcome.tallies:
+        assert tally.unaccounted == 0
+        assert tally.failed == 0
+        assert tally.completed > 0
+    assert repeat.wrong == ""
+    for was, now in zip(before, after, strict=True):
+        assert now < was + (4 << 20)
+
+
+def test_overload_is_shed(tmp_path: Path) -> None:
+    """A few seconds of overload, for the policy with most parts at work at once."""
+    _overload(tmp_path, "top-open", 3.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy_name", ["one-per-lane", "top"])
+def test_overload_is_shed_for_long(policy_name: str, tmp_path: Path) -> None:
+    """Thirty seconds of overload."""
+    _overload(tmp_path, policy_name, 30.0)
+
+
+def test_outputs_are_compared_with_the_program(tmp_path: Path) -> None:
+    """Where a scenario names programs, outputs are compared with the model itself; a program of another is refused."""
+    from hios.errors import HiosError
+    from hios.frontends.program import export, save
+    from tests.serving.served import networks
+
+    network = networks()["blocks"]
+    torch.manual_seed(5)
+    save(export(network.module, network.inputs), tmp_path / "right.pt2")
+    other = type(network.module)().eval()
+    save(export(other, network.inputs), tmp_path / "wrong.pt2")
+    right = scenario(tmp_path, {"blocks": {"program": str(tmp_path / "right.pt2")}}, duration_s=0.5)
+    found = load(right, "sequential", virtual=True)
+    assert found.wrong == ""
+    assert found.result.total.completed > 0
+    wrong = scenario(tmp_path, {"blocks": {"program": str(tmp_path / "wrong.pt2")}}, duration_s=0.5)
+    with pytest.raises(
+        HiosError, match=r"model blocks: output 0 differs from the program by up to .*; allowed: 0.0001"
+    ):
+        load(wrong, "sequential", virtual=True)

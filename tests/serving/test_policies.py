@@ -1,0 +1,198 @@
+"""What the policies make of scenarios: times of runs, the work bound, and what changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hios.errors import HiosError
+from hios.formats.serving_result_file import ResultFile
+from hios.serving.policies import POLICIES, combined_blocks, launcher_intervals_s, policy
+from hios.serving.scenario import Scenario, ServedModel
+from hios.serving.simulate import simulate
+from hios.serving.stage_times import restricted, side_by_side
+from hios.serving.work_bound import bound_per_s, strict_rounds_per_s
+from tests.serving.scenarios import scenario, served
+
+#: Times of operators on two lanes, in milliseconds.
+_ON_TWO = {"b0v0": 1.25, "b1v0": 2.0}
+
+
+def _pair(factor: float = 1.0, load: float = 1.0) -> tuple[ServedModel, ServedModel]:
+    """Two models: one with two branches of 2 ms and then 3 ms, one a chain of 1 ms, 1 ms and 1 ms."""
+    left = served(
+        "left",
+        [[2.0 * factor, 2.0 * factor], [3.0 * factor]],
+        100.0 / factor * load,
+        wide={operator: {2: time_ms * factor} for operator, time_ms in _ON_TWO.items()},
+    )
+    right = served("right", [[factor], [factor], [factor]], 200.0 / factor * load, wide={"b0v0": {2: 0.75 * factor}})
+    return left, right
+
+
+def _scenario(factor: float = 1.0, load: float = 1.0, **settings: Any) -> Scenario:
+    return scenario(
+        *_pair(factor, load), **{"lanes": 2, "duration_s": 2.0 * factor, "arrivals": "periodic", **settings}
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "left_ms", "right_ms"),
+    [
+        ("sequential", 7.0, 3.0),
+        ("one-per-lane", 7.0, 3.0),
+        ("ios", 5.0, 3.0),
+        ("nimble", 5.0, 3.0),
+        ("opara", 5.0, 3.0),
+        ("hios-lp", 5.0, 3.0),
+        ("threads", 1.25 + 2.0 + 2.0, 2.75),
+        ("top", 5.0, 3.0),
+        ("top-open", 5.0, 3.0),
+        ("pos-relaxed", 5.0, 3.0),
+    ],
+)
+def test_a_task_alone(name: str, left_ms: float, right_ms: float) -> None:
+    """A task that meets an idle device takes the sum of its operators, less what runs beside each other."""
+    for number, expected in enumerate((left_ms, right_ms)):
+        given = scenario(*_pair(), lanes=2, duration_s=1.0, rows=[(0.0, number)], arrivals="one.csv")
+        found = list(simulate(given, name).models.values())[number]
+        assert (found.offered, found.completed) == (1, 1)
+        assert found.mean_ms == pytest.approx(expected)
+
+
+def test_strict_round_waits_for_all() -> None:
+    """A strict round begins with the last of its tasks; both models then share the lanes."""
+    given = scenario(*_pair(), lanes=2, duration_s=1.0, rows=[(0.0, 0), (0.010, 1)], arrivals="two.csv")
+    found = simulate(given, "pos-strict")
+    # Stages: two branches of 2 ms and one of 1 ms on two lanes: 3 ms; then 3 ms beside 1 ms; then 1 ms alone.
+    assert found.models["right"].mean_ms == pytest.approx(3.0 + 3.0 + 1.0)
+    assert found.models["left"].mean_ms == pytest.approx(17.0)
+
+
+def test_strict_rounds_cannot_pass_the_smallest_rate() -> None:
+    """At 30, 60 and 120 tasks a second they complete 90 of 210, however fast the device is."""
+    models = [served(name, [[0.01]], rate) for name, rate in (("a", 30.0), ("b", 60.0), ("c", 120.0))]
+    given = scenario(*models, lanes=2, duration_s=10.0, arrivals="periodic")
+    strict, relaxed = simulate(given, "pos-strict"), simulate(given, "pos-relaxed")
+    assert strict.total.completed / given.duration_s == pytest.approx(90.0, rel=0.01)
+    assert strict.total.completed / given.duration_s <= strict_rounds_per_s(given)
+    assert relaxed.total.completed / given.duration_s == pytest.approx(210.0, rel=0.01)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("launcher", ["open", "fixed", "water-filling"])
+def test_no_policy_passes_the_work_bound(name: str, launcher: str) -> None:
+    """In overload, no policy completes more than the linear programme allows, and every task is accounted for."""
+    given = _scenario(load=4.0, arrivals="poisson")
+    found = simulate(given, name, launcher=launcher)
+    total = found.total
+    ends = total.completed + total.dropped + total.expired + total.failed + total.waiting + total.in_flight
+    assert total.offered == ends
+    assert total.completed > 0
+    assert total.completed / given.duration_s <= found.bound_per_s * (1 + 1e-9)
+    assert found.work_share <= found.utilisation + 1e-9
+    assert bound_per_s(given, [1e9, 1e9]) >= found.bound_per_s
+
+
+@pytest.mark.parametrize("name", [*POLICIES, "auto"])
+def test_scaling_all_times_scales_everything(name: str) -> None:
+    """Everything twice as slow, half as often: latencies double, shares stay."""
+    plain, slow = simulate(_scenario(), name), simulate(_scenario(factor=2.0), name)
+    assert slow.total.mean_ms == pytest.approx(2 * (plain.total.mean_ms or 0))
+    assert slow.total.p99_ms == pytest.approx(2 * (plain.total.p99_ms or 0))
+    assert slow.total.completed == plain.total.completed
+    assert slow.utilisation == pytest.approx(plain.utilisation)
+
+
+@pytest.mark.parametrize("name", [*POLICIES, "auto"])
+def test_order_of_models_means_nothing(name: str) -> None:
+    """Models the other way round: the same results for each."""
+    left, right = _pair(load=1.2)
+    settings: dict[str, Any] = {"lanes": 2, "duration_s": 3.0, "top": {"combined": ({"left": (0,), "right": (1, 2)},)}}
+    one, other = (simulate(scenario(*models, **settings), name) for models in ((left, right), (right, left)))
+    assert one.models["left"] == other.models["left"]
+    assert one.models["right"] == other.models["right"]
+
+
+def test_one_task_per_lane_is_the_ceiling_in_overload() -> None:
+    """With all lanes busy, none completes more work than one task per lane; top-open comes within 5 %."""
+    given = _scenario(load=3.0, arrivals="poisson")
+    share = {
+        name: simulate(given, name).work_share for name in ("one-per-lane", "sequential", "ios", "top", "top-open")
+    }
+    assert max(share.values()) <= share["one-per-lane"] + 0.01
+    assert share["top-open"] >= 0.95 * share["one-per-lane"]
+    assert share["sequential"] == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_task_alone_may_use_all_lanes() -> None:
+    """Far below capacity, top-open is faster than one task per lane, as a task may use both lanes."""
+    given = _scenario(load=0.2, arrivals="poisson")
+    alone, shared = simulate(given, "one-per-lane").models["left"], simulate(given, "top-open").models["left"]
+    assert (shared.p50_ms or 0) < 0.9 * (alone.p50_ms or 0)
+
+
+def test_auto_takes_the_best_on_other_traces() -> None:
+    """Auto names what it compared, best first, and its goodput is that of its choice."""
+    given = scenario(
+        *(served(m.label, [[2.0, 2.0], [3.0]], 150.0, slo_ms=20.0) for m in _pair()), lanes=2, duration_s=5.0
+    )
+    found = simulate(given, "auto")
+    ranked = [entry for entry in found.candidates if entry.left_out is None]
+    assert found.chosen == ranked[0].policy
+    best = max(entry.goodput_per_s for entry in ranked)
+    assert ranked[0].goodput_per_s >= best * (1 - 1e-3)
+    assert [entry.policy for entry in found.candidates if entry.left_out] == ["threads"]  # no costs on two lanes
+    again: ResultFile = simulate(given, found.chosen or "")
+    assert again.total == found.total
+
+
+def test_combined_blocks_are_a_partition() -> None:
+    """Stated combined blocks come first, every other block is one of its own."""
+    given = _scenario(top={"combined": ({"right": (2, 0), "left": (1,)},)})
+    assert combined_blocks(given) == [((0, 1), (1, 0), (1, 2)), ((0, 0),), ((1, 1),)]
+
+
+def test_stages_without_absent_sub_blocks() -> None:
+    """The stages of a combined block are those of its sub-blocks beside each other; absent ones leave no gap (D5)."""
+    stages = side_by_side([[((0,), (1,)), ((2,),)], [((5,),), ((6,),), ((7,),)]])
+    assert stages == (((0, (0,)), (0, (1,)), (1, (5,))), ((0, (2,)), (1, (6,))), ((1, (7,)),))
+    assert restricted(stages, 1) == [((0, (0,)), (0, (1,))), ((0, (2,)),)]
+    assert restricted(stages, 3) == list(stages)
+
+
+def test_corun_and_overheads_count() -> None:
+    """Operators take the factor of the lanes that work at once; tasks, runs and stages what the scenario states."""
+    model = served("a", [[2.0, 2.0]], 1.0, corun={2: 1.5})
+    over = {"task_ms": 0.1, "run_ms": 0.2, "stage_ms": 0.4, "hand_over_ms": 0.8}
+    one: dict[str, Any] = {"rows": [(0.0, 0)], "arrivals": "one.csv", "duration_s": 1.0, "lanes": 2, "overheads": over}
+    assert simulate(scenario(model, **one), "sequential").total.mean_ms == pytest.approx(4.0 + 0.7)
+    assert simulate(scenario(model, **one), "one-per-lane").total.mean_ms == pytest.approx(6.0 + 0.7)
+    assert simulate(scenario(model, **one), "ios").total.mean_ms == pytest.approx(3.0 + 1.5)
+    assert simulate(scenario(model, **one), "hios-lp").total.mean_ms == pytest.approx(3.0 + 0.3)
+
+
+def test_gpu_takes_the_times_of_costs() -> None:
+    """On a GPU stages take what the contention model says, and policies that need lanes are refused."""
+    given = scenario(*_pair(), lanes=1, gpu=True, rows=[(0.0, 0)], arrivals="one.csv", duration_s=1.0)
+    assert simulate(given, "ios").models["left"].mean_ms == pytest.approx(7.0)  # alpha 1: nothing gains
+    assert simulate(given, "pos-relaxed").models["left"].mean_ms == pytest.approx(7.0)
+    with pytest.raises(
+        HiosError, match="policy one-per-lane runs on lanes, and the costs are those of a GPU; allowed: "
+    ):
+        simulate(given, "one-per-lane")
+
+
+def test_launchers() -> None:
+    """Open has no intervals, fixed those of the scenario or the rates, water-filling those of the work bound."""
+    given = scenario(served("a", [[10.0]], 10.0, interval_s=0.5), served("b", [[10.0]], 40.0), lanes=1)
+    assert launcher_intervals_s(given, "open") == [0.0, 0.0]
+    assert launcher_intervals_s(given, "fixed") == [0.5, 0.025]
+    assert launcher_intervals_s(given, "water-filling") == pytest.approx([0.05, 0.0125])
+
+
+def test_unknown_policies_are_refused() -> None:
+    """The message lists what there is."""
+    with pytest.raises(HiosError, match=r"policy: found best; allowed: sequential, .*, top-open, auto"):
+        policy("best")

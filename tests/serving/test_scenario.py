@@ -1,0 +1,156 @@
+"""Reading scenario.yaml: what it makes, and every refusal with file, field, what was found and what is allowed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hios.errors import HiosError
+from hios.graph import Edge, Graph, Operator
+from hios.serving.scenario import Scenario, pipeline_blocks
+from tests.serving.scenarios import written
+
+
+def test_scenario_is_read(tmp_path: Path) -> None:
+    """Models come in the order of the file with problem, blocks and rate; a load multiplies the rates."""
+    found = Scenario.read(written(tmp_path, lanes=3, seed=7), load=0.5)
+    assert [(model.label, model.rate) for model in found.models] == [("left", 20.0), ("right", 40.0)]
+    assert (found.lanes, found.duration_s, found.file.seed, found.gpu) == (3, 5.0, 7, False)
+    assert found.models[0].blocks == ((0, 1), (2,))
+    assert found.models[0].problem.time == [2.0, 2.0, 3.0]
+    assert found.files == [
+        tmp_path / label / name for label in ("left", "right") for name in ("graph.json", "costs.json")
+    ]
+
+
+def test_defaults(tmp_path: Path) -> None:
+    """What a scenario leaves out has the value that the schema states."""
+    file = Scenario.read(written(tmp_path)).file
+    assert (file.lanes, file.seed, file.arrivals, file.repeats, file.launcher) == (2, 0, "poisson", 1, "open")
+    entry = file.models["left"]
+    assert (entry.queue, entry.overflow, entry.deadline_ms, entry.weights) == (256, "reject", None, None)
+    assert (file.top.combined, file.top.slots, file.overheads.run_ms) == ((), 1, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lane": 2}, "(whole file): unknown key lane; allowed: arrivals, duration_s, "),
+        ({"lanes": 0}, "lanes: found 0; allowed: at least 1"),
+        ({"lanes": "two"}, 'lanes: found "two"; allowed: integer'),
+        ({"arrivals": "bursts"}, 'arrivals: found "bursts"; allowed: text matching '),
+        ({"duration_s": 0}, "duration_s: found 0; allowed: more than 0"),
+        ({"duration_s": 1e9}, "models.left.rate: found 40 tasks/s for 1e+09 s; allowed: at most 2,000,000 tasks"),
+        ({"models": {}}, "models: found {}; allowed: at least 1 key(s)"),
+        ({"launcher": "closed"}, 'launcher: found "closed"; allowed: one of "open", "fixed", "water-filling"'),
+        ({"top": {"combined": [{"middle": [0]}]}}, "top.combined[0].middle: found this model; allowed: left, right"),
+        ({"top": {"combined": [{"left": [2]}]}}, "top.combined[0].left: found block 2; allowed: 0 to 1"),
+        ({"top": {"combined": [{"left": [1, 1]}]}}, "top.combined[0].left: found [1, 1]; allowed: items that differ"),
+        (
+            {"top": {"combined": [{"left": [1]}, {"left": [1]}]}},
+            "top.combined[1].left: found block 1, which top.combined[0] holds; allowed: every block once",
+        ),
+    ],
+)
+def test_wrong_scenarios_are_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    """One line with the file, the field, what was found and what is allowed."""
+    path = written(tmp_path, **changes)
+    with pytest.raises(HiosError, match=re.escape(f"{path}: {message}")) as caught:
+        Scenario.read(path)
+    assert "\n" not in str(caught.value)
+
+
+def _edit(path: Path, label: str, **changes: Any) -> None:
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    data["models"][label] |= changes
+    data["models"][label] = {key: value for key, value in data["models"][label].items() if value is not None}
+    path.write_text(yaml.safe_dump(data), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rate": None}, "models.left: rate is missing; required with arrivals poisson: tasks per second"),
+        ({"rate": -1}, "models.left.rate: found -1; allowed: more than 0"),
+        ({"interval_s": 2}, "models.left.interval_s: found 2; allowed: at most 1"),
+        ({"overflow": "block"}, 'models.left.overflow: found "block"; allowed: one of "reject", "drop-oldest"'),
+        ({"costs": None}, "models.left: costs is missing; required: graph, costs"),
+    ],
+)
+def test_wrong_models_are_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    """As above, for the entry of a model."""
+    path = written(tmp_path)
+    _edit(path, "left", **changes)
+    with pytest.raises(HiosError, match=re.escape(message)):
+        Scenario.read(path)
+
+
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    """A graph that is not there is named with its path."""
+    path = written(tmp_path)
+    _edit(path, "left", graph="nowhere/graph.json")
+    with pytest.raises(HiosError, match=re.escape(f"{tmp_path / 'nowhere/graph.json'}: cannot be read")):
+        Scenario.read(path)
+
+
+def test_costs_of_other_graphs_are_refused(tmp_path: Path) -> None:
+    """Costs that lack an operator of the graph are not those of the graph."""
+    path = written(tmp_path)
+    _edit(path, "left", costs="right/costs.json")
+    with pytest.raises(HiosError, match="no entry for operator b0v1 of the graph"):
+        Scenario.read(path)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("time,model\n", 'line 1: found "time,model"; allowed: time_s,model'),
+        ("time_s,model\n1.0\n", "line 2: found 1 columns; allowed: 2, time_s,model"),
+        ("time_s,model\nsoon,left\n", 'line 2: time_s: found "soon"; allowed: a number of at least 0'),
+        ("time_s,model\n-1,left\n", 'line 2: time_s: found "-1"; allowed: a number of at least 0'),
+        ("time_s,model\n1,middle\n", 'line 2: model: found "middle"; allowed: left, right'),
+    ],
+)
+def test_wrong_traces_are_refused(rows: str, message: str, tmp_path: Path) -> None:
+    """A CSV file is refused with its line."""
+    (tmp_path / "trace.csv").write_text(rows, encoding="utf-8")
+    with pytest.raises(HiosError, match=re.escape(f"{tmp_path / 'trace.csv'}: {message}")):
+        Scenario.read(written(tmp_path, arrivals="trace.csv"))
+
+
+def test_load_needs_rates(tmp_path: Path) -> None:
+    """Arrivals from a file cannot be multiplied, and a load is a number above 0."""
+    (tmp_path / "trace.csv").write_text("time_s,model\n0.5,left\n", encoding="utf-8")
+    path = written(tmp_path, arrivals="trace.csv")
+    with pytest.raises(HiosError, match=re.escape("load: found 2 with arrivals from trace.csv; allowed: 1")):
+        Scenario.read(path, load=2.0)
+    with pytest.raises(HiosError, match=r"load: found 0\.0; allowed: a number above 0"):
+        Scenario.read(path, load=0.0)
+
+
+def test_gpus_have_one_lane(tmp_path: Path) -> None:
+    """Costs of a GPU go with one lane, and not with costs of cores."""
+    path = written(tmp_path)
+    costs = tmp_path / "left" / "costs.json"
+    data = json.loads(costs.read_text(encoding="utf-8"))
+    costs.write_text(json.dumps(data | {"platform": {"name": "cuda"}}), encoding="utf-8")
+    with pytest.raises(HiosError, match=re.escape("models.left.costs: found costs of a GPU beside those of cores")):
+        Scenario.read(path)
+    _edit(path, "right", graph="left/graph.json", costs="left/costs.json")
+    with pytest.raises(HiosError, match="lanes: found 2 with costs of a GPU; allowed: 1"):
+        Scenario.read(path)
+
+
+def test_blocks_of_a_pipeline() -> None:
+    """Stated blocks in order; operators between them are blocks of their own, each run of them one."""
+    names = ["a", "b", "c", "d", "e"]
+    operators = tuple(Operator(name, "task") for name in names)
+    edges = tuple(Edge(source, target) for source, target in itertools.pairwise(names))
+    assert pipeline_blocks(Graph("g", operators, edges, blocks=(("c",),))) == ((0, 1), (2,), (3, 4))
+    assert pipeline_blocks(Graph("g", operators, edges)) == ((0, 1, 2, 3, 4),)  # a chain is one block

@@ -1,0 +1,220 @@
+"""Servers: outputs of every policy, requests from many threads, queues, and what is left of a server."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from hios.errors import HiosError
+from hios.serving.admission import DeadlineError, QueueFullError
+from hios.serving.policies import POLICIES
+from hios.serving.server import Server
+from tests.serving.served import inputs, networks, require_nothing_held, require_right, scenario, scenario_file
+from tests.workers.processes import children, eventually, running
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Blocks of both models in one combined block, two of one model, and some alone.
+COMBINED = [{"branches": [0], "blocks": [0, 2]}, {"branches": [1], "blocks": [1]}]
+_QUICK = ("top", "hios-lp")  # top-open is tested below; one-per-lane by test_server_faults
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server for tests that leave it as it is."""
+    given = scenario(tmp_path_factory.mktemp("served"), top={"combined": COMBINED})
+    before = set(children())
+    with Server(given, "top-open", virtual=True) as made:
+        yield made
+    assert set(children()) <= before
+
+
+def _ask_all(server: Server, count: int, threads: int = 3) -> None:
+    """Ask for both models from several threads at once; every answer is right."""
+    failed: list[BaseException] = []
+
+    def ask(first: int) -> None:
+        try:
+            for number in range(first, first + count):
+                asked = [(label, inputs(label, number)) for label in networks()]
+                answers = [server.submit(label, given) for label, given in asked]
+                for (label, given), answer in zip(asked, answers, strict=True):
+                    require_right(label, given, answer.result(60))
+        except BaseException as error:
+            failed.append(error)
+
+    asking = [threading.Thread(target=ask, args=(1000 * number,)) for number in range(threads)]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join()
+    assert failed == []
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in _QUICK else pytest.mark.slow) for name in POLICIES]
+)
+def test_every_policy_computes_what_the_models_do(name: str, tmp_path: Path) -> None:
+    """Every output is that of the model alone, whatever runs beside it; nothing is held afterwards, no process left."""
+    before = set(children())
+    with Server(scenario(tmp_path, top={"combined": COMBINED}), name, virtual=True) as server:
+        assert all(map(running, server.process_ids))
+        _ask_all(server, 8)
+        assert sum(counts.completed for counts in server.counts.values()) == 48
+        assert server.busy_s > 0
+        assert eventually(lambda: not server._dispatcher._runs)
+        require_nothing_held(server)
+    assert set(children()) <= before
+
+
+def test_a_strict_round_waits_for_all_models(tmp_path: Path) -> None:
+    """pos-strict answers nobody until every model has a task; what then still waits fails when the server closes."""
+    with Server(scenario(tmp_path, lanes=1), "pos-strict", virtual=True) as server:
+        given = inputs("blocks", 1)
+        first = server.submit("blocks", given)
+        with pytest.raises(TimeoutError):
+            first.result(0.3)
+        server.submit("branches", inputs("branches", 1)).result(60)
+        require_right("blocks", given, first.result(60))
+        left = server.submit("blocks", given)
+    with pytest.raises(HiosError, match="not run: the server is closed"):
+        left.result(0)
+
+
+def test_example_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Python of docs/serving.md serves a model of a scenario in the working folder."""
+    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "serving.md").read_text("utf-8"), re.M | re.S)
+    scenario_file(tmp_path / "scenario.yaml", {"blocks": {}}, lanes=1)
+    monkeypatch.chdir(tmp_path)
+    (image,) = inputs("blocks", 1)
+    names: dict[str, Any] = {"image": image}
+    exec(block.replace("squeezenet", "blocks"), names)  # noqa: S102
+    require_right("blocks", [image], names["outputs"])
+
+
+def test_many_threads_at_once(server: Server) -> None:
+    """Requests of many threads each get the outputs of their own inputs, which belong to them."""
+    _ask_all(server, 10, threads=6)
+    given = inputs("branches", 7)
+    (kept,) = server.infer("branches", given)
+    copy = kept.clone()
+    server.infer("branches", inputs("branches", 8))
+    assert torch.equal(kept, copy)
+
+
+def test_inputs_need_not_be_contiguous(server: Server) -> None:
+    """Inputs in another order in memory are read as they are meant."""
+    (plain,) = inputs("blocks", 3)
+    for value in (plain.contiguous(memory_format=torch.channels_last), torch._neg_view(-plain)):
+        require_right("blocks", [plain], server.infer("blocks", [value]))
+
+
+def test_wrong_requests_are_refused(server: Server) -> None:
+    """Unknown models and other inputs are refused in one line, and count for nothing."""
+    before = server.counts
+    with pytest.raises(HiosError, match=r"^model: found other; allowed: branches, blocks$"):
+        server.submit("other", [])
+    with pytest.raises(HiosError) as error:
+        server.submit("blocks", [torch.zeros(1, 3, 12, 13)])
+    assert str(error.value) == (
+        "model blocks: inputs: found float32 [1, 3, 12, 13]; allowed: float32 [1, 3, 12, 12], on the CPU"
+    )
+    assert server.counts == before
+
+
+def test_queues_are_bounded(tmp_path: Path) -> None:
+    """A full queue turns the newest away, or pushes the oldest out; requests expire on time, though nothing runs."""
+    models: dict[str, dict[str, Any]] = {
+        "branches": {"queue": 2, "interval_s": 1.0},
+        "blocks": {"queue": 2, "overflow": "drop-oldest", "interval_s": 1.0, "deadline_ms": 200},
+    }
+    with Server(scenario(tmp_path, models, launcher="fixed"), "sequential", virtual=True) as server:
+        server.infer("branches", inputs("branches", 0))  # at a tick of both launchers; the next is in a second
+        answers = {label: [server.submit(label, inputs(label, number)) for number in range(4)] for label in models}
+        began = time.monotonic()
+        for place in (2, 3):
+            with pytest.raises(QueueFullError, match="model branches: the queue is full, 2 requests wait"):
+                answers["branches"][place].result(0)
+        for place in (0, 1):
+            with pytest.raises(QueueFullError):
+                answers["blocks"][place].result(0)
+        for place in (2, 3):
+            with pytest.raises(DeadlineError, match="the deadline passed after 200 ms in the queue"):
+                answers["blocks"][place].result(60)
+        assert time.monotonic() - began < 60
+        assert [answer.done() for answer in answers["branches"][:2]] != [True, True]
+    assert [len(answer.result(0)) for answer in answers["branches"][:2]] == [1, 1]  # close answered them
+    assert [counts.dropped for counts in server.counts.values()] == [2, 2]
+    assert [counts.expired for counts in server.counts.values()] == [0, 2]
+    require_nothing_held(server)
+
+
+def test_a_caller_may_give_up(tmp_path: Path) -> None:
+    """A request that is given up leaves its place to another, and is never run; a closed server takes none."""
+    given = scenario(tmp_path, {"blocks": {"queue": 1, "interval_s": 0.5}}, launcher="fixed")
+    with Server(given, "sequential", virtual=True) as server:
+        server.infer("blocks", inputs("blocks", 0))
+        assert server.submit("blocks", inputs("blocks", 1)).cancel()
+        with pytest.raises(TimeoutError):
+            server.infer("blocks", inputs("blocks", 2), timeout_s=0.0)
+        value = inputs("blocks", 3)
+        require_right("blocks", value, server.infer("blocks", value))
+        counts = server.counts["blocks"]
+        assert (counts.offered, counts.completed, counts.dropped) == (4, 2, 2)
+        require_nothing_held(server)
+    server.close()  # once more does nothing
+    with pytest.raises(HiosError, match="model blocks: not taken: the server is closed"):
+        server.submit("blocks", inputs("blocks", 0))
+
+
+@pytest.mark.parametrize(
+    ("models", "policy_name", "message"),
+    [
+        ({"blocks": {}}, "fastest", "policy: found fastest; allowed: sequential, "),
+        ({"blocks": {"weights": "branches.safetensors"}}, "sequential", "branches.safetensors"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(
+    models: dict[str, dict[str, str]], policy_name: str, message: str, tmp_path: Path
+) -> None:
+    """An unknown policy, and weights of another model, are refused in one line, and no process is left."""
+    before = set(children())
+    with pytest.raises(HiosError) as error:
+        Server(scenario(tmp_path, models), policy_name, virtual=True)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert set(children()) <= before
+
+
+_PROCESS = """
+import sys, time
+from hios.serving.scenario import Scenario
+from hios.serving.server import Server
+server = Server(Scenario.read(sys.argv[1]), "top", virtual=True)
+print(*server.process_ids, flush=True)
+time.sleep(600)
+"""
+
+
+def test_lanes_end_with_a_killed_process(tmp_path: Path) -> None:
+    """Workers of a process that is killed are gone, and leave no shared memory with a name."""
+    path = scenario_file(tmp_path / "scenario.yaml")
+    shared = set(Path("/dev/shm").iterdir())  # noqa: S108 - looked at, not written
+    with subprocess.Popen(
+        [sys.executable, "-c", _PROCESS, str(path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        workers = [int(worker) for worker in process.stdout.readline().split()]
+        assert len(workers) == 2
+        assert all(map(running, workers))
+        process.kill()
+    assert eventually(lambda: not any(map(running, workers)))
+    assert set(Path("/dev/shm").iterdir()) <= shared  # noqa: S108

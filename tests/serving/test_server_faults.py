@@ -1,0 +1,167 @@
+"""What goes wrong while requests are served stays with the request, or with the lane, that it happens to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from hios.errors import HiosError
+from hios.serving import lane_worker
+from hios.serving.admission import TaskFailedError
+from hios.serving.server import Server
+from tests.serving import lane_faults
+from tests.serving.served import inputs, require_nothing_held, require_right, scenario
+from tests.workers.processes import children, eventually, running
+
+#: Seconds within which a lane that was killed is back, with a margin for busy machines.
+_BACK_S = 30.0
+_COMBINED = [{"branches": [0], "blocks": [0]}, {"branches": [1], "blocks": [1]}]
+
+
+@pytest.fixture(scope="module", params=["top", pytest.param("one-per-lane", marks=pytest.mark.slow)])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose operators fail for large inputs: on both lanes at once, and each lane on its own."""
+    before = set(children())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lane_worker, "prepare", lane_faults.prepare)
+        given = scenario(tmp_path_factory.mktemp("faults"), top={"combined": _COMBINED})
+        with Server(given, request.param, virtual=True) as made:
+            yield made
+    assert set(children()) <= before
+
+
+def _require_all_right(server: Server, first: int) -> None:
+    for number in range(first, first + 4):
+        for label in ("branches", "blocks"):
+            given = inputs(label, number)
+            require_right(label, given, server.infer(label, given, timeout_s=60))
+
+
+def test_an_operator_that_raises_fails_its_own_task(server: Server) -> None:
+    """The task fails with the operator's name; those beside it, in the same combined block too, are right."""
+    before = server.counts["branches"].failed
+    for number in range(5):
+        good = [(label, inputs(label, number)) for label in ("blocks", "branches", "blocks")]
+        bad = inputs("branches", number, scale=lane_faults.RAISES)
+        answers = [server.submit(label, given) for label, given in good]
+        answers.insert(1, server.submit("branches", bad))
+        with pytest.raises(TaskFailedError, match=r"^model branches: operator \S+: no such kernel$"):
+            answers.pop(1).result(60)
+        for (label, given), answer in zip(good, answers, strict=True):
+            require_right(label, given, answer.result(60))
+    assert server.counts["branches"].failed == before + 5
+    assert eventually(lambda: not server._dispatcher._runs)
+    require_nothing_held(server)
+
+
+def test_numbers_that_are_none_stay_with_their_task(server: Server) -> None:
+    """An operator that makes NaN gives its task NaN, as it would alone; slots that held it give the next task none."""
+    for number in range(3):
+        bad = server.submit("blocks", inputs("blocks", number, scale=lane_faults.MAKES_NAN))
+        given = inputs("blocks", number)
+        good = server.submit("blocks", given)
+        assert torch.isnan(bad.result(60)[0]).any()
+        require_right("blocks", given, good.result(60))
+    _require_all_right(server, 10)
+
+
+def test_a_killed_lane_comes_back(server: Server) -> None:
+    """A lane that is killed while it is idle, or by what it runs, fails what it ran alone, and is started again."""
+    victim = server.process_ids[1]
+    os.kill(victim, signal.SIGKILL)
+    assert eventually(lambda: victim not in server.process_ids)
+    _require_all_right(server, 20)  # the other lane serves both models meanwhile
+    assert eventually(lambda: server.lanes_up == 2, _BACK_S)
+    assert victim not in server.process_ids
+    failed = server.counts["branches"].failed
+    bad = server.submit("branches", inputs("branches", 0, scale=lane_faults.DIES))
+    with pytest.raises(
+        TaskFailedError, match=r"^model branches: lane \d died by signal SIGKILL .*operator \S+ of model branches"
+    ):
+        bad.result(60)
+    _require_all_right(server, 30)
+    assert server.counts["branches"].failed == failed + 1
+    assert eventually(lambda: server.lanes_up == 2, _BACK_S)
+    _require_all_right(server, 40)
+    assert eventually(lambda: not server._dispatcher._runs)
+    require_nothing_held(server)
+
+
+@pytest.mark.slow
+def test_lanes_killed_again_and_again_under_load(server: Server) -> None:
+    """Whatever is killed when, every request is answered or fails, no other answer is wrong, and nothing is held."""
+    over, wrong = threading.Event(), []
+    answered = {"right": 0, "failed": 0}
+
+    def ask(label: str) -> None:
+        number = 0
+        while not over.is_set():
+            given, number = inputs(label, number), number + 1
+            try:
+                require_right(label, given, server.infer(label, given, timeout_s=60))
+                answered["right"] += 1
+            except TaskFailedError:
+                answered["failed"] += 1
+            except BaseException as error:
+                wrong.append(error)
+                return
+
+    asking = [threading.Thread(target=ask, args=(label,)) for label in ("branches", "blocks")]
+    for thread in asking:
+        thread.start()
+    try:
+        for lane in (0, 1):
+            time.sleep(0.3)
+            if pid := server.process_ids[lane]:
+                os.kill(pid, signal.SIGKILL)
+            assert eventually(lambda: server.lanes_up == 2, _BACK_S)
+    finally:
+        over.set()
+        for thread in asking:
+            thread.join()
+    assert wrong == []
+    assert answered["right"] > answered["failed"]
+    assert eventually(lambda: not server._dispatcher._runs)
+    require_nothing_held(server)
+
+
+@pytest.mark.measures
+def test_a_lane_that_hangs_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that takes longer than it may fails its task, and the lane is back."""
+    monkeypatch.setattr(lane_worker, "prepare", lane_faults.prepare)
+    given = scenario(tmp_path, {"blocks": {}}, lanes=1)
+    with Server(given, "one-per-lane", virtual=True, timeout_s=5.0) as server:
+        with pytest.raises(TaskFailedError, match=r"^model blocks: it did not end within 5 s$"):
+            server.infer("blocks", inputs("blocks", 0, scale=lane_faults.HANGS), timeout_s=60)
+        value = inputs("blocks", 1)
+        require_right("blocks", value, server.infer("blocks", value, timeout_s=60))
+        require_nothing_held(server)
+
+
+def test_a_lane_that_cannot_start_ends_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes wrong at the first start is an error of the constructor, in one line, and no process is left."""
+    monkeypatch.setattr(lane_worker, "prepare", lane_faults.prepare_failing)
+    before = set(children())
+    with pytest.raises(HiosError, match=r"^lane \d: no such kernel$"):
+        Server(scenario(tmp_path), "one-per-lane", virtual=True)
+    assert set(children()) <= before
+
+
+@pytest.mark.slow
+def test_a_lane_that_never_comes_back_ends_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lane that fails to start again and again is lost: what waits fails, and requests are refused from then on."""
+    with Server(scenario(tmp_path, lanes=1), "one-per-lane", virtual=True) as server:
+        monkeypatch.setattr(lane_worker, "prepare", lane_faults.prepare_failing)
+        os.kill(server.process_ids[0], signal.SIGKILL)
+        assert eventually(lambda: bool(server.lost))
+        assert server.lost == "lane 0: no such kernel"
+        with pytest.raises(HiosError, match="no such kernel"):
+            server.submit("blocks", inputs("blocks", 0))
+    assert not any(map(running, filter(None, server.process_ids)))

@@ -1,0 +1,226 @@
+"""The reference simulator against queueing theory and against the rules of TOP, section VI-A."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+
+from hios.serving.arrivals import draw
+from hios.serving.pipeline import Pipeline, QueueRules
+from hios.serving.simulator import COMPLETED, DROPPED, EXPIRED, IN_FLIGHT, WAITING, Simulation, outcome
+from tests.serving.scenarios import OPEN, random_case, scenario, served, server, trace
+
+
+def _latencies(pipeline: Pipeline, *arrivals: float, duration_s: float = 1000.0) -> list[float]:
+    tasks = trace(*((time, 0) for time in arrivals))
+    record = Simulation(pipeline, [OPEN], tasks, duration_s).run()
+    return [finish - time for finish, time in zip(record.finish_s, tasks.times_s, strict=True)]
+
+
+def test_deterministic_queue_below_capacity_has_no_wait() -> None:
+    """D/D/1: with a task a second and 0.75 s each, all take 0.75 s."""
+    assert _latencies(server(0.75), *map(float, range(100))) == [0.75] * 100
+
+
+def test_deterministic_queue_in_overload_grows() -> None:
+    """D/D/1: with a task a second and 1.25 s each, each takes a quarter of a second longer than the one before."""
+    assert _latencies(server(1.25), *map(float, range(100))) == [1.25 + 0.25 * task for task in range(100)]
+
+
+@pytest.mark.parametrize("load", [0.5, 0.8])
+def test_random_arrivals_wait_as_theory_says(load: float) -> None:
+    """M/D/1: the mean wait is rho s / (2 (1 - rho)) (Pollaczek-Khinchine)."""
+    given = scenario(served("one", [[1.0]], load * 1000), duration_s=30.0, seed=1)
+    tasks = draw(given)
+    record = Simulation(server(0.001), [OPEN], tasks, given.duration_s).run()
+    found = outcome(record, server(0.001), tasks, given.duration_s).tallies[0]
+    wait_ms = sum(found.latencies_ms) / found.completed - 1.0
+    assert wait_ms == pytest.approx(load / (2 * (1 - load)), rel=0.1)  # a million within 2 %: test_event_kernel
+
+
+def test_littles_law() -> None:
+    """The mean number of tasks present is their rate times their mean latency, for each model."""
+    models = (served("a", [[2.0], [1.0]], 60.0), served("b", [[4.0], [3.0]], 60.0))
+    given = scenario(*models, duration_s=60.0)
+    times = tuple(((0.0,), (seconds,)) for seconds in (0.002, 0.001, 0.004, 0.003))
+    chain = Pipeline(1, (2, 2), (((0, 0),), ((0, 1),), ((1, 0),), ((1, 1),)), times, times, "all")
+    tasks = draw(given)
+    record = Simulation(chain, [OPEN, OPEN], tasks, given.duration_s).run()
+    for tally in outcome(record, chain, tasks, given.duration_s).tallies:
+        assert tally.present_s is not None
+        assert tally.present_s == pytest.approx(sum(tally.latencies_ms) / 1e3, rel=0.01)
+
+
+def _check(simulation: Simulation) -> None:
+    """Every task is in one place, slots and lanes are not exceeded."""
+    states, pipeline = simulation.record.state, simulation.pipeline
+    queued = [task for queue in simulation.queue for task in queue]
+    held = [task for row in simulation.slots for slot in row for task, _ in slot]
+    going = [run for run in simulation.record.runs if run.start_s <= simulation.now < run.finish_s]
+    running = sum(run.present.bit_count() for run in going)
+    assert sorted(queued) == [task for task, state in enumerate(states) if state == WAITING]
+    assert len(set(held)) == len(held)
+    assert all(states[task] == IN_FLIGHT for task in held)
+    assert sum(state == IN_FLIGHT for state in states) == len(held) + running
+    assert sum(simulation.present) == len(queued) + sum(state == IN_FLIGHT for state in states)
+    assert all(len(slot) <= pipeline.slots for row in simulation.slots for slot in row)
+    assert all(len(queue) <= rules.capacity for queue, rules in zip(simulation.queue, simulation.queues, strict=True))
+    assert 0 <= simulation.idle == pipeline.lanes - sum(run.lanes for run in going)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_nothing_is_lost_at_any_moment(seed: int) -> None:
+    """Conservation of tasks, of lanes and of slots after the events of every moment; and the counts at the end."""
+    pipeline, queues, tasks, duration_s = random_case(seed)
+    record = Simulation(pipeline, queues, tasks, duration_s, _check).run()
+    found = outcome(record, pipeline, tasks, duration_s)
+    assert sum(tally.offered for tally in found.tallies) == len(tasks)
+    assert all(tally.unaccounted == 0 for tally in found.tallies)
+    assert found.busy_s >= 0
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_order_and_overlap(seed: int) -> None:
+    """Tasks of a model end in the order of their arrival, and no sub-block has two instances at a time."""
+    pipeline, queues, tasks, duration_s = random_case(seed)
+    record = Simulation(pipeline, queues, tasks, duration_s).run()
+    if not pipeline.several:
+        for model in range(len(queues)):
+            ends = [
+                finish
+                for finish, state, owner in zip(record.finish_s, record.state, tasks.models, strict=True)
+                if owner == model and state == COMPLETED
+            ]
+            assert ends == sorted(ends)
+        for number in range(len(pipeline.combined)):
+            for place in range(len(pipeline.combined[number])):
+                own = [run for run in record.runs if run.combined == number and run.present >> place & 1]
+                assert all(before.finish_s <= after.start_s for before, after in pairwise(own))
+    if pipeline.take == "all":
+        assert all(before.finish_s <= after.start_s for before, after in pairwise(record.runs))
+
+
+def test_blocks_of_a_combined_block_work_on_different_tasks() -> None:
+    """B equal blocks in one combined block that overlap: 1 / t tasks a second, each for B t."""
+    times = (tuple((float(present > 0),) for present in range(8)),)
+    pipeline = Pipeline(1, (3,), (((0, 0), (0, 1), (0, 2)),), times, times, "all")
+    assert _latencies(pipeline, *map(float, range(20))) == [3.0] * 20
+
+
+def test_blocks_that_do_not_overlap_gain_nothing() -> None:
+    """The same where their times add up: 1 / (B t) tasks a second."""
+    times = (tuple((float(present.bit_count()),) for present in range(8)),)
+    pipeline = Pipeline(1, (3,), (((0, 0), (0, 1), (0, 2)),), times, times, "all")
+    tasks = trace(*((0.0, 0) for _ in range(100)))
+    record = Simulation(pipeline, [OPEN], tasks, 1000.0).run()
+    assert max(record.finish_s) == 300.0
+
+
+def _chosen(
+    waiting: dict[tuple[int, int], tuple[int, float]], now: float = 0.0, max_wait_s: float = math.inf
+) -> list[tuple[int, int]]:
+    """The runs, by combined block and present sub-blocks, of TOP.md's example with some instances."""
+    combined = (((0, 0), (1, 0)), ((0, 1), (1, 1)), ((1, 2),))
+    times = tuple(tuple((1.0,) for _ in range(1 << len(members))) for members in combined)
+    pipeline = Pipeline(1, (2, 3), combined, times, times, "all", max_wait_s=max_wait_s)
+    simulation = Simulation(pipeline, [OPEN, OPEN], trace(*((0.0, 0) for _ in range(9))), 100.0)
+    simulation.now = now
+    for (model, block), instance in waiting.items():
+        simulation.slots[model][block].append(instance)
+    found: list[tuple[int, int]] = []
+    while True:
+        simulation.idle, before = 1, len(simulation.record.runs)
+        for row in simulation.running:
+            row[:] = [False] * len(row)
+        simulation._start_all()
+        if len(simulation.record.runs) == before:
+            return found
+        found.append((simulation.record.runs[-1].combined, simulation.record.runs[-1].present))
+
+
+def test_highest_ratio_first() -> None:
+    """TOP.md section 3: a ratio of 1/1 comes before 1/2, which runs with what is there; 0/2 never runs."""
+    assert _chosen({(0, 1): (0, 0.0), (1, 0): (5, 0.0), (1, 2): (4, 0.0)}) == [(2, 1), (1, 1), (0, 2)]
+
+
+def test_ties_go_by_age() -> None:
+    """Of equal ratios the one with the oldest task runs first (D3)."""
+    assert _chosen({(0, 1): (5, 0.0), (1, 0): (0, 0.0)}) == [(0, 2), (1, 1)]
+
+
+def test_what_waits_too_long_goes_first() -> None:
+    """Beyond ``max_wait`` age counts, not the ratio (D3)."""
+    waiting = {(0, 1): (3, 1.0), (1, 2): (4, 9.0)}
+    assert _chosen(waiting, now=10.0) == [(2, 1), (1, 1)]
+    assert _chosen(waiting, now=10.0, max_wait_s=5.0) == [(1, 1), (2, 1)]
+
+
+def test_full_slots_hold_back() -> None:
+    """D6: a block whose successor has no room does not run, unless the successor runs with it."""
+    full = {(0, 0): (1, 0.0), (0, 1): (0, 0.0)}
+    assert _chosen(full)[0] == (1, 1)
+    combined = (((0, 0), (0, 1)),)
+    times = (((1.0,),) * 4,)
+    simulation = Simulation(
+        Pipeline(1, (2,), combined, times, times, "all"), [OPEN], trace((50.0, 0), (50.0, 0)), 100.0
+    )
+    for place, task in ((0, 1), (1, 0)):
+        simulation.slots[0][place].append((task, 0.0))
+    simulation._start_all()
+    assert [run.present for run in simulation.record.runs] == [3]
+
+
+def test_launcher_lets_one_task_out_at_a_tick() -> None:
+    """An interval of a second caps the rate at one task a second, and missed ticks are lost (D2)."""
+    tasks = trace(*((0.0, 0) for _ in range(4)), (10.5, 0), (10.5, 0))
+    record = Simulation(server(0.25), [QueueRules(100, interval_s=1.0)], tasks, 100.0).run()
+    assert record.finish_s == [0.25, 1.25, 2.25, 3.25, 11.25, 12.25]
+
+
+def test_tick_with_full_slot_does_nothing() -> None:
+    """D2: while the slot is full, ticks pass; nothing is made up for."""
+    tasks = trace(*((0.0, 0) for _ in range(5)))
+    record = Simulation(server(2.5), [QueueRules(100, interval_s=1.0)], tasks, 100.0).run()
+    # Tasks leave the queue at 0, 1, 3, 6 and 8: the other ticks find the slot full.
+    assert [run.start_s for run in record.runs] == [0.0, 2.5, 5.0, 7.5, 10.0]
+    assert record.queued_s[0] == pytest.approx(0 + 1 + 3 + 6 + 8)
+
+
+@pytest.mark.parametrize(("drop_oldest", "dropped"), [(False, [3, 4, 5]), (True, [1, 2, 3])])
+def test_full_queues_drop(drop_oldest: bool, dropped: list[int]) -> None:
+    """A queue for two while a task runs: of five that come at once, the newest or the oldest are dropped."""
+    tasks = trace((0.0, 0), (0.5, 0), (0.5, 0), (0.5, 0), (0.5, 0), (0.5, 0))
+    record = Simulation(server(1.0), [QueueRules(2, drop_oldest)], tasks, 100.0).run()
+    assert [task for task, state in enumerate(record.state) if state == DROPPED] == dropped
+    assert record.state.count(COMPLETED) == 3
+
+
+def test_deadline_passes_in_the_queue() -> None:
+    """A task expires at its deadline to the moment, though nothing else happens then; one in its slot does not."""
+    tasks = trace((0.0, 0), (0.5, 0), (0.5, 0))
+    record = Simulation(server(10.0), [QueueRules(9, deadline_s=2.0)], tasks, 100.0).run()
+    assert record.state == [COMPLETED, COMPLETED, EXPIRED]
+    assert record.finish_s[2] == 2.5
+    assert record.queued_s == [2.0]
+
+
+def test_work_at_the_end_is_counted_as_left() -> None:
+    """What is in the queue or in flight at the end is neither completed nor lost, and lanes were busy until then."""
+    tasks = trace((0.0, 0), (0.0, 0), (0.0, 0))
+    pipeline = server(2.0)
+    record = Simulation(pipeline, [OPEN], tasks, 3.0).run()
+    found = outcome(record, pipeline, tasks, 3.0)
+    assert (found.tallies[0].completed, found.tallies[0].in_flight, found.tallies[0].waiting) == (1, 2, 0)
+    assert found.busy_s == 3.0
+
+
+def test_variance_of_queues_over_time() -> None:
+    """Three queues, of which one holds x tasks, have the variance 2 x^2 / 9 (D1)."""
+    times = tuple(((0.0,), (1.0,)) for _ in range(3))
+    pipeline = Pipeline(1, (1, 1, 1), (((0, 0),), ((1, 0),), ((2, 0),)), times, times, "all")
+    held = QueueRules(1000, interval_s=1000.0)
+    tasks = trace(*((0.5, 2) for _ in range(9)))
+    record = Simulation(pipeline, [held] * 3, tasks, 1.5).run()
+    assert record.variance_s == pytest.approx(2 * 81 / 9)

@@ -1,0 +1,61 @@
+"""What no policy can pass, and rates that share a device."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from hios.serving.work_bound import bound_per_s, even_intervals_s, least_work_s, strict_rounds_per_s
+from tests.serving.scenarios import scenario, served
+
+
+def test_least_work_takes_the_better_width() -> None:
+    """An operator counts t(v), or k t(v, k) where that is less."""
+    model = served("a", [[4.0], [6.0]], 1.0, wide={"b0v0": {2: 3.0}, "b1v0": {2: 2.0}})
+    assert least_work_s(model) == pytest.approx((4.0 + 4.0) / 1e3)
+
+
+def test_bound_is_the_linear_programme() -> None:
+    """The greedy solution is as good as the best of many feasible points, and feasible itself."""
+    draw = random.Random(0)
+    for _ in range(20):
+        models = [served(name, [[draw.uniform(1, 9)]], draw.uniform(10, 400)) for name in "abc"]
+        given = scenario(*models, lanes=2)
+        work, rates = [least_work_s(model) for model in models], [model.rate for model in models]
+        bound = bound_per_s(given, rates)
+        best = 0.0
+        for _ in range(2000):
+            point = [draw.random() * rate for rate in rates]
+            scale = min(1.0, 2 / sum(x * w for x, w in zip(point, work, strict=True)))
+            best = max(best, sum(point) * scale)
+        assert best <= bound * (1 + 1e-12)
+        assert bound <= sum(rates) + 1e-9
+
+
+def test_bound_below_capacity_is_what_is_offered() -> None:
+    """Where all fits, the bound is the sum of the rates."""
+    given = scenario(served("a", [[1.0]], 100.0), served("b", [[2.0]], 100.0), lanes=1)
+    assert bound_per_s(given, [100.0, 100.0]) == pytest.approx(200.0)
+    assert bound_per_s(given, [1000.0, 100.0]) == pytest.approx(1000.0)
+    assert bound_per_s(given, [500.0, 500.0]) == pytest.approx(750.0)
+
+
+def test_water_is_filled_up() -> None:
+    """Models that ask for less than the level get all, the others the level, and the lanes are full."""
+    models = [served("a", [[10.0]], 10.0), served("b", [[10.0]], 200.0), served("c", [[10.0]], 200.0)]
+    given = scenario(*models, lanes=2)
+    intervals = even_intervals_s(given, [0.01, 0.01, 0.01])
+    assert [0.01 / interval for interval in intervals] == pytest.approx([0.1, 0.95, 0.95])
+
+
+def test_water_below_capacity_leaves_room() -> None:
+    """Where all get what they ask for, the rest of the device is divided in proportion."""
+    given = scenario(served("a", [[10.0]], 10.0), served("b", [[10.0]], 30.0), lanes=1)
+    assert [1 / interval for interval in even_intervals_s(given, [0.01, 0.01])] == pytest.approx([25.0, 75.0])
+
+
+def test_strict_rounds() -> None:
+    """30, 60 and 120 tasks a second: rounds of one each cannot pass 90 of the 210."""
+    models = [served(name, [[1.0]], rate) for name, rate in (("a", 30.0), ("b", 60.0), ("c", 120.0))]
+    assert strict_rounds_per_s(scenario(*models)) == 90.0

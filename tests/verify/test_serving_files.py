@@ -1,0 +1,76 @@
+"""``hios verify`` on results of serving."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hios import artifacts
+from hios.serving.scenario import Scenario
+from hios.serving.simulate import simulate
+from hios.verify import verify
+from tests.serving.scenarios import written
+
+
+@pytest.fixture
+def result(tmp_path: Path) -> Path:
+    """A result.json in a folder of its own."""
+    path = tmp_path / "results" / "result.json"
+    artifacts.write(path, "result", simulate(Scenario.read(written(tmp_path / "given")), "top"))
+    return path
+
+
+def test_a_result_that_is_right_passes(result: Path) -> None:
+    """It is found by its name and has no problem."""
+    (entry,) = verify(result.parent)
+    assert (entry.path, entry.kind, entry.problems) == ("result.json", "result", ())
+
+
+def _lose_a_task(data: Any) -> None:
+    data["models"]["left"]["completed"] -= 1
+    data["total"]["completed"] -= 1
+
+
+def _pass_the_bound(data: Any) -> None:
+    data["bound_per_s"] = 1.0
+
+
+def _swap_percentiles(data: Any) -> None:
+    data["total"]["p50_ms"] = data["total"]["p99_ms"] + 1
+
+
+def _add_goodput(data: Any) -> None:
+    data["models"]["left"]["goodput"] += 1000
+    data["total"]["goodput"] += 1000
+
+
+def _choose(data: Any) -> None:
+    data["chosen"] = "ios"
+
+
+def _break_the_schema(data: Any) -> None:
+    data["utilisation"] = 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_lose_a_task, "models.left.offered: found "),
+        (_pass_the_bound, "tasks/s; allowed: at most 1, bound_per_s"),
+        (_swap_percentiles, "total: found percentiles "),
+        (_add_goodput, "models.left.goodput: found "),
+        (_choose, "chosen: found ios with policy top; allowed: with policy auto, and only there"),
+        (_break_the_schema, "utilisation: found 2; allowed: at most 1"),
+    ],
+)
+def test_what_is_wrong_is_said(change: Callable[[Any], None], message: str, result: Path) -> None:
+    """Counts that lose a task, results beyond the bound, and what breaks the schema."""
+    data = json.loads(result.read_text(encoding="utf-8"))
+    change(data)
+    result.write_text(json.dumps(data), encoding="utf-8")
+    (entry,) = verify(result.parent)
+    assert any(message in problem for problem in entry.problems)
