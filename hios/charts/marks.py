@@ -15,7 +15,7 @@ from hios.charts.theme import SOFT, series_colours
 if TYPE_CHECKING:
     import altair as alt
 
-#: Rows of a chart: a mapping each, by column.
+#: Rows of a chart, each by column.
 Rows = Sequence[dict[str, Any]]
 
 

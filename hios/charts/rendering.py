@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import html
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hios.charts.marks import MEASURED
-from hios.charts.theme import FONT, ON_TYPE, Style, configuration
+from hios.charts.theme import FONT, ON_TYPE, Style, Vega, configuration
 
 if TYPE_CHECKING:
     import altair as alt
@@ -53,7 +53,7 @@ def to_svg(chart: alt.TopLevelMixin, identity: str) -> str:
     import altair
     import vl_convert
 
-    specification: dict[str, Any] = chart.to_dict()
+    specification: Vega = chart.to_dict()
     description = specification.pop("description", "")
     if not description:
         raise ValueError(f"{identity}: a chart needs a description")
@@ -74,9 +74,14 @@ def to_pdf(chart: alt.TopLevelMixin, identity: str) -> bytes:
     Raises:
         ValueError: the chart has no description.
     """
+    return svg_to_pdf(to_svg(chart, identity))
+
+
+def svg_to_pdf(svg: str) -> bytes:
+    """What `to_svg` made, as `to_pdf` would make it."""
     import vl_convert
 
-    return _RESOURCES.sub(_sorted_lines, bytes(vl_convert.svg_to_pdf(to_svg(chart, identity))))
+    return _RESOURCES.sub(_sorted_lines, bytes(vl_convert.svg_to_pdf(svg)))
 
 
 def _sorted_lines(match: re.Match[bytes]) -> bytes:
@@ -84,12 +89,12 @@ def _sorted_lines(match: re.Match[bytes]) -> bytes:
     return match[1] + b"".join(sorted(match[2].splitlines(keepends=True)))
 
 
-def _own(config: dict[str, Any]) -> dict[str, Any]:
+def _own(config: Vega) -> Vega:
     """What a chart sets for itself, without what Altair sets for every chart (the size of a view)."""
     return {key: value for key, value in config.items() if key != "view"}
 
 
-def _fill_legends(drawing: dict[str, Any]) -> None:
+def _fill_legends(drawing: Vega) -> None:
     """Fill only the symbols of what was measured in the legends of marks, which Vega-Lite has no word for."""
     for legend in drawing.get("legends", ()):
         if legend.keys() & {"shape", "strokeDash"}:

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+#: An object of a Vega-Lite specification.
+Vega = dict[str, Any]
 #: Text and lines that carry meaning, less important text, grid lines, and the background with three tints on it.
 INK, SOFT, GRID, GROUND, TINT, STAGE_TINT = "#24292f", "#57606a", "#e1e5ea", "#ffffff", "#f6f7f9", "#dfe5ec"
 #: Text on the colour of an operator type; the same on light and dark pages.
@@ -103,7 +105,7 @@ def dark_rules(scope: str) -> str:
     )
 
 
-def configuration() -> dict[str, Any]:
+def configuration() -> Vega:
     """The look of charts as the ``config`` of Vega-Lite."""
     return {
         "background": GROUND,

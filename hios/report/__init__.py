@@ -1,11 +1,13 @@
 """What people see: the report of a run, one schedule by itself, and the algorithms.
 
+    paper_figures                      the papers' figures and verdicts
     model_results, model_predictions   what a report is made from: the files of every model, of runs and of predictions
     tables, table_files, dataframes    rows, CSV and LaTeX files; results as pandas data frames
     headlines, statements, cost_facts, environment, schedule_summary    the same in words, with numbers from the data
     gantt_chart, latency_chart         charts of Altair, in the look of `hios.charts`
     short_names                        names that fit bars and rows
     page, prediction_page              HTML from the templates beside them
+    page_limits                        what the page of a large study leaves out
     graph_layout, block_layout, block_placement, layered_layout, graph_words, graph_svg    the picture of a graph
     terminal                           one schedule as text
     algorithm_listing                  the registry of algorithms in words
@@ -41,6 +43,8 @@ from hios.schedule import Schedule
 if TYPE_CHECKING:
     import pandas as pd
 
+    from hios.report.paper_figures import PaperFigures
+
 __all__ = ["Report", "report_of", "report_of_predictions", "write_picture", "write_report", "write_schedule"]
 
 
@@ -50,6 +54,7 @@ def write_report(
     tables: Path,
     schedules: Sequence[str] = (),
     provenance: Provenance = NOT_RECORDED,
+    figures: Path | None = None,
 ) -> None:
     """Write the page and its tables; each file appears whole, by rename.
 
@@ -62,6 +67,7 @@ def write_report(
             ``latency.tex`` and ``operators.tex``, rounded, as LaTeX documents.
         schedules: labels of the predicted schedules to show, the names of their files; all of the folder if none.
         provenance: the command and the configuration behind the page, which shows them.
+        figures: folder of the papers' figures, as `hios figures` writes them, for the page to show; None for none.
 
     Raises:
         ArtifactError: some folders hold predictions and some runs, an output cannot be written, or a file is missing,
@@ -73,10 +79,17 @@ def write_report(
     if Path(output).resolve() in [path.resolve() for path in places.values()]:
         raise ArtifactError(f"{output}: named for the page, and it is the place of a table; name another")
     # All of it first: bad input must not leave a new page beside old tables.
-    made = _read(list(map(Path, directories)), schedules, provenance)
+    drawn = None if figures is None else _figures(figures, Path(output))
+    made = _read(list(map(Path, directories)), schedules, provenance, drawn)
     made.write(output)
     for name, text in made.files().items():
         _write(places[name], text)
+
+
+def _figures(folder: Path, page: Path) -> PaperFigures:
+    from hios.report.paper_figures import read_figures
+
+    return read_figures(folder, page)
 
 
 @dataclass(frozen=True)
@@ -106,7 +119,9 @@ class Report:
         _write(path, self.html)
 
 
-def _read(directories: Sequence[Path], schedules: Sequence[str], provenance: Provenance) -> Report:
+def _read(
+    directories: Sequence[Path], schedules: Sequence[str], provenance: Provenance, figures: PaperFigures | None
+) -> Report:
     """The report of results folders, of runs or of predictions."""
     predicted = [directory for directory in directories if is_predicted(directory)]
     if not predicted:
@@ -114,29 +129,33 @@ def _read(directories: Sequence[Path], schedules: Sequence[str], provenance: Pro
             raise ArtifactError(
                 f"--schedule: found {schedules[0]}; allowed: for predictions, as run.json states what ran"
             )
-        return report_of(read_results(directories), provenance)
+        return report_of(read_results(directories), provenance, figures)
     if others := [directory for directory in directories if directory not in predicted]:
         raise ArtifactError(
             f"report: found predictions in {predicted[0]}, none in {others[0]}; allowed: only predictions, or only runs"
         )
-    return report_of_predictions(read_predictions(directories, schedules), provenance)
+    return report_of_predictions(read_predictions(directories, schedules), provenance, figures)
 
 
-def report_of_predictions(models: Sequence[ModelPredictions], provenance: Provenance = NOT_RECORDED) -> Report:
+def report_of_predictions(
+    models: Sequence[ModelPredictions], provenance: Provenance = NOT_RECORDED, figures: PaperFigures | None = None
+) -> Report:
     """The report of networks of which nothing was run, in this order."""
     from hios.report.prediction_page import render_predictions
 
     rows = [row for model in models for row in prediction_rows(model.name, model.schedules, model.costs)]
-    return Report(render_predictions(models, provenance), table(LATENCY_COLUMNS, rows), _operators(models))
+    return Report(render_predictions(models, provenance, figures), table(LATENCY_COLUMNS, rows), _operators(models))
 
 
-def report_of(models: Sequence[ModelResults], provenance: Provenance = NOT_RECORDED) -> Report:
+def report_of(
+    models: Sequence[ModelResults], provenance: Provenance = NOT_RECORDED, figures: PaperFigures | None = None
+) -> Report:
     """The report of networks that were executed, in this order."""
     from hios.report.page import render
 
     latencies = table(LATENCY_COLUMNS, [row for model in models for row in latency_rows(model)])
     operators = _operators(models)
-    return Report(render(models, table_files(latencies, operators), provenance), latencies, operators)
+    return Report(render(models, table_files(latencies, operators), provenance, figures), latencies, operators)
 
 
 def _operators(models: Sequence[ModelResults | ModelPredictions]) -> pd.DataFrame:

@@ -85,6 +85,12 @@ class Results:
             ``operator``, ``source`` and ``target`` or ``groups`` (tuple of tuples of operators) are there;
             ``time_ms``, its percentiles ``p20_ms`` and ``p80_ms``, the 95 % interval of the median, ``low_ms`` and
             ``high_ms``, and ``repeats``. Transfers of a link model have its times.
+
+    Examples:
+        >>> import hios
+        >>> results = hios.load_results("results")  # doctest: +SKIP
+        >>> results.latencies[["model", "label", "measured_median_ms", "speedup"]]  # doctest: +SKIP
+        >>> results.costs.query("kind == 'operator'").groupby("model").time_ms.sum()  # doctest: +SKIP
     """
 
     latencies: pd.DataFrame

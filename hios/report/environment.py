@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +14,7 @@ from hios.formats.run_file import Run
 from hios.graph import Graph
 from hios.models import RUNTIMES
 from hios.report.model_results import ModelResults
+from hios.versions import checkout
 
 _UNKNOWN = "not recorded"
 #: The longest fact, which stands by itself behind the others.
@@ -58,7 +57,7 @@ def read_configuration(path: Path) -> str:
 def origin(provenance: Provenance) -> list[tuple[str, str]]:
     """Name and text of every fact on the code and the command that wrote the page."""
     return [
-        ("Code", _checkout() or "an installed package, no checkout"),
+        ("Code", checkout() or "an installed package, no checkout"),
         *([("Command", provenance.command)] if provenance.command else []),
     ]
 
@@ -155,22 +154,3 @@ def virtual_text(platform: Platform) -> str | None:
     known = platform.name in platforms.PLATFORMS
     shared = platforms.reporting(platform.name).shared(platform) if known else "hardware"
     return f"virtual devices: {platform.devices or 'several'} of them share {shared}, so times say little"
-
-
-def _checkout() -> str | None:
-    """Commit of the checkout that hios runs from, and whether files differ from it; None where there is no checkout."""
-    root = Path(__file__).resolve().parents[2]
-    git = shutil.which("git")
-    if git is None or not (root / ".git").exists():
-        return None
-
-    def ask(*arguments: str) -> str | None:
-        done = subprocess.run(  # noqa: S603  the arguments are ours
-            [git, "-C", str(root), *arguments], capture_output=True, text=True, check=False
-        )
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    commit, changes = ask("rev-parse", "--short=12", "HEAD"), ask("status", "--porcelain")
-    if commit is None or changes is None:
-        return None
-    return f"commit {commit}, {'with uncommitted changes' if changes else 'no uncommitted changes'}"

@@ -15,6 +15,7 @@ from hios.graph import Graph
 from hios.report.graph_layout import text_width
 from hios.report.model_results import ModelResults
 from hios.report.short_names import Lane, lane_names, lanes, lanes_of, short_names
+from hios.report.tables import Row
 from hios.schedule import Placement, Schedule
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def _pass_chart(part: _Pass, content: _Content, rows: Sequence[Lane], end_ms: fl
     return drawn
 
 
-def _bar(row: Placement, kind: str, content: _Content, end_ms: float) -> dict[str, Any]:
+def _bar(row: Placement, kind: str, content: _Content, end_ms: float) -> Row:
     """What a bar shows of a placement."""
     kind_of = content.type_of(row.operator)
     name = content.names.get(row.operator, "")
@@ -250,9 +251,7 @@ def _name_layer(bars: Sequence[Mapping[str, Any]], y: alt.Y) -> alt.Chart:
     return drawn
 
 
-def _stage_bands(
-    placements: Sequence[Placement], rows: Sequence[Lane], names: Mapping[Lane, str]
-) -> list[dict[str, Any]]:
+def _stage_bands(placements: Sequence[Placement], rows: Sequence[Lane], names: Mapping[Lane, str]) -> list[Row]:
     """A darker tint behind every other stage of a device, over all its rows."""
     spans: dict[tuple[int, int], list[Placement]] = defaultdict(list)
     for row in placements:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hios.charts.marks import BOUND as BOUND_MARK
 from hios.charts.marks import MEASURED, PREDICTED
@@ -94,7 +94,7 @@ def _end(rows: Sequence[Row]) -> float | None:
     return None if len(within) == len(values) else _ROOM * max(within, default=0.0) or None
 
 
-def _data(rows: Sequence[dict[str, Any]]) -> alt.Chart:
+def _data(rows: Sequence[Row]) -> alt.Chart:
     import altair as alt
 
     return alt.Chart(alt.InlineData(values=list(rows)))

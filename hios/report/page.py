@@ -20,6 +20,8 @@ from hios.report.graph_words import type_counts, words
 from hios.report.headlines import headlines, row_anchor
 from hios.report.latency_chart import latency_chart
 from hios.report.model_results import ModelResults
+from hios.report.page_limits import Limits
+from hios.report.paper_figures import PaperFigures, papers, verdict_sentences
 from hios.report.schedule_summary import device_uses, summary
 from hios.report.statements import (
     cautions,
@@ -31,12 +33,9 @@ from hios.report.statements import (
     fastest_way_sentence,
     slower_sentence,
 )
-from hios.report.tables import auto_rows, placement_rows, reference_rows, schedule_rows
+from hios.report.tables import View, auto_rows, placement_rows, reference_rows, schedule_rows
 from hios.runtime import predictions
 from hios.schedule import Schedule
-
-#: What a template shows of something, by the names in it.
-View = dict[str, Any]
 
 _ABSENT = "–"  # noqa: RUF001  a dash for an empty cell
 _SHORTEST_SHOWN_S = 0.0005
@@ -47,27 +46,44 @@ _TALLEST_OPEN = 1100.0
 _MEDIA = {"csv": "text/csv", "tex": "application/x-tex"}
 
 
-def render(models: Sequence[ModelResults], files: Mapping[str, str], provenance: Provenance) -> str:
+def render(
+    models: Sequence[ModelResults],
+    files: Mapping[str, str],
+    provenance: Provenance,
+    figures: PaperFigures | None = None,
+) -> str:
     """The page of a report as text.
 
     Args:
         models: at least one model's results, in the order of the page.
         files: contents of the tables that readers may save from the page, by name.
         provenance: how the page came about.
+        figures: of the papers; their part is left out if None.
     """
-    views = [_view(number, model) for number, model in enumerate(models, start=1)]
+    limits, first = Limits.of(models), headlines(models)
+    anchors = frozenset(headline.anchor for headline in first)
+    views = [_view(number, model, limits, anchors) for number, model in enumerate(models, start=1)]
     return filled(
         "report.html.j2",
-        headlines=headlines(models),
+        headlines=first,
+        left_out=limits.sentences(),
         cautions=cautions(models),
         models=views,
         facts=facts(models),
         origin=origin(provenance),
         configuration=provenance.configuration,
-        files=[(name, data_address(name, text)) for name, text in files.items()],
+        files=[(name, data_address(name, text)) for name, text in files.items()] if limits.rows else [],
         marks=explanation((MEASURED, PREDICTED, BOUND)),
+        **papers_view(figures),
         any_auto=any(view["auto"] for view in views),
     )
+
+
+def papers_view(figures: PaperFigures | None) -> View:
+    """What templates show of the papers; nothing where no figures are given."""
+    if figures is None:
+        return {"papers": [], "verdicts": []}
+    return {"papers": papers(figures), "verdicts": verdict_sentences(figures), "all_marks": explanation()}
 
 
 def render_schedule(schedule: Schedule, types: Mapping[str, str]) -> str:
@@ -118,19 +134,29 @@ def data_address(name: str, text: str) -> str:
     return f"data:{_MEDIA[name.rpartition('.')[2]]};base64,{content}"
 
 
-def _view(number: int, model: ModelResults) -> View:
-    """What the template shows of a model."""
-    schedules = schedule_rows(model)
+def _view(number: int, model: ModelResults, limits: Limits, anchors: frozenset[str]) -> View:
+    """What the template shows of a model.
+
+    Args:
+        number: of the model on the page, from 1.
+        model: its results.
+        limits: what the page leaves out.
+        anchors: rows that the page links to.
+    """
+    schedules, auto = schedule_rows(model), auto_rows(model)
+    shown = limits.places(number, model, anchors)
     return {
         **model_head(number, model),
         "faster_references": faster_references(model),
         "schedules": schedules,
-        "auto": auto_rows(model),
+        "auto": auto,
+        "predicted_rows": [(place, schedules[place]) for place in shown],
+        "measured_rows": [(place, schedules[place]) for place in shown] + list(enumerate(auto, start=len(schedules))),
         "references": reference_rows(model),
         "fastest": model.fastest,
         "decimals": model.decimals,
         "sentences": list(_sentences(model)),
-        "picture": _picture(model),
+        "picture": _picture(model) if limits.pictures else None,
         "costs": cost_facts(model.costs),
         "virtual": is_virtual(model.run.platform),
         "latency_chart": latency_chart(model, f"latency-{number}"),
@@ -141,7 +167,7 @@ def _view(number: int, model: ModelResults) -> View:
                 "chart": gantt_chart(model, result, f"gantt-{number}-{position}"),
                 "placements": placement_rows(model.type_of, result.predicted, result.measured),
             }
-            if result.predicted or result.measured
+            if (result.predicted or result.measured) and (limits.charts or position == model.fastest)
             else None
             for position, (row, result) in enumerate(zip(schedules, model.run.results, strict=True))
         ],
@@ -187,6 +213,7 @@ _FILTERS: dict[str, Callable[..., str]] = {
     # HTML knows the namespace of SVG; a page names no address.
     "inline": lambda text: markupsafe.Markup(text.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1)),  # noqa: S704
     "whole": _optional(str),
+    "shortest": lambda value: f"{value:.4g}" if isinstance(value, float) else str(value),
     "ms": _optional(lambda value, decimals: f"{value:.{decimals}f}"),
     "times": _optional(lambda value: f"{value:.2f}"),
     "percent": _optional(lambda value: f"{round(100 * value, 1) + 0.0:.1f}"),  # no "-0.0"

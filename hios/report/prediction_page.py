@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from hios.report.cost_facts import cost_facts
 from hios.report.environment import Provenance, origin, predicted_hardware
 from hios.report.gantt_chart import predicted_chart
 from hios.report.graph_words import type_counts
 from hios.report.model_predictions import ModelPredictions
-from hios.report.page import filled, model_head
-from hios.report.tables import placement_rows, prediction_rows
+from hios.report.page import filled, model_head, papers_view
+from hios.report.paper_figures import PaperFigures
+from hios.report.tables import View, placement_rows, prediction_rows
 
 
-def render_predictions(models: Sequence[ModelPredictions], provenance: Provenance) -> str:
+def render_predictions(
+    models: Sequence[ModelPredictions], provenance: Provenance, figures: PaperFigures | None = None
+) -> str:
     """The page as text.
 
     Args:
         models: at least one, in the order of the page.
         provenance: how the page came about.
+        figures: of the papers; their part is left out if None.
     """
     facts = dict.fromkeys(
         fact
@@ -34,10 +37,11 @@ def render_predictions(models: Sequence[ModelPredictions], provenance: Provenanc
         origin=origin(provenance),
         configuration=provenance.configuration,
         models=views,
+        **papers_view(figures),
     )
 
 
-def _view(number: int, model: ModelPredictions) -> dict[str, Any]:
+def _view(number: int, model: ModelPredictions) -> View:
     """What the template shows of a model."""
     rows = [
         {**row, "predicted_speedup": model.sequential_ms / row["predicted_ms"] if row["predicted_ms"] else None}

@@ -110,7 +110,7 @@ def device_uses(schedule: Schedule) -> list[DeviceUse]:
 
 def ms(time_ms: float) -> str:
     """A time in milliseconds with four digits."""
-    decimals = _DIGITS - 1 - math.floor(math.log10(time_ms)) if time_ms > 0 else 0
+    decimals = _DIGITS - 1 - math.floor(math.log10(time_ms)) if 0 < time_ms < math.inf else 0
     return f"{time_ms:.{min(max(decimals, 0), _MOST_DECIMALS)}f} ms"
 
 

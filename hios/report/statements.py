@@ -22,11 +22,13 @@ _Timed = Baseline | ReferenceResult | ScheduleResult
 
 
 def cautions(models: Sequence[ModelResults]) -> list[str]:
-    """Sentences on measurements that other programs or shared hardware disturbed."""
+    """Sentences on measurements that other programs or shared hardware disturbed, or that are of other hardware."""
     found = []
     for model in models:
         found += _virtual_cautions(model)
         found += _changes(model)
+        if (kind := predictions.other_hardware_in_words(model.run, model.name)) is not None:
+            found.append(kind)
         if (busy := predictions.other_work_in_words(model.run, model.name)) is not None:
             found.append(busy)
         found += [

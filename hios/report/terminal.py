@@ -202,7 +202,7 @@ class _Chart:
         """Times at round numbers, each after a tick at its column."""
         text = [" "] * self._total
         if self._end_ms > 0:
-            step = _round_up(_TICK_COLUMNS * self._end_ms / self._total)
+            step = _round_up(self._end_ms / self._total * _TICK_COLUMNS)
             decimals = max(0, -math.floor(math.log10(step) + 1e-9))
             for number in range(int(self._end_ms / step * (1 + 1e-9)) + 1):
                 label = f"{self._symbols.tick}{number * step:.{decimals}f}{' ms' if number == 0 else ''}"

@@ -11,7 +11,7 @@ from hios.study.published import Published
 if TYPE_CHECKING:
     import altair as alt
 
-    from hios.study.registry import Figure, Rows
+    from hios.study.registry import Figure, Row, Rows
 
 _KINDS = {
     "paper": "the paper",
@@ -88,7 +88,7 @@ def _panel(numbers: Rows, unit: str) -> alt.TopLevelMixin:
     return layered
 
 
-def _label(row: dict[str, Any]) -> str:
+def _label(row: Row) -> str:
     return str(row["statement"]) if row["case"] == "value" else f"{row['statement']}: {row['case']}"
 
 
@@ -99,7 +99,7 @@ def chart_of_table(figure: Figure) -> Callable[[Rows], alt.TopLevelMixin]:
         import altair as alt
 
         columns = [name for name in table[0] if name != "description"]
-        cells: list[dict[str, Any]] = [
+        cells: list[Row] = [
             {"row": number, "column": name, "text": _cell(row.get(name))}
             for number, row in enumerate(table)
             for name in columns

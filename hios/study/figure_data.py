@@ -9,20 +9,26 @@ from pathlib import Path
 from hios import artifacts
 from hios.errors import HiosError
 from hios.formats.config_file import SERIES
+from hios.formats.convolutions_file import ConvolutionsFile
 from hios.formats.costs_file import CostsFile
 from hios.formats.graph_file import GraphFile
 from hios.formats.run_file import Run
 from hios.formats.simulation_file import AblationFile, SimulationFile
 
-#: Sessions that figures may read: a series of the simulation, the ablation, or the networks of the configuration.
-AVAILABLE = (*(f"simulation/{name}" for name in SERIES), "ablation", "networks")
+#: Sessions that figures may read: a series of the simulation, the ablation, the networks of the configuration,
+#: convolutions alone, and the networks scheduled by IOS with other pruning.
+AVAILABLE = (*(f"simulation/{name}" for name in SERIES), "ablation", "networks", "convolutions", "pruning")
 
 #: How long sessions take on two idle cores, by the first part of their name.
 SESSION_TIMES = {
     "simulation": "all series, a minute or two with scale quick, a quarter of an hour with scale full",
     "ablation": "ten seconds with scale quick, a minute with scale full",
     "networks": "profiling and executing, some minutes a network",
+    "convolutions": "half a minute with scale quick, some minutes with scale full",
+    "pruning": "profiling, and some minutes a network for the search and the runs",
 }
+
+_MS_PER_S = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,13 @@ class Network:
     costs: CostsFile
     run: Run
 
+    @property
+    def seconds(self) -> float:
+        """Time of profiling, and of the timed runs of all schedules and references."""
+        timed = [entry.latency_ms for entry in self.run.references] + [entry.latency_ms for entry in self.run.results]
+        profiled = 0.0 if self.costs.profile is None else self.costs.profile.seconds
+        return profiled + sum(sum(latency.runs) for latency in timed) / _MS_PER_S
+
 
 @dataclass(frozen=True, slots=True)
 class FigureData:
@@ -42,13 +55,24 @@ class FigureData:
         simulations: settings of a series of the simulation.
         ablations: one for each generator of graphs.
         networks: by label.
+        convolutions: alone; one file at most.
+        pruning: networks by label, whose runs are those of schedules by pruning.
         files: where all of it was read.
     """
 
     simulations: tuple[SimulationFile, ...] = ()
     ablations: tuple[AblationFile, ...] = ()
     networks: Mapping[str, Network] = field(default_factory=dict)
+    convolutions: tuple[ConvolutionsFile, ...] = ()
+    pruning: Mapping[str, Network] = field(default_factory=dict)
     files: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Time of the sessions: processor time of simulations, and profiling and timed runs of networks."""
+        simulated = [file.cpu_s for file in self.simulations] + [file.cpu_s for file in self.ablations]
+        measured = [network.seconds for part in (self.networks, self.pruning) for network in part.values()]
+        return sum([*simulated, *measured, *(file.seconds for file in self.convolutions)])
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> FigureData:
@@ -57,18 +81,28 @@ class FigureData:
         Raises:
             HiosError: a file of another kind, or one that breaks its format.
         """
-        simulations, ablations, networks = [], [], {}
+        simulations, ablations, convolutions = [], [], []
+        networks, pruning = {}, {}
         files = list(paths)
         for path in files:
             if path.parent.name == "simulation":
                 simulations.append(artifacts.load(path, SimulationFile))
             elif path.parent.name == "ablation":
                 ablations.append(artifacts.load(path, AblationFile))
+            elif path.name == "convolutions.json":
+                convolutions.append(artifacts.load(path, ConvolutionsFile))
+            elif path.name == "run.json" and path.parent.parent.name == "pruning":
+                pruning[path.parent.name] = _network(path, path.parents[3] / path.parent.name)
             elif path.name == "run.json":
-                folder = path.parent
-                graph = artifacts.load(folder / "graph.json", GraphFile)
-                costs = artifacts.load(folder / "costs.json", CostsFile)
-                networks[folder.name] = Network(graph, costs, artifacts.load(path, Run))
+                networks[path.parent.name] = _network(path, path.parent)
             else:
-                raise HiosError(f"{path}: found this file; allowed: simulation/*.json, ablation/*.json and */run.json")
-        return cls(tuple(simulations), tuple(ablations), networks, tuple(map(str, files)))
+                allowed = "simulation/*.json, ablation/*.json, convolutions.json and */run.json"
+                raise HiosError(f"{path}: found this file; allowed: {allowed}")
+        return cls(tuple(simulations), tuple(ablations), networks, tuple(convolutions), pruning, tuple(map(str, files)))
+
+
+def _network(run: Path, folder: Path) -> Network:
+    """A run with the graph and the costs of a folder."""
+    graph = artifacts.load(folder / "graph.json", GraphFile)
+    costs = artifacts.load(folder / "costs.json", CostsFile)
+    return Network(graph, costs, artifacts.load(run, Run))

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from hios import artifacts
 from hios.charts import marks, rendering
-from hios.formats.figure_file import ComparedNumber, FigureFile
+from hios.formats.figure_file import ComparedNumber, FigureFile, FigureOrigin
 from hios.study import cards
 from hios.study.figure_data import FigureData
-from hios.study.registry import Figure, Rows
+from hios.study.registry import Figure, Row, Rows
 from hios.study.verdicts import Comparison
+from hios.versions import checkout
 
 if TYPE_CHECKING:
     import altair as alt
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 #: Why a figure that reads sessions has no rows.
 _NO_DATA = "no network of the configuration was executed with the algorithms of this figure"
 #: Columns that only charts need.
-_HIDDEN = frozenset({"description"})
+HIDDEN = frozenset({"description"})
 #: What a figure is written as.
 ENDINGS = ("csv", "tex", "svg", "pdf", "json")
 
@@ -45,16 +49,31 @@ def write_figure(figure: Figure, data: FigureData, folder: Path) -> FigureFile:
     Raises:
         HiosError: a file cannot be written, or the data are not those of the figure.
     """
+    began = time.perf_counter()
     rows = figure.rows(data)
     comparisons = compared(figure, figure.compare(rows) if rows else ())
     if not rows:
         figure = replace(figure, missing=figure.missing or _NO_DATA)
         rows = cards.rows(figure)
     chart = (figure.chart or cards.chart_of_table(figure))(rows) if not figure.missing else cards.chart(figure, rows)
-    for ending in ENDINGS:
-        artifacts.require_writable(folder / f"{figure.id}.{ending}")
-    table = _table(rows)
-    record = FigureFile(
+    places = {ending: folder / f"{figure.id}.{ending}" for ending in ENDINGS}
+    for path in places.values():
+        artifacts.require_writable(path)
+    record = _record(figure, rows, comparisons, data)
+    svg = rendering.to_svg(described(chart, record), figure.id)
+    _write(places["csv"], csv_text(rows).encode())
+    _write(places["tex"], latex(_table(rows), record).encode())
+    _write(places["svg"], svg.encode())
+    _write(places["pdf"], rendering.svg_to_pdf(svg))
+    origin = FigureOrigin(time.perf_counter() - began, data.seconds, checkout())
+    record = msgspec.structs.replace(record, origin=origin)
+    artifacts.write(places["json"], "figure", record)
+    return record
+
+
+def _record(figure: Figure, rows: Rows, comparisons: Sequence[ComparedNumber], data: FigureData) -> FigureFile:
+    """What the JSON file holds, but for how it came about."""
+    return FigureFile(
         id=figure.id,
         paper=figure.paper,
         number=figure.number,
@@ -65,18 +84,12 @@ def write_figure(figure: Figure, data: FigureData, folder: Path) -> FigureFile:
         missing=figure.missing,
         command=figure.command,
         reason="" if figure.missing else figure.reason(rows),
-        columns=tuple(table.columns),
+        columns=tuple(_table(rows).columns),
         rows=tuple(rows),
         comparisons=tuple(comparisons),
         data=data.files,
+        finding="" if figure.missing else figure.finding(rows),
     )
-    _write(folder / f"{figure.id}.csv", csv_text(rows).encode())
-    _write(folder / f"{figure.id}.tex", latex(table, record).encode())
-    drawn = described(chart, record)
-    _write(folder / f"{figure.id}.svg", rendering.to_svg(drawn, figure.id).encode())
-    _write(folder / f"{figure.id}.pdf", rendering.to_pdf(drawn, figure.id))
-    artifacts.write(folder / f"{figure.id}.json", "figure", record)
-    return record
 
 
 def compared(figure: Figure, comparisons: Iterable[Comparison]) -> list[ComparedNumber]:
@@ -126,7 +139,7 @@ def caption(figure: Figure, rows: Rows) -> str:
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """A table as CSV, without the columns that only charts need."""
-    columns = list(dict.fromkeys(name for row in rows for name in row if name not in _HIDDEN))
+    columns = list(dict.fromkeys(name for row in rows for name in row if name not in HIDDEN))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
@@ -156,11 +169,11 @@ def _shortest(number: float) -> str:
     return f"{number:.4g}"
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+def _table(rows: Sequence[Row]) -> pd.DataFrame:
     """The rows without the columns that only charts need."""
     import pandas as pd
 
-    return pd.DataFrame([{key: value for key, value in row.items() if key not in _HIDDEN} for row in rows])
+    return pd.DataFrame([{key: value for key, value in row.items() if key not in HIDDEN} for row in rows])
 
 
 def _write(path: Path, contents: bytes) -> None:

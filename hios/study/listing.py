@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
+from hios.artifacts import Json
 from hios.study.cards import source_text
 from hios.study.figure_data import SESSION_TIMES
 from hios.study.registry import Figure
@@ -27,7 +27,7 @@ def state(figure: Figure, results: Path) -> str:
     return str(written) if written.is_file() else f"snakemake {figure.id}"
 
 
-def contents(figure: Figure, results: Path) -> dict[str, Any]:
+def contents(figure: Figure, results: Path) -> Json:
     """What the list says of a figure, as JSON has it."""
     return {
         "id": figure.id,

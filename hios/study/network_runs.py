@@ -15,7 +15,7 @@ from hios.study.verdicts import Comparison
 if TYPE_CHECKING:
     import altair as alt
 
-    from hios.study.registry import Rows
+    from hios.study.registry import Row, Rows
 
 _WIDTH, _STEP = 330, 24
 
@@ -73,7 +73,7 @@ def _of_schedule(network: str, run: Run, result: ScheduleResult) -> Rows:
 
 def _measured(
     network: str, run: Run, label: str, algorithm: str, devices: int, latency: Latency, speedup: float
-) -> dict[str, Any]:
+) -> Row:
     q1, _, q3 = (
         statistics.quantiles(latency.runs, n=4, method="inclusive") if len(latency.runs) > 1 else latency.runs * 3
     )
@@ -98,7 +98,7 @@ def _measured(
 
 def latencies(rows: Rows, algorithm: str, column: str = "ms") -> dict[str, float]:
     """A column of the measured rows of an algorithm by network; of several schedules the fastest."""
-    best: dict[str, dict[str, Any]] = {}
+    best: dict[str, Row] = {}
     for row in rows:
         if row["algorithm"] == algorithm and row["mark"] == marks.MEASURED.name:
             known = best.setdefault(row["network"], row)

@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
+from hios.artifacts import Json
 from hios.costs import Costs
 from hios.errors import HiosError
 from hios.graph import Edge, Graph, Operator
@@ -51,7 +51,7 @@ class RandomGraph:
             tuple(Edge(f"v{source}", f"v{target}") for source, target in sorted(self.transfers_ms)),
         )
 
-    def costs(self) -> dict[str, Any]:
+    def costs(self) -> Json:
         """The contents of costs.json."""
         rows = enumerate(zip(self.time_ms, self.utilization, strict=True))
         return {

@@ -17,8 +17,9 @@ from hios.study.verdicts import Comparison
 if TYPE_CHECKING:
     import altair as alt
 
-#: A tidy table: a mapping a row, with the same columns. Rows of a chart name their mark in the column ``mark``.
-Rows = list[dict[str, Any]]
+#: A row of a tidy table, by column. Rows of a chart name their mark in the column ``mark``.
+Row = dict[str, Any]
+Rows = list[Row]
 
 #: Whether hios draws a figure, or why not.
 State = Literal["drawn", "needs a GPU", "not drawn"]
@@ -53,7 +54,7 @@ def _nothing(data: FigureData) -> Rows:
     return []
 
 
-def _no_reason(rows: Rows) -> str:
+def _no_words(rows: Rows) -> str:
     return ""
 
 
@@ -84,6 +85,7 @@ class Figure:
         missing: why hios does not draw it, in words; empty where it does.
         command: what would produce its data, where hios does not.
         reason: makes one sentence on why numbers differ, with its numbers from the table.
+        finding: makes one sentence on what was found here, where the comparisons do not say it.
     """
 
     id: str
@@ -98,7 +100,8 @@ class Figure:
     also: tuple[str, ...] = ()
     missing: str = ""
     command: str = ""
-    reason: Callable[[Rows], str] = _no_reason
+    reason: Callable[[Rows], str] = _no_words
+    finding: Callable[[Rows], str] = _no_words
 
     @property
     def paper(self) -> str:

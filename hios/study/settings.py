@@ -6,15 +6,25 @@ import msgspec
 
 from hios.formats.config_file import SERIES, Config, SimulationStudy, Study
 from hios.formats.simulation_file import Setting
+from hios.study import registry
 from hios.study.random_graphs import GENERATORS
 
 #: Instances of every setting where the configuration does not say: the paper has 30.
 INSTANCES = {"quick": 3, "full": 30}
+#: Sizes of images of convolutions, in pixels: those of HIOS figure 1, the largest of which take minutes on cores.
+SIZES = {"quick": (8, 16, 32, 64, 128, 256), "full": (8, 16, 32, 64, 128, 256, 512, 1024)}
+#: Sessions that measure; where nothing runs they have no data.
+MEASURING = frozenset({"networks", "convolutions", "pruning"})
 
 
 def instances(study: Study) -> int:
     """Number of instances of every setting."""
     return study.simulation.instances or INSTANCES[study.scale]
+
+
+def image_sizes(study: Study) -> tuple[int, ...]:
+    """Sizes of the images that convolutions are measured on, in pixels."""
+    return study.convolutions.sizes or SIZES[study.scale]
 
 
 def settings(study: SimulationStudy) -> list[Setting]:
@@ -53,7 +63,27 @@ def session_files(settings: Config, session: str) -> list[str]:
     """
     if session == "networks":
         return [f"{settings.results}/{label}/run.json" for label in settings.models]
+    if session == "convolutions":
+        return [f"{settings.results}/study/convolutions.json"]
+    if session == "pruning":
+        labels = settings.study.pruning.models or settings.models
+        return [f"{settings.results}/study/pruning/{label}/run.json" for label in labels]
     if session == "ablation":
         return [f"{settings.results}/study/ablation/{generator}.json" for generator in GENERATORS]
     varied = series(settings.study.simulation, session.partition("/")[2])
     return [f"{settings.results}/study/simulation/{setting.name}.json" for setting in varied]
+
+
+def page_figures(settings: Config, *, measures: bool = True) -> list[str]:
+    """The ids of the figures that the page of the report shows: those that the configured sessions feed.
+
+    Args:
+        settings: of the pipeline.
+        measures: whether networks are executed.
+    """
+    wanted = set(settings.study.sessions) - (set() if measures else MEASURING)
+    return [
+        figure.id
+        for figure in registry.figures()
+        if wanted and figure.state == "drawn" and {session.partition("/")[0] for session in figure.sessions} <= wanted
+    ]

@@ -15,7 +15,7 @@ from hios.study.verdicts import Comparison, Found
 if TYPE_CHECKING:
     import altair as alt
 
-    from hios.study.registry import Rows
+    from hios.study.registry import Row, Rows
 
 HIOS, RELEASED = "hios", "released program"
 #: Shown beside the paper's algorithms; heft and the inter-GPU parts are in the table alone, for colours run out.
@@ -65,7 +65,7 @@ def _rows_of(file: SimulationFile, name: str) -> Rows:
     return rows
 
 
-def _row(name: str, value: float, algorithm: str, program: str, mark: str, numbers: Sequence[float]) -> dict[str, Any]:
+def _row(name: str, value: float, algorithm: str, program: str, mark: str, numbers: Sequence[float]) -> Row:
     mean = statistics.mean(numbers)
     return {
         name: value,
@@ -211,5 +211,5 @@ def _speedup_rows(figure: str, rows: Rows, name: str) -> Rows:
     return drawn
 
 
-def _point(name: str, value: float, series: str, speedup: float, mark: str, words: str) -> dict[str, Any]:
+def _point(name: str, value: float, series: str, speedup: float, mark: str, words: str) -> Row:
     return {name: value, "series": series, "speedup": speedup, "mark": mark, "description": words}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import msgspec
 
+from hios.artifacts import Json
 from hios.check import violations
 from hios.errors import ScheduleError
 from hios.formats.simulation_file import AblationFile, Instance, Setting, SimulationFile, Variant
@@ -108,9 +108,9 @@ def ablate(setting: Setting, generator: str, seeds: Iterable[int], *, alpha: flo
     return AblationFile(setting, generator, sequential, tuple(variants), time.process_time() - began)
 
 
-def drawn(setting: Setting) -> dict[str, Any]:
+def drawn(setting: Setting) -> Json:
     """The parameters of a generator of graphs."""
-    parameters: dict[str, Any] = msgspec.structs.asdict(setting)
+    parameters: Json = msgspec.structs.asdict(setting)
     del parameters["devices"]
     return parameters
 

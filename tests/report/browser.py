@@ -75,6 +75,17 @@ def opened(path: Path) -> Iterator[Visit]:
         yield visited(browser, path)
 
 
+def serious(tab: Any) -> list[str]:
+    """What axe calls serious or critical on a page."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    return [
+        f"{violation['id']}: {node['html'][:200]}"
+        for violation in axe.Axe().run(tab).response["violations"]
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
+    ]
+
+
 def loads_nothing(page: str) -> bool:
     """Whether a page names nothing to be loaded by src, href, url() or import; files within the page do not count."""
     addresses = re.findall(r"""(?:src|href)\s*=\s*["']?([^\s>"']*)|url\(([^)]*)\)""", page)

@@ -18,7 +18,15 @@ import hios
 from hios import Graph, HiosError, Problem, artifacts
 from hios.report import write_report
 from hios.report.model_results import read_model
-from hios.report.tables import LATENCY_COLUMNS, OPERATOR_COLUMNS, csv_text, latency_rows, operator_rows, table
+from hios.report.tables import (
+    LATENCY_COLUMNS,
+    OPERATOR_COLUMNS,
+    csv_text,
+    latency_rows,
+    operator_rows,
+    table,
+    unguarded,
+)
 from tests.report.test_report import COMPETITORS, make_results
 
 ROOT = Path(hios.__file__).resolve().parents[1]
@@ -215,3 +223,13 @@ def test_a_missing_pandas_is_one_line(folder: Path) -> None:
     )
     assert done.returncode == 1
     assert done.stderr == "Error: this command needs pandas, which is not installed: pip install 'hios[report]'\n"
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "'=1", "''-1"])
+def test_text_in_csv_files_is_no_formula(text: str) -> None:
+    """What a spreadsheet would run gets an apostrophe, which hios verify takes off; other text and numbers none."""
+    frame = table(("text", "number", "plain"), [{"text": text, "number": -1.5, "plain": "a=b"}])
+    (row,) = csv.DictReader(io.StringIO(csv_text(frame), newline=""))
+    assert row == {"text": f"'{text}", "number": "-1.5", "plain": "a=b"}
+    assert unguarded(row["text"]) == text
+    assert unguarded("it's") == "it's"

@@ -14,7 +14,7 @@ from hios import Costs, Edge, Graph, Operator, Problem, schedule
 from hios.platforms.model.descriptions import gpu, link
 from hios.platforms.model.predicting import predicted_costs
 from hios.report import write_picture, write_report, write_schedule
-from tests.report.browser import launched, needs_chromium, visited
+from tests.report.browser import launched, needs_chromium, serious, visited
 from tests.report.test_report import COMPETITORS, make_results
 
 pytestmark = needs_chromium
@@ -39,17 +39,6 @@ def browser() -> Iterator[Any]:
         yield browser
 
 
-def _serious(tab: Any) -> list[str]:
-    """What axe calls serious or critical on a page."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    return [
-        f"{violation['id']}: {node['html'][:200]}"
-        for violation in axe.Axe().run(tab).response["violations"]
-        if violation["impact"] in ("serious", "critical")
-        for node in violation["nodes"]
-    ]
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
 def test_page_opens_clean(browser: Any, path: Path, width: int, scheme: str) -> None:
@@ -60,7 +49,7 @@ def test_page_opens_clean(browser: Any, path: Path, width: int, scheme: str) -> 
     for narrower in (width, width - width // 3 if width > 1000 else width):
         visit.tab.set_viewport_size({"width": narrower, "height": 900})
         assert visit.tab.evaluate("document.documentElement.scrollWidth") == narrower
-    assert _serious(visit.tab) == []
+    assert serious(visit.tab) == []
     assert visit.errors == []
     assert visit.requests == [path.as_uri()]
 
@@ -83,7 +72,7 @@ def test_other_pages_open_clean(browser: Any, tmp_path: Path, kind: str) -> None
     for width, scheme in ((360, "dark"), (1280, "light")):
         visit = visited(browser, page, width=width, scheme=scheme)
         assert visit.tab.evaluate("document.documentElement.scrollWidth") == width
-        assert _serious(visit.tab) == []
+        assert serious(visit.tab) == []
         assert visit.errors == []
         assert visit.requests == [page.as_uri()]
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import example, given
@@ -381,3 +382,18 @@ def test_placement_is_what_made_says() -> None:
     """The schedules of these tests are what their rows say."""
     assert STAGED.placements[3] == Placement("far", 1, 0, 0, 3.0, 6.0)
     assert STAGED.latency_ms == 8.0
+
+
+@pytest.mark.parametrize("factor", [1e307, 2.2e307, 1e-300, 5e-324])
+def test_times_at_the_ends_of_floating_point(tmp_path: Path, factor: float) -> None:
+    """Times that no machine has are drawn all the same, in the terminal and as a page."""
+    rows = tuple(
+        msgspec.structs.replace(row, start_ms=row.start_ms * factor, finish_ms=row.finish_ms * factor)
+        for row in STAGED.placements
+    )
+    latency = max(row.finish_ms for row in rows)
+    made = replace(STAGED, placements=rows, latency_ms=latency, lower_bound_ms=5e-324, scheduling_time_s=1e306)
+    made.write(tmp_path / "schedule.json")
+    for options in ((), ("--parts", 3), ("--html", tmp_path / "page.html")):
+        done = _run(tmp_path / "schedule.json", *options)
+        assert done.exit_code == 0, done.output

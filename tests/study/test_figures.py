@@ -21,8 +21,9 @@ from hios.study.random_graphs import GENERATORS
 from hios.study.registry import Figure, register
 from hios.study.simulation import ablate, simulate
 from hios.verify import verify
+from tests.study.test_convolutions import MADE
 from tests.study.test_simulation import SMALL
-from tests.verify.results import write_network
+from tests.verify.results import write_network, write_pruning
 
 pytest.importorskip("altair", reason="needs the extra report")
 
@@ -52,9 +53,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     ablations = [folder / "study" / "ablation" / f"{generator}.json" for generator in GENERATORS]
     for path in ablations:
         artifacts.write(path, "ablation", ablate(SMALL, path.stem, range(2), alpha=0.5))
+    alone = folder / "study" / "convolutions.json"
+    artifacts.write(alone, "convolutions", MADE)
     return {
         "networks": [folder / "inception_v3" / "run.json", folder / "squeezenet" / "run.json"],
         "ablation": ablations,
+        "convolutions": [alone],
+        "pruning": [write_pruning(folder, "inception_v3", seed=3)],
         **{f"simulation/{name}": [simulated] for name in SERIES},
     }
 

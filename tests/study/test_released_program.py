@@ -64,6 +64,7 @@ def test_the_clock_of_a_device_delays_what_reads_it() -> None:
     assert exact <= late
 
 
+@pytest.mark.slow
 def test_speedups_of_the_paper() -> None:
     """With all deviations on its graphs, speedups are within 10 % of figures 7, 9 and 11 at their ends; without, not.
 

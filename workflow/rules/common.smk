@@ -18,7 +18,13 @@ from hios.schedulers import find
 from hios.sources import code_hash, source_hash
 from hios.study import registry
 from hios.study.random_graphs import GENERATORS
-from hios.study.settings import instances, session_files
+from hios.study.settings import (
+    MEASURING,
+    image_sizes,
+    instances,
+    page_figures,
+    session_files,
+)
 from hios.study.settings import base as base_setting
 from hios.study.settings import settings as simulation_settings
 from hios.study.simulation import ALGORITHMS as SIMULATED
@@ -140,6 +146,8 @@ if DeploymentMethod.CONDA not in workflow.deployment_settings.deployment_method:
     python = shlex.quote(os.path.dirname(sys.executable))
     environment = f'export PATH={python}:"$PATH"; '
 environment += f"export PYTHONPATH={shlex.quote(os.pathsep.join(search))}; "
+# A command ends with this process, even where that is killed and cannot end it (hios/cli/supervisor.py).
+os.environ.setdefault("HIOS_ENDS_WITH", str(os.getpid()))
 shell.prefix(f"set -euo pipefail; {environment}")
 
 
@@ -221,9 +229,13 @@ def figure_data(wildcards):
     return [
         file
         for session in registry.figure(wildcards.figure).sessions
-        if not (PREDICTED and session == "networks")
+        if not (PREDICTED and session in MEASURING)
         for file in session_files(settings, session)
     ]
+
+
+# Those on the page of the report.
+PAGE_FIGURES = page_figures(settings, measures=not PREDICTED)
 
 
 wildcard_constraints:

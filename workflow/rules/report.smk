@@ -1,10 +1,13 @@
-# Graphs, costs and runs (or predicted schedules) of all networks -> one page, and its tables as CSV and LaTeX.
+# Graphs, costs and runs (or predicted schedules) of all networks, figures of the papers -> one page; tables as files.
 rule report:
     input:
         graphs=expand("<results>/{model}/graph.json", model=settings.models),
         costs=expand("<results>/{model}/costs.json", model=settings.models),
         runs=expand(RESULTS, model=settings.models, allow_missing=True),
         config="<results>/config.yaml",
+        figures=expand(
+            "<results>/figures/{figure}.json", figure=PAGE_FIGURES, allow_missing=True
+        ),
     output:
         page=report(
             "<results>/report.html",
@@ -40,11 +43,15 @@ rule report:
         directories=[f"{settings.results}/{model}" for model in settings.models],
         tables=subpath(output.latency, parent=True),
         schedules=configuration.options({"schedule": COMPETITORS if PREDICTED else []}),
+        figures=configuration.options(
+            {"figures": f"{settings.results}/figures" if PAGE_FIGURES else None}
+        ),
         versions=versions("altair", "vl-convert-python"),
         code=source_hash("report"),
+        registry=code_hash(map(registry.module_of, registry.ids())),
     message:
         "Writing the report"
     shell:
         "python -m hios report {params.directories:q} --output {output.page:q} --tables {params.tables:q}"
-        " --config {input.config:q} {params.schedules}"
+        " --config {input.config:q} {params.schedules} {params.figures}"
         " > {log:q} 2>&1"

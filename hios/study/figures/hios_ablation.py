@@ -50,6 +50,7 @@ def compare(rows: Rows) -> list[Comparison]:
     return [
         Comparison(stated[statement], {_CASE: row[algorithm]}, f"{row['deviations']}, {row['graphs']}")
         for row in rows
+        if row["deviations"] in (in_words(()), in_words(tuple(Deviations.names())))
         for statement, algorithm in (("lp_over_sequential", "hios-lp"), ("mr_over_sequential", "hios-mr"))
     ]
 

@@ -17,6 +17,12 @@ def rows(data: FigureData) -> Rows:
     ]
 
 
+def finding(rows: Rows) -> str:
+    """Operations of a convolution, by network."""
+    texts = [f"{row['MFLOP a convolution']:.0f} MFLOP in {row['network']}" for row in rows]
+    return f"A convolution has on average {', '.join(texts)}."
+
+
 register(
     Figure(
         id="ios_fig1",
@@ -24,6 +30,7 @@ register(
         varies="network; operations of a convolution on average (the paper: year; peak performance too)",
         sessions=("networks",),
         rows=rows,
+        finding=finding,
         reason=reason("The networks are those of the configuration, without VGG."),
     )
 )

@@ -40,6 +40,13 @@ def span(placements: Iterable[Placement], block: Iterable[str]) -> float:
     return max(finish for _, finish in times) - min(start for start, _ in times)
 
 
+def finding(rows: Rows) -> str:
+    """The largest speedup of a block."""
+    best = max(rows, key=lambda row: float(row["speedup"]))
+    place = f"block {best['block']} of {best['network']}"
+    return f"The largest speedup of a block, measured, is {best['speedup']:.2f}, of {place}."
+
+
 register(
     Figure(
         id="ios_fig16",
@@ -47,6 +54,7 @@ register(
         varies="block; time by the sequential schedule over that by IOS",
         sessions=("networks",),
         rows=rows,
+        finding=finding,
         chart=runs.bar_chart("block", "speedup", "sequential over IOS"),
     )
 )

@@ -1,8 +1,9 @@
 """IOS, figure 6: schedules on one device."""
 
 from hios.study import network_runs as runs
+from hios.study import run_findings
 from hios.study.figure_data import FigureData
-from hios.study.registry import Figure, Rows, reason, register
+from hios.study.registry import Figure, Rows, register
 from hios.study.verdicts import Comparison
 
 _ID = "ios_fig6"
@@ -42,8 +43,9 @@ register(
         varies="network and schedule; throughput over that of the best schedule",
         sessions=("networks",),
         rows=rows,
+        finding=run_findings.speedups,
         chart=runs.bar_chart("schedule", "normalised throughput", "throughput over the best"),
         compare=compare,
-        reason=reason("On a core the schedules of one device are about equal, as one operator fills it."),
+        reason=run_findings.on_cores(run_findings.one_operator_fills_a_core),
     )
 )

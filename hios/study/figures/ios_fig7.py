@@ -1,8 +1,9 @@
 """IOS, figure 7: frameworks."""
 
 from hios.study import network_runs as runs
+from hios.study import run_findings
 from hios.study.figure_data import FigureData
-from hios.study.registry import Figure, Rows, reason, register
+from hios.study.registry import Figure, Rows, register
 
 
 def rows(data: FigureData) -> Rows:
@@ -17,9 +18,8 @@ register(
         varies="network and framework; latency",
         sessions=("networks",),
         rows=rows,
+        finding=run_findings.speedups,
         chart=runs.bar_chart("schedule"),
-        reason=reason(
-            "Where TensorRT, TASO and TVM cannot run, PyTorch, torch.compile and ONNX Runtime stand in their place."
-        ),
+        reason=lambda rows: run_findings.stand_ins(rows, "TensorRT, TASO and TVM"),
     )
 )

@@ -1,6 +1,7 @@
 """LIOS, figure 4: how the latency by IOS changes from run to run."""
 
 from hios.study import network_runs as runs
+from hios.study import run_findings
 from hios.study.figure_data import FigureData
 from hios.study.registry import Figure, Rows, register
 
@@ -17,6 +18,7 @@ register(
         varies="network; latency of every run (box: quartiles, whiskers: all runs; the paper: NASNet, 50 runs)",
         sessions=("networks",),
         rows=rows,
+        finding=run_findings.spreads,
         chart=runs.box_plot,
     )
 )

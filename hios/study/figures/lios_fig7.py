@@ -1,8 +1,9 @@
 """LIOS, figure 7: box plots of latency by algorithm."""
 
 from hios.study import network_runs as runs
+from hios.study import run_findings
 from hios.study.figure_data import FigureData
-from hios.study.registry import Figure, Rows, reason, register
+from hios.study.registry import Figure, Rows, register
 from hios.study.verdicts import Comparison
 
 _ID = "lios_fig7"
@@ -26,8 +27,9 @@ register(
         varies="network and algorithm; latency of every run (box: quartiles, whiskers: all runs)",
         sessions=("networks",),
         rows=rows,
+        finding=run_findings.speedups,
         chart=runs.box_plot,
         compare=compare,
-        reason=reason("On a core streams gain next to nothing, as one operator fills it."),
+        reason=run_findings.on_cores(run_findings.one_operator_fills_a_core),
     )
 )

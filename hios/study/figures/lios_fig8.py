@@ -1,6 +1,7 @@
 """LIOS, figure 8: LIOS with random choices in its place."""
 
 from hios.study import network_runs as runs
+from hios.study import run_findings
 from hios.study.figure_data import FigureData
 from hios.study.registry import Figure, Rows, register
 
@@ -19,6 +20,7 @@ register(
         varies="network and variant; latency of every run (box: quartiles, whiskers: all runs)",
         sessions=("networks",),
         rows=rows,
+        finding=run_findings.spreads,
         chart=runs.box_plot,
     )
 )

@@ -1,8 +1,9 @@
 """LIOS, figure 9: LIOS and TensorRT."""
 
 from hios.study import network_runs as runs
+from hios.study import run_findings
 from hios.study.figure_data import FigureData
-from hios.study.registry import Figure, Rows, reason, register
+from hios.study.registry import Figure, Rows, register
 
 
 def rows(data: FigureData) -> Rows:
@@ -17,8 +18,9 @@ register(
         varies="network; latency of every run (box: quartiles, whiskers: all runs)",
         sessions=("networks",),
         rows=rows,
+        finding=run_findings.speedups,
         chart=runs.box_plot,
         also=("lios_tab7",),
-        reason=reason("Where TensorRT cannot run, PyTorch, torch.compile and ONNX Runtime stand in its place."),
+        reason=lambda rows: run_findings.stand_ins(rows, "TensorRT"),
     )
 )

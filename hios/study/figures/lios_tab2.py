@@ -29,6 +29,12 @@ def rows(data: FigureData) -> Rows:
     ]
 
 
+def finding(rows: Rows) -> str:
+    """How many operators change by more than 1 %."""
+    texts = [f"{row['above 1 %']} of {row['operators']} operators of {row['network']}" for row in rows]
+    return f"By more than 1 % change {', '.join(texts)}."
+
+
 register(
     Figure(
         id="lios_tab2",
@@ -36,6 +42,7 @@ register(
         varies="network; number of operators whose time changes by more than 1, 5 and 10 %",
         sessions=("networks",),
         rows=rows,
+        finding=finding,
         reason=reason(
             "Here the change is that from the 20th to the 80th percentile; the paper does not say what it takes."
         ),

@@ -1,6 +1,7 @@
 """LIOS, table V: time of scheduling."""
 
 from hios.charts import marks
+from hios.study import run_findings
 from hios.study.figure_data import FigureData
 from hios.study.registry import Figure, Rows, reason, register
 
@@ -30,6 +31,7 @@ register(
         varies="network and algorithm; seconds of scheduling",
         sessions=("networks",),
         rows=rows,
+        finding=run_findings.scheduling_times,
         reason=reason(
             "Here profiling is done once for all algorithms and is not part of the time; the paper counts it."
         ),

@@ -1,8 +1,9 @@
 """LIOS, table VII: LIOS, TensorRT and Apollo."""
 
 from hios.study import network_runs as runs
+from hios.study import run_findings
 from hios.study.figure_data import FigureData
-from hios.study.registry import Figure, Rows, reason, register
+from hios.study.registry import Figure, Rows, register
 from hios.study.verdicts import Comparison
 
 _ID = "lios_tab7"
@@ -26,10 +27,9 @@ register(
         varies="network and framework; latency",
         sessions=("networks",),
         rows=rows,
+        finding=run_findings.speedups,
         chart=runs.bar_chart("schedule"),
         compare=compare,
-        reason=reason(
-            "Where TensorRT and Apollo cannot run, PyTorch, torch.compile and ONNX Runtime stand in their place."
-        ),
+        reason=lambda rows: run_findings.stand_ins(rows, "TensorRT and Apollo"),
     )
 )

@@ -1,0 +1,69 @@
+"""What the page of a large study leaves out, so that browsers can open it; files and commands have the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+
+from hios.report.headlines import row_anchor
+from hios.report.model_results import ModelResults
+
+#: Most Gantt charts of a page, rows of schedules in a table, and pictures of graphs.
+_CHARTS, _ROWS, _PICTURES = 150, 2000, 50
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Whether a page shows all of a kind.
+
+    Attributes:
+        charts: Gantt charts of all schedules; else those of the fastest schedule of each network.
+        rows: all schedules in the tables, and the tables' files; else a few schedules of each network.
+        pictures: the graphs.
+    """
+
+    charts: bool
+    rows: bool
+    pictures: bool
+
+    @classmethod
+    def of(cls, models: Sequence[ModelResults]) -> Limits:
+        """Those of a page about some networks."""
+        schedules = sum(len(model.run.results) for model in models)
+        return cls(schedules <= _CHARTS, schedules <= _ROWS, len(models) <= _PICTURES)
+
+    def places(self, number: int, model: ModelResults, anchors: Set[str]) -> list[int]:
+        """The schedules of a network that the tables show, by their place in the run.
+
+        Args:
+            number: of the network on the page, from 1.
+            model: the network.
+            anchors: rows that the page links to.
+        """
+        results = model.run.results
+        best = min(results, key=lambda result: result.predicted_ms, default=None)
+        return [
+            place
+            for place, result in enumerate(results)
+            if self.rows
+            or place == model.fastest
+            or result is best
+            or result.algorithm == "sequential"
+            or not anchors.isdisjoint(row_anchor(table, number, place) for table in ("measured", "predicted"))
+        ]
+
+    def sentences(self) -> list[str]:
+        """What is left out, and where it is."""
+        left_out = []
+        if not self.charts:
+            left_out.append(
+                "Gantt charts are of the fastest schedule of each network only; hios show --html draws any other."
+            )
+        if not self.rows:
+            left_out.append(
+                "Of each network the tables show the sequential schedule, the fastest, and the one that was predicted "
+                "to be; latency.csv and operators.csv, in the folder for tables, have all."
+            )
+        if not self.pictures:
+            left_out.append("Graphs are not drawn; hios draw does.")
+        return [f"This study is too large for one page. {left_out[0]}", *left_out[1:]] if left_out else []

@@ -1,0 +1,187 @@
+"""The papers' part of the page: every published statement beside what was found here, and the figures."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+from hios import artifacts
+from hios.errors import ArtifactError
+from hios.formats.figure_file import ComparedNumber, FigureFile
+from hios.report.tables import View
+from hios.study import registry
+from hios.study.figure_files import ENDINGS, HIDDEN, compared
+from hios.study.registry import Figure
+from hios.study.simulated_series import HIOS, RELEASED
+from hios.study.verdicts import Verdict
+
+_ELSEWHERE = Verdict.ELSEWHERE.value
+_SECONDS_PER_MINUTE = 60
+#: What files are called where readers choose one.
+_NAMES = {"csv": "CSV", "tex": "LaTeX", "svg": "SVG", "pdf": "PDF", "json": "JSON"}
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A figure or table that was drawn.
+
+    Attributes:
+        record: what its JSON file holds.
+        svg: its drawing.
+        files: its files by what readers call them, as addresses relative to the page.
+        data: the files that it was drawn from, alike.
+    """
+
+    record: FigureFile
+    svg: str
+    files: Mapping[str, str]
+    data: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PaperFigures:
+    """The figures of a page, by id; of those that are not among them the page says what they need."""
+
+    drawn: Mapping[str, Drawn] = field(default_factory=dict)
+
+
+def read_figures(folder: Path, page: Path) -> PaperFigures:
+    """The figures of a folder, as `hios figures ID --output FOLDER` writes them.
+
+    Args:
+        folder: with ID.json and ID.svg of every figure that was drawn.
+        page: file that is to show them; addresses of files are relative to its folder.
+
+    Raises:
+        ArtifactError: the folder holds no figure, or a file is missing or damaged.
+    """
+    place = Path(page).absolute().parent
+    found = {name: _read(folder, name, place) for name in registry.ids() if (folder / f"{name}.json").is_file()}
+    if not found:
+        raise ArtifactError(f"{folder}: found no figure; required: ID.json of one at least, by `snakemake ID`")
+    return PaperFigures(found)
+
+
+def _read(folder: Path, name: str, place: Path) -> Drawn:
+    record = artifacts.load(folder / f"{name}.json", FigureFile)
+    drawing = folder / f"{name}.svg"
+    try:
+        svg = drawing.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ArtifactError(f"{drawing}: cannot be read: {error.strerror}; draw the figure again") from None
+    files = {_NAMES[ending]: _address(folder / f"{name}.{ending}", place) for ending in ENDINGS}
+    return Drawn(record, svg, files, [_address(Path(file), place) for file in record.data])
+
+
+def _address(file: Path, place: Path) -> str:
+    return Path(os.path.relpath(Path(file).absolute(), place)).as_posix()
+
+
+def papers(figures: PaperFigures) -> list[View]:
+    """What the page shows of every paper: figures and tables with their statements, in the order of the registry."""
+    views = [_view(registry.figure(name), figures.drawn.get(name)) for name in registry.ids()]
+    return [{"name": paper, "figures": list(own)} for paper, own in groupby(views, key=lambda view: view["paper"])]
+
+
+def _view(figure: Figure, drawn: Drawn | None) -> View:
+    record = None if drawn is None else drawn.record
+    is_drawn = record is not None and not record.missing
+    return {
+        "id": figure.id,
+        "paper": figure.paper,
+        "number": figure.number,
+        "title": figure.title,
+        "statements": _statements(compared(figure, ()) if record is None else record.comparisons),
+        "finding": record.finding if record is not None else "",
+        "why": _why(figure, record),
+        "needs": ", ".join(registry.NEEDS[need] for need in figure.needs),
+        "command": f"snakemake --cores all {figure.id}",
+        "by_hand": figure.command,
+        "varies": figure.varies,
+        "drawing": _drawing(figure, drawn) if drawn is not None and is_drawn else None,
+    }
+
+
+def _why(figure: Figure, record: FigureFile | None) -> str:
+    if record is not None and not record.missing:
+        return record.reason
+    missing = record.missing if record is not None else figure.missing
+    return (
+        f"Not drawn: {missing}." if missing else f"Not drawn in this run; snakemake --cores all {figure.id} draws it."
+    )
+
+
+def _statements(comparisons: Sequence[ComparedNumber]) -> list[View]:
+    """Published statements, each with what was found of it, by whom."""
+    return [
+        {"entry": rows[0], "found": rows}
+        for _, own in groupby(comparisons, key=lambda entry: entry.key)
+        if (rows := list(own))
+    ]
+
+
+def _drawing(figure: Figure, drawn: Drawn) -> View:
+    record = drawn.record
+    return {
+        "caption": record.caption,
+        "svg": drawn.svg if figure.chart is not None else None,
+        "columns": [name for name in record.columns if name not in HIDDEN],
+        "rows": record.rows,
+        "files": drawn.files,
+        "data": [
+            (Path(address).name if not address.endswith("run.json") else address, address) for address in drawn.data
+        ],
+        "time": _time(record),
+        "code": record.origin.code if record.origin is not None else None,
+    }
+
+
+def _time(record: FigureFile) -> str:
+    if record.origin is None:
+        return "not recorded"
+    drawing = f"{record.origin.drawing_s:.1f} s to draw"
+    if not record.data:
+        return drawing
+    return f"{drawing}; its sessions took {_duration(record.origin.session_s)}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 2 * _SECONDS_PER_MINUTE else f"{seconds / _SECONDS_PER_MINUTE:.0f} min"
+
+
+def verdict_sentences(figures: PaperFigures) -> list[str]:
+    """How many of the published statements agree with what was found, counted once each."""
+    records = [drawn.record.comparisons for drawn in figures.drawn.values()]
+    by_key: dict[str, dict[str, str]] = {}
+    for name in registry.ids():
+        for entry in compared(registry.figure(name), ()):
+            by_key.setdefault(entry.key, {})
+    for entry in (entry for record in records for entry in record):
+        by_key[entry.key].setdefault(entry.by, entry.verdict)
+    return list(_counted(by_key))
+
+
+def _counted(by_key: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    here = Counter(verdicts.get(HIOS, _ELSEWHERE) for verdicts in by_key.values())
+    counts = [f"{here[verdict.value]} {_VERBS[verdict]}" for verdict in Verdict]
+    yield f"Of {len(by_key)} statements that the papers make in numbers, {', '.join(counts[:-1])}, and {counts[-1]}."
+    released = [verdicts[RELEASED] for verdicts in by_key.values() if RELEASED in verdicts]
+    if released:
+        agree, ours = released.count(Verdict.AGREES.value), [v for v in by_key.values() if RELEASED in v]
+        own = sum(verdicts.get(HIOS) == Verdict.AGREES.value for verdicts in ours)
+        yield (
+            f"Of the {len(released)} statements about HIOS's simulation {own} agree by the paper's equations, and "
+            f"{agree} with what its authors' released program does otherwise."
+        )
+
+
+_VERBS = {
+    Verdict.AGREES: "agree with what was found here",
+    Verdict.DIRECTION: "point in the same direction",
+    Verdict.DIFFERS: "differ",
+    Verdict.ELSEWHERE: "are about hardware or sessions that are not part of this run",
+}

@@ -1,0 +1,47 @@
+"""A folder of results with figures of the papers, and its page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hios import artifacts
+from hios.report import write_report
+from hios.study import registry
+from hios.study.figure_data import FigureData
+from hios.study.figure_files import write_figure
+from hios.study.random_graphs import GENERATORS
+from hios.study.simulation import ablate, simulate
+from tests.study.test_simulation import SMALL
+from tests.verify.results import write_network
+
+#: Figures by the sessions that they are drawn from: a simulated, one with a chart of networks, box plots, tables.
+DRAWN = ("hios_fig8", "hios_ablation", "ios_fig6", "lios_fig7", "lios_tab4", "ios_tab2")
+#: One that is drawn as a card, as `snakemake figures` does.
+CARD = "ios_fig8"
+
+
+def write_results(folder: Path) -> Path:
+    """Write sessions and figures."""
+    for seed, name in enumerate(("inception_v3", "squeezenet")):
+        write_network(folder / name, seed)
+    files = {
+        "networks": [folder / name / "run.json" for name in ("inception_v3", "squeezenet")],
+        "simulation": [folder / "study" / "simulation" / f"{SMALL.name}.json"],
+        "ablation": [folder / "study" / "ablation" / f"{generator}.json" for generator in GENERATORS],
+    }
+    (simulated,) = files["simulation"]
+    artifacts.write(simulated, "simulation", simulate(SMALL, range(2), window=2, alpha=0.5, moves=200))
+    for path in files["ablation"]:
+        artifacts.write(path, "ablation", ablate(SMALL, path.stem, range(2), alpha=0.5))
+    for name in (*DRAWN, CARD):
+        figure = registry.figure(name)
+        paths = [path for session in figure.sessions for path in files[session.partition("/")[0]]]
+        write_figure(figure, FigureData.read(paths), folder / "figures")
+    return folder
+
+
+def write_page(folder: Path) -> Path:
+    """Write the page of the results beside them."""
+    networks = [folder / "inception_v3", folder / "squeezenet"]
+    write_report(networks, folder / "report.html", folder / "tables", figures=folder / "figures")
+    return folder / "report.html"

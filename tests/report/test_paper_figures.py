@@ -1,0 +1,170 @@
+"""The papers' part of the page: every statement, every figure, and nothing that its data do not say."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from hios import artifacts
+from hios.cli import main
+from hios.errors import ArtifactError
+from hios.formats.figure_file import FigureFile
+from hios.report import write_report
+from hios.report.paper_figures import read_figures, verdict_sentences
+from hios.study import registry
+from hios.study.figure_data import FigureData
+from tests.report.paper_pages import CARD, DRAWN, write_page, write_results
+
+pytest.importorskip("altair", reason="needs the extra report")
+pytest.importorskip("numba", reason="needs the extra opt")
+
+from hios.study.figure_files import write_figure
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of results with figures and page; tests leave it as they found it."""
+    folder = write_results(tmp_path_factory.mktemp("papers") / "results")
+    write_page(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(results: Path) -> str:
+    """The page as text."""
+    return (results / "report.html").read_text(encoding="utf-8")
+
+
+def _record(results: Path, name: str) -> FigureFile:
+    return artifacts.load(results / "figures" / f"{name}.json", FigureFile)
+
+
+def _part(page: str, name: str) -> str:
+    """The article of a figure."""
+    return page.split(f'<article class="paper" id="{name}">')[1].split("</article>")[0]
+
+
+def _said(page: str, name: str) -> str:
+    """The rows of a figure in the table of statements, as readers see them."""
+    return html.unescape(page.split(f'<tbody id="said-{name}">')[1].split("</tbody>")[0])
+
+
+def test_every_figure_and_statement_is_there(page: str) -> None:
+    """All ids of the registry, each published number with its hardware, source and tolerance."""
+    assert re.findall(r'<article class="paper" id="(\w+)">', page) == registry.ids()
+    for figure in registry.figures():
+        rows = _said(page, figure.id)
+        for entry in figure.published.values():
+            assert f"{entry.what}: <b>{entry.text}</b>" in rows
+            assert f"<small>{entry.hardware}; " in rows
+            assert f"tolerance {100 * entry.tolerance:g} %" in rows
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_what_was_found_stands_beside_what_was_published(results: Path, page: str, name: str) -> None:
+    """Numbers, verdicts and reasons are those of the figure's file."""
+    record, rows = _record(results, name), _said(page, name)
+    verdicts = re.findall(r'<span class="verdict [\w-]+">([\w ]+)</span>', rows)
+    assert verdicts == [entry.verdict for entry in record.comparisons]
+    for entry in record.comparisons:
+        assert not entry.found or f"<td>{entry.found}" in rows
+    assert record.reason in rows
+    assert record.finding in rows
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_figure_says_what_it_rests_on(results: Path, page: str, name: str) -> None:
+    """Drawing, caption, table, command, time, files, data and commit stand under it."""
+    record, part = _record(results, name), html.unescape(_part(page, name))
+    drawing = (results / "figures" / f"{name}.svg").read_text(encoding="utf-8")
+    is_chart = registry.figure(name).chart is not None
+    assert (f'<svg class="chart" id="{name}"' in part) == is_chart
+    assert (drawing.split(">", 1)[1] in _part(page, name)) == is_chart
+    assert record.caption in part
+    assert part.count("<tr>") == len(record.rows) + 1
+    assert f"<code>snakemake --cores all {name}</code>" in part
+    assert record.origin is not None
+    assert f"{record.origin.drawing_s:.1f} s to draw" in part
+    assert (record.origin.code or "an installed package") in part
+    files = re.findall(r'<a href="([^#"]+)">(\w+)</a>', part)[:5]
+    assert [text for _, text in files] == ["CSV", "LaTeX", "SVG", "PDF", "JSON"]
+    assert all(f'<a href="{Path(path).relative_to(results)}">' in part for path in record.data)
+
+
+def test_links_lead_to_files_and_places(results: Path, page: str) -> None:
+    """Whatever the page links to is in it, or lies beside it."""
+    links = set(re.findall(r'<a [^>]*href="([^"]+)"', page))
+    places = set(re.findall(r' id="([^"]+)"', page))
+    beside = {link for link in links if not link.startswith(("#", "data:"))}
+    assert {link[1:] for link in links if link.startswith("#")} <= places
+    assert len(beside) > 5 * len(DRAWN)
+    assert all((results / link).is_file() for link in beside)
+
+
+def test_what_is_not_drawn_is_a_card(page: str) -> None:
+    """It says why, what it needs, the command, and the numbers as published; nothing is drawn like a measurement."""
+    for name in (CARD, "opara_fig5", "hios_fig12"):
+        figure, part = registry.figure(name), html.unescape(_part(page, name))
+        assert "<svg" not in part
+        assert (f"Not drawn: {figure.missing}." if figure.missing else "Not drawn in this run; snakemake") in part
+        assert (figure.command or f"snakemake --cores all {name}") in part
+        assert all(entry.text in part for entry in figure.published.values())
+        assert set(re.findall(r'<span class="verdict [\w-]+">([\w ]+)</span>', _said(page, name))) <= {
+            "not on this machine"
+        }
+
+
+def test_verdicts_are_counted(results: Path, page: str) -> None:
+    """The summary counts every statement once, by the papers' equations, and those about the simulation twice."""
+    sentences = verdict_sentences(read_figures(results / "figures", results / "report.html"))
+    assert all(sentence in html.unescape(page).split('<section id="papers"')[0] for sentence in sentences)
+    total, *counts = map(int, re.findall(r"\d+", sentences[0]))
+    assert total == sum(counts) == len({key for figure in registry.figures() for key in figure.published})
+    found = [entry for name in DRAWN for entry in _record(results, name).comparisons if entry.by == "hios"]
+    assert counts[0] == sum(entry.verdict == "agrees" for entry in found)
+    assert f"Of the {len(_record(results, 'hios_fig8').comparisons) // 2} statements about HIOS's simul" in sentences[1]
+
+
+def test_changed_data_change_the_page(results: Path, tmp_path: Path) -> None:
+    """Sequential latencies of the simulation that are 10 % longer change what is said of them, and no other figure."""
+    other = tmp_path / "results"
+    shutil.copytree(results, other)
+    (path,) = (other / "study" / "simulation").glob("*.json")
+    document = json.loads(path.read_text())
+    for instance in document["instances"]:
+        instance["latency_ms"]["sequential"] *= 1.1
+    path.write_text(json.dumps(document))
+    write_figure(registry.figure("hios_fig8"), FigureData.read([path]), other / "figures")
+    before, after = ((folder / "report.html").read_text() for folder in (results, write_page(other).parent))
+    changed = {name for name in registry.ids() if _said(before, name) != _said(after, name)}
+    assert changed == {"hios_fig8"}
+    (one, new) = (_record(folder, "hios_fig8") for folder in (results, other))
+    assert {entry.found for entry in one.comparisons}.isdisjoint(
+        entry.found for entry in new.comparisons if entry.by == "hios" and "sequential" in entry.key
+    )
+
+
+def test_without_figures_the_page_says_nothing_of_papers(results: Path, tmp_path: Path) -> None:
+    """No section, no link to one, no sentence."""
+    write_report([results / "squeezenet"], tmp_path / "report.html", tmp_path / "tables")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert not any(word in text for word in ("#papers", 'id="figures"', "statements that the papers"))
+
+
+def test_folders_without_figures_are_refused(results: Path, tmp_path: Path) -> None:
+    """In one line, by the command too; so is a figure without its drawing. Nothing is written."""
+    with pytest.raises(ArtifactError, match=r"found no figure; required: ID\.json of one at least, by `snakemake ID`"):
+        read_figures(tmp_path, tmp_path / "report.html")
+    shutil.copy(results / "figures" / "ios_tab2.json", tmp_path)
+    arguments = ["report", str(results / "squeezenet"), "--output", str(tmp_path / "page.html")]
+    done = CliRunner().invoke(main, [*arguments, "--tables", str(tmp_path / "t"), "--figures", str(tmp_path)])
+    assert done.exit_code == 1
+    drawing = tmp_path / "ios_tab2.svg"
+    assert done.stderr.strip() == f"Error: {drawing}: cannot be read: No such file or directory; draw the figure again"
+    assert not (tmp_path / "page.html").exists()

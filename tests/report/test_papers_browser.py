@@ -1,0 +1,88 @@
+"""The papers' part of the page in Chromium."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hios.study import registry
+from tests.report.browser import launched, needs_chromium, serious, visited
+from tests.report.paper_pages import DRAWN, write_page, write_results
+from tests.report.test_report_browser import PAPER
+
+pytestmark = needs_chromium
+pytest.importorskip("altair", reason="needs the extra report")
+pytest.importorskip("numba", reason="needs the extra opt")
+
+CHARTS = [name for name in DRAWN if registry.figure(name).chart is not None]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page with figures."""
+    return write_page(write_results(tmp_path_factory.mktemp("papers")))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One browser for all tests."""
+    with launched() as browser:
+        yield browser
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (360, "dark"), (1280, "light"), (1280, "dark")])
+def test_page_with_figures_opens_clean(browser: Any, path: Path, width: int, scheme: str) -> None:
+    """No message, no request, no sideways scrolling, nothing that axe calls serious."""
+    visit = visited(browser, path, width=width, scheme=scheme)
+    assert visit.tab.evaluate("document.documentElement.scrollWidth") == width
+    assert serious(visit.tab) == []
+    assert visit.errors == []
+    assert visit.requests == [path.as_uri()]
+
+
+def test_figures_are_complete_without_scripts(browser: Any, path: Path) -> None:
+    """Every chart is drawn, every table of a table stands open."""
+    visit = visited(browser, path, scripts=False)
+    for name in CHARTS:
+        box = visit.tab.locator(f"article.paper svg#{name}").bounding_box()
+        assert box["width"] > 200
+        assert box["height"] > 50
+    for name in set(DRAWN) - set(CHARTS):
+        assert visit.tab.locator(f"article#{name} table.rows tbody tr").first.is_visible()
+    assert visit.tab.locator("article.paper button:visible").count() == 0
+    assert visit.errors == []
+
+
+def test_figures_tell_at_the_pointer_and_sort(browser: Any, path: Path) -> None:
+    """A point says what it is; the table of a figure opens and sorts by its numbers."""
+    visit = visited(browser, path)
+    point = visit.tab.locator("article#hios_fig8 [data-hover]").first
+    point.scroll_into_view_if_needed()
+    visit.tab.wait_for_timeout(100)  # scrolling hides what is shown
+    point.hover()
+    visit.expect(visit.tab.locator(".tip")).to_have_text(point.get_attribute("data-hover"))
+    figure = visit.tab.locator("article#hios_fig8")
+    figure.locator("details.rows > summary").click()
+    figure.get_by_role("button", name="mean ms").click()
+    column = figure.locator("thead th").all_text_contents().index("mean ms") + 1
+    cells = figure.locator(f"tbody td:nth-child({column})")
+    values = [float(value) for value in cells.evaluate_all("cells => cells.map(cell => cell.dataset.value)")]
+    assert values == sorted(values)
+    assert len(set(values)) > 1
+
+
+def test_figures_fit_on_paper(browser: Any, path: Path) -> None:
+    """In print no chart is wider or taller than a sheet, and none breaks across two."""
+    tab = visited(browser, path, width=PAPER[0], scheme="dark").tab
+    tab.emulate_media(media="print")
+    for name in CHARTS:
+        figure = tab.locator(f"article#{name} figure")
+        box = figure.bounding_box()
+        assert box["height"] < PAPER[1]
+        assert box["x"] + box["width"] <= PAPER[0]
+        drawing = tab.locator(f"svg#{name}").bounding_box()
+        assert drawing["x"] + drawing["width"] <= PAPER[0]
+        assert figure.evaluate("element => getComputedStyle(element).breakInside") == "avoid"
