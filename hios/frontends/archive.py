@@ -196,9 +196,10 @@ class _Checked:
             raise _refused(self._path, f"{place} asks for pickle")
         if key == "target":
             return self._target(value, place)
-        if key == "as_expr":  # torch evaluates it; there is no use in trust, as hios takes fixed shapes only
+        if key == "as_expr":  # torch evaluates it
             raise ArtifactError(
-                f"{self._path}: {place} is a dimension that is not fixed; export it without dynamic_shapes"
+                f"{self._path}: {place} is a dimension that is not fixed; export it without dynamic_shapes, or, if you "
+                "trust who made it, give --trust and --input NAME=SIZES (in config.yaml: trusted and inputs)"
             )
         if key in {"in_spec", "out_spec"}:
             self._check_tree(value, place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,18 +14,28 @@ from hios.formats.config_file import ModelOptions
 from hios.frontends import program as programs
 from hios.frontends.building import build_function, built
 from hios.frontends.declarations import Declarations
+from hios.frontends.fixing import with_shapes
 from hios.frontends.interface import copied, plain
 from hios.frontends.program import Program
 from hios.frontends.registered import build_model
 from hios.models import Model, model
+from hios.tensor_types import type_text
 
 
-def export(text: str, options: ModelOptions, *, seed: int = 0, trusted: bool = False) -> Program:
+def export(
+    text: str,
+    options: ModelOptions,
+    *,
+    inputs: Mapping[str, Sequence[int]] | None = None,
+    seed: int = 0,
+    trusted: bool = False,
+) -> Program:
     """Export a model of torch.
 
     Args:
         text: a network of models/, ``package.module:function``, or a file .pt2.
         options: keyword arguments of the function that builds the network.
+        inputs: shapes of inputs by name, of a file .pt2 that leaves dimensions open.
         seed: of the random weights of a network of models/; torch.manual_seed before a function of the user's.
         trusted: whether the user trusts who made a .pt2 file, which then may run code.
 
@@ -37,8 +48,7 @@ def export(text: str, options: ModelOptions, *, seed: int = 0, trusted: bool = F
         raise HiosError(f"{text}: found a model in ONNX, which is finished; allowed: to extract its graph")
     if found.kind == "pt2":
         program = replace(Program.read(text, trusted=trusted), name=Path(text).stem)
-        require_fixed(text, program.exported)
-        return program
+        return replace(program, exported=with_shapes(text, program.exported, inputs or {}))
     given = dict(options)
     build = build_function(found, given, seed) if found.kind == "function" else build_model(text, given, seed)
     name = found.function if found.kind == "function" else text
@@ -107,5 +117,5 @@ def require_fixed(text: str, program: ExportedProgram) -> None:
 def described(program: ExportedProgram) -> str:
     """Inputs and number of weights, for people."""
     weights = sum(tensor.numel() for tensor in program.state_dict.values())
-    inputs = ", ".join(map(programs.type_text, programs.tensor_types(program)[0]))
+    inputs = ", ".join(map(type_text, programs.tensor_types(program)[0]))
     return f"input {inputs}, {weights:,} weights"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,8 @@ def extract_program(
     """
     graph, tensors = extract_lowered(lower(program), name, declared, units=units)
     graph = _with_limits(graph, below or {})
-    require_equal(graph, tensors, flat_module(program))
+    with _advising(graph):
+        require_equal(graph, tensors, flat_module(program))
     return graph, tensors
 
 
@@ -86,19 +88,42 @@ def _extract_onnx(
     Where probabilities differ by more than their variation allows, what they are computed from is compared.
     """
     from hios.frontends import onnx, onnx_lowering  # its packages are an extra of their own
+    from hios.frontends.onnx_session import Session
 
     model = onnx.load(path)
     graph, tensors = extract_lowered(onnx_lowering.lower(model), name, units=units)
     graph = _with_limits(graph, below)
-    try:
-        require_equal(graph, tensors, onnx.Session(path))
-    except OutputsDifferError:
-        if (before := onnx.before_activations(model)) is None:
-            raise
-        require_close(graph, tensors, onnx.Session(path))
-        logits, their_tensors = extract_lowered(onnx_lowering.lower(before), name, units=units)
-        require_equal(_with_limits(logits, below), their_tensors, onnx.Session(path, before.SerializeToString()))
+    with _advising(graph):
+        try:
+            require_equal(graph, tensors, Session(path))
+        except OutputsDifferError:
+            if (before := onnx.before_activations(model)) is None:
+                raise
+            require_close(graph, tensors, Session(path))
+            logits, their_tensors = extract_lowered(onnx_lowering.lower(before), name, units=units)
+            runtime = Session(path, before.SerializeToString())
+            require_equal(_with_limits(logits, below), their_tensors, runtime)
     return graph, tensors
+
+
+@contextlib.contextmanager
+def _advising(graph: Graph) -> Iterator[None]:
+    """Where outputs differ, say which inputs were 0 and 1, as nobody said what they are less than."""
+    try:
+        yield
+    except OutputsDifferError as error:
+        drawn = [entry.name for entry in graph.inputs if entry.below is None and _is_whole(entry.dtype)]
+        if not drawn:
+            raise
+        options = " ".join(f"--below {name}=NUMBER" for name in drawn)
+        raise OutputsDifferError(
+            f"{error}; the values of {', '.join(drawn)} were 0 and 1: if the model is made for others, give {options} "
+            "(in config.yaml: below)"
+        ) from error
+
+
+def _is_whole(dtype: str) -> bool:
+    return not dtype.startswith(("float", "bfloat", "complex", "bool"))
 
 
 def _with_limits(graph: Graph, below: Mapping[str, int]) -> Graph:
@@ -111,7 +136,7 @@ def _with_limits(graph: Graph, below: Mapping[str, int]) -> Graph:
     for name, limit in below.items():
         if name not in known:
             raise HiosError(f"below: found {shown(name, quoted=False)}; allowed: {', '.join(known) or 'no input'}")
-        if (dtype := known[name].dtype).startswith(("float", "bfloat", "complex", "bool")):
+        if not _is_whole(dtype := known[name].dtype):
             raise HiosError(f"below: {name}: found an input of {dtype}; allowed: inputs of whole numbers")
         if limit < 1:
             raise HiosError(f"below: {name}: found {limit}; allowed: at least 1")

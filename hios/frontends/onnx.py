@@ -11,16 +11,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import onnx
-import onnxruntime
 import torch
 from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, inliner
 from onnx.external_data_helper import load_external_data_for_model, uses_external_data
-from torch import Tensor
 
 from hios.errors import ArtifactError, UnsupportedError, first_line
-from hios.frontends.onnx_shapes import Shapes, fix_shapes
-from hios.frontends.program import TensorType, type_text
+from hios.frontends.onnx_rewriting import folded
+from hios.frontends.onnx_session import Session
+from hios.frontends.onnx_shapes import Shapes, fix_shapes, fix_values
+from hios.tensor_types import TensorType, type_text
 
 #: Largest protobuf message, and so the largest ONNX file that holds its weights.
 _LARGEST_BYTES = 2**31 - 1
@@ -54,7 +54,8 @@ def load(path: str | Path, batch_size: int | None = None, shapes: Shapes | None 
     Args:
         path: the file.
         batch_size: of a first dimension that the file leaves open.
-        shapes: of inputs by name, where the file leaves other dimensions open.
+        shapes: of inputs by name, where the file leaves other dimensions open; of an input without dimensions its
+            value, which then is part of the model.
 
     Raises:
         ArtifactError: missing, damaged, or its weights lie outside its folder.
@@ -79,7 +80,11 @@ def load(path: str | Path, batch_size: int | None = None, shapes: Shapes | None 
             )
     _forget_defaults(model.graph)
     model.ir_version = max(model.ir_version, 4)  # earlier ones have weights among the inputs
-    fix_shapes(model, inputs_of(model.graph), path, shapes or {}, batch_size)
+    left = fix_values(model, shapes or {})
+    fix_shapes(model, inputs_of(model.graph), path, left, batch_size)
+    if shapes is not None and len(left) < len(shapes):
+        # What depends on the values is computed now: ONNX Runtime fails on some branches within branches.
+        model = folded(model)
     try:
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
@@ -132,40 +137,6 @@ def tensor_type(value: ValueInfoProto) -> TensorType:
     """Shape and dtype of an input or output whose shape is fixed."""
     kind = value.type.tensor_type
     return tuple(int(size.dim_value) for size in kind.shape.dim), _DTYPES[kind.elem_type]
-
-
-class Session:
-    """An ONNX file in ONNX Runtime on the CPU, to be called with tensors.
-
-    Args:
-        path: the file.
-        content: what to load in its place.
-        threads: of an operator.
-        parallel: whether the threads run operators beside each other instead, each with one.
-    """
-
-    def __init__(
-        self, path: str | Path, content: bytes | None = None, *, threads: int = 1, parallel: bool = False
-    ) -> None:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = (1, threads) if parallel else (threads, 1)
-        if parallel:
-            options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
-        options.add_session_config_entry("session.force_spinning_stop", "1")  # others take their turns on its cores
-        options.log_severity_level = 3  # errors; its warnings are about its own optimisations
-        self._names: list[str] = []
-        try:
-            self._session = onnxruntime.InferenceSession(
-                content or str(path), options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # it raises many types; all mean the same to the user
-            raise UnsupportedError(f"{path}: ONNX Runtime cannot load it: {first_line(error)}") from error
-        self._names = [value.name for value in self._session.get_inputs()]
-
-    def __call__(self, *inputs: Tensor) -> list[Tensor]:
-        """Outputs for inputs in the file's order."""
-        given = {name: value.numpy() for name, value in zip(self._names, inputs, strict=True)}
-        return [torch.from_numpy(value) for value in self._session.run(None, given)]
 
 
 def interface(graph: GraphProto, session: Session) -> tuple[list[TensorType], list[TensorType]]:

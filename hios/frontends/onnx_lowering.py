@@ -56,6 +56,12 @@ def lower(model: ModelProto) -> Lowered:
 def _require_converters(graph: GraphProto) -> None:
     known = {*onnx_frontend._get_convert_map(), *CONVERTERS}
     for node in nodes(graph):
+        if node.op_type == "If":
+            raise UnsupportedError(
+                f"{_origin(node).place}: which branch is taken depends on the values of inputs; allowed: branches that "
+                "are known from shapes, or from an input that is a number whose value is given (hios export --input "
+                "NAME=VALUE)"
+            )
         if node.op_type not in known:
             raise UnsupportedError(
                 f"Relax cannot import {_origin(node).place}: it has no converter for this operator; write the model "

@@ -14,6 +14,8 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 from onnxscript import ir, optimizer
 
+from hios.frontends.onnx_recurrent import unroll
+
 #: Operators whose padding may be a rule in place of numbers, and that Relax's importer cannot take with it.
 _PADDED = ("AveragePool", "Conv", "LpPool", "MaxPool")
 _REAL = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE)
@@ -22,23 +24,24 @@ logging.getLogger("onnxscript.optimizer").setLevel(logging.ERROR)  # it warns of
 
 
 def rewritten(model: ModelProto) -> ModelProto:
-    """A copy in which all that follows from shapes is a constant and all padding is numbers."""
+    """A copy in which all that follows from shapes is a constant, padding is numbers, and layers have no loops."""
     given = model.graph.initializer
-    folded = _folded(model, {tensor.name for tensor in given if tensor.data_type in _REAL and tensor.dims})
-    result = onnx.shape_inference.infer_shapes(folded, data_prop=True)
+    result = onnx.shape_inference.infer_shapes(folded(model), data_prop=True)
     _move_constants(result.graph, {tensor.name for tensor in given})
     sizes = _sizes(result)
     for node in result.graph.node:
         if node.op_type in _PADDED and set(node.input) <= {*sizes, ""}:
             _state_padding(node, sizes)
+    unroll(result.graph, sizes)
     return result
 
 
-def _folded(model: ModelProto, weights: Container[str | None]) -> ModelProto:
+def folded(model: ModelProto) -> ModelProto:
     """A copy in which what is known is computed, but for what is computed from weights.
 
     That is left to ``hios.frontends.folding``, which keeps their names.
     """
+    weights = {tensor.name for tensor in model.graph.initializer if tensor.data_type in _REAL and tensor.dims}
 
     def should_fold(node: ir.Node) -> bool | None:
         if any(value is not None and value.name in weights for value in node.inputs):

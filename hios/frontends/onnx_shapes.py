@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from onnx import ModelProto, ValueInfoProto
+from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
 from hios.errors import HiosError, UnsupportedError, shown
 
+#: Elements that are whole numbers.
+_WHOLE = (TensorProto.INT32, TensorProto.INT64)
 #: Shapes by input name.
 Shapes = Mapping[str, Sequence[int]]
 
@@ -47,6 +49,29 @@ def fix_shapes(
             if size.dim_value < 0:  # open; no name that shape inference could replace
                 size.ClearField("dim_value")
     _require_fixed(inputs, path)
+
+
+def fix_values(model: ModelProto, shapes: Shapes) -> dict[str, Sequence[int]]:
+    """Make constants of inputs that are one whole number, such as a sampling rate, where the user gives its value.
+
+    What depends on it, such as which branch is taken, is then known before the run.
+
+    Args:
+        model: is changed.
+        shapes: by input name; of an input without dimensions, its value.
+
+    Returns:
+        The shapes of the other inputs.
+    """
+    rest = dict(shapes)
+    for value in list(model.graph.input):
+        kind = value.type.tensor_type
+        is_number = kind.HasField("shape") and not kind.shape.dim and kind.elem_type in _WHOLE
+        if is_number and len(rest.get(value.name, ())) == 1:
+            (number,) = rest.pop(value.name)
+            model.graph.initializer.append(helper.make_tensor(value.name, kind.elem_type, [], [number]))
+            model.graph.input.remove(value)
+    return rest
 
 
 def _dimensions(value: ValueInfoProto) -> list[int | str]:

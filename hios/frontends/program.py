@@ -24,12 +24,11 @@ from hios.frontends.declarations import Declarations
 from hios.frontends.faithful import apart, require_faithful
 from hios.frontends.interface import plain
 from hios.frontends.origin import of_node
+from hios.frontends.regions import inline_regions
+from hios.tensor_types import TensorType
 
 #: File within program.pt2 that holds the declarations of the model.
 _DECLARATIONS = "hios.json"
-
-#: Shape and dtype of a tensor.
-TensorType = tuple[tuple[int, ...], torch.dtype]
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,7 @@ def export(module: nn.Module, inputs: tuple[Tensor, ...], model: nn.Module | Non
         code = getattr(getattr(type(model), "forward", None), "__code__", None)  # a scripted module has none
         where = f"{place(error, code.co_filename)}: " if code is not None else ""
         raise UnsupportedError(f"torch.export cannot export {name}: {where}{first_line(error)}") from error
+    inline_regions(program, name)
     for node in program.graph.nodes:
         if node.op != "call_function" or node.target is operator.getitem:  # of an operator with several outputs
             continue
@@ -204,9 +204,3 @@ def tensor_types(program: ExportedProgram) -> tuple[list[TensorType], list[Tenso
         [(tuple(value.shape), value.dtype) for value in tensors if isinstance(value, Tensor)] for tensors in found
     )
     return inputs, outputs
-
-
-def type_text(found: TensorType) -> str:
-    """Such as ``float32 [1, 3, 224, 224]``."""
-    shape, dtype = found
-    return f"{str(dtype).removeprefix('torch.')} {list(shape)}"

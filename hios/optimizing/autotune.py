@@ -20,7 +20,8 @@ from hios.optimizing.cache_key import model_key, state_digest
 from hios.optimizing.candidates import EAGER, SCHEDULE, Candidate, itself
 from hios.optimizing.module import warn
 from hios.optimizing.options import Options
-from hios.optimizing.preparation import SCHEDULERS, Preparation, Prepared
+from hios.optimizing.preparation import Preparation, Prepared
+from hios.optimizing.proposals import SCHEDULERS
 from hios.optimizing.race import FEWEST_ROUNDS, Race
 from hios.optimizing.report import Report
 from hios.optimizing.rows import raced_again, rows
@@ -67,7 +68,7 @@ class Autotune:
         args: example inputs.
         kwargs: example inputs by keyword.
         options: what the user asks for.
-        cores: of every device.
+        divisions: cores of every device, for each way to divide the machine that is considered.
         inputs: what the model takes.
     """
 
@@ -75,14 +76,14 @@ class Autotune:
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     options: Options
-    cores: list[list[int]]
+    divisions: list[list[list[int]]]
     inputs: Inputs
 
     def __post_init__(self) -> None:
         self.name = type(self.model).__name__
         self.threads = torch.get_num_threads()
         #: Cores of one device that has them all: those of the devices, or as many as torch uses.
-        self.everything = usable_cores()[: max(len(self.cores), self.threads)]
+        self.everything = usable_cores()[: max(*(sum(map(len, own)) for own in self.divisions), self.threads)]
         self.tensors = self.inputs.required(self.args, self.kwargs)
         self._key = self._choice_key()
         folder = self.options.folder()
@@ -113,8 +114,8 @@ class Autotune:
             "model": model_key(self.model, self.tensors),
             "class": self.name,
             "inputs": self.inputs.described,
-            "settings": surroundings(self.cores),
-            "cores": [self.cores, self.everything],
+            "settings": [surroundings(own) for own in self.divisions],
+            "cores": [self.divisions, self.everything],
             "threads": self.threads,
             "units": self.options.units,
             "ways": list(self.options.ways),
@@ -162,9 +163,7 @@ class Autotune:
             run = runtimes.load(candidate.kind, path, candidate.threads, [value.stride() for value in self.tensors])
             return Tuned(report, candidate, run)
         graph, weights = cache.read_graph(folder)
-        alone = candidate.alone(graph, self.cores, self.everything)
-        assert alone is not None  # noqa: S101 - it is a schedule
-        task, cores = alone
+        task, cores = candidate.alone(graph, self.divisions, self.everything)
         engine = Engine(graph, weights, {candidate.label: task}, cores, self.options.timeout_s)
         return Tuned(report, candidate, functools.partial(engine.run, candidate.label), engine.close)
 
@@ -190,7 +189,7 @@ class Autotune:
                 self.args,
                 self.kwargs,
                 self.options,
-                self.cores,
+                self.divisions,
                 self.everything,
                 budget,
                 workspace,

@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any, Self
 
 from hios.artifacts import replacing
+from hios.machine import usable_cores
 from hios.progress import bar
 
-#: Seconds that each step takes, and seconds that each module of the model adds: first guesses, on the safe side, for a
-#: machine on which the step never ran. What it took there takes their place.
+#: First guesses of what each step takes, on the safe side, for a machine on which it never ran: seconds, seconds for
+#: each module of the model, and calls of the model. What the step took there takes their place.
 _GUESSES = {
-    "export": (1.5, 0.015),
-    "openvino": (2.0, 0.01),
-    "onnxruntime": (8.0, 0.03),
-    "compile": (15.0, 0.08),
-    "extract": (4.0, 0.03),
-    "engine": (5.0, 0.01),
+    "export": (1.5, 0.015, 3.0),
+    "openvino": (2.0, 0.01, 5.0),
+    "onnxruntime": (8.0, 0.03, 5.0),
+    "compile": (15.0, 0.08, 5.0),
+    "extract": (4.0, 0.03, 3.0),
+    "costs": (3.0, 0.01, 12.0),
+    "engine": (3.0, 0.0, 5.0),
 }
 #: How much longer than the last time a step may take.
 _MARGIN = 1.25
@@ -45,7 +47,12 @@ class Budget:
         self._name, self._modules = name, modules
         self._file = None if folder is None else folder / "step-times.json"
         self._factors = _read(self._file)
+        #: Seconds of a call of the model, which some steps make.
+        self.call_s = 0.0
         self._over = threading.Event()
+        self._cores = max(len(usable_cores()), 1)
+        #: Seconds that the steps of this run took, and that they were expected to take.
+        self._taken, self._expected = 0.0, 0.0
 
     def __enter__(self) -> Self:
         self._bar: Any = bar(round(self.seconds, 1), f"{self._name}: beginning", "s")
@@ -88,19 +95,35 @@ class Budget:
         self._bar.set_description_str(f"{self._name}: {what}", refresh=False)
         self._redraw()
 
-    def predicted_s(self, step: str) -> float:
-        """Seconds that a step will probably take."""
-        fixed, each = _GUESSES[step]
-        return (fixed + each * self._modules) * self._factors.get(step, 1.0)
+    def predicted_s(self, step: str, beside: int = 0) -> float:
+        """Seconds that a step will probably take.
 
-    def too_short_for(self, *steps: str, keep_s: float = 0.0) -> str:
+        It rests on how long the step took here before, and on how much longer than expected the steps of this run took.
+
+        Args:
+            step: one of those that have a first guess.
+            beside: how many other processes prepare something meanwhile: they share the cores.
+        """
+        pace = max(1.0, self._taken / self._expected) if self._expected else 1.0
+        return pace * self._usual_s(step, beside)
+
+    def _usual_s(self, step: str, beside: int) -> float:
+        return self._guess_s(step, beside) * self._factors.get(step, 1.0)
+
+    def _guess_s(self, step: str, beside: int) -> float:
+        fixed, each, calls = _GUESSES[step]
+        alone_s = fixed + each * self._modules + calls * self.call_s
+        return alone_s * max(1.0, (1 + beside) / self._cores)
+
+    def too_short_for(self, *steps: str, keep_s: float = 0.0, beside: int = 0) -> str:
         """Why steps are not begun, in words; empty if there is time for all.
 
         Args:
             steps: one after another.
             keep_s: seconds that are to be left after them.
+            beside: how many other processes prepare something meanwhile.
         """
-        needed, left = sum(map(self.predicted_s, steps)), self.left_s - keep_s
+        needed, left = sum(self.predicted_s(step, beside) for step in steps), self.left_s - keep_s
         if needed <= left:
             return ""
         return (
@@ -109,17 +132,18 @@ class Budget:
         )
 
     @contextlib.contextmanager
-    def step(self, step: str, what: str) -> Iterator[None]:
+    def step(self, step: str, what: str, beside: int = 0) -> Iterator[None]:
         """What is done within is a step, whose time is kept for predictions if it does not fail."""
         self.show(what)
         began = time.monotonic()
         yield
-        self.took(step, time.monotonic() - began)
+        self.took(step, time.monotonic() - began, beside)
 
-    def took(self, step: str, seconds: float) -> None:
-        """Note how long a step took."""
-        fixed, each = _GUESSES[step]
-        self._factors[step] = round(_MARGIN * seconds / (fixed + each * self._modules), 3)
+    def took(self, step: str, seconds: float, beside: int = 0) -> None:
+        """Note how long a step took, beside so many other processes."""
+        self._taken += seconds
+        self._expected += self._usual_s(step, beside)
+        self._factors[step] = round(_MARGIN * seconds / self._guess_s(step, beside), 3)
         if self._file is not None:
             with contextlib.suppress(OSError), replacing(self._file) as temporary:
                 temporary.write_text(json.dumps(self._factors) + "\n", encoding="utf-8")

@@ -11,13 +11,13 @@ import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
 from hios.machine import usable_cores
+from hios.optimizing.model_code import code_digest
 
 #: Variables that change how threads inside operators wait and where they run.
 _VARIABLES = ("GOMP_", "KMP_", "OMP_")
@@ -31,9 +31,7 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.
 def model_key(model: nn.Module, tensors: Sequence[Tensor]) -> dict[str, object]:
     """Code of a model, memory formats of what it computes with, and what torch was told, as JSON.
 
-    Weights and values of inputs make no difference. Of functions outside the classes of the model's modules the files
-    that define these classes are looked at, not what those import: outputs are compared again wherever a choice of
-    earlier is used.
+    Weights and values of inputs make no difference. `hios.optimizing.model_code` says which code is covered.
 
     Args:
         model: in the mode it is to run in.
@@ -43,8 +41,7 @@ def model_key(model: nn.Module, tensors: Sequence[Tensor]) -> dict[str, object]:
     for path, module in model.named_modules():
         kind = type(module)
         code.update(f"{path}:{kind.__module__}.{kind.__qualname__}:{_attributes(module)}\n".encode())
-    for text in sorted({_source(module) for module in model.modules()}):
-        code.update(text.encode())
+    code.update(code_digest(model).encode())
     weights = [*model.named_parameters(), *model.named_buffers()]
     return {
         "code": code.hexdigest(),
@@ -119,23 +116,3 @@ def _text(value: Any, depth: int) -> str:
     if isinstance(value, nn.Module | fx.Graph):
         return type(value).__qualname__  # modules are looked at by themselves, graphs as code
     return f"{type(value).__qualname__}{_text(getattr(value, '__dict__', {}), depth - 1)}"
-
-
-def _source(module: nn.Module) -> str:
-    """Source of a module's class and of the file that it is from; torch's own is known by torch's version."""
-    kind = type(module)
-    if isinstance(module, fx.GraphModule):
-        return module.code
-    if kind.__module__.startswith("torch."):
-        return ""
-    try:
-        file = inspect.getsourcefile(kind)
-        rest = Path(file).read_text(encoding="utf-8", errors="replace") if file is not None else ""
-        return inspect.getsource(kind) + rest
-    except (OSError, TypeError):  # typed in, or made by other code
-        code = getattr(kind.forward, "__code__", None)
-        return (
-            ""
-            if code is None
-            else f"{code.co_code.hex()} {code.co_names} {[c for c in code.co_consts if isinstance(c, _PLAIN)]}"
-        )

@@ -38,27 +38,43 @@ class Candidate:
     schedule: Schedule | None = None
     wide: bool = False
 
-    def task(self, graph: Graph, devices: int) -> Task | None:
-        """What the engine of a race runs: workers 0, 1, ... are the devices, the one behind them has all cores."""
-        if self.schedule is None:
-            return None
-        return Task(self.schedule.plan(graph), (devices,) if self.wide else ())
+    def cores(self, divisions: Sequence[Sequence[list[int]]], everything: list[int]) -> list[list[int]]:
+        """Cores of each device of the schedule.
+
+        Args:
+            divisions: the ways in which the machine was divided into devices.
+            everything: cores of one device that has them all.
+        """
+        assert self.schedule is not None  # noqa: S101 - runtimes choose their cores themselves
+        if self.wide:
+            return [everything]
+        devices, size = self.schedule.devices, self.schedule.cores_per_device or 1
+        for division in (*divisions, [[core] for core in everything]):
+            if len(division) >= devices and len(division[0]) == size:
+                return list(division[:devices])
+        raise HiosError(f"{self.label}: found {devices} devices of {size} cores; allowed: those of the machine")
 
     def alone(
-        self, graph: Graph, cores: Sequence[list[int]], everything: list[int]
-    ) -> tuple[Task, list[list[int]]] | None:
-        """What an engine runs that runs only this, and the cores of its workers: of devices with work alone."""
-        if self.schedule is None:
-            return None
-        plan = self.schedule.plan(graph)
+        self, graph: Graph, divisions: Sequence[Sequence[list[int]]], everything: list[int]
+    ) -> tuple[Task, list[list[int]]]:
+        """What an engine runs that runs only this schedule, and the cores of its workers: of devices with work alone.
+
+        Args:
+            graph: that the schedule is of.
+            divisions: as of `cores`.
+            everything: as of `cores`.
+        """
+        assert self.schedule is not None  # noqa: S101 - engines run schedules
+        plan, cores = self.schedule.plan(graph), self.cores(divisions, everything)
         used = [device for device, row in enumerate(plan.devices) if row]
         workers = tuple(used.index(device) if device in used else 0 for device in range(len(plan.devices)))
-        return Task(plan, workers), [everything] if self.wide else [list(cores[device]) for device in used]
+        return Task(plan, workers), [list(cores[device]) for device in used]
 
     @property
     def busy_cores(self) -> bool:
         """Whether threads inside operators spin on for a while after a run."""
-        return self.wide or self.threads > 1
+        size = 1 if self.schedule is None else self.schedule.cores_per_device or 1
+        return self.wide or self.threads > 1 or size > 1
 
     def to_json(self) -> dict[str, object]:
         """As the cache keeps it."""
@@ -128,7 +144,8 @@ def distinct(candidates: Sequence[Candidate], graph: Graph) -> list[Candidate]:
             plan = candidate.schedule.plan(graph)
             # Devices without work behind the last one with work make no difference.
             rows = plan.devices[: 1 + max(number for number, row in enumerate(plan.devices) if row)]
-            what = (type(plan), rows, plan.merges if isinstance(plan, StagedPlan) else plan.launch, candidate.wide)
+            cores = "all" if candidate.wide else candidate.schedule.cores_per_device or 1
+            what = (type(plan), rows, plan.merges if isinstance(plan, StagedPlan) else plan.launch, cores)
         if what not in seen:
             seen.append(what)
             kept.append(candidate)

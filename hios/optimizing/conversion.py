@@ -30,7 +30,9 @@ class Conversion:
     """
 
     def __init__(self, kind: str, program: Path, path: Path, threads: int) -> None:
-        self.began = time.monotonic()
+        self._began = time.monotonic()
+        #: Seconds that it took, or after which it was ended.
+        self.took_s = 0.0
         self._path, self._partial = path, path.with_name(f"partial-{path.name}")
         command = [sys.executable, "-P", "-m", "hios.optimizing.conversion"]
         self._errors: IO[str] = tempfile.TemporaryFile(  # noqa: SIM115 - `end` closes it
@@ -45,6 +47,11 @@ class Conversion:
             start_new_session=True,  # so that compilers that it starts end with it
         )
 
+    @property
+    def runs(self) -> bool:
+        """Whether it is still at work."""
+        return self._process.poll() is None
+
     def finish(self, deadline: float) -> str:
         """Wait for the result, until ``time.monotonic`` is at the deadline.
 
@@ -55,16 +62,24 @@ class Conversion:
             code = self._process.wait(timeout=max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             self.end()
-            return f"not prepared within {time.monotonic() - self.began:.0f} s, which the budget (budget_s) had for it"
+            self.took_s = time.monotonic() - self._began
+            return f"not prepared within {self.took_s:.0f} s, which the budget (budget_s) had for it"
         if code == 0:
+            # Not now: the result may have waited long for this call. The clock is that of all processes.
+            self.took_s = float(self._lines()[-1]) - self._began
             self._partial.replace(self._path)
             return ""
+        self.took_s = time.monotonic() - self._began
         return self._reason(code)
 
     def _reason(self, code: int) -> str:
-        self._errors.seek(0)
-        lines = [line.strip() for line in self._errors.read().splitlines() if line.strip()]
+        lines = self._lines()
         return lines[-1][:_LONGEST] if lines else f"its conversion ended with exit status {code}"
+
+    def _lines(self) -> list[str]:
+        """What it printed."""
+        self._errors.seek(0)
+        return [line.strip() for line in self._errors.read().splitlines() if line.strip()]
 
     def end(self) -> None:
         """End it, and what it started."""
@@ -76,7 +91,7 @@ class Conversion:
 
 
 def main(arguments: list[str]) -> None:
-    """Convert; an error is the last line on standard error."""
+    """Convert; the last line on standard error is an error, or when it was done (``time.monotonic``)."""
     kind, program, path, threads = arguments
     import torch
 
@@ -91,6 +106,7 @@ def main(arguments: list[str]) -> None:
         convert(kind, programs.load(program), Path(path), int(threads))
     except HiosError as error:
         sys.exit(str(error))
+    sys.stderr.write(f"\n{time.monotonic()}\n")
 
 
 if __name__ == "__main__":

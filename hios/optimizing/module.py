@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._compile import _disable_dynamo
 
 from hios import errors
 from hios.errors import HiosError
@@ -97,9 +98,13 @@ class OptimizedModule(nn.Module):
         self._warned: set[str] = set()
         self.__dict__["_model"] = model  # from here on other attributes are the model's
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the model computes."""
+        if torch.compiler.is_dynamo_compiling():
+            return _around_dynamo(self, args, kwargs)
+        return self._run(args, kwargs)
+
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         runner = self.runner
         if runner is None:
             return self._itself(args, kwargs)
@@ -192,3 +197,9 @@ class OptimizedModule(nn.Module):
             f"an optimised {self.report.model} cannot be copied or pickled, as it has workers; allowed: to save its "
             "state_dict, and to optimise the model again, for which the measurements are kept"
         )
+
+
+@_disable_dynamo  # as torch.compiler.disable, which imports all of Dynamo at once
+def _around_dynamo(module: OptimizedModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """What torch.compile leaves as it is: nothing of it is traced."""
+    return module._run(args, kwargs)

@@ -18,10 +18,10 @@ from hios.optimizing.autotune import Autotune, Tuned
 from hios.optimizing.budget import Budget
 from hios.optimizing.candidates import EAGER, Candidate, itself
 from hios.optimizing.guards import Guards, has_hooks
+from hios.optimizing.model_code import is_in_files
 from hios.optimizing.module import OptimizedModule, Runner, torch_threads, warn
 from hios.optimizing.online_race import OnlineRace
 from hios.optimizing.options import Options
-from hios.optimizing.purity import require_pure
 from hios.optimizing.race import Race, outruns
 from hios.optimizing.report import Report
 from hios.optimizing.tracing import Inputs, Outputs
@@ -53,33 +53,34 @@ def optimize(
     timeout_s: float = defaults.TIMEOUT_S,
     way: str | Sequence[str] = "auto",
 ) -> OptimizedModule:
-    """A module that is called like the model and runs it the fastest way that was measured, for inference.
+    """Find the fastest way to run a model for inference; returns a module that is called like the model.
 
     The model is put into eval mode, and all ways to run it are prepared as far as the budget goes: the model itself
-    with one thread and with all; the whole model in OpenVINO, ONNX Runtime and torch.compile, where they are installed;
-    its operators one after another on one core and on all; and the schedules of several algorithms. They take turns
-    with the example inputs, whole calls with all that they cost the caller, and those that are clearly slower leave
-    early. The fastest that gives equal outputs is kept if it is faster than the model itself with 95 %; among ways that
-    are statistically tied with the fastest, the steadiest. Else the module just calls the model. ``report`` of the
-    module has a row for every way, also for those that could not be taken, with the reason. Choice, measurements and
-    what runs the model are kept on disk, so that the next start takes seconds.
+    with one thread and with all; the whole model in OpenVINO, ONNX Runtime and torch.compile, if they are installed;
+    its operators one after another on one core and on all; and the schedules of several algorithms. They take turns on
+    the example inputs, in whole calls with everything that they cost the caller, and those that are clearly slower
+    leave early. The fastest way with equal outputs is kept if it is faster than the model itself with 95 % confidence;
+    among ways that are statistically tied with the fastest, it is the one with the smallest 80th percentile. Otherwise
+    the module just calls the model. Its ``report`` has a row for every way; for those that were left out, with the
+    reason. The choice, the measurements and what runs the model are kept on disk, so that the next start takes seconds.
 
-    While other work keeps the cores busy no choice lasts: nothing is kept on disk, the report claims no speedup, and
-    the ways take turns again in later calls, once the cores are idle.
+    While other work keeps the cores busy, no choice is final: nothing is kept on disk, the report claims no speedup,
+    and the ways take turns again in later calls, once the cores are idle.
 
-    What torch.export, Relax or the kernel table cannot take runs as it is, with one ``HiosWarning`` that names the
-    reason; so do models with hooks, models that change their state or their inputs, models whose outputs share memory,
-    and all under autocast. What changes something is found by a run without values (`hios.optimizing.purity`), so that
-    it runs exactly as often as its user runs it; what a model changes outside its modules, such as values of Python's,
-    is not seen.
+    A model that torch.export, Relax or the kernel table cannot handle runs as it is, with one ``HiosWarning`` that
+    names the reason; so does a model with hooks, a model that changes its state or its inputs, a model whose outputs
+    share memory, and any model under autocast. Changes are detected by a run without values
+    (`hios.optimizing.purity`), so such a model runs exactly as often as its user calls it. Changes outside the model's
+    modules, such as to Python variables, are not detected.
 
     Args:
-        model: takes and gives tensors, in any nesting of tuples, lists and dictionaries, and other values that stay as
-            they are in the example.
+        model: its inputs and outputs are tensors, in any nesting of tuples, lists and dictionaries, and other values
+            that are the same in every call.
         example_inputs: a tuple or list of positional arguments, or a single one.
         example_keywords: keyword arguments.
-        devices: cores to schedule for, each a worker process pinned to it; 4 if None, or as many as there are.
-        algorithm: ``auto``, or the name of one whose schedule is taken whatever is measured (``hios algorithms``).
+        devices: cores to schedule for, each a worker process pinned to it; if None, the physical cores are divided
+            among 2, 4 and 8 devices, if there are that many, and the divisions that are predicted to be fast take part.
+        algorithm: ``auto``, or the name of one whose schedule is used whatever is measured (``hios algorithms``).
         parameters: of a named algorithm.
         platform: ``cpu``.
         units: scheduling units; as the model declares if None.
@@ -96,6 +97,22 @@ def optimize(
 
     Raises:
         HiosError: an option is not allowed, a package is missing, or the model cannot run on the example inputs.
+
+    Notes:
+        `docs/how-it-decides.md` explains the choice, what is measured and what it costs.
+
+    Examples:
+        >>> import torch, hios
+        >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+        >>> inputs = torch.ones(1, 8)
+        >>> fast = hios.optimize(model, inputs, cache=False)
+        >>> torch.allclose(fast(inputs), model(inputs))
+        True
+
+        Such a small model is left as it is, and the report says so:
+
+        >>> fast.report.chosen
+        'the model itself'
     """
     options = Options(
         devices, algorithm, parameters or {}, platform, units, cache, tolerance, least_ms, budget_s, timeout_s, way
@@ -111,11 +128,11 @@ def optimize(
 
 def accelerated(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], options: Options) -> OptimizedModule:
     """``optimize`` for a model in the mode that it is in."""
-    cores = options.cores()
+    divisions = options.divisions()
     name = type(model).__name__
     try:
         with on_terminals_only(), torch.random.fork_rng(devices=[]):
-            return _Optimizer(model, args, kwargs, options, cores).optimized()
+            return _Optimizer(model, args, kwargs, options, divisions).optimized()
     except ModuleNotFoundError as error:
         if (explained := missing_extra("hios.optimize", error)) is None:
             raise
@@ -135,7 +152,7 @@ class _Optimizer:
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     options: Options
-    cores: list[list[int]]
+    divisions: list[list[list[int]]]
 
     def __post_init__(self) -> None:
         self.name = type(self.model).__name__
@@ -156,14 +173,24 @@ class _Optimizer:
         with Budget(self.options.budget_s, self.name, modules, self.options.folder()) as budget:
             budget.show("looking for an earlier choice")
             self.inputs = Inputs(self.args, self.kwargs, self.model)
-            autotune = Autotune(self.model, self.args, self.kwargs, self.options, self.cores, self.inputs)
+            autotune = Autotune(self.model, self.args, self.kwargs, self.options, self.divisions, self.inputs)
             kept = autotune.kept()
             if kept is not None and kept[1] == itself(autotune.threads):
                 return OptimizedModule(self.model, kept[0])
-            require_pure(self.model, self.args, self.kwargs)  # from here on it is run as often as needed
+            # A model is run as often as needed once it is known to only compute; the same code was before a choice.
+            known = kept is not None and is_in_files(self.model)
+            if not known:
+                self._require_pure()
             if kept is not None and (fast := self._restored(autotune, *kept)) is not None:
                 return fast
+            if known:
+                self._require_pure()
             return self._raced(autotune, budget)
+
+    def _require_pure(self) -> None:
+        from hios.optimizing.purity import require_pure  # imports sympy, which a start from the cache does without
+
+        require_pure(self.model, self.args, self.kwargs)
 
     def _once(self, autotune: Autotune) -> list[Tensor]:
         """Run the model once; gives its tensors, and notes the structure of its outputs.
@@ -211,6 +238,7 @@ class _Optimizer:
         began = time.perf_counter()
         expected = self._once(autotune)
         latency_ms = self._eager_ms((time.perf_counter() - began) * 1e3)
+        budget.call_s = latency_ms / 1e3
         if self.options.is_auto and latency_ms < self.options.least_ms:
             reason = (
                 f"it takes {latency_ms:.2f} ms; below {self.options.least_ms:g} ms (least_ms) waking workers costs "

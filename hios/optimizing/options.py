@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hios import artifacts, defaults, platforms
+from hios import artifacts, cpu_topology, defaults, platforms
 from hios.errors import ArtifactError, HiosError, PlatformError
 from hios.graph import UNITS
-from hios.machine import usable_cores
 from hios.optimizing.candidates import SCHEDULE, WAYS
 from hios.optimizing.module import warn
 from hios.platforms.cpu import platform as cpu
@@ -19,8 +18,8 @@ from hios.schedulers import find
 
 #: What ``way`` may be beside one of ``WAYS`` or several of them.
 AUTO = "auto"
-#: Devices where the user names none, as far as there are cores: networks seldom have more branches of equal weight.
-_DEVICES = 4
+#: The most devices where the user names no number: networks seldom have more branches of equal weight.
+_DEVICES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +98,14 @@ class Options:
         """Whether a way is taken whatever is measured."""
         return not self.is_auto and kind in self.ways
 
-    def cores(self) -> list[list[int]]:
-        """Cores of every device."""
-        devices = min(_DEVICES, len(usable_cores())) if self.devices is None else self.devices
-        return cpu.device_cores(devices)
+    def divisions(self) -> list[list[list[int]]]:
+        """Cores of every device, for each way to divide the machine that is considered.
+
+        One way, with a core for each device, where the user says how many devices there are.
+        """
+        if self.devices is not None:
+            return [cpu.device_cores(self.devices)]
+        return cpu_topology.divisions(cpu_topology.read(), _DEVICES)
 
     def folder(self) -> Path | None:
         """Folder of the cache; None, with a warning, where it cannot be written."""

@@ -25,6 +25,7 @@ from hios.formats.schedule_file import Parameter
 from hios.frontends.examples import example_inputs
 from hios.graph import Graph
 from hios.machine import busy_share, processor
+from hios.optimizing.proposals import PROMISING, widest
 from hios.platforms.cpu.engine import Engine, Task
 from hios.platforms.cpu.platform import SETTLE_S, device_cores
 from hios.problem import Problem
@@ -37,9 +38,6 @@ from hios.schedule import Schedule
 from hios.schedulers import schedule
 from hios.tolerances import compared
 from hios.versions import versions
-
-#: Predictions up to so many times the best one are measured: they may be off by 15 % (docs/speed.md), either way.
-PROMISING = 1.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +90,8 @@ def partition(graph: Graph, weights: Mapping[str, Tensor], settings: PartitionSe
     cores = len({cpu.core for cpu in topology}) if settings.cores is None else settings.cores
     device_cores(1, cores, virtual=settings.virtual)  # refused where there are fewer
     busy = busy_share([cpu.number for cpu in topology])
-    widest = _widest(graph)
-    ways = [way for way in cpu_topology.partitions(cores) if way[0] <= widest]
+    most = widest(graph)
+    ways = [way for way in cpu_topology.partitions(cores) if way[0] <= most]
     schedules = [_predicted(graph, devices, size, settings) for devices, size in ways]
     least = min(made.latency_ms for made in schedules)
     promising = [place for place, made in enumerate(schedules) if place == 0 or made.latency_ms <= PROMISING * least]
@@ -124,16 +122,6 @@ def partition(graph: Graph, weights: Mapping[str, Tensor], settings: PartitionSe
         measured_at=now(),
         versions=versions(),
     )
-
-
-def _widest(graph: Graph) -> int:
-    """The most operators that have as many others on the longest path before them: so many can run at once."""
-    depth: dict[int, int] = {}
-    problem = Problem(graph, Costs(dict.fromkeys(graph.index, 0.0), {(e.source, e.target): 0.0 for e in graph.edges}))
-    for operator in problem.order:
-        depth[operator] = 1 + max((depth[before] for before, _ in problem.predecessors[operator]), default=0)
-    found = list(depth.values())
-    return max(map(found.count, set(found)))
 
 
 def _predicted(graph: Graph, devices: int, size: int, settings: PartitionSettings) -> Schedule:
@@ -219,7 +207,7 @@ def _reason(partitions: Sequence[Partition], chosen: int) -> str:
     known = [entry for entry in partitions if entry.latency_ms is not None]
     latency = msgspec.structs.asdict(partitions[chosen])["latency_ms"]
     return (
-        f"the fastest of the {len(known)} measured, or the steadiest of those that runs do not tell from it: "
-        f"{latency.median:.4g} ms; {len(partitions) - len(known)} of {len(partitions)} were ruled out by predictions "
-        f"above {PROMISING:g} times the best"
+        f"the fastest of the {len(known)} measured, or among those tied with it the one with the smallest 80th "
+        f"percentile: {latency.median:.4g} ms; {len(partitions) - len(known)} of {len(partitions)} were ruled out by "
+        f"predictions above {PROMISING:g} times the best"
     )

@@ -14,29 +14,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hios.costs import Costs
 from hios.errors import HiosError, first_line
-from hios.frontends import program as programs
 from hios.machine import private_bytes
 from hios.optimizing import runtimes
 from hios.optimizing.budget import Budget
-from hios.optimizing.candidates import EAGER, OTHERS, SCHEDULE, Candidate, distinct, in_runtime, itself, scheduled
+from hios.optimizing.candidates import EAGER, OTHERS, SCHEDULE, Candidate, distinct, in_runtime, itself
 from hios.optimizing.conversion import Conversion
 from hios.optimizing.module import torch_threads, warn
 from hios.optimizing.options import Options
+from hios.optimizing.proposals import Proposals, tasks
 from hios.optimizing.report import WayReport
 from hios.optimizing.tracing import Exported, Traced, export, extract
 from hios.platforms.cpu.engine import Engine
-from hios.problem import Problem
-from hios.profiling.profile import profile
-from hios.schedulers import find, schedule
 
-#: Schedulers whose schedules take part in ``auto`` where there are several devices: good ones that take milliseconds.
-SCHEDULERS = ("hios-lp", "heft")
-#: The fewest measurements of every operator; those whose interval is wide get more as far as the budget lasts.
-_REPEATS = 3
-#: Share of the time that is left that measuring operators may take, and the most seconds.
-_PROFILE_SHARE, _PROFILE_S = 0.3, 10.0
 #: Runtimes that are converted in a process of their own: they take long, and can be ended there.
 _APART = ("onnxruntime", "compile")
 
@@ -69,7 +59,7 @@ class Preparation:
         args: example inputs.
         kwargs: example inputs by keyword.
         options: what the user asks for.
-        cores: of every device.
+        divisions: cores of every device, for each way to divide the machine that is considered.
         everything: cores of one device that has them all.
         budget: what is left of it.
         folder: for files of runtimes.
@@ -81,7 +71,7 @@ class Preparation:
     args: Sequence[Any]
     kwargs: Any
     options: Options
-    cores: list[list[int]]
+    divisions: list[list[list[int]]]
     everything: list[int]
     budget: Budget
     folder: Path
@@ -93,6 +83,8 @@ class Preparation:
     engine: Engine | None = None
     traced: Traced | None = None
     exported: Exported | None = None
+    #: Conversions in processes of their own, by what they are for.
+    _conversions: dict[str, Conversion] = field(default_factory=dict, init=False)
 
     def prepare(self, today: Candidate) -> None:
         """All ways that the user asks for.
@@ -116,13 +108,14 @@ class Preparation:
         if not (others or schedules) or not self._export([*others, *([SCHEDULE] if schedules else [])]):
             return
         with contextlib.ExitStack() as conversions:
-            started = self._start(others, conversions)
+            self._start(others, conversions)
             if "openvino" in others:
                 self._in_process("openvino")
             if schedules:
                 self._attempt(SCHEDULE, "schedules", self._extract)
-            for kind, conversion in started.items():
+            for kind, conversion in self._conversions.items():
                 self._await(kind, conversion)
+            self._conversions.clear()
         if self.traced is not None:
             self._attempt(SCHEDULE, "schedules", self._start_engine)
 
@@ -166,13 +159,17 @@ class Preparation:
         """Seconds that are not for preparing; none where a way is asked for by name, which is prepared in any case."""
         return self.reserve_s if self.options.is_auto else -float("inf")
 
-    def _start(self, kinds: Sequence[str], conversions: contextlib.ExitStack) -> dict[str, Conversion]:
-        """Conversions in processes of their own, which run beside what is prepared here."""
-        started: dict[str, Conversion] = {}
+    @property
+    def _beside(self) -> int:
+        """How many conversions run in processes of their own."""
+        return sum(conversion.runs for conversion in self._conversions.values())
+
+    def _start(self, kinds: Sequence[str], conversions: contextlib.ExitStack) -> None:
+        """Start conversions in processes of their own, which run beside what is prepared here."""
         wanted = [kind for kind in _APART if kind in kinds]
         program = self.folder / "program.pt2"
         for kind in wanted:
-            if why := self.budget.too_short_for(kind, keep_s=self._kept_s):
+            if why := self.budget.too_short_for(kind, keep_s=self._kept_s, beside=1 + self._beside):
                 self._note(kind, "not started", why)
                 continue
             if not program.exists() and (why := self._write(program)):
@@ -180,12 +177,13 @@ class Preparation:
                 continue
             threads = len(self.everything)
             path = runtimes.file(kind, self.folder, threads)
-            started[kind] = Conversion(kind, program, path, threads)
-            conversions.callback(started[kind].end)
-        return started
+            self._conversions[kind] = Conversion(kind, program, path, threads)
+            conversions.callback(self._conversions[kind].end)
 
     def _write(self, path: Path) -> str:
         """Write the program for other processes; returns why it cannot be, in words, or nothing."""
+        from hios.frontends import program as programs
+
         self.budget.show("writing the program")
         try:
             programs.save(self._program(), path)
@@ -199,25 +197,28 @@ class Preparation:
 
     def _await(self, kind: str, conversion: Conversion) -> None:
         self.budget.show(f"converting for {in_runtime(kind, 1).label.partition(',')[0]}")
-        until = self.budget.deadline - self.reserve_s if self.options.is_auto else float("inf")
-        why = conversion.finish(until)
-        took = time.monotonic() - conversion.began
+        until = float("inf")
+        if self.options.is_auto:
+            schedules_s = sum(map(self.budget.predicted_s, ("costs", "engine"))) if self.traced is not None else 0.0
+            until = self.budget.deadline - self.reserve_s - schedules_s
+        why, took = conversion.finish(until), conversion.took_s
         if why:
             if self.options.asks_for(kind):
                 raise HiosError(f"way {kind}: {why}")
             self._note(kind, "refused", why, took)
             return
-        self.budget.took(kind, took)
+        self.budget.took(kind, took, len(self._conversions))
         self._attempt(kind, kind, functools.partial(self._load, kind, took))
 
     def _in_process(self, kind: str) -> None:
-        if why := self.budget.too_short_for(kind, keep_s=self._kept_s):
+        beside = self._beside
+        if why := self.budget.too_short_for(kind, keep_s=self._kept_s, beside=beside):
             self._note(kind, "not started", why)
             return
 
         def convert() -> None:
             began, path = time.monotonic(), runtimes.file(kind, self.folder, 0)
-            with self.budget.step(kind, f"converting for {in_runtime(kind, 1).label.partition(',')[0]}"):
+            with self.budget.step(kind, f"converting for {in_runtime(kind, 1).label.partition(',')[0]}", beside):
                 runtimes.convert(kind, self._program(), path, 0)
                 self._load(kind, time.monotonic() - began)
 
@@ -258,66 +259,36 @@ class Preparation:
             warn(f"{self._name} is not scheduled: {why}")
 
     def _extract(self) -> None:
-        if why := self.budget.too_short_for("extract", "engine", keep_s=self._kept_s):
+        beside = self._beside
+        if why := self.budget.too_short_for("extract", "costs", "engine", keep_s=self._kept_s, beside=beside):
             self._note(SCHEDULE, "not started", why)
             return
         assert self.exported is not None  # noqa: S101 - nothing that needs it runs before
         began = time.monotonic()
-        with self.budget.step("extract", "extracting the graph"):
+        with self.budget.step("extract", "extracting the graph", beside):
             self.traced = extract(self.exported, self._name, self.options.units)
         self._extract_s = time.monotonic() - began
 
     def _start_engine(self) -> None:
         """Schedules of the graph, and workers that run all of them."""
         assert self.traced is not None  # noqa: S101 - nothing that needs it runs before
-        if why := self.budget.too_short_for("engine", keep_s=self._kept_s):
+        if why := self.budget.too_short_for("costs", "engine", keep_s=self._kept_s):
             self._note(SCHEDULE, "not started", why)
             return
         began, graph = time.monotonic(), self.traced.graph
-        with self.budget.step("engine", "measuring operators, and starting workers"):
-            candidates = distinct(self._schedules(self._costs()), graph)
-            tasks = {c.label: task for c in candidates if (task := c.task(graph, len(self.cores)))}
-            wide = [self.everything] if any(candidate.wide for candidate in candidates) else []
-            engine = Engine(graph, self.traced.weights, tasks, [*self.cores, *wide], self.options.timeout_s)
+        keep_s = self.reserve_s + self.budget.predicted_s("engine")
+        proposals = Proposals(graph, self.options, self.divisions, self.everything, self.budget, keep_s)
+        candidates = distinct(proposals.candidates(), graph)
+        self.absent += proposals.absent
+        with self.budget.step("engine", "starting workers"):
+            racing, workers = tasks(graph, candidates, self.divisions, self.everything)
+            engine = Engine(graph, self.traced.weights, racing, workers, self.options.timeout_s)
         self.engine = engine
         seconds = self._export_s + self._extract_s + time.monotonic() - began
         for candidate in candidates:
             run = functools.partial(engine.run, candidate.label)
             memory_mb = engine.memory_bytes(candidate.label) / 1e6
             self.ready[candidate.label] = Prepared(candidate, run, seconds, memory_mb)
-
-    def _costs(self) -> Costs:
-        assert self.traced is not None  # noqa: S101 - nothing that needs it runs before
-        left_s = max(self.budget.left_s - self.reserve_s, 0.0)
-        cache = self.options.folder()
-        measured = profile(
-            self.traced.graph,
-            devices=len(self.cores),
-            repeats=_REPEATS,
-            stages_of=(),
-            budget_s=max(min(_PROFILE_SHARE * left_s, _PROFILE_S), 0.1),
-            cache=cache and cache / "measurements",
-            warn_of_drift=False,  # the race measures anew what the costs only suggest
-        )
-        return Costs.of(measured)
-
-    def _schedules(self, costs: Costs) -> list[Candidate]:
-        """Those of the algorithm asked for, or of all that take part."""
-        assert self.traced is not None  # noqa: S101 - nothing that needs it runs before
-        problem, devices = Problem(self.traced.graph, costs), len(self.cores)
-        if self.options.algorithm != "auto":
-            return [self._by(problem, self.options.algorithm)]
-        candidates = [self._by(problem, name) for name in SCHEDULERS] if devices > 1 else []
-        alone = schedule(problem, "sequential", 1)
-        candidates.append(scheduled("sequential, 1 core", alone))
-        if len(self.everything) > 1:
-            candidates.append(scheduled(f"sequential, {len(self.everything)} cores", alone, wide=True))
-        return candidates
-
-    def _by(self, problem: Problem, algorithm: str) -> Candidate:
-        devices = len(self.cores) if find(algorithm).several_devices else 1
-        plan = schedule(problem, algorithm, devices, self.options.parameters)
-        return scheduled(f"{algorithm}, {devices} device{'s' if devices > 1 else ''}", plan)
 
     def close(self) -> None:
         """End the workers, and let go of the runtimes."""

@@ -28,6 +28,8 @@ _MOST_ROUNDS = 42
 FEWEST_ROUNDS = 18
 #: Pairs of calls that show whether a choice of earlier still holds, and seconds after which two have to do.
 _PAIRS, _PAIRS_S, _FEWEST_PAIRS = 7, 1.0, 2
+#: Fewer do, too, where all of them differ by this factor the same way.
+_CLEARLY = 1.2
 #: A candidate that takes this much longer than the fastest while warming up takes no further part.
 _HOPELESS = 1.5
 #: Qualifying rounds, and how many times the shortest median a candidate may have after them. They are not part of the
@@ -79,9 +81,11 @@ class Race:
         shuffle = random.Random(0).shuffle
         self.latencies = {candidate.label: [] for candidate in racing}
         order, rounds = list(racing), self._rounds(racing)
+        began = time.monotonic()
         for number in range(rounds):
-            # The last round may be cut off by the budget; what is compared are rounds in which all took part.
-            if number % 3 == 0 and time.monotonic() >= self.deadline:
+            # What is compared are rounds in which all took part: those that no longer fit are not begun.
+            three_s = 3 * (time.monotonic() - began) / max(number, 1)
+            if number % 3 == 0 and time.monotonic() + three_s > self.deadline:
                 break
             self.shown(f"{len(racing)} ways to run the model take turns", number / rounds)
             shuffle(order)
@@ -182,10 +186,11 @@ class Race:
     def chosen(self) -> tuple[Candidate, str]:
         """The fastest by one third of the rounds; another third says whether it outruns the model.
 
-        Of those that the rounds cannot tell from the fastest it is the steadiest (`hios.runtime.choosing`). The model
-        as it runs today stays unless the interval of the speedup over it lies above 1 in rounds that had no part in
-        choosing. Anything but the model itself has to outrun it so with one thread, too, and with all: else it runs
-        itself, with the threads that suit it. What is reported (`reported`) are rounds that had no part in either.
+        Among those statistically tied with the fastest, it is the one with the smallest 80th percentile
+        (`hios.runtime.choosing`). The model as it runs today stays unless the interval of the speedup over it lies
+        above 1 in rounds that had no part in choosing. Anything but the model itself has to outrun it so with one
+        thread, too, and with all: else it runs itself, with the threads that suit it. What is reported (`reported`) are
+        rounds that had no part in either.
 
         Returns:
             The candidate, and why this one, in words.
@@ -264,9 +269,13 @@ def outruns(own: Callable[[], object], today: Callable[[], object], settle: bool
             if settle:
                 time.sleep(SETTLE_S)
         ratios.append(took[today] / took[own])
-        if len(ratios) > _FEWEST_PAIRS and time.monotonic() - began > _PAIRS_S:
+        if len(ratios) > _FEWEST_PAIRS and (time.monotonic() - began > _PAIRS_S or _is_clear(ratios[1:])):
             break
     return spread(ratios[1:])[0] > 1  # the first pair warms up
+
+
+def _is_clear(ratios: Sequence[float]) -> bool:
+    return min(ratios) > _CLEARLY or max(ratios) < 1 / _CLEARLY
 
 
 def wrong_outputs(label: str, off: float, tolerance: float) -> HiosError:

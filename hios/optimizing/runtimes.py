@@ -10,14 +10,17 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.export import ExportedProgram
 
 from hios import platforms
 from hios.errors import PlatformError, UnsupportedError, first_line
 from hios.models import RUNTIMES
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 #: From the tensors of the inputs to those of the outputs, which no later call touches.
 Run = Callable[[list[Tensor]], list[Tensor]]
@@ -103,9 +106,9 @@ def load(kind: str, path: Path, threads: int, strides: Sequence[Sequence[int]]) 
         session = openvino.Session(openvino.load(path), threads=threads)
         return _guarded(kind, lambda inputs: session(*inputs))
     if kind == "onnxruntime":
-        from hios.frontends import onnx
+        from hios.frontends.onnx_session import Session
 
-        runtime = onnx.Session(path, threads=threads)
+        runtime = Session(path, threads=threads)
         return _guarded(kind, lambda inputs: runtime(*(value.detach().contiguous() for value in inputs)))
     return _guarded(kind, _inductor(path, [tuple(own) for own in strides]))
 

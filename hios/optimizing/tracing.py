@@ -6,21 +6,22 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
-from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from hios.errors import UnsupportedError
-from hios.frontends import program as programs
 from hios.frontends.declarations import Declarations
-from hios.frontends.extract import extract_program
 from hios.graph import Graph
 from hios.optimizing.binding import Binding
+from hios.tensor_types import TensorType, type_text
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 #: Types of values that may stand beside tensors: they say all that they are, and nobody can change one.
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
@@ -49,7 +50,7 @@ class Inputs:
         leaves, self._spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
         self._constants = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         self._places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-        self._types = [programs.type_text(_type(leaves[place])) for place in self._places]
+        self._types = [type_text(_type(leaves[place])) for place in self._places]
         if not self._places:
             raise UnsupportedError("example inputs: found no tensor; required: at least one")
         for place in self._places:
@@ -78,7 +79,7 @@ class Inputs:
                 return f"found {type(tensor).__name__} as an input, the example has {required}"
             if wrong := _unusual(tensor):
                 return f"found {wrong} as an input, the example has {required}"
-            if (found := programs.type_text(_type(tensor))) != required:
+            if (found := type_text(_type(tensor))) != required:
                 return f"found an input {found}, the example has {required}"
         for leaf, constant in zip(leaves, self._constants, strict=True):
             if constant is not None and not _same(leaf, constant):
@@ -107,7 +108,7 @@ class Inputs:
         return args, kwargs
 
 
-def _type(tensor: Tensor) -> programs.TensorType:
+def _type(tensor: Tensor) -> TensorType:
     return tuple(tensor.shape), tensor.dtype
 
 
@@ -248,6 +249,8 @@ def export(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     Raises:
         HiosError: torch.export refuses the model.
     """
+    from hios.frontends import program as programs  # loads much of torch, which a start from the cache does without
+
     inputs = Inputs(args, kwargs)
     tensors = inputs.required(args, kwargs)
     seen: list[Outputs] = []
@@ -277,6 +280,8 @@ def extract(exported: Exported, name: str, units: str | None = None) -> Traced:
     Raises:
         HiosError: extraction refuses the model.
     """
+    from hios.frontends.extract import extract_program  # loads TVM, which a start from the cache does without
+
     graph, weights = extract_program(exported.program, name, exported.declared, units=units)
     return Traced(graph, weights, exported.inputs, exported.outputs)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from hios import Graph
+from hios import Graph, artifacts
 from hios.cli.files import extract
 from hios.frontends.declarations import Declarations
 from hios.frontends.program import export, save
@@ -84,7 +87,19 @@ def read_files(files: Files, module: nn.Module, inputs: tuple[Tensor, ...]) -> N
 
 
 def write_squeezenet(folder: Path, image_size: int = 64) -> Files:
-    """SqueezeNet on small images, exported and extracted into a folder."""
+    """SqueezeNet on small images, exported and extracted once in this process; the graph is named as the folder."""
+    made = _squeezenet(image_size)
+    files = Files(*(folder / path.name for path in (made.program, made.graph, made.weights)))
+    shutil.copy(made.program, files.program)
+    shutil.copy(made.weights, files.weights)
+    artifacts.write(files.graph, "graph", {**artifacts.read(made.graph, "graph"), "name": folder.name})
+    return files
+
+
+@functools.cache
+def _squeezenet(image_size: int) -> Files:
+    folder = Path(tempfile.mkdtemp(prefix="hios-squeezenet-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return write_files(folder, *build_model("squeezenet", {"image_size": image_size}, seed=0))
 
 

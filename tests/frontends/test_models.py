@@ -82,8 +82,8 @@ BENCHMARKS: dict[str, Callable[[], Graph]] = {
 TRANSITIONS = {"squeezenet": (284, 260), "inception_v3": (27742, 25022), "nasnet_large": (5284405, 4494507)}
 #: Image sizes beside those of the papers, small ones of which no layer makes nothing.
 SMALL = dict.fromkeys(PUBLISHED, 64) | {"inception_v3": 107, "randwire": 33, "squeezenet": 97}
-#: `make test` leaves all out but the smallest and the one that the papers have most numbers of.
-_SLOW = PUBLISHED.keys() - {"squeezenet", "inception_v3"}
+#: `make test` leaves all out but the smallest.
+_SLOW = PUBLISHED.keys() - {"squeezenet"}
 
 
 def _marked(names: Iterable[str]) -> list[Any]:
@@ -258,6 +258,7 @@ def test_neighbours_that_no_ring_has_are_refused(k: int) -> None:
         build_model("randwire", {"image_size": 32, "channels": 8, "k": k}, 0)
 
 
+@pytest.mark.slow
 def test_googlenet_with_normalisation() -> None:
     """With local response normalisation GoogLeNet computes something else, and the graph the same as eager."""
     plain, normalised = (

@@ -28,6 +28,7 @@ from hios.frontends import onnx, onnx_lowering
 from hios.frontends import program as programs
 from hios.frontends.examples import example_inputs
 from hios.frontends.extract import extract_program
+from hios.frontends.onnx_session import Session
 from hios.frontends.registered import build_model
 from hios.frontends.verification import flat, run_graph
 from hios.kernels.table import IN_PLACE, KERNELS
@@ -99,7 +100,7 @@ def test_small_network(small: Path) -> None:
     graph, weights = _extracted(small)
     assert set(weights) == {"stem.0.weight", "stem.0.bias", "head.weight", "head.bias"}
     inputs = (torch.randn(1, 3, 8, 8),)
-    found, expected = run_graph(graph, weights, inputs), onnx.Session(small)(*inputs)
+    found, expected = run_graph(graph, weights, inputs), Session(small)(*inputs)
     torch.testing.assert_close(found, expected)
     assert [tuple(tensor.shape) for tensor in found] == [(1, 4, 4, 4), (1, 5)]
     assert "stem.0" in graph.index
@@ -229,7 +230,7 @@ def test_padding_by_rule(tmp_path: Path, kind: str, stride: int, rule: str) -> N
     graph, tensors = _extracted(path)
     assert len(graph.operators) == 1
     x = torch.randn(1, 3, 6, 5)
-    torch.testing.assert_close(run_graph(graph, tensors, (x,)), onnx.Session(path)(x), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(run_graph(graph, tensors, (x,)), Session(path)(x), rtol=1e-4, atol=1e-4)
 
 
 class Attention(nn.Module):
@@ -272,6 +273,7 @@ def test_exporters_of_torch(tmp_path: Path, module: nn.Module, x: Tensor, dynamo
     assert not {"where", "shape_of", "shape_to_tensor", "less"} & {operator.type for operator in graph.operators}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamo", [True, False])
 @pytest.mark.parametrize("name", ["bert", "t5"])
 def test_transformers(tmp_path: Path, name: str, dynamo: bool) -> None:
@@ -452,7 +454,7 @@ def test_weights_in_a_file_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "weights").write_bytes(np.asarray([1, 2, 3], np.float32).tobytes())
     given = _with_external_data(tmp_path / "net.onnx", "weights")
     export(str(given), tmp_path / "copy" / "program.onnx", {})
-    found = onnx.Session(tmp_path / "copy" / "program.onnx")(torch.zeros(3))
+    found = Session(tmp_path / "copy" / "program.onnx")(torch.zeros(3))
     assert torch.equal(found[0], torch.tensor([1.0, 2.0, 3.0]))
     (tmp_path / "weights").write_bytes(b"")
     with pytest.raises(ArtifactError, match="its weights cannot be read"):
@@ -535,7 +537,7 @@ def test_shapes_that_the_file_does_not_allow(
 
 
 def test_input_option(tmp_path: Path) -> None:
-    """`hios export --input` fixes shapes; only of ONNX files."""
+    """`hios export --input` fixes shapes of files, not of networks that hios builds."""
     path = _saved(_opened(["n", 3, "h"]), tmp_path / "net.onnx")
     words = ["export", str(path), "--output", str(tmp_path / "program.onnx")]
     assert CliRunner().invoke(main, [*words, "--input", "a=1x3x7"]).exit_code == 0
@@ -547,7 +549,10 @@ def test_input_option(tmp_path: Path) -> None:
     twice = CliRunner().invoke(main, [*words, "--input", "a=1x3x7", "--input", "a=1x3x8"])
     assert "--input: a is given twice; allowed: once" in twice.output
     other = ["export", "squeezenet", "--output", str(tmp_path / "program.pt2"), "--input", "x=1x3x7"]
-    assert "squeezenet: found the option input; allowed: for .onnx files" in CliRunner().invoke(main, other).output
+    assert (
+        "squeezenet: found the option input; allowed: for .onnx and .pt2 files"
+        in CliRunner().invoke(main, other).output
+    )
 
 
 def _saturating() -> ModelProto:
@@ -612,7 +617,7 @@ def test_outputs_of_unknown_shape(tmp_path: Path) -> None:
     path = _saved(model, tmp_path / "net.onnx")
     loaded = onnx.load(path).graph
     assert onnx.tensor_type(loaded.output[0])[0] == (2, 1, 0)
-    assert onnx.interface(loaded, onnx.Session(path)) == (
+    assert onnx.interface(loaded, Session(path)) == (
         [((2, 3), torch.float32)],
         [((2, 1, 2), torch.float32)],
     )

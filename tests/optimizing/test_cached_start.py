@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,7 @@ def _require_equal(fast: OptimizedModule, model: nn.Module) -> None:
     fast.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "way",
     [
@@ -81,6 +84,7 @@ def test_a_second_start_exports_nothing(way: str, tmp_path: Path, monkeypatch: p
     assert len(list((tmp_path / "models").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_the_model_itself_starts_without_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the model itself was chosen, the next start neither exports nor runs it."""
     monkeypatch.setattr(race.Race, "_timed", lambda _, candidate: 1.0)
@@ -147,3 +151,22 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: p
     with pytest.raises(hios.HiosError):
         cache.read_graph(tmp_path)
     assert ModelStore(None).find({}, "") is None
+
+
+#: Optimises the same model with what the cache holds; prints what was imported, and whether nothing was prepared.
+_START = """
+import sys, torch, hios
+from tests.runtime.small import Branches
+torch.manual_seed(0)
+fast = hios.optimize(Branches(), torch.randn(1, 3, 16, 16), cache=sys.argv[1], way="onnxruntime", least_ms=0.0)
+print(fast.report.cached, sorted({"tvm", "onnx", "onnxscript", "pandas"} & set(sys.modules)))
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, reason="needs the extra onnx")
+def test_a_start_from_the_cache_imports_little(tmp_path: Path) -> None:
+    """Nothing is imported that only converts or extracts."""
+    _require_equal(hios.optimize(_model(), _image(0), cache=tmp_path, way="onnxruntime", least_ms=0.0), _model())
+    command = [sys.executable, "-c", _START, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "True []"

@@ -183,7 +183,7 @@ def test_attributes_are_set_on_the_model(fresh: OptimizedModule) -> None:
     _runs_itself(fresh, lambda: _require_equal(fresh, fresh.original, _image(1)), "submodules were replaced")
     fresh.compile(backend="eager")
     _require_equal(fresh, fresh.original, _image(1))
-    fresh.forward = lambda x: x * 2
+    fresh.forward = lambda x: x * 2  # type: ignore[misc]
     assert torch.equal(fresh(_image(1)), _image(1) * 2)
 
 
@@ -281,6 +281,7 @@ def test_small_models_are_left_alone(cache: Path, monkeypatch: pytest.MonkeyPatc
     assert "below 1e+06 ms (least_ms)" in fast.report.reason
 
 
+@pytest.mark.slow
 def test_auto_chooses_among_what_it_measured(tmp_path: Path) -> None:
     """The report names every way that took part with its numbers, and the choice is the model or one of them."""
     before = set(children())

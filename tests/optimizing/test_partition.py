@@ -13,10 +13,12 @@ from hios.cli import main
 from hios.errors import PlatformError
 from hios.machine import usable_cores
 from hios.optimizing import partition as partitioning
+from hios.optimizing import proposals
 from hios.optimizing.partition import PartitionSettings, partition
 from tests.runtime.small import branches
 
 
+@pytest.mark.slow
 def test_partitions_of_two_cores(tmp_path: Path) -> None:
     """Both ways to divide two cores are predicted; the file names one of those that were measured, and why."""
     network = branches()
@@ -74,7 +76,7 @@ def test_only_promising_partitions_are_measured(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(partitioning, "_predicted", lambda _, devices, __, ___: Made(devices))
     monkeypatch.setattr(partitioning, "_measured", measured)
-    monkeypatch.setattr(partitioning, "_widest", lambda _: 4)
+    monkeypatch.setattr(partitioning, "widest", lambda _: 4)
     found = partition(network.graph, network.tensors, PartitionSettings(cores=cores, virtual=True))
     assert [(entry.devices, entry.cores_per_device) for entry in found.partitions] == [(1, 8), (2, 4), (4, 2)]
     assert tried == [1, 2, 4]
@@ -99,4 +101,4 @@ def test_operators_beside_each_other() -> None:
     fork = Graph(
         "fork", tuple(Operator(name, "task") for name in "abcd"), (Edge("a", "b"), Edge("a", "c"), Edge("a", "d"))
     )
-    assert [partitioning._widest(graph) for graph in (chain, fork)] == [1, 3]
+    assert [proposals.widest(graph) for graph in (chain, fork)] == [1, 3]

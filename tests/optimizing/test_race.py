@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 from torch import Tensor
 
 from hios import HiosError
+from hios.optimizing import race as module
 from hios.optimizing.candidates import Candidate, in_runtime, itself
 from hios.optimizing.race import FEWEST_ROUNDS, Race
 
@@ -114,3 +115,39 @@ def test_a_short_budget_keeps_the_faster_half(monkeypatch: pytest.MonkeyPatch) -
     assert TODAY.label in race.latencies
     assert 2 <= len(race.latencies) < 6
     assert "way 4" not in race.latencies
+
+
+def test_rounds_that_no_longer_fit_are_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last three rounds are left out if they would end after the deadline, by how long the rounds before took."""
+    clock = [0.0]
+    other = in_runtime("openvino", 1)
+    milliseconds = {TODAY.label: 100.0, other.label: 60.0}
+
+    def timed(race: Race, candidate: Candidate) -> float:
+        clock[0] += milliseconds[candidate.label] / 1e3
+        return milliseconds[candidate.label]
+
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])  # type: ignore[attr-defined] # what it imported
+    monkeypatch.setattr(Race, "_timed", timed)
+    monkeypatch.setattr(Race, "_warm", lambda race, c: race._warm_ms.update({c.label: milliseconds[c.label] / 2}))
+    race = _race([TODAY, other], torch.ones(2), deadline=5.0)
+    race.measure()
+    assert 4.0 < clock[0] <= 5.0
+    assert len(race.latencies[other.label]) % 3 == 0
+
+
+@pytest.mark.parametrize(("times", "pairs"), [((1, 2), 3), ((2, 1), 3), ((10, 11), 8)])
+def test_clear_differences_need_few_pairs(times: tuple[int, int], pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a choice still holds takes two pairs where it is clear, and all of them where it is not."""
+    clock, calls = [0], [0]
+    monkeypatch.setattr(module.time, "perf_counter_ns", lambda: clock[0])  # type: ignore[attr-defined] # what it imported
+
+    def taking(nanoseconds: int) -> Callable[[], None]:
+        def call() -> None:
+            clock[0] += nanoseconds
+            calls[0] += 1
+
+        return call
+
+    assert module.outruns(taking(times[0]), taking(times[1]), settle=False) is (times[0] < times[1])
+    assert calls[0] == 2 * pairs

@@ -1,0 +1,45 @@
+"""ONNX Runtime on the CPU, with tensors of torch; it needs nothing of the package onnx, which takes long to import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnxruntime
+import torch
+from torch import Tensor
+
+from hios.errors import UnsupportedError, first_line
+
+
+class Session:
+    """An ONNX file in ONNX Runtime on the CPU, to be called with tensors.
+
+    Args:
+        path: the file.
+        content: what to load in its place.
+        threads: of an operator.
+        parallel: whether the threads run operators beside each other instead, each with one.
+    """
+
+    def __init__(
+        self, path: str | Path, content: bytes | None = None, *, threads: int = 1, parallel: bool = False
+    ) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = (1, threads) if parallel else (threads, 1)
+        if parallel:
+            options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
+        options.add_session_config_entry("session.force_spinning_stop", "1")  # others take their turns on its cores
+        options.log_severity_level = 3  # errors; its warnings are about its own optimisations
+        self._names: list[str] = []
+        try:
+            self._session = onnxruntime.InferenceSession(
+                content or str(path), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # it raises many types; all mean the same to the user
+            raise UnsupportedError(f"{path}: ONNX Runtime cannot load it: {first_line(error)}") from error
+        self._names = [value.name for value in self._session.get_inputs()]
+
+    def __call__(self, *inputs: Tensor) -> list[Tensor]:
+        """Outputs for inputs in the file's order."""
+        given = {name: value.numpy() for name, value in zip(self._names, inputs, strict=True)}
+        return [torch.from_numpy(value) for value in self._session.run(None, given)]

@@ -1,0 +1,168 @@
+"""Recurrent layers of ONNX: written out, they compute what ONNX Runtime does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from hios.cli.files import export
+from hios.errors import UnsupportedError
+from hios.frontends.extract import extract
+from hios.frontends.onnx_session import Session
+from hios.frontends.verification import run_graph
+
+_STEPS, _BATCH, _SIZE, _HIDDEN = 3, 2, 5, 4
+_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+
+def _layer(
+    kind: str, directions: int = 1, *, bias: bool = True, states: bool = True, outputs: int = 2, **attributes: Any
+) -> ModelProto:
+    """A model of one recurrent layer with random weights; states are inputs."""
+    random = np.random.default_rng(0)
+    rows = _GATES[kind] * _HIDDEN
+    shapes = {"w": [directions, rows, _SIZE], "r": [directions, rows, _HIDDEN]} | (
+        {"b": [directions, 2 * rows]} if bias else {}
+    )
+    weights = [numpy_helper.from_array(random.normal(size=s).astype(np.float32), name) for name, s in shapes.items()]
+    state = [directions, _BATCH, _HIDDEN]
+    given = {"x": [_STEPS, _BATCH, _SIZE]}
+    if states:
+        given |= {"h": state} | ({"c": state} if kind == "LSTM" else {})
+    made = {"y": [_STEPS, directions, _BATCH, _HIDDEN], "last": state, "cell": state}
+    names = ["x", "w", "r", "b" if bias else "", "", *(name for name in ("h", "c") if name in given)]
+    node = helper.make_node(kind, names, list(made)[:outputs], "layer", hidden_size=_HIDDEN, **attributes)
+    graph = helper.make_graph(
+        [node],
+        "graph",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in given.items()],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, made[name]) for name in list(made)[:outputs]],
+        weights,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def _saved(model: ModelProto, folder: Path) -> Path:
+    path = folder / "net.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        _layer("LSTM", outputs=3),
+        _layer("LSTM", direction="reverse", bias=False),
+        _layer("LSTM", 2, direction="bidirectional", outputs=3, activations=["Sigmoid", "Tanh", "Tanh"] * 2),
+        _layer("LSTM", states=False, outputs=1),
+        _layer("GRU"),
+        _layer("GRU", 2, direction="bidirectional", linear_before_reset=1),
+        _layer("GRU", bias=False, states=False),
+        _layer("RNN", direction="reverse"),
+    ],
+    ids=["lstm", "lstm-reverse", "lstm-both", "lstm-plain", "gru", "gru-both", "gru-plain", "rnn-reverse"],
+)
+def test_layers(model: ModelProto, tmp_path: Path) -> None:
+    """Every kind of layer gives all of its outputs as ONNX Runtime does, on inputs that extraction did not try."""
+    path = _saved(model, tmp_path)
+    graph, weights = extract(path, "net")
+    inputs = tuple(torch.randn(entry.shape) for entry in graph.inputs)
+    torch.testing.assert_close(run_graph(graph, weights, inputs), Session(path)(*inputs), rtol=1e-5, atol=1e-5)
+
+
+def test_directions_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """The operators of one direction of a layer do not depend on those of the other one."""
+    graph, _ = extract(_saved(_layer("RNN", 2, direction="bidirectional", outputs=2), tmp_path), "net")
+    before: dict[str, set[str]] = {operator.id: set() for operator in graph.operators}
+    for position in graph.order:
+        target = graph.operators[position].id
+        for edge in graph.edges:
+            if edge.target == target:
+                before[target] |= {edge.source} | before[edge.source]
+    steps = [operator.id for operator in graph.operators if operator.type == "tanh"]
+    assert len(steps) == 2 * _STEPS
+    assert sorted(len(before[step] & set(steps)) for step in steps) == [0, 0, 1, 1, 2, 2]
+
+
+def test_weights_that_nodes_compute(tmp_path: Path) -> None:
+    """Exporters bring gates into the order of ONNX with nodes, which are computed before the run."""
+    model = _layer("RNN", bias=False, states=False)
+    (layer,) = model.graph.node
+    layer.input[1] = "turned"
+    model.graph.node.insert(0, helper.make_node("Neg", ["w"], ["turned"]))
+    path = _saved(model, tmp_path)
+    graph, weights = extract(path, "net")
+    inputs = (torch.randn(_STEPS, _BATCH, _SIZE),)
+    torch.testing.assert_close(run_graph(graph, weights, inputs), Session(path)(*inputs), rtol=1e-5, atol=1e-5)
+
+
+def test_computed_weights_are_refused(tmp_path: Path) -> None:
+    """Weights that depend on inputs are named."""
+    model = _layer("RNN", bias=False)
+    (layer,) = model.graph.node
+    layer.input[2] = "made"
+    model.graph.node.insert(0, helper.make_node("Expand", ["h", "sizes"], ["made"]))
+    sizes = np.asarray([1, _HIDDEN, _HIDDEN], np.int64)
+    model.graph.initializer.append(numpy_helper.from_array(sizes, "sizes"))
+    model.graph.input[1].type.tensor_type.shape.dim[1].dim_value = 1
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 1
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info("last", TensorProto.FLOAT, [1, 1, _HIDDEN]))
+    with pytest.raises(UnsupportedError, match="its weights made are computed; allowed: fixed"):
+        extract(_saved(model, tmp_path), "net")
+
+
+@pytest.mark.parametrize("rate", [8000, 16000])
+def test_branches_by_a_number(rate: int, tmp_path: Path) -> None:
+    """Which branch is taken may depend on an input that is a number, whose value becomes part of the model."""
+    branches = [
+        helper.make_graph(
+            [helper.make_node(kind, ["x"], [name])],
+            name,
+            [],
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4])],
+        )
+        for kind, name in (("Neg", "slow"), ("Abs", "fast"))
+    ]
+    nodes = [
+        helper.make_node("Equal", ["sr", "limit"], ["is_slow"]),
+        helper.make_node("If", ["is_slow"], ["y"], "branch", then_branch=branches[0], else_branch=branches[1]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4]),
+            helper.make_tensor_value_info("sr", TensorProto.INT64, []),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])],
+        [numpy_helper.from_array(np.asarray(8000, np.int64), "limit")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path, fixed = _saved(model, tmp_path), tmp_path / "fixed.onnx"
+    with pytest.raises(UnsupportedError, match=r"If \(node branch\): which branch is taken depends on the values of"):
+        extract(path, "net")
+    export(str(path), fixed, {}, inputs={"sr": [rate]})
+    extracted, weights = extract(fixed, "net")
+    assert [entry.name for entry in extracted.inputs] == ["x"]
+    x = torch.randn(1, 4)
+    torch.testing.assert_close(run_graph(extracted, weights, (x,)), [-x if rate == 8000 else x.abs()])
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"clip": 2.0}, r"LSTM \(node layer\): found clip 2\.0; allowed: the default"),
+        ({"input_forget": 1}, "found input_forget 1"),
+        ({"activations": ["Relu", "Tanh", "Tanh"]}, "found activations"),
+    ],
+)
+def test_what_is_not_supported(attributes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    """Options that change what a layer computes are refused."""
+    with pytest.raises(UnsupportedError, match=message):
+        extract(_saved(_layer("LSTM", **attributes), tmp_path), "net")
