@@ -3,14 +3,18 @@
 # make test-all set up, run all tests, and say what they cover
 # make setup    the project's own environment in .venv, with pinned dependencies
 # make check    format, lint and types, as CI checks them
+# make docs     the documentation as a site, docs/_build/html; fails on any warning
+# make dist     wheel and sdist in dist/, installed and tried in environments of their own
 # make bench    the benchmarks under benchmarks/
+# make fuzz     a million hostile files for every reader together; takes hours
+# make audit    sbom.json, the list of all components, and known flaws of their versions
 # make data     download the published instances that some tests compare with (benchmarks/data/README.md)
 
 PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: report test test-all erase-coverage setup check bench data clean
+.PHONY: report test test-all erase-coverage setup check docs dist bench data fuzz audit clean
 
 report: setup
 	@snakemake --cores all
@@ -49,6 +53,13 @@ check: setup
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 
+docs: setup
+	@sphinx-build -W -n --keep-going --quiet docs docs/_build/html
+	@echo "The documentation is docs/_build/html/index.html"
+
+dist: setup
+	@.ci/dist
+
 # What takes longer stays out: benchmarks/certified.py planted with its own limit of 10 s a search three and a half
 # minutes, its grid with three instances a setting at least a quarter of an hour.
 bench: setup
@@ -62,5 +73,19 @@ bench: setup
 data: setup
 	@python benchmarks/published_data.py
 
+fuzz: setup
+	HIOS_FUZZ=1000000 python -m pytest tests/verify/test_fuzz.py --no-header
+
+# The tools lie apart from the environment that they describe. Known flaws are asked of a database on the internet.
+audit: setup .venv-audit/installed
+	.venv-audit/bin/cyclonedx-py environment --output-file sbom.json --output-reproducible .venv
+	@python -c 'import json; print("sbom.json:", len(json.load(open("sbom.json"))["components"]), "components")'
+	.venv-audit/bin/pip-audit --no-deps --disable-pip --requirement constraints.txt
+
+.venv-audit/installed:
+	$(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check 'cyclonedx-bom>=7' 'pip-audit>=2.9'
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-oldest results results-* .snakemake .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+	rm -rf .venv .venv-audit .venv-oldest sbom.json dist docs/_build results results-* .snakemake .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*

@@ -39,6 +39,15 @@ if not PREDICTED:
 
 include: "workflow/rules/simulation.smk"
 include: "workflow/rules/ablation.smk"
+include: "workflow/rules/convolutions.smk"
+
+
+if not PREDICTED:
+
+    include: "workflow/rules/pruned_schedule.smk"
+    include: "workflow/rules/pruning.smk"
+
+
 include: "workflow/rules/figure.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/provenance.smk"

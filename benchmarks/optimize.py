@@ -1,6 +1,7 @@
 """What one line gains: every way to run a model, and which one hios.optimize keeps, in one table.
 
 python benchmarks/optimize.py [MODEL ...] [--budget SECONDS]
+python benchmarks/optimize.py --start [MODEL ...]
 python benchmarks/optimize.py --overhead
 
 Networks are those of models/, at the sizes of the papers. hios.optimize races all ways that are installed; the table
@@ -8,15 +9,21 @@ has their medians of whole calls, in the rounds that neither chose nor checked, 
 fastest the kept one takes. Then the model with one thread, with all, and the kept way take turns again in ROUNDS rounds
 of random order: medians, 20th and 80th percentile, and the median of the ratios round by round with its 95 % interval.
 ``HIOS_CACHE`` says where measurements are kept: give an empty folder to have everything measured anew. The budget is
-large by default, so that every way is prepared. ``--overhead`` prints what a call costs beside the operators that it
-runs.
+large by default, so that every way is prepared. ``--start`` prints, for each network in processes of its own, how long
+hios.optimize takes with an empty cache and the default budget, from that cache, from one in which the model itself was
+chosen, and with a budget of 3 s. ``--overhead`` prints what a call costs beside the operators that it runs.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import json
+import os
 import random
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -41,6 +48,25 @@ ROUNDS, WARMUP = 36, 3
 #: Idle threads of OpenMP spin on for some milliseconds.
 SETTLE_S = 0.03
 CALLS = 200
+#: Starts from a cache, of which the median is printed; budget of a short first one.
+STARTS, SHORT_S = 5, 3.0
+#: What a process does that starts; torch is there, and the model is built.
+START = """
+import json, sys, time
+import torch
+began = time.perf_counter()
+import hios
+imported = time.perf_counter() - began
+from hios.frontends.registered import build_model
+model, inputs = build_model(sys.argv[1], {}, 0)
+began = time.perf_counter()
+fast = hios.optimize(model, inputs, **json.loads(sys.argv[2]))
+optimized = time.perf_counter()
+with torch.no_grad():
+    fast(*inputs)
+called = time.perf_counter()
+print(json.dumps([imported + optimized - began, called - optimized, fast.report.chosen, fast.report.cached]))
+"""
 
 
 def timed(call: Callable[[], Any]) -> float:
@@ -154,15 +180,49 @@ def _typical(call: Callable[[], Any], pause: float) -> float:
     return spread(taken)[0]
 
 
+def starts(name: str) -> None:
+    """Print how long hios.optimize takes for a network in new processes."""
+    with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as other:
+        seconds, first = _started(name, cache)
+        print(f"{name}: first start, default budget: {seconds:.1f} s, {first}")
+        seconds, again = _median_start(name, cache)
+        print(f"{name}: from the cache: {seconds:.1f} s, {again}")
+        _started(name, other, way="eager")
+        seconds, again = _median_start(name, other, way="eager")
+        print(f"{name}: from the cache, the model itself: {seconds:.1f} s, {again}")
+    with tempfile.TemporaryDirectory() as cache:
+        seconds, short = _started(name, cache, budget_s=SHORT_S)
+        print(f"{name}: first start, budget of {SHORT_S:g} s: {seconds:.1f} s, {short}", flush=True)
+
+
+def _median_start(name: str, cache: str, **options: Any) -> tuple[float, str]:
+    made = sorted(_started(name, cache, **options) for _ in range(STARTS))
+    return made[len(made) // 2]
+
+
+def _started(name: str, cache: str, **options: Any) -> tuple[float, str]:
+    """Seconds of hios.optimize, its import included, in a new process; and what it chose, in words."""
+    command = [sys.executable, "-c", START, name, json.dumps(options)]
+    environment = {**os.environ, "HIOS_CACHE": cache}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    optimizing, calling, chosen, cached = json.loads(done.stdout.splitlines()[-1])
+    return optimizing, f"{chosen}{' (kept)' if cached else ''}, first call {calling:.2f} s"
+
+
 def main() -> None:
     """Print what was asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("models", nargs="*", default=MODELS, metavar="MODEL")
     parser.add_argument("--budget", type=float, default=BUDGET_S, metavar="SECONDS")
     parser.add_argument("--overhead", action="store_true")
+    parser.add_argument("--start", action="store_true")
     given = parser.parse_args()
     if given.overhead:
         overhead()
+        return
+    if given.start:
+        for name in given.models:
+            starts(name)
         return
     torch.set_grad_enabled(False)
     reports = {}

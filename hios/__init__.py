@@ -3,15 +3,16 @@
 The package is layered; a module imports only from layers above its own:
 
     errors defaults cpu_topology machine statistics progress    what every layer uses
-    formats validation artifacts json_cache drift versions    a class a file; how the machine's speed changed
+    formats validation artifacts json_cache code_cache drift versions batch_job    a class a file; the machine's speed
     topological_order graph blocks merging costs problem recording schedule
-    evaluate bound check bound_check     the problem and its solution (no torch, no TVM)
+    evaluate bound check bound_check retargeting    the problem and its solution (no torch, no TVM)
     schedulers imports models yaml_file sources  one algorithm a file, one registry; what MODEL may be; code hashes
-    tolerances kernels frontends         Relax operator -> torch call; torch.export -> Relax -> graph
+    tolerances tensor_types kernels frontends    Relax operator -> torch call; torch.export -> Relax -> graph
     workers                              processes, shared memory, calls
     platforms config                     a folder a platform: devices, measuring, executing; config.yaml
     profiling runtime                    what measuring, and executing, on any platform have in common
     optimizing dynamo                    a model of torch in, the fastest way to run it out
+    serving                              several models on one device: policies, simulation, measures
     charts                               one look for all charts; Altair to SVG and PDF
     study                                figures and tables of the papers
     report verify api cli                what people see; whether results hold what they state; stages and commands
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from hios.optimizing.optimize import optimize
     from hios.report.dataframes import Results, load_results
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ALGORITHMS",

@@ -40,8 +40,11 @@ _CLASSES = {
     "link": ("description_files", "LinkFile"),
     "simulation": ("simulation_file", "SimulationFile"),
     "ablation": ("simulation_file", "AblationFile"),
+    "convolutions": ("convolutions_file", "ConvolutionsFile"),
     "published": ("published_file", "PublishedFile"),
     "figure": ("figure_file", "FigureFile"),
+    "scenario": ("scenario_file", "ScenarioFile"),
+    "result": ("serving_result_file", "ResultFile"),
 }
 #: Text of JSON without a match holds no number beyond floating point: it needs three digits of exponent, or very many.
 _PERHAPS_NOT_FINITE = re.compile(r"NaN|Infinity|[eE]\+?[0-9]{3}|[0-9]{200}")

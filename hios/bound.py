@@ -23,6 +23,20 @@ def lower_bound_ms(problem: Problem, devices: int) -> float:
     in which every operator is a group. A merge that was not measured takes at least sum(t*g*u) and max(t*g), so
     an operator that can be merged counts at most t*g*u as work, with g >= 1 the least growth of its kernel in any
     merge that holds it.
+
+    Args:
+        problem: graph and costs.
+        devices: number M of devices.
+
+    Examples:
+        Three equal operators that do not depend on each other, on two devices: one device has at least one and a half
+        to do.
+
+        >>> import hios
+        >>> graph = hios.Graph("three", tuple(hios.Operator(name, "conv") for name in "abc"), ())
+        >>> problem = hios.Problem(graph, hios.Costs({"a": 2.0, "b": 2.0, "c": 2.0}, {}))
+        >>> hios.lower_bound_ms(problem, 2)
+        3.0
     """
     problem = problem.on(devices)
     path_scale, work_scale = scales(problem)

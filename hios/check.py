@@ -22,13 +22,29 @@ SLACK = 1e-9
 def violations(problem: Problem, schedule: Schedule) -> list[str]:
     """Everything that is wrong with a schedule, a line each; empty for a valid one.
 
-    Whether operators can be merged is the one thing not worked out here again: `Schedule.plan` asks `hios.merging`.
-
     Checked: every operator placed once, precedence with transfer times, outputs of a stage available only when
     the whole stage has finished, stages not shorter than they cost and not overlapping on a device, one
     operator at a time on a stream, operators on several devices as long as the costs say for so many and alone on all
     of them, only what can be merged is, stages that do not wait for each other in a circle,
     launch order compatible with precedence, latency equal to the last finish.
+
+    Args:
+        problem: graph and costs.
+        schedule: of that graph.
+
+    Notes:
+        Nothing of the evaluator is used, with one exception: `hios.merging` decides whether operators can be merged.
+
+    Examples:
+        >>> import hios
+        >>> from dataclasses import replace
+        >>> graph = hios.Graph("pair", (hios.Operator("a", "conv"), hios.Operator("b", "conv")), (hios.Edge("a", "b"),))
+        >>> problem = hios.Problem(graph, hios.Costs({"a": 1.0, "b": 2.0}, {("a", "b"): 0.5}))
+        >>> schedule = hios.schedule(problem, "sequential")
+        >>> hios.violations(problem, schedule)
+        []
+        >>> hios.violations(problem, replace(schedule, latency_ms=2.0))[0]
+        'latency_ms is 2.0 but the last operator finishes at 3.0'
     """
     try:
         schedule.plan(problem.graph)

@@ -308,8 +308,8 @@ def _check_model(known: Model, entry: ModelEntry) -> None:
     """Refuse settings that make no sense for a kind of model."""
     if entry.trusted and known.kind != "pt2":
         raise HiosError("trusted: found true; allowed: for .pt2 files, as loading others runs no code of theirs")
-    if entry.inputs and known.kind != "onnx":
-        raise HiosError("inputs: found beside another model; allowed: for .onnx files, whose dimensions may be open")
+    if entry.inputs and known.kind not in {"onnx", "pt2"}:
+        raise HiosError("inputs: found beside another model; allowed: for .onnx and .pt2 files with open dimensions")
     named = set(entry.options or {})
     if twice := sorted(named & {"image_size", "batch_size", "classifier"}):
         raise HiosError(f"options: found {twice[0]}; allowed: beside options, not among them")

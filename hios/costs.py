@@ -95,6 +95,13 @@ class Costs:
             says.
         wide_ms: t(v, k) by operator id and number of devices k of at least 2, for the numbers that are allowed.
         disturbed: that other work kept the cores busy meanwhile, in words; empty where it did not.
+        hardware: kind of hardware that times were measured on; None where unknown.
+
+    Examples:
+        >>> import hios
+        >>> costs = hios.Costs(time_ms={"a": 1.0, "b": 2.0}, transfers={("a", "b"): 0.5}, corun={2: 1.1})
+        >>> costs.operator_ms("b"), costs.corun_factor(1), costs.corun_factor(2)
+        (2.0, 1.0, 1.1)
     """
 
     time_ms: Mapping[str, float]
@@ -114,6 +121,7 @@ class Costs:
     cores_per_device: int | None = None
     wide_ms: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     disturbed: str = ""
+    hardware: str | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> Costs:
@@ -167,6 +175,7 @@ class Costs:
                 if cost.wide_ms
             },
             disturbed=measured_beside_other_work(file.platform) or "",
+            hardware=None if file.platform is None else file.platform.hardware,
         )
 
     def corun_factor(self, devices: int) -> float:

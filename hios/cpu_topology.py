@@ -137,6 +137,20 @@ def partitions(cpus: int) -> list[tuple[int, int]]:
     return [(cpus // size, size) for size in (cpus >> power for power in range(cpus.bit_length()))]
 
 
+def divisions(topology: Topology, most: int) -> list[list[list[int]]]:
+    """Groups of logical CPUs for each way to divide the physical cores among several devices, those of most CPUs first.
+
+    Args:
+        topology: the logical CPUs that may be used, at least one.
+        most: number of devices.
+
+    Returns:
+        The groups of each of `partitions` that has 2 to ``most`` devices; where there is none, one group of one CPU.
+    """
+    ways = [way for way in partitions(len({cpu.core for cpu in topology})) if 1 < way[0] <= most]
+    return [groups(topology, *way) for way in ways] or [groups(topology, 1, 1)]
+
+
 def shape(topology: Topology, group: Iterable[int]) -> tuple[int, int, int]:
     """How many physical cores, last-level caches and NUMA nodes a group of logical CPUs lies on."""
     members = [cpu for cpu in topology if cpu.number in set(group)]

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 _LONGEST_VALUE_SHOWN = 60
+#: Characters of a message.
+_LONGEST_MESSAGE = 4000
 #: Extras of the package that hold what a command or function may lack.
 _EXTRAS = {
     "torch": "torch",
-    "safetensors": "torch",
+    "safetensors": "opt",
     "tqdm": "torch",
     "tvm": "torch,tvm",
     "onnx": "onnx",
@@ -43,6 +45,14 @@ def shown(value: Any, *, quoted: bool = True) -> str:
     return text if len(text) <= _LONGEST_VALUE_SHOWN else f"{text[: _LONGEST_VALUE_SHOWN - 3]}..."
 
 
+def without_middle(message: str) -> str:
+    """A message of at most some thousand characters: its beginning says where, its end what is allowed."""
+    if len(message) <= _LONGEST_MESSAGE:
+        return message
+    half = _LONGEST_MESSAGE // 2
+    return f"{message[:half]} ... {message[-half:]}"
+
+
 def first_line(error: BaseException) -> str:
     """The first line of another library's error message; the name of its type where it has none."""
     lines = str(error).strip().splitlines()
@@ -58,7 +68,23 @@ def place(error: BaseException, file: str | Path) -> str:
 
 
 class HiosError(Exception):
-    """Something the user can mend: the message says where, what was found and what is allowed."""
+    """Something the user can mend: the message says where, what was found and what is allowed.
+
+    The middle of a very long message is left out: a file may hold names and values without end.
+
+    Examples:
+        >>> import hios
+        >>> graph = hios.Graph("one", (hios.Operator("a", "conv"),), ())
+        >>> problem = hios.Problem(graph, hios.Costs({"a": 1.0}, {}))
+        >>> try:
+        ...     hios.schedule(problem, "sequential", devices=2)
+        ... except hios.HiosError as error:
+        ...     print(str(error).partition(" (")[0])
+        algorithm sequential schedules a single device; found devices = 2; allowed: 1
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(without_middle(message))
 
 
 class ArtifactError(HiosError):
@@ -96,7 +122,15 @@ def missing_extra(what: str, error: ModuleNotFoundError) -> HiosError | None:
 
 
 class HiosWarning(UserWarning):
-    """Something works, but not as the user may expect: an optimised model that runs as it was, and why."""
+    """Something works, but not as the user may expect: an optimised model that runs as it was, and why.
+
+    Examples:
+        Turn these warnings into errors, so that nothing runs otherwise than expected:
+
+        >>> import warnings, hios
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("error", hios.HiosWarning)
+    """
 
 
 def warn(message: str, not_the_user: tuple[str, ...] = ()) -> None:

@@ -33,6 +33,19 @@ class Graph:
 
     Raises:
         ArtifactError: an operator id stands twice, an edge names an unknown operator, or there is a cycle.
+
+    Examples:
+        >>> import hios
+        >>> graph = hios.Graph(
+        ...     "pair",
+        ...     (hios.Operator("a", "conv2d"), hios.Operator("b", "relu")),
+        ...     (hios.Edge("a", "b", bytes=4096),),
+        ... )
+        >>> graph.index["b"], graph.order
+        (1, (0, 1))
+        >>> hios.Graph("circle", graph.operators, (*graph.edges, hios.Edge("b", "a")))
+        Traceback (most recent call last):
+        hios.errors.ArtifactError: graph: edges: found the cycle a -> b -> a; allowed: a directed acyclic graph
     """
 
     name: str

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 
 
-def parsed(file: Path) -> ast.Module | None:
-    """The syntax tree of a file; None if it is not Python that this interpreter can read."""
+def parsed(text: bytes) -> ast.Module | None:
+    """The syntax tree of the contents of a file; None if they are not Python that this interpreter can read."""
     try:
-        return ast.parse(file.read_bytes())
+        return ast.parse(text)
     except (SyntaxError, ValueError):
         return None
 

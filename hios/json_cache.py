@@ -9,14 +9,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+
+import msgspec
 
 from hios import artifacts
 from hios.errors import ArtifactError, HiosError
 
 _Entry = TypeVar("_Entry")
+
+
+def cache_folder() -> Path:
+    """Folder of all caches of hios: ``$HIOS_CACHE``, else the one in the user's cache folder (XDG)."""
+    given = os.environ.get("HIOS_CACHE")
+    if given:
+        return Path(given)
+    # The XDG specification has relative paths ignored.
+    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (home if home.is_absolute() else Path.home() / ".cache") / "hios"
 
 
 class JsonCache:
@@ -47,7 +60,7 @@ class JsonCache:
         try:
             entry = json.loads(self._file(key).read_text(encoding="utf-8"))
             return convert(entry) if entry["key"] == key else None
-        except (OSError, ValueError, TypeError, KeyError, RecursionError, HiosError):
+        except (OSError, ValueError, TypeError, KeyError, RecursionError, HiosError, msgspec.MsgspecError):
             return None
 
     def put(self, key: Mapping[str, Any], members: Mapping[str, Any]) -> None:

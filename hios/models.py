@@ -93,7 +93,7 @@ def model(text: str, directory: Path | None = None) -> Model:
     if text not in known:
         raise HiosError(
             f"unknown model {text}; allowed: {', '.join(known) or 'none yet'} (to add one, write "
-            f"{(directory or resource_directory('models')).name}/NAME.py as CONTRIBUTING.md shows), {ALLOWED}"
+            f"{(directory or resource_directory('models')).name}/NAME.py as docs/extending.md shows), {ALLOWED}"
         )
     return Model(text, "registered")
 
@@ -151,7 +151,7 @@ def _with_imports(module: str, folder: Path, search: list[str]) -> list[Path]:
             sources.add(file)
             package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
             # What is wrong with a file that cannot be parsed, the export says.
-            yield from imported_names(parsed(file) or ast.Module([], []), package)
+            yield from imported_names(parsed(file.read_bytes()) or ast.Module([], []), package)
 
     reached([module], imported)
     return sorted(sources)

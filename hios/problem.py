@@ -47,10 +47,20 @@ class Problem:
         devices: number of devices whose co-run factor the times hold; 0 where it is left to ``on``.
         probe: speed of the machine when the times were measured; None where unknown.
         cores_per_device: cores of each device that times were measured on; None where unknown.
+        hardware: kind of hardware that times were measured on; None where unknown.
 
     Raises:
         ArtifactError: an operator or edge has no cost, the costs are those of another graph, they have a merge of
             operators that cannot be merged, or a time on several devices for fewer than two.
+
+    Examples:
+        >>> import hios
+        >>> graph = hios.Graph("pair", (hios.Operator("a", "conv"), hios.Operator("b", "conv")), (hios.Edge("a", "b"),))
+        >>> problem = hios.Problem(graph, hios.Costs({"a": 1.0, "b": 2.0}, {("a", "b"): 0.5}, corun={2: 1.1}))
+        >>> problem.time, problem.successors
+        ([1.0, 2.0], [[(1, 0.5)], []])
+        >>> problem.on(2).time  # with the co-run factor of two devices
+        [1.1, 2.2]
     """
 
     def __init__(self, graph: Graph, costs: Costs | CostsFile) -> None:
@@ -62,6 +72,7 @@ class Problem:
         self._corun_factor = costs.corun_factor
         self.probe = costs.probe
         self.cores_per_device = costs.cores_per_device
+        self.hardware = costs.hardware
         _refuse_other_graph(graph, costs)
         self.ids = [operator.id for operator in graph.operators]
         self.time = [costs.operator_ms(operator) for operator in self.ids]

@@ -27,6 +27,15 @@ class StagedPlan:
 
     ``merges`` holds the operators of each stage that runs merged into one operator (IOS): such a stage has every
     operator in a group of its own.
+
+    Examples:
+        Operators 1 and 2 beside each other between 0 and 3, on one device: a device is a tuple of stages, a stage a
+        tuple of groups, a group a tuple of operators.
+
+        >>> import hios
+        >>> plan = hios.StagedPlan(((((0,),), ((1,), (2,)), ((3,),)),))
+        >>> [len(stage) for stage in plan.devices[0]]
+        [1, 2, 1]
     """
 
     devices: tuple[tuple[Stage, ...], ...]
@@ -47,6 +56,14 @@ class StreamPlan:
 
     ``wide`` has the devices of every operator that takes several at once, first the one that keeps its value. Such an
     operator stands in the stream of each of its devices, and these have one stream each: it holds them as a whole.
+
+    Examples:
+        The same on two streams of one device: a device is a tuple of streams, a stream a tuple of operators.
+
+        >>> import hios
+        >>> plan = hios.StreamPlan((((0, 1, 3), (2,)),), launch=(0, 1, 2, 3))
+        >>> len(plan.devices), len(plan.devices[0])
+        (1, 2)
     """
 
     devices: tuple[tuple[tuple[int, ...], ...], ...]
@@ -64,6 +81,12 @@ class Solution:
     ``lower_bound_ms`` is a bound that it proved, ``staged_lower_bound_ms`` one that holds for staged schedules only
     and says more; ``notes`` tell the reader of schedule.json what the result rests on; ``cuts`` is that of `Schedule`.
     Algorithms that have none of these return the plan alone.
+
+    Examples:
+        >>> import hios
+        >>> plan = hios.StreamPlan((((0, 1),),), launch=(0, 1))
+        >>> hios.Solution(plan, lower_bound_ms=2.5, notes={"search": "exhaustive"}).lower_bound_ms
+        2.5
     """
 
     plan: Plan
@@ -81,8 +104,18 @@ class Schedule:
     says more and holds for staged schedules only is ``staged_lower_bound_ms``; 0 where there is none. ``cuts`` is the
     number of places at which a search for the best schedule cut the graph to keep its time within limits (``states``
     of IOS): with more than 0, the schedule is the best of those in which no stage crosses a cut, not of all. ``probe``
-    is the speed of the machine when its costs were measured, and ``cores_per_device`` how many cores a device had then;
-    None where unknown.
+    is the speed of the machine when its costs were measured, ``cores_per_device`` how many cores a device had then,
+    and ``hardware`` of what kind it was; None where unknown.
+
+    Examples:
+        >>> import hios
+        >>> graph = hios.Graph("pair", (hios.Operator("a", "conv"), hios.Operator("b", "conv")), (hios.Edge("a", "b"),))
+        >>> problem = hios.Problem(graph, hios.Costs({"a": 1.0, "b": 2.0}, {("a", "b"): 0.5}))
+        >>> schedule = hios.schedule(problem, "heft", devices=2)
+        >>> schedule.algorithm, schedule.latency_ms, [row.device for row in schedule.placements]
+        ('heft', 3.0, [0, 0])
+        >>> schedule.plan(graph)
+        StagedPlan(devices=((((0,),), ((1,),)), ()), merges=frozenset())
     """
 
     algorithm: str
@@ -100,6 +133,7 @@ class Schedule:
     cuts: int = 0
     probe: ProfiledSpeed | None = None
     cores_per_device: int | None = None
+    hardware: str | None = None
     source: str = field(default="schedule", compare=False)
 
     @classmethod
@@ -137,6 +171,7 @@ class Schedule:
             cuts=self.cuts,
             probe=self.probe,
             cores_per_device=self.cores_per_device,
+            hardware=self.hardware,
         )
 
     def to_json(self) -> artifacts.Json:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from hios import imports
+from hios.code_cache import Code, CodeCache
 from hios.imports import imported_names, parsed, reached
 from hios.schedulers import ALGORITHMS, find
 
@@ -21,6 +23,7 @@ STAGES = {
     "predict": ("hios.profiling.predict",),
     "schedule": ("hios.schedulers",),
     "simulation": ("hios.study.simulation",),
+    "convolutions": ("hios.study.convolutions",),
     "execute": ("hios.runtime.session", "hios.runtime.trace"),
     "report": ("hios.report",),
     "provenance": ("hios.versions",),
@@ -29,6 +32,7 @@ STAGES = {
 _PARTS = {
     "profile": ("platform", "measuring"),
     "predict": ("platform", "predicting"),
+    "convolutions": ("platform", "measuring"),
     "execute": ("platform", "executing"),
     "report": ("reporting",),
 }
@@ -76,6 +80,7 @@ def code_hash(modules: Iterable[str], package: Path = _PACKAGE) -> str:
     """Hash of the code of modules and of all that they import from hios and their own package; see `source_hash`."""
     names = reached(modules, lambda module: _imported(module, package))
     text = "\n".join(f"{module} {_digest(module, package)}" for module in sorted(names))
+    _cache().save()
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -112,27 +117,25 @@ def _outside_file(module: str) -> Path | None:
     return file if file is not None and file.is_file() else None
 
 
-def _parsed(file: Path | None) -> ast.Module | None:
-    """The code of a file; None if it is no Python that this interpreter can read."""
-    return None if file is None or file.suffix != ".py" else parsed(file)
-
-
-@functools.cache
-def _tree(module: str, package: Path) -> ast.Module:
+def _tree(text: bytes, module: str) -> ast.Module | None:
     """The code of a module, without what changes nothing: docstrings, and which algorithms and platforms there are."""
-    file = _file(module, package)
-    tree = _parsed(file) or ast.Module([], [])
-    for node in ast.walk(tree):
+    tree = parsed(text)
+    for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             del node.body[0]
         elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             node.body = [ast.Pass()]
-    if module == _PLATFORMS:
+    if tree is not None and module == _PLATFORMS:
         tree.body = [node for node in tree.body if not _assigns(node, _TABLE)]
-    if module == _REGISTRY:
-        registered = {algorithm.run.__module__ for algorithm in ALGORITHMS.values()}
+    if tree is not None and module == _REGISTRY:
+        registered = _registered()
         tree.body = [node for node in tree.body if not _lists_algorithms(node, registered)]
     return tree
+
+
+def _registered() -> set[str]:
+    """Modules of the algorithms."""
+    return {algorithm.run.__module__ for algorithm in ALGORITHMS.values()}
 
 
 def _lists_algorithms(node: ast.stmt, registered: set[str]) -> bool:
@@ -148,10 +151,7 @@ def _assigns(node: ast.stmt, name: str) -> bool:
 @functools.cache
 def _imported(module: str, package: Path) -> tuple[str, ...]:
     """Modules of hios or its own package that a module imports anywhere, and the packages that they lie in."""
-    file = _file(module, package)
-    within = module if file is not None and file.name == "__init__.py" else module.rpartition(".")[0]
-    named = imported_names(_tree(module, package), within)
-    parts = [name.split(".") for name in [module, *named]]
+    parts = [name.split(".") for name in [module, *_code(module, package).imports]]
     own = {"hios", module.partition(".")[0]}
     above = [".".join(part[:count]) for part in parts if part[0] in own for count in range(1, len(part) + 1)]
     return tuple(name for name in dict.fromkeys(above) if _file(name, package) is not None)
@@ -159,14 +159,38 @@ def _imported(module: str, package: Path) -> tuple[str, ...]:
 
 @functools.cache
 def _digest(module: str, package: Path) -> str:
-    found = hashlib.sha256(ast.dump(_tree(module, package)).encode())
+    digest = hashlib.sha256(_code(module, package).digest.encode())
     file = _file(module, package)
-    if file is not None and _parsed(file) is None:  # compiled
-        found.update(file.read_bytes())
     if file is not None:
         for other in _data_files(file.parent) if file.name == "__init__.py" else _own_data(file):
-            found.update(other.relative_to(file.parent).as_posix().encode() + other.read_bytes())
-    return found.hexdigest()
+            digest.update(other.relative_to(file.parent).as_posix().encode() + other.read_bytes())
+    return digest.hexdigest()
+
+
+def _code(module: str, package: Path) -> Code:
+    """What a module imports, and a digest of its code: of the whole file where that is not Python."""
+    file = _file(module, package)
+    if file is None:
+        return Code((), "")
+    text = file.read_bytes()
+    if file.suffix != ".py":
+        return Code((), hashlib.sha256(text).hexdigest())
+    within = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    listed = sorted(_registered()) if module == _REGISTRY else []
+
+    def parse() -> Code:
+        tree = _tree(text, module)
+        if tree is None:
+            return Code((), hashlib.sha256(text).hexdigest())
+        digest = hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+        return Code(tuple(dict.fromkeys(imported_names(tree, within))), digest)
+
+    return _cache().get(text, " ".join([module, within, *listed]), parse)
+
+
+@functools.cache
+def _cache() -> CodeCache:
+    return CodeCache([Path(__file__), Path(imports.__file__)])
 
 
 def _own_data(module: Path) -> list[Path]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 #: Width of the confidence interval, as a share of the median, below which a measurement is precise enough.
 PRECISION = 0.02
@@ -114,12 +115,15 @@ def is_faster(runs: Sequence[float], baseline: Sequence[float]) -> bool:
 
 
 @functools.lru_cache(maxsize=8)
-def _draws(rounds: int) -> tuple[tuple[int, ...], ...]:
+def _draws(rounds: int) -> tuple[Callable[[tuple[float, ...]], tuple[float, ...]], ...]:
+    """What picks the runs of each resample; of at least two rounds."""
     draw, every = random.Random(0), range(rounds)
-    return tuple(tuple(draw.choices(every, k=rounds)) for _ in range(_RESAMPLES))
+    return tuple(operator.itemgetter(*draw.choices(every, k=rounds)) for _ in range(_RESAMPLES))
 
 
 @functools.lru_cache(maxsize=256)
 def _medians(runs: tuple[float, ...]) -> tuple[float, ...]:
     """Median of every resample."""
-    return tuple(statistics.median([runs[place] for place in drawn]) for drawn in _draws(len(runs)))
+    middle, odd = divmod(len(runs), 2)
+    drawn = (sorted(pick(runs)) for pick in _draws(len(runs)))
+    return tuple(own[middle] if odd else (own[middle - 1] + own[middle]) / 2 for own in drawn)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
-from importlib import metadata
+import shutil
+import subprocess
 from pathlib import Path
 
 from hios.artifacts import replacing
@@ -27,6 +28,8 @@ _PACKAGES = (
 
 def versions() -> dict[str, str]:
     """Versions of Python, the kernel and all packages that are installed."""
+    from importlib import metadata  # not when hios is imported: it takes some milliseconds
+
     found = {"python": platform.python_version(), "kernel": platform.release()}
     for package in _PACKAGES:
         try:
@@ -40,3 +43,22 @@ def write(path: str | Path) -> None:
     """Write the versions as JSON."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(versions(), indent=1) + "\n", encoding="utf-8")
+
+
+def checkout() -> str | None:
+    """Commit of the checkout that hios runs from, and whether files differ from it; None where there is no checkout."""
+    root = Path(__file__).resolve().parents[1]
+    git = shutil.which("git")
+    if git is None or not (root / ".git").exists():
+        return None
+
+    def ask(*arguments: str) -> str | None:
+        done = subprocess.run(  # noqa: S603  the arguments are ours
+            [git, "--no-optional-locks", "-C", str(root), *arguments], capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    commit, changes = ask("rev-parse", "--short=12", "HEAD"), ask("status", "--porcelain")
+    if commit is None or changes is None:
+        return None
+    return f"commit {commit}, {'with uncommitted changes' if changes else 'no uncommitted changes'}"

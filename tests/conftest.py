@@ -20,21 +20,28 @@ settings.load_profile("hios")
 os.environ["HIOS_CACHE"] = tempfile.mkdtemp(prefix="hios-tests-")
 atexit.register(shutil.rmtree, os.environ["HIOS_CACHE"], ignore_errors=True)
 
+# Two threads of BLAS wait for each other where other processes of tests use the cores: ten times slower.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # A shell starts what it runs in the background with Ctrl-C ignored, and its children inherit that; tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 #: Files that take longest, the longest first: begun last, one of them would keep a process at work while others wait.
 LONGEST = (
+    "workflow/test_slurm.py",
+    "workflow/test_dry_run.py",
     "runtime/test_distributed.py",
     "frontends/test_models.py",
+    "workflow/test_figures.py",
     "optimizing/test_optimize.py",
-    "workflow/test_dry_run.py",
     "optimizing/test_optimize_choice.py",
-    "platforms/cpu/test_engine.py",
-    "profiling/test_cached.py",
+    "runtime/test_wide.py",
     "test_dynamo.py",
     "test_api.py",
+    "cli/test_cli.py",
+    "platforms/cpu/test_engine.py",
+    "profiling/test_cached.py",
 )
 
 

@@ -133,6 +133,7 @@ def test_gpus_and_links_are_listed() -> None:
         "docs/optimize.md",
         "docs/python.md",
         "docs/reproducing.md",
+        "docs/serving.md",
     ],
 )
 def test_links_lead_somewhere(file: str) -> None:

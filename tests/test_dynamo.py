@@ -89,6 +89,7 @@ def test_outputs_are_those_of_the_model(compiled: Callable[..., Any], made: list
     assert not made[0].report.cached
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_graph_breaks_make_parts(compiled: Callable[..., Any], made: list[OptimizedModule]) -> None:
     """A model with a graph break has its parts optimised one by one."""
@@ -112,6 +113,7 @@ def test_small_parts_are_left_alone(
     assert set(children()) <= before
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_dynamic_shapes_are_left_alone(compiled: Callable[..., Any], made: list[OptimizedModule]) -> None:
     """Once Dynamo makes a shape dynamic, the part runs as it is, with a warning, and is right."""
@@ -125,6 +127,7 @@ def test_dynamic_shapes_are_left_alone(compiled: Callable[..., Any], made: list[
     assert len(made) == 1
 
 
+@pytest.mark.slow
 def test_gradients_are_left_alone(compiled: Callable[..., Any], made: list[OptimizedModule]) -> None:
     """With gradients on, a model with parameters is differentiated as ever, with a warning that says what to do."""
     model = Branches()
@@ -138,6 +141,7 @@ def test_gradients_are_left_alone(compiled: Callable[..., Any], made: list[Optim
     assert len(made) == 1
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_changed_weights_count(compiled: Callable[..., Any]) -> None:
     """After weights were changed in place, outputs are those of the model as it is then, with a warning."""
@@ -149,6 +153,7 @@ def test_changed_weights_count(compiled: Callable[..., Any]) -> None:
         _require_equal(fast, model, _image(1))
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_another_module_of_the_same_code_has_its_own_weights(compiled: Callable[..., Any]) -> None:
     """Dynamo may use for one module what was compiled for another: outputs are those of the module that is called."""
@@ -169,6 +174,7 @@ def test_what_cannot_be_taken_runs_as_it_is(compiled: Callable[..., Any]) -> Non
         _require_equal(compiled(model), model, _image(0))
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_workers_end_with_what_was_compiled(compiled: Callable[..., Any], made: list[OptimizedModule]) -> None:
     """Once Dynamo forgets the parts, their workers are gone."""

@@ -22,8 +22,11 @@ KINDS = (
     "link",
     "simulation",
     "ablation",
+    "convolutions",
     "published",
     "figure",
+    "scenario",
+    "result",
 )
 
 

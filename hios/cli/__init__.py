@@ -14,12 +14,16 @@ from hios.cli import (
     export,
     extract,
     figures,
+    load,
     partition,
     profile,
     report,
+    retarget,
     schedule,
     show,
+    simulate,
     study,
+    train,
     verify,
     versions,
 )
@@ -30,13 +34,17 @@ _COMMANDS = (
     extract.command,
     profile.command,
     schedule.command,
+    train.command,
     evaluate.command,
+    retarget.command,
     verify.command,
     show.command,
     draw.command,
     execute.command,
     distribute.command,
     partition.command,
+    simulate.command,
+    load.command,
     report.command,
     algorithms.command,
     figures.command,
@@ -50,5 +58,5 @@ _COMMANDS = (
 def main() -> None:
     """Find out where and when each operator of a neural network should run.
 
-    The stages in order: export, extract, profile, schedule, execute, report.
+    The stages of the pipeline, in order: export, extract, profile, schedule, execute, report.
     """

@@ -30,7 +30,8 @@ from hios.platforms import require_options
     "--transport",
     type=click.Choice(["gloo", "nccl", "mpi"]),
     required=True,
-    help="gloo: this is run by torchrun; nccl: the same, with a GPU a rank; mpi: by mpirun, or by srun.",
+    help="How values travel. gloo: start with torchrun; nccl: the same, with a GPU for each rank; mpi: start with "
+    "mpirun or srun.",
 )
 @executing_option
 @cores_per_device_option
@@ -38,15 +39,16 @@ from hios.platforms import require_options
 @click.option(
     "--program",
     type=PATH,
-    help="program.pt2 or program.onnx: eager PyTorch, or ONNX Runtime, on rank 0 as reference for outputs and time.",
+    help="program.pt2 or program.onnx. Rank 0 runs it in eager PyTorch or ONNX Runtime, as the reference for outputs "
+    "and latency.",
 )
 @measuring_options
 @trust_option
 def command(schedules: tuple[Path, ...], trust: bool, **given: Any) -> None:
-    """Run SCHEDULES of GRAPH with every device a process of a launcher, on one node or several.
+    """Run SCHEDULES of GRAPH over several processes, one for each device, on one node or several.
 
-    The launcher starts this command on every rank with the same arguments, such as: torchrun --nproc-per-node 2 -m hios
-    distribute graph.json weights.safetensors schedule.json --transport gloo --output run.json
+    A launcher starts this command on every rank with the same arguments, for example: torchrun --nproc-per-node 2 -m
+    hios distribute graph.json weights.safetensors schedule.json --transport gloo --output run.json
     """
     check_measuring(given)
     require_options(given["platform"], {}, cores_per_device=given["cores_per_device"])

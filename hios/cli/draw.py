@@ -13,7 +13,10 @@ from hios.cli.options import PATH, refuse_overwriting
 @click.argument("graph", type=PATH)
 @click.option("--output", type=PATH, help="Picture to write, .svg or .html; default: GRAPH with the suffix .svg.")
 def command(graph: Path, output: Path | None) -> None:
-    """Draw GRAPH by blocks, coloured by operator type: .svg, or .html to zoom and to follow its lines."""
+    """Draw GRAPH block by block, coloured by operator type.
+
+    An .html page can be zoomed, and highlights the edges of an operator.
+    """
     from hios.graph import Graph
     from hios.report import write_picture
 

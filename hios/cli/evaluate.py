@@ -18,7 +18,7 @@ from hios.errors import HiosError, ScheduleError
 def command(graph: Path, costs: Path, schedule: Path) -> None:
     """Print the latency of SCHEDULE under the cost model, or why it is invalid.
 
-    It is invalid too where it states another latency than that, or a lower bound above a latency that is possible.
+    A schedule is also invalid if it states a different latency, or a lower bound above a latency that is possible.
     """
     from hios.bound_check import judge_bounds
     from hios.check import violations

@@ -31,13 +31,20 @@ from hios.platforms import require_options
 @click.argument("schedules", type=PATH, nargs=-1, required=True)
 @executing_option
 @virtual_option
-@click.option("--devices", type=int, help="Devices of the session; default: the most that a schedule uses.")
+@click.option(
+    "--other-hardware",
+    is_flag=True,
+    help="Run schedules whose costs were measured on another processor or other GPUs, which is refused otherwise; "
+    "run.json states it.",
+)
+@click.option("--devices", type=int, help="Number of devices; default: the most that any schedule uses.")
 @cores_per_device_option
 @output_option("run.json")
 @click.option(
     "--program",
     type=PATH,
-    help="program.pt2 or program.onnx: eager PyTorch, or ONNX Runtime, as reference for outputs and time.",
+    help="program.pt2 or program.onnx. It runs in eager PyTorch or ONNX Runtime, as the reference for outputs and "
+    "latency.",
 )
 @click.option(
     "--baselines",
@@ -46,16 +53,17 @@ from hios.platforms import require_options
     type=click.Choice(list(RUNTIMES)),
     default=("eager",),
     show_default=True,
-    help="Run the program in this too, with the cores of one device and with those of all; may be given several "
-    "times. Eager PyTorch always takes part, as outputs are compared with it.",
+    help="Also run the program in this runtime, with the cores of one device and with those of all; may be given "
+    "several times. Eager PyTorch always takes part, as the reference for outputs.",
 )
 @click.option("--traces", type=PATH, help="Folder for a Chrome/Perfetto trace of every schedule.")
 @click.option(
     "--auto",
     type=PATH,
-    help="schedule.json to write of what is fastest: a schedule, or the sequential one with all cores; the sequential "
-    "one on one device unless another is faster beyond doubt. Every other run chooses, of those not to be told from "
-    "the fastest the steadiest; run.json states its latency in the others. Needs 12 runs.",
+    help="Choose the fastest by measurement, and write its schedule.json: one of the schedules, or the sequential one "
+    "with all cores inside operators; the sequential one on one device unless another is faster with 95 % confidence. "
+    "Among candidates statistically tied with the fastest, the one with the smallest 80th percentile. Every other run "
+    "chooses; run.json states the latency of the choice in the remaining runs. Needs at least 12 runs.",
 )
 @measuring_options
 @trust_option
@@ -71,7 +79,7 @@ def command(
     trust: bool,
     **settings: Any,
 ) -> None:
-    """Run SCHEDULES of GRAPH on real devices, interleaved in one session, and time them."""
+    """Run SCHEDULES of GRAPH on real devices, taking turns in one session, and time them."""
     from hios.schedule import Schedule
 
     check_measuring(settings)

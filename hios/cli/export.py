@@ -17,21 +17,23 @@ from hios.formats.config_file import Scalar
 @click.argument("model")
 @output_option("program.pt2, or program.onnx for a model in ONNX,")
 @click.option("--image-size", type=int, help="Height and width of the image in pixels.")
-@click.option("--batch-size", type=int, help="Images a batch.")
-@click.option("--classifier", is_flag=True, help="With the classifier that the papers leave out.")
+@click.option("--batch-size", type=int, help="Images in a batch.")
+@click.option("--classifier", is_flag=True, help="Include the classifier, which the papers leave out.")
 @click.option(
     "--option",
     "more",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Any other option of the function that builds the model; the value as in YAML. May be given several times.",
+    help="Any other keyword argument of the function that builds the model, its value as in YAML. May be given several "
+    "times.",
 )
 @click.option(
     "--input",
     "inputs",
     multiple=True,
     metavar="NAME=SIZES",
-    help="Shape of an input of an ONNX file that leaves dimensions open, such as x=1x3x224x224. May be given several "
+    help="Shape of an input of an .onnx or .pt2 file that leaves dimensions open, such as x=1x3x224x224 (.pt2 files "
+    "need --trust too), or value of an .onnx input that is one whole number, such as sr=16000. May be given several "
     "times.",
 )
 @click.option("--seed", type=int, default=defaults.SEED, show_default=True, help="Seed of random weights.")
@@ -47,10 +49,10 @@ def command(
     seed: int,
     trust: bool,
 ) -> None:
-    """Export MODEL with torch.export, or check a finished one and copy it.
+    """Export MODEL with torch.export, or check and copy one that was exported already.
 
-    MODEL is a network of the models folder by name; package.module:function, a function of yours whose keyword
-    parameters are options, and which returns the module and a tuple of example inputs; or a file, .pt2 or .onnx.
+    MODEL is the name of a network in models/; or package.module:function, a function of yours that returns the module
+    and a tuple of example inputs, and whose keyword parameters are options; or a .pt2 or .onnx file.
     """
     from hios.config import parsed_options, parsed_shapes
 

@@ -15,20 +15,20 @@ from hios.graph import UNITS
 @click.argument("program", type=PATH)
 @output_option("graph.json")
 @click.option("--weights", type=PATH, required=True, help="weights.safetensors to write.")
-@click.option("--name", help="Name of the graph; default: the folder of the program.")
+@click.option("--name", help="Name of the graph; default: that of the program's folder.")
 @click.option(
     "--units",
     type=click.Choice(UNITS),
-    help="What is one operator: a convolution with the ReLU behind it, also a ReLU with the separable or plain "
-    "convolution behind it and the sum before it, or every Relax operator by itself; default: as the model declares, "
-    "else conv-relu.",
+    help="What counts as one operator. conv-relu: a convolution with the ReLU after it; relu-sepconv: also a ReLU with "
+    "the separable or plain convolution after it and the sum before it; operator: every Relax operator by itself. "
+    "Default: what the model declares, else conv-relu.",
 )
 @click.option(
     "--below",
     multiple=True,
     metavar="NAME=NUMBER",
-    help="Values of an input of whole numbers, such as tokens, are less than this; random inputs for comparing and "
-    "timing are drawn accordingly. Default: as the model declares, else 2. May be given several times.",
+    help="The values of an integer input, such as tokens, are less than this; random inputs for comparison and timing "
+    "are drawn accordingly. Default: what the model declares, else 2. May be given several times.",
 )
 @trust_option
 def command(

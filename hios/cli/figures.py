@@ -14,7 +14,9 @@ from hios.cli.options import PATH
 @click.argument("name", metavar="[ID]", required=False)
 @click.argument("files", type=PATH, nargs=-1)
 @click.option("--output", type=PATH, help="Folder to draw ID in, as ID.csv, .tex, .svg, .pdf and .json.")
-@click.option("--results", type=PATH, default="results", show_default=True, help="Folder that states refer to.")
+@click.option(
+    "--results", type=PATH, default="results", show_default=True, help="Results folder, for the state of each figure."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(name: str | None, files: tuple[Path, ...], output: Path | None, results: Path, as_json: bool) -> None:
     """List the figures and tables of the papers: what each needs, how long drawing takes, and its state.

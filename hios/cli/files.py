@@ -34,7 +34,7 @@ def export(
         text: a network of models/, ``package.module:function``, or a file .pt2 or .onnx.
         output: the file to write, .pt2, or .onnx for a model in ONNX.
         options: keyword arguments of the function that builds the network; of an ONNX file batch_size.
-        inputs: shapes of inputs by name, of an ONNX file that leaves dimensions open.
+        inputs: shapes of inputs by name, of a file .pt2 or .onnx that leaves dimensions open.
         seed: of the random weights of a network of models/; torch.manual_seed before a function of the user's.
         trusted: whether the user trusts who made a .pt2 file, which then may run code.
 
@@ -49,8 +49,8 @@ def export(
     if Path(output).suffix.lower() != found.exported:
         raise HiosError(f"{output}: found the ending {Path(output).suffix or 'none'}; allowed: {found.exported}")
     check(found, options, trusted)
-    if inputs and found.kind != "onnx":
-        raise HiosError(f"{text}: found the option input; allowed: for .onnx files, whose dimensions may be open")
+    if inputs and found.kind not in {"onnx", "pt2"}:
+        raise HiosError(f"{text}: found the option input; allowed: for .onnx and .pt2 files with open dimensions")
     require_writable(output)
     if found.kind == "onnx":
         from hios.frontends import onnx
@@ -62,7 +62,7 @@ def export(
         with replacing(output) as temporary:
             temporary.write_bytes(network.SerializeToString(deterministic=True))
         return f"{text}, {onnx.described(network)}"
-    program = run(text, options, seed=seed, trusted=trusted)
+    program = run(text, options, inputs=inputs, seed=seed, trusted=trusted)
     program.write(output)
     return f"{text}, {described(program.exported)}"
 

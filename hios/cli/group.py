@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from hios.cli.supervisor import end_with_supervisor
 from hios.errors import HiosError, HiosWarning, missing_extra
 
 
@@ -18,6 +19,7 @@ class Group(click.Group):
 
     def main(self, *arguments: Any, **keywords: Any) -> Any:
         """Run a command line; what click raises ends the process."""
+        end_with_supervisor()
         try:
             return super().main(*arguments, **{**keywords, "standalone_mode": False})
         except click.exceptions.NoArgsIsHelpError as error:

@@ -72,25 +72,31 @@ def given_own(platform: str, options: Mapping[str, str | None]) -> dict[str, str
 virtual_option = click.option(
     "--virtual",
     is_flag=True,
-    help="Let devices share cores or GPUs where there are fewer: to try things out, as times say little then.",
+    help="Let several devices share a core or GPU if there are too few. For trying things out: times then mean little.",
 )
 cores_per_device_option = click.option(
     "--cores-per-device",
     type=int,
-    help="Cores of each device on platform cpu, with a thread on each inside every operator; default: 1, or as the "
-    "costs of the schedules were measured.",
+    help="Platform cpu: number of cores of each device, used by threads inside each operator; default: 1, or the "
+    "number that the costs of the schedules were measured with.",
 )
 trust_option = click.option(
-    "--trust", is_flag=True, help="Load a .pt2 file even if that can run code: you trust who made it."
+    "--trust", is_flag=True, help="Load a .pt2 file even if loading it can run code; only if you trust who made it."
 )
 
 _MEASURING = (
-    click.option("--runs", type=int, default=RUNS, show_default=True, help="Measured runs of every competitor."),
-    click.option("--warmup", type=int, default=WARMUP, show_default=True, help="Runs before the measured ones."),
+    click.option("--runs", type=int, default=RUNS, show_default=True, help="Timed runs of each competitor."),
+    click.option("--warmup", type=int, default=WARMUP, show_default=True, help="Untimed runs before the timed ones."),
     click.option(
-        "--tolerance", type=float, default=TOLERANCE, show_default=True, help="Allowed difference of outputs."
+        "--tolerance",
+        type=float,
+        default=TOLERANCE,
+        show_default=True,
+        help="Allowed difference of outputs, absolute plus relative.",
     ),
-    click.option("--seed", type=int, default=SEED, show_default=True, help="Seed of the input and of the order."),
+    click.option(
+        "--seed", type=int, default=SEED, show_default=True, help="Seed of the inputs and of the order of runs."
+    ),
     click.option(
         "--timeout",
         "timeout_s",

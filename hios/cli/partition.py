@@ -17,33 +17,34 @@ from hios.errors import HiosError
 @click.argument("graph", type=PATH)
 @click.argument("weights", type=PATH)
 @output_option("partition.json")
-@click.option("--algorithm", default="hios-lp", show_default=True, help="Schedules for several devices.")
-@click.option("--cores", type=int, help="Cores to divide; default: the physical cores that can be used.")
+@click.option("--algorithm", default="hios-lp", show_default=True, help="Algorithm for several devices.")
+@click.option("--cores", type=int, help="Number of cores to divide; default: all usable physical cores.")
 @virtual_option
 @click.option(
     "--repeats",
     type=int,
     default=defaults.REPEATS,
     show_default=True,
-    help="Least number of measurements of every operator and stage.",
+    help="Minimum number of measurements of each operator and stage.",
 )
 @click.option(
     "--budget",
     type=float,
     default=defaults.PROFILE_BUDGET_S,
     show_default=True,
-    help="Seconds of measuring costs, of each partition.",
+    help="Seconds for measuring the costs of each partition.",
 )
-@click.option("--cache", type=PATH, help="Folder of measurements, as of hios profile.")
-@click.option("--no-cache", is_flag=True, help="Measure everything, and keep nothing for later.")
+@click.option("--cache", type=PATH, help="Folder of cached measurements, as in hios profile.")
+@click.option("--no-cache", is_flag=True, help="Measure everything anew, and cache nothing.")
 @measuring_options
 def command(
     graph: Path, weights: Path, output: Path, budget: float, cache: Path | None, no_cache: bool, **settings: Any
 ) -> None:
-    """Find out whether GRAPH is faster on one device of all cores, 2 of half of them, ..., or one a core.
+    """Find the division of this machine's cores into devices that is fastest for GRAPH.
 
-    Each partition is predicted from costs measured on such devices; the promising ones run in turns. The result goes
-    into config.yaml as devices and cores_per_device.
+    Candidates are one device with all cores, two with half of them each, and so on down to one core each. Each is
+    predicted from costs measured on such devices; the promising ones then run, taking turns. Put the result into
+    config.yaml as devices and cores_per_device.
     """
     check_measuring(settings)
     refuse_overwriting([graph, weights], [output])

@@ -42,29 +42,30 @@ _MEASURING = ("virtual", "cores_per_device", "repeats", "budget", "cache", "no_c
     type=int,
     default=defaults.REPEATS,
     show_default=True,
-    help="Least number of measurements of every operator and stage.",
+    help="Minimum number of measurements of each operator and stage.",
 )
 @click.option(
     "--budget",
     type=float,
     default=defaults.PROFILE_BUDGET_S,
     show_default=True,
-    help="Seconds for repeating until medians are certain within 2 %, and for stages; those left out are modelled.",
+    help="Seconds for repeating measurements until medians are known to within 2 %, and for measuring stages; stages "
+    "that no time is left for are modelled.",
 )
 @click.option(
     "--widths",
     type=int,
     multiple=True,
-    help="Measure operators on so many devices at once too (platform cpu); may be given several times. Those that gain "
-    "may then take them in schedules.",
+    help="Platform cpu: measure operators on this many devices at once, too. Schedules may then run operators that "
+    "gain from it on several devices. May be given several times.",
 )
 @click.option(
     "--cache",
     type=PATH,
-    help="Folder of measurements of other runs and networks, used and added to; default: measurements in $HIOS_CACHE, "
+    help="Folder of cached measurements, shared with other runs and networks; default: measurements in $HIOS_CACHE, "
     "else hios/measurements in the user's cache folder.",
 )
-@click.option("--no-cache", is_flag=True, help="Measure everything, and keep nothing for later.")
+@click.option("--no-cache", is_flag=True, help="Measure everything anew, and cache nothing.")
 @click.option(
     "--stages-of",
     multiple=True,

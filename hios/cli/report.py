@@ -21,9 +21,15 @@ from hios.cli.options import PATH, output_option
     help="With predicted costs: label of a schedule to show, schedules/LABEL.json; default: all. May be given several "
     "times.",
 )
-@click.option("--config", type=PATH, help="Resolved configuration of the pipeline, for the page to show.")
+@click.option("--config", type=PATH, help="Resolved configuration of the pipeline, which the page then shows.")
+@click.option("--figures", type=PATH, help="Folder of the papers' figures (`hios figures ID --output`) to show.")
 def command(
-    directories: tuple[Path, ...], output: Path, tables: Path, schedules: tuple[str, ...], config: Path | None
+    directories: tuple[Path, ...],
+    output: Path,
+    tables: Path,
+    schedules: tuple[str, ...],
+    config: Path | None,
+    figures: Path | None,
 ) -> None:
     """Write one page and tables about the runs in DIRECTORIES (graph.json, costs.json, run.json each).
 
@@ -35,6 +41,7 @@ def command(
     parts = ["hios", "report", *directories, "--output", output, "--tables", tables]
     parts += [part for label in schedules for part in ("--schedule", label)]
     parts += ["--config", config] if config is not None else []
+    parts += ["--figures", figures] if figures is not None else []
     provenance = Provenance(shlex.join(map(str, parts)), "" if config is None else read_configuration(config))
-    write_report(directories, output, tables, schedules, provenance)
+    write_report(directories, output, tables, schedules, provenance, figures)
     click.echo(f"{output}: report of {len(directories)} model(s)")

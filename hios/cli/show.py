@@ -14,15 +14,19 @@ from hios.errors import HiosError
 
 @click.command("show")
 @click.argument("schedule", type=PATH)
-@click.option("--graph", type=PATH, help="graph.json: types of operators, which bars are then coloured by.")
-@click.option("--html", type=PATH, help="Page to write instead; one file that opens offline, to zoom and hover.")
-@click.option("--width", type=int, help="Columns to draw in; default: those of the terminal.")
-@click.option("--parts", type=int, help="Pieces of the time axis, one below the other; default: as labels need.")
+@click.option("--graph", type=PATH, help="graph.json, to colour the bars by operator type.")
+@click.option(
+    "--html", type=PATH, help="Write an HTML page instead: one file that opens offline, with zoom and details on hover."
+)
+@click.option("--width", type=int, help="Width of the drawing in columns; default: that of the terminal.")
+@click.option(
+    "--parts", type=int, help="Number of rows that the time axis is split into; default: as many as the labels need."
+)
 @click.option("--ascii", "plain", is_flag=True, help="Draw with ASCII characters only.")
 def command(
     schedule: Path, graph: Path | None, html: Path | None, width: int | None, parts: int | None, plain: bool
 ) -> None:
-    """Draw SCHEDULE: a row a stream of a device, a bar an operator."""
+    """Draw SCHEDULE: a row for each stream of a device, a bar for each operator."""
     from hios.graph import Graph
     from hios.report import write_schedule
     from hios.report.schedule_summary import operator_types

@@ -10,9 +10,10 @@ import click
 
 from hios.cli.options import output_option
 from hios.defaults import SEED
-from hios.formats.config_file import SimulationDefaults, SimulationStudy
+from hios.formats.config_file import ConvolutionStudy, SimulationDefaults, SimulationStudy
+from hios.study.settings import SIZES
 
-_BASE, _STUDY = SimulationDefaults(), SimulationStudy()
+_BASE, _STUDY, _CONVOLUTIONS = SimulationDefaults(), SimulationStudy(), ConvolutionStudy()
 
 
 def _setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,7 +32,9 @@ def _setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 help="Time of a transfer as a share of that of the operator before.",
             ),
             click.option("--instances", type=click.IntRange(1), default=3, show_default=True, help="Random graphs."),
-            click.option("--seed", type=click.IntRange(0), default=SEED, show_default=True, help="Of the first graph."),
+            click.option(
+                "--seed", type=click.IntRange(0), default=SEED, show_default=True, help="Seed of the first graph."
+            ),
             click.option(
                 "--alpha",
                 type=click.FloatRange(0, 1),
@@ -53,13 +56,15 @@ def command() -> None:
 @command.command("simulation")
 @output_option("simulation.json")
 @_setting_options
-@click.option("--window", type=click.IntRange(2), default=_STUDY.window, show_default=True, help="Of hios-lp, hios-mr.")
+@click.option(
+    "--window", type=click.IntRange(2), default=_STUDY.window, show_default=True, help="Window of hios-lp and hios-mr."
+)
 @click.option(
     "--moves",
     type=click.IntRange(1),
     default=_STUDY.moves,
     show_default=True,
-    help="Of each chain of hios-opt, which has no time limit.",
+    help="Moves of each search chain of hios-opt, in place of a time limit.",
 )
 def simulation(
     output: Path,
@@ -70,7 +75,7 @@ def simulation(
     moves: int,
     **setting: Any,
 ) -> None:
-    """Every algorithm on random graphs of one setting of HIOS's simulation (section V)."""
+    """Run every algorithm on random graphs of one setting of HIOS's simulation (section V)."""
     from hios.artifacts import require_writable, write
     from hios.formats.simulation_file import Setting
     from hios.study.simulation import simulate
@@ -87,7 +92,7 @@ def simulation(
 @_setting_options
 @click.option("--generator", required=True, help="Function of hios.study.random_graphs that draws the graphs.")
 def ablation(output: Path, instances: int, seed: int, alpha: float, generator: str, **setting: Any) -> None:
-    """How much each deviation of the program that HIOS's authors released changes its numbers."""
+    """Find how much each deviation of the program released by HIOS's authors changes its numbers."""
     from hios.artifacts import require_writable, write
     from hios.errors import HiosError
     from hios.formats.simulation_file import Setting
@@ -100,3 +105,29 @@ def ablation(output: Path, instances: int, seed: int, alpha: float, generator: s
     found = ablate(Setting(**setting), generator, range(seed, seed + instances), alpha=alpha)
     write(output, "ablation", found)
     click.echo(f"{output}: {instances} instance(s), {found.cpu_s:.1f} s of processor time")
+
+
+@command.command("convolutions")
+@output_option("convolutions.json")
+@click.option(
+    "--size",
+    "sizes",
+    type=click.IntRange(1),
+    multiple=True,
+    default=SIZES["quick"],
+    show_default=True,
+    help="Height and width of the images in pixels. May be given several times.",
+)
+@click.option("--channels", type=click.IntRange(1), default=_CONVOLUTIONS.channels, show_default=True)
+@click.option(
+    "--repeats", type=click.IntRange(1), default=_CONVOLUTIONS.repeats, show_default=True, help="Rounds of every size."
+)
+def convolutions(output: Path, sizes: tuple[int, ...], channels: int, repeats: int) -> None:
+    """Convolutions alone on two cores: at once, one after the other, and handing their outputs over."""
+    from hios.artifacts import require_writable, write
+    from hios.study.convolutions import measure
+
+    require_writable(output)
+    found = measure(sorted(set(sizes)), channels=channels, repeats=repeats)
+    write(output, "convolutions", found)
+    click.echo(f"{output}: {len(found.sizes)} image size(s), {found.seconds:.1f} s")

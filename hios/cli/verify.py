@@ -19,8 +19,8 @@ def command(folder: Path, as_json: bool) -> None:
     """Check every artifact in FOLDER against its schema, and all of them against each other.
 
     Schedules are checked against graph and costs; stated latencies and lower bounds are recomputed, and so are the
-    ratios, intervals and drift in run.json, the rows of tables/latency.csv, and tables and verdicts of the papers'
-    figures. All problems are listed; the exit status is 1 if there is one.
+    ratios, intervals and drift in run.json, the rows of tables/latency.csv, tables and verdicts of the papers' figures,
+    and counts in results of serving. All problems are listed; the exit status is 1 if there is one.
     """
     from hios.verify import verify
 

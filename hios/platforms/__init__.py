@@ -24,6 +24,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
+from msgspec.structs import replace
+
+from hios.batch_job import allocation
 from hios.errors import PlatformError
 
 if TYPE_CHECKING:
@@ -140,7 +143,8 @@ def describe(
     platform, given = find(name), options or {}
     require_options(name, given, virtual=virtual, cores_per_device=cores_per_device)
     grouped = {} if cores_per_device is None else {"cores_per_device": cores_per_device}
-    return platform.describe(devices, virtual=virtual, **grouped, **given)
+    described = platform.describe(devices, virtual=virtual, **grouped, **given)
+    return replace(described, allocation=allocation()) if entry(name).executes else described
 
 
 def require_options(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 from torch import Tensor
 
 from hios.errors import PlatformError
@@ -27,3 +29,16 @@ def deliver(value: Tensor, buffer: Tensor) -> None:
             f"{tuple(buffer.shape)} and {buffer.dtype}"
         )
     buffer.copy_(value)
+
+
+def copy_alone(value: Tensor, target: Tensor) -> Tensor:
+    """Copy a tensor into a contiguous one of its shape and dtype, by the calling thread alone.
+
+    ``copy_`` splits large tensors over the threads of torch, and those spin on for milliseconds on cores that the
+    workers need.
+    """
+    if value.is_contiguous() and not value.is_conj() and not value.is_neg():
+        ctypes.memmove(target.data_ptr(), value.data_ptr(), value.nbytes)
+    else:
+        target.copy_(value.detach())
+    return target

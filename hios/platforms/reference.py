@@ -31,6 +31,7 @@ from hios.frontends.verification import flat
 from hios.kernels.tensors import torch_dtype
 from hios.platforms.buffers import deliver
 from hios.platforms.device_program import Buffer
+from hios.tensor_types import TensorType, type_text
 from hios.workers.worker import Worker
 
 
@@ -197,20 +198,21 @@ _ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 #: Calls in which a compiled model is compiled; with CUDA graphs it is captured in the third.
 _COMPILING_CALLS = 3
 
-_Types = tuple[list[programs.TensorType], list[programs.TensorType]]
+_Types = tuple[list[TensorType], list[TensorType]]
 
 
 def _onnx(program: str, parallel: bool) -> tuple[Callable[..., Any], _Types]:
     from hios.frontends import onnx  # its packages are an extra of their own
+    from hios.frontends.onnx_session import Session
 
     graph = onnx.load(program).graph
-    session = onnx.Session(program, threads=_threads(), parallel=parallel)
+    session = Session(program, threads=_threads(), parallel=parallel)
     return session, onnx.interface(graph, session)
 
 
 def _exported(program: str, loaded: ExportedProgram, parallel: bool) -> Callable[..., Any]:
     """A program of torch.export in ONNX Runtime."""
-    from hios.frontends import onnx
+    from hios.frontends.onnx_session import Session
 
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     try:
@@ -221,7 +223,7 @@ def _exported(program: str, loaded: ExportedProgram, parallel: bool) -> Callable
         content = found.model_proto.SerializeToString()
     except Exception as error:  # whatever the exporter lacks; its errors have many types
         raise PlatformError(f"{program}: torch.onnx.export cannot export it: {first_line(error)}") from error
-    return onnx.Session(program, content, threads=_threads(), parallel=parallel)
+    return Session(program, content, threads=_threads(), parallel=parallel)
 
 
 def _in_openvino(program: str, loaded: ExportedProgram) -> Callable[..., Any]:
@@ -257,8 +259,8 @@ def _threads() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _text(types: list[programs.TensorType]) -> str:
-    return ", ".join(map(programs.type_text, types)) or "none"
+def _text(types: list[TensorType]) -> str:
+    return ", ".join(map(type_text, types)) or "none"
 
 
 def require_compiler(name: str) -> None:

@@ -7,7 +7,6 @@ clocks, software, code: ``hios.platforms.cpu.environment``), never by names.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from typing import Any
 import msgspec
 
 from hios.formats.probe_record import Speed
-from hios.json_cache import JsonCache
+from hios.json_cache import JsonCache, cache_folder
 
 #: Version of the entries' format; others are not found.
 _FORMAT = 2
@@ -45,12 +44,7 @@ def now() -> str:
 
 def default_folder() -> Path:
     """Folder of measurements: in ``$HIOS_CACHE``, else in the user's cache folder (XDG)."""
-    given = os.environ.get("HIOS_CACHE")
-    if given:
-        return Path(given) / "measurements"
-    # The XDG specification has relative paths ignored.
-    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (home if home.is_absolute() else Path.home() / ".cache") / "hios" / "measurements"
+    return cache_folder() / "measurements"
 
 
 class Cache:

@@ -215,8 +215,8 @@ def _ratio_timing(found: Measured, alone: dict[str, float], operators: Iterable[
     """t(S) as the operators' own times by the ratio of the stage to its operators one after another; so for merges.
 
     The two were taken right after each other, t(v) at another time: their plain comparison would take drift
-    for a gain. A ratio that the interval of its median does not tell from 1 counts as 1, and so does one below 1 with
-    too few samples for an interval: their range lies below it by chance too often.
+    for a gain. A ratio counts as 1 if the interval of its median contains 1, and also if it is below 1 with too few
+    samples for an interval: their range lies below 1 by chance too often.
     """
     total = sum(alone[operator] for operator in operators)
     low, high = interval(found.samples)
@@ -226,7 +226,7 @@ def _ratio_timing(found: Measured, alone: dict[str, float], operators: Iterable[
 
 
 def _wide_ms(session: Session, operator: str) -> dict[str, float]:
-    """t(v, k) by k where it is below t(v) beyond doubt: on more devices without a gain no operator should run."""
+    """t(v, k) by k where it is significantly below t(v): an operator should not run on more devices without a gain."""
     alone = statistics.median(session.operators[operator].samples)
     found = {}
     for (width, name), measured in sorted(session.wide.items()):
@@ -257,7 +257,7 @@ def _link(link: links.FittedLink) -> Link:
 
 
 def _corun(devices: int, found: Measured, quiet: bool) -> CorunFactor:
-    """The factor of devices that run at once; one that its interval does not tell from 1 counts as 1."""
+    """The factor of devices that run at once; it counts as 1 if its interval contains 1."""
     low, high = interval(found.samples)
     factor = 1.0 if low <= 1.0 else statistics.median(found.samples)
     beside_other_work = None if quiet or found.cached else True  # what is cached was measured on an idle machine

@@ -1,4 +1,4 @@
-"""auto: the fastest of what a session ran, chosen by measurement; sequential unless another is faster beyond doubt.
+"""auto: the fastest of what a session ran, chosen by measurement; sequential unless another is significantly faster.
 
 The runs that choose are not those that are reported: the fastest of many is partly the luckiest, and its own runs would
 flatter it.
@@ -67,7 +67,7 @@ class Choice:
         result = self.result()
         chosen = f"the fastest of {self.candidates} in every other run: {self.label}"
         if self.label == BASELINE:
-            chosen = f"in every other run none of {self.candidates} was faster beyond doubt than {BASELINE}"
+            chosen = f"in every other run none of {self.candidates} was significantly faster than {BASELINE}"
         note = (
             f"{chosen}; in the other runs {result.latency_ms.median:.4g} ms, "
             f"{result.speedup:.2f} times as fast as {BASELINE}"
@@ -87,8 +87,9 @@ class Choice:
 def choose(competitors: Mapping[str, Competitor], entries: Sequence[Entry]) -> Choice:
     """The fastest of all schedules, the sequential one on one device, and that one with all cores.
 
-    It is the sequential one on one device unless the interval of the speedup over it lies above 1. Of those that the
-    choosing runs cannot tell from the fastest it is the steadiest (`hios.runtime.choosing`).
+    It is the sequential one on one device unless the interval of the speedup over it lies above 1. Among candidates
+    that are statistically tied with the fastest, it is the one with the smallest 80th percentile
+    (`hios.runtime.choosing`).
 
     Args:
         competitors: of a session, at least ``LEAST_RUNS`` runs each.

@@ -13,19 +13,18 @@ _AS_FAST = 1.03
 
 
 def best(runs: Mapping[str, Sequence[float]], baseline: str | None = None) -> str:
-    """The fastest way, or the steadiest of those that the runs cannot tell from it.
+    """The fastest way; among ways that are statistically tied with it, the one with the smallest 80th percentile.
 
-    With a baseline only ways take part that are faster than it beyond doubt: the 95 % interval of the speedup over it
-    lies above 1. Without one among them, and with too few rounds for intervals, it is the baseline.
+    With a baseline, only ways that are significantly faster than it take part: the 95 % interval of the speedup over
+    it lies above 1. If there are none, or too few rounds for intervals, the baseline is taken.
 
-    The fastest has the smallest median. Those whose ratio to it has a 95 % interval that holds 1, and whose median is
-    at most 3 % larger, are as fast as far as one can tell; of them and itself the one with the smallest 80th percentile
-    is taken. So no more is given up than noise, and a way that is fast in most runs but takes twice as long in every
-    third does not win by the luck of its median: threads inside operators are such on machines of few cores. With too
-    few rounds for intervals it is the fastest.
+    The fastest has the smallest median. A way is tied with it if the 95 % interval of their ratio contains 1 and its
+    median is at most 3 % larger. So no more than noise is given up, and a way that is fast in most runs but takes twice
+    as long in every third does not win by the luck of its median; threads inside operators behave so on machines of few
+    cores. With too few rounds for intervals, the fastest is taken.
 
-    Every way has a chance of 2.5 % to seem faster than the baseline where it is not; so among many that are just as
-    fast, one is taken more often than that.
+    A way that is just as fast as the baseline has a chance of 2.5 % to seem faster; among many such ways, one is taken
+    more often than that.
 
     Args:
         runs: latency of every round, by name; rounds in the same order for all.

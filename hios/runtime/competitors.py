@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hios.costs import Costs
-from hios.errors import ScheduleError
+from hios.errors import PlatformError, ScheduleError, shown
 from hios.evaluate import evaluate
+from hios.formats.base import Platform
 from hios.graph import Graph
 from hios.platforms.competitor import Competitor
 from hios.platforms.device_program import ArenaPlan
@@ -95,6 +96,28 @@ def _check_streams(source: str, plan: StreamPlan) -> None:
 def read_schedules(paths: Iterable[str | Path]) -> list[tuple[str, Schedule]]:
     """Schedules under the names of their files."""
     return [(Path(path).stem, Schedule.read(path)) for path in paths]
+
+
+def other_hardware(schedules: Iterable[Schedule], platform: Platform, *, forced: bool) -> str | None:
+    """The hardware that costs of schedules were measured on, where it is of another kind; None where it is of this one.
+
+    Args:
+        schedules: those that do not state it are not checked.
+        platform: where they are to run.
+        forced: whether they may run on other hardware.
+
+    Raises:
+        PlatformError: costs were measured on other hardware, and that is not allowed.
+    """
+    here = platform.hardware
+    others = [schedule for schedule in schedules if schedule.hardware is not None and schedule.hardware != here]
+    if others and not forced:
+        raise PlatformError(
+            f"{others[0].source}: hardware: found costs of {shown(others[0].hardware, quoted=False)}; allowed: {here}, "
+            "which is here: on other hardware times differ, and another schedule may be the fastest; profile and "
+            "schedule here, or run it all the same with --other-hardware (config.yaml: execute: {other_hardware: true})"
+        )
+    return others[0].hardware if others else None
 
 
 def entries_of(

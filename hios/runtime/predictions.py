@@ -58,6 +58,21 @@ def other_work_in_words(run: Run, name: str = "") -> str | None:
     )
 
 
+def other_hardware_in_words(run: Run, name: str = "") -> str | None:
+    """That schedules ran on other hardware than was profiled, in one sentence; None where they did not.
+
+    Args:
+        run: what run.json holds.
+        name: of the network; the graph's if empty.
+    """
+    if run.profiled_on is None:
+        return None
+    return (
+        f"The costs of {name or run.graph} were measured on {run.profiled_on}, its schedules ran on "
+        f"{run.platform.hardware or 'other hardware'}: its predictions and lower bounds are not of this hardware."
+    )
+
+
 def change_in_words(probe: ProfileProbe | RunProbe | None, what: str) -> str | None:
     """How much the speed of a device changed within a session, if it is more than users should accept.
 

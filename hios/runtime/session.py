@@ -33,7 +33,7 @@ from hios.platforms.weights import require_weights
 from hios.progress import bar
 from hios.runtime.auto import LEAST_RUNS, choose
 from hios.runtime.baselines import require
-from hios.runtime.competitors import BASELINE, competitors, entries_of
+from hios.runtime.competitors import BASELINE, competitors, entries_of, other_hardware
 from hios.runtime.rounds import Outcome, Session
 from hios.schedule import Schedule
 from hios.tolerances import compared
@@ -66,6 +66,7 @@ class Settings:
         virtual: whether devices may share cores or GPUs.
         cores_per_device: cores of each device, where devices are cores: that of the schedules if None, which is 1 where
             they do not say.
+        other_hardware: whether schedules may run on other hardware than their costs were measured on.
     """
 
     devices: int
@@ -78,6 +79,7 @@ class Settings:
     platform: str = "cpu"
     virtual: bool = False
     cores_per_device: int | None = None
+    other_hardware: bool = False
 
 
 class Execution(NamedTuple):
@@ -134,6 +136,7 @@ def execute(
     platform = platforms.describe(
         settings.platform, settings.devices, virtual=settings.virtual, cores_per_device=cores_per_device
     )
+    profiled_on = other_hardware((schedule for _, schedule in schedules), platform, forced=settings.other_hardware)
     began = datetime.now(UTC)
     plan = ArenaPlan(graph, settings.devices)
     taking_part = competitors(
@@ -163,6 +166,7 @@ def execute(
         cast("Checked", runtime or "sequential"),
         None if choice is None else choice.result(),
     )
+    run = msgspec.structs.replace(run, profiled_on=profiled_on)
     return Execution(run, None if choice is None else choice.schedule(graph))
 
 

@@ -68,6 +68,7 @@ def _notes(run: Run) -> list[str]:
     said = predictions.in_words(run)
     notes = [] if said is None else [said]
     notes += [] if (busy := predictions.other_work_in_words(run)) is None else [busy]
+    notes += [] if (kind := predictions.other_hardware_in_words(run)) is None else [kind]
     notes += ["virtual devices: times say little"] if run.platform.virtual else []
     launched: dict[str, list[str]] = {}
     reasons = [(BASELINE, run.baseline.no_graph), *((result.label, result.no_graph) for result in run.results)]

@@ -36,6 +36,7 @@ def test_list_and_explanation() -> None:
     assert json.loads(_run("figures", "hios_fig9", "--json")[1]) == entry
 
 
+@pytest.mark.slow
 def test_from_simulation_to_figure(tmp_path: Path) -> None:
     """A setting is simulated, and drawn."""
     pytest.importorskip("numba", reason="needs the extra opt")

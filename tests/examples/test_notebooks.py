@@ -63,6 +63,7 @@ def test_outputs_are_in_the_repository(path: Path) -> None:
     assert "site-packages" not in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebooks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run again with small sizes, a notebook has outputs of the same kinds and writes no file."""

@@ -15,7 +15,7 @@ import pytest
 from hios import HiosError
 from hios.formats.probe_record import Estimate, Speed
 from hios.platforms.cpu.environment import cache_bytes, settings
-from hios.profiling.cache import Cache, Measured, default_folder
+from hios.profiling.cache import Cache, Measured, default_folder, now
 
 MEASURED = Measured([1.0, 1.5, 1.25], "2025-01-02T03:04:05Z")
 SETTINGS = {"processor": "one", "code": "abc"}
@@ -162,3 +162,28 @@ def test_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cache_size_of_the_machine() -> None:
     """The size is that of a processor's cache, or 0 where the system does not tell."""
     assert 0 <= cache_bytes(min(os.sched_getaffinity(0))) < 1 << 32
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("hios.platforms.cpu.environment.metadata.version", lambda package: "0.0"),
+        ("hios.platforms.cpu.environment.platform.release", lambda: "another kernel"),
+        ("hios.platforms.cpu.environment.platform.python_version", lambda: "3.99"),
+        ("hios.platforms.cpu.environment.processor", lambda: "another processor"),
+        ("hios.platforms.cpu.environment._processor_fields", lambda: {"microcode": "0xff"}),
+        ("hios.platforms.cpu.environment._caches", lambda cores: ["3 Unified 1K"]),
+        ("hios.platforms.cpu.environment._read", lambda path: "1" if path.name == "no_turbo" else "powersave"),
+        ("hios.platforms.cpu.environment.code_hash", lambda modules: "edited"),
+    ],
+)
+def test_what_changed_makes_measurements_stale(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str, value: object
+) -> None:
+    """After a change of library, device, clock or code, nothing that was kept is found."""
+    core = min(os.sched_getaffinity(0))
+    before = Cache(tmp_path, settings([[core]]))
+    before.put("operator", "a", Measured([1.0], now()))
+    assert before.get("operator", "a") is not None
+    monkeypatch.setattr(place, value)
+    assert Cache(tmp_path, settings([[core]])).get("operator", "a") is None

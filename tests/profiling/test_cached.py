@@ -79,6 +79,7 @@ def _renamed(value: Any, key: str = "") -> Any:
     return value
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("steady", "first")
 def test_other_networks_share_measurements(graph_file: Path, cache: Path, tmp_path: Path) -> None:
     """Names do not count: a network of other names with operators of the same signatures finds them all."""
@@ -91,6 +92,7 @@ def test_other_networks_share_measurements(graph_file: Path, cache: Path, tmp_pa
     assert found["profile"]["measured"] <= len(found.get("corun", []))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("first")
 def test_operators_that_drifted_are_measured_anew(
     graph_file: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -102,6 +104,7 @@ def test_operators_that_drifted_are_measured_anew(
     assert found["profile"]["drift"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("steady", "first")
 def test_more_repeats_are_measured(graph_file: Path, cache: Path, tmp_path: Path) -> None:
     """Entries that were repeated less often than is asked for now are not taken."""
@@ -109,6 +112,7 @@ def test_more_repeats_are_measured(graph_file: Path, cache: Path, tmp_path: Path
     assert min(entry["repeats"] for entry in found["operators"].values()) >= 20
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("steady", "first")
 def test_a_missing_entry_is_measured_alone(graph_file: Path, cache: Path, tmp_path: Path) -> None:
     """One operator that the cache lacks is measured; the others stay as they are."""
@@ -130,6 +134,7 @@ def test_busy_machines_keep_nothing(graph_file: Path, tmp_path: Path, monkeypatc
     assert "none kept in the cache, as other work took " in profile_in_words(msgspec.convert(found, CostsFile))
 
 
+@pytest.mark.slow
 def test_no_cache_keeps_nothing(graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a folder no measurement is kept, in the default folder neither."""
     monkeypatch.setenv("HIOS_CACHE", str(tmp_path / "kept"))
@@ -138,6 +143,7 @@ def test_no_cache_keeps_nothing(graph_file: Path, tmp_path: Path, monkeypatch: p
     assert not (tmp_path / "kept").exists()
 
 
+@pytest.mark.slow
 def test_with_little_time_stages_are_not_repeated(
     graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

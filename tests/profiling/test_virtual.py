@@ -15,6 +15,7 @@ from hios.platforms.bench import whose_turn
 from hios.platforms.cpu import measuring as cores
 
 
+@pytest.mark.slow
 def test_more_devices_than_cores(graph_file: Path, tmp_path: Path) -> None:
     """One device more than there are cores is profiled, and marked as virtual."""
     usable = usable_cores()
@@ -36,7 +37,7 @@ def test_a_shared_core_shows_in_the_mean(graph_file: Path, virtual: bool, factor
         patch.setattr(cores, "WorkerPool", lambda *_, **__: None)
         bench = cores.CpuBench(Graph.read(graph_file), "", Platform("cpu", cores=((0,), (0,)), virtual=virtual or None))
         samples = {1: [1.0, 1.0, 1.0], 2: [1.0, 1.0, 4.0]}
-        patch.setattr(bench, "_inferences", lambda _, devices, __: dict.fromkeys(devices, samples[len(devices)]))
+        patch.setattr(bench, "_inferences", lambda devices, __: dict.fromkeys(devices, samples[len(devices)]))
         assert bench.corun(0, 2, ["a"], 3.0) == factor
 
 

@@ -29,6 +29,7 @@ def graph(graph_file: Path) -> Graph:
 two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 
 
+@pytest.mark.slow
 @two_cores
 def test_operators_are_measured_on_two_devices(graph_file: Path, tmp_path: Path) -> None:
     """Costs list t(v, 2) of operators that gain, and only of those; a second profile takes them from the cache."""

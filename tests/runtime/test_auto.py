@@ -82,7 +82,7 @@ def test_what_is_not_faster_beyond_doubt_is_not_chosen(graph: Graph) -> None:
     choice = choose(*_session(graph, {BASELINE: disturbed, "one": [14.0] * 36, "wide": [10.0, 10.0, 10.4] * 12}))
     assert choice.label == BASELINE
     note = choice.schedule(graph).notes["auto"]
-    assert note.startswith("in every other run none of 4 was faster beyond doubt than sequential")
+    assert note.startswith("in every other run none of 4 was significantly faster than sequential")
 
 
 def test_copies_are_no_candidate(graph: Graph) -> None:

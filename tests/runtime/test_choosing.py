@@ -69,6 +69,7 @@ def test_what_is_slower_does_not_win_by_being_steady(
     assert taken <= 0.05 * cases
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [6, 10, 18])
 def test_equals_leave_the_baseline(rounds: int) -> None:
     """A way that is as fast as the baseline replaces it in few of many cases, and one that is 3 % slower in fewer."""

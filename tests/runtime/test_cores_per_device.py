@@ -22,6 +22,7 @@ from tests.runtime.schedules import random_plan, random_streams, schedule_of
 two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 
 
+@pytest.mark.slow
 @two_cores
 def test_one_device_of_two_cores(files: Files, graph: Graph, tmp_path: Path) -> None:
     """Costs, schedule and run say how many cores a device has; the model itself gets the same cores."""
@@ -41,6 +42,7 @@ def test_one_device_of_two_cores(files: Files, graph: Graph, tmp_path: Path) -> 
     assert max(result.largest_difference for result in run.results) <= run.tolerance
 
 
+@pytest.mark.slow
 def test_virtual_devices_of_several_cores(files: Files, graph: Graph, tmp_path: Path) -> None:
     """Devices of more cores than there are run with right outputs where they are virtual, and are marked so."""
     cores = len(usable_cores())

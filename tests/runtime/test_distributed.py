@@ -147,6 +147,7 @@ def _branches(_: Any, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(c, a + b, a * b), torch.cat([empty, a, b], 1)
 
 
+@pytest.mark.slow
 def test_ranks_of_several_cores(files: Files, graph: Graph, tmp_path: Path) -> None:
     """Every rank has the cores that it is to have, and as many threads; the run says so."""
     schedule = _written(graph, random_plan(graph, 2, seed=4), tmp_path)
@@ -159,6 +160,7 @@ def test_ranks_of_several_cores(files: Files, graph: Graph, tmp_path: Path) -> N
     assert run["results"][0]["largest_difference"] < 1e-4
 
 
+@pytest.mark.slow
 def test_ranks_take_no_operators_together(files: Files, graph: Graph, tmp_path: Path) -> None:
     """A schedule with operators on several devices is refused once, in one line."""
     code, printed = _run(_command("gloo", 2, files, _written(graph, random_wide(graph, 2, seed=0), tmp_path)))
@@ -167,7 +169,8 @@ def test_ranks_take_no_operators_together(files: Files, graph: Graph, tmp_path: 
     assert "found 2 devices; allowed where devices are ranks: one; schedule with costs without wide_ms" in error
 
 
-@pytest.mark.parametrize("transport", [_over("gloo"), _over("mpi", marks=_SLOW)])
+@pytest.mark.slow
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_branches_without_a_program(tmp_path: Path, transport: str) -> None:
     """Every operator on another rank than the one before, one stream a rank; equal to the sequential schedule."""
     files = write_files(tmp_path, Model(_branches), (torch.randn(1, 3, 8, 8), torch.randn(1, 3, 8, 8)))
@@ -183,7 +186,8 @@ def test_branches_without_a_program(tmp_path: Path, transport: str) -> None:
     assert run["results"][0]["largest_difference"] == 0.0
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=_SLOW) for seed in (1, 2))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
 def test_values_without_tags(files: Files, graph: Graph, tmp_path: Path, seed: int) -> None:
     """Where only the order of messages tells values apart, as in NCCL, they still reach their readers."""
     schedule = _written(graph, random_plan(graph, 3, seed=seed), tmp_path)
@@ -213,13 +217,14 @@ def test_ranks_with_gpus(files: Files, graph: Graph, tmp_path: Path, seed: int) 
     assert all(row["finish_ms"] > row["start_ms"] for row in at.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("transport", "what"),
     [
         _over("gloo", "seed"),
         _over("mpi", "graph"),
-        _over("gloo", "graph", marks=_SLOW),
-        _over("mpi", "seed", marks=_SLOW),
+        _over("gloo", "graph"),
+        _over("mpi", "seed"),
     ],
 )
 def test_ranks_that_differ(files: Files, graph: Graph, tmp_path: Path, transport: str, what: str) -> None:
@@ -247,6 +252,7 @@ def alternating(graph: Graph, tmp_path: Path) -> Path:
     return _written(graph, StagedPlan((stages[::2], stages[1::2])), tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("transport", "how"),
     [
@@ -254,8 +260,8 @@ def alternating(graph: Graph, tmp_path: Path) -> Path:
         _over("gloo", "die"),
         _over("gloo", "hang", marks=(pytest.mark.measures,)),
         _over("mpi", "raise"),
-        _over("mpi", "die", marks=_SLOW),
-        _over("mpi", "hang", marks=(pytest.mark.slow, pytest.mark.measures)),
+        _over("mpi", "die"),
+        _over("mpi", "hang", marks=(pytest.mark.measures,)),
     ],
 )
 def test_a_failing_rank_ends_all(files: Files, graph: Graph, alternating: Path, transport: str, how: str) -> None:
@@ -303,13 +309,14 @@ def test_an_ended_launcher_leaves_nobody(
     assert eventually(lambda: not _ranks_of(alternating))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("transport", "what"),
     [
         _over("gloo", "devices"),
         _over("mpi", "streams"),
-        _over("gloo", "streams", marks=_SLOW),
-        _over("mpi", "devices", marks=_SLOW),
+        _over("gloo", "streams"),
+        _over("mpi", "devices"),
     ],
 )
 def test_refusals_are_said_once(files: Files, graph: Graph, tmp_path: Path, transport: str, what: str) -> None:

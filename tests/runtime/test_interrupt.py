@@ -21,6 +21,7 @@ from tests.workers.processes import children, eventually, running
 ROOT = Path(hios.__file__).resolve().parents[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.0, 0.5])
 def test_an_early_interrupt_is_quiet(files: Files, graph: Graph, tmp_path: Path, seconds: float) -> None:
     """Interrupted as soon as a worker runs or while it imports torch, execute says so and leaves nothing behind."""

@@ -53,6 +53,7 @@ def _refused(
     assert not output.exists()
 
 
+@pytest.mark.slow
 def test_wrong_weights_are_found(files: Files, sequential: Path, tmp_path: Path) -> None:
     """Weights that were changed a little give other outputs than eager PyTorch: the run ends and nothing is written."""
     tensors = load_file(files.weights)
@@ -68,6 +69,7 @@ def test_wrong_weights_are_found(files: Files, sequential: Path, tmp_path: Path)
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -80,6 +80,7 @@ def test_random_plans_are_varied(graph: Graph, plans: dict[str, Plan]) -> None:
         assert any(made != waiting and made[0] == waiting[0] == device for made, waiting in waits)
 
 
+@pytest.mark.slow
 def test_merged_plans_merge(session: Session, plans: dict[str, Plan]) -> None:
     """Both convolutions that expand a fire module's value run as one: in the same time, on streams of their own."""
     merges = [plan.merges for plan in map(plans.get, ("merged", "merged-alternating")) if isinstance(plan, StagedPlan)]
@@ -250,6 +251,7 @@ def _wide(_: Any, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"sum": torch.cat([e, d, a], 1), "mean": F.adaptive_avg_pool2d(c, 1)}
 
 
+@pytest.mark.slow
 def test_several_inputs_and_outputs_without_a_program(tmp_path: Path) -> None:
     """Two inputs and a dictionary of outputs, spread over devices; the engine's sequential schedule is the reference.
 

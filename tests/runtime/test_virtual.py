@@ -39,7 +39,8 @@ def _hios(cores: list[int], *arguments: object) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(("devices", "most_cores"), [pytest.param(3, 2, marks=pytest.mark.slow), (2, 1)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("devices", "most_cores"), [(3, 2), (2, 1)])
 def test_devices_share_cores(files: Files, graph: Graph, tmp_path: Path, devices: int, most_cores: int) -> None:
     """Stages and streams of more devices than there are cores run, with right outputs, and are marked as virtual."""
     cores = usable_cores()[:most_cores]

@@ -48,6 +48,7 @@ def test_outputs_are_those_of_the_model(files: Files, graph: Graph, tmp_path: Pa
         assert len(result.measured) == len(graph.operators)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("devices", "cores_per_device"), [(4, 1), (3, 2)])
 def test_sets_of_devices_may_overlap(
     files: Files, graph: Graph, tmp_path: Path, devices: int, cores_per_device: int
@@ -62,6 +63,7 @@ def test_sets_of_devices_may_overlap(
     assert max(result.largest_difference for result in run.results) <= run.tolerance
 
 
+@pytest.mark.slow
 @two_cores
 def test_from_costs_to_outputs(files: Files, graph: Graph, tmp_path: Path) -> None:
     """Costs with widths are measured, scheduled by what knows widths, and the schedules run with right outputs."""
@@ -157,6 +159,7 @@ def _run_spoilt(files: Files, graph: Graph, spoilt: int, how: str, *, wait_s: fl
         assert set(children()) <= before
 
 
+@pytest.mark.slow
 @two_cores
 @pytest.mark.parametrize(
     ("how", "message"),
@@ -180,6 +183,7 @@ def test_operators_on_several_devices_are_named(files: Files, graph: Graph, how:
     assert str(caught.value) == message.format(at=at)
 
 
+@pytest.mark.slow
 @two_cores
 def test_a_device_that_does_not_step_aside_is_named(files: Files, graph: Graph) -> None:
     """The device that waited in vain says for which operator, and the one that hung is named with where."""

@@ -23,6 +23,7 @@ CONFIG: dict[str, Any] = {
     "models": {"alpha": {"image_size": 64}, "beta": {"image_size": 64}},
     "devices": [1, 2],
     "algorithms": {"sequential": {}, "hios-lp": {"window": 2}},
+    "study": {"sessions": []},
 }
 
 #: What `python -m hios` is here: it writes what the options name, keeps a journal, and fails on demand.

@@ -90,9 +90,10 @@ def test_defaults(models: Path) -> None:
         "devices": [1, 2],
         "algorithms": {"wide": {"algorithm": "hios-lp", "window": 2, "fill_gaps": False}},
         "profile": {"stages_of": ["greedy", "hios-lp"], "repeats": 20, "budget": 120, "widths": [], "cache": True},
-        "execute": {"runs": 1, "warmup": 3, "tolerance": 0.0001, "baselines": ["eager"]},
+        "execute": {"runs": 1, "warmup": 3, "tolerance": 0.0001, "baselines": ["eager"], "other_hardware": False},
         "study": {
             "scale": "quick",
+            "sessions": ["networks"],
             "simulation": {
                 "base": {"devices": 4, "operators": 200, "edges": 400, "layers": 14, "p": 0.8},
                 "devices": [2, 4, 6, 8, 10, 12],
@@ -105,6 +106,8 @@ def test_defaults(models: Path) -> None:
                 "moves": 100000,
                 "seed": 0,
             },
+            "convolutions": {"channels": 48, "repeats": 15},
+            "pruning": {"r": [1, 2, 3], "s": [3, 8]},
         },
         "seed": 0,
         "results": "results",
@@ -137,7 +140,12 @@ def test_default_configuration_shows_the_defaults() -> None:
     study = known["study"]["properties"]
     series = {key: rule["default"] for key, rule in study["simulation"]["properties"].items() if "default" in rule}
     usual = {key: rule["default"] for key, rule in study["simulation"]["properties"]["base"]["properties"].items()}
-    assert shown["study"] == {"scale": study["scale"]["default"], "simulation": {**series, "base": usual}}
+    usual_study = {key: study[key]["default"] for key in ("scale", "sessions")}
+    sessions = {
+        name: {key: rule["default"] for key, rule in study[name]["properties"].items() if "default" in rule}
+        for name in ("convolutions", "pruning")
+    }
+    assert shown["study"] == {**usual_study, "simulation": {**series, "base": usual}, **sessions}
     assert set(shown) == set(known) - {"gpu", "link", "cores_per_device"}  # one platform alone takes these
 
 
@@ -325,7 +333,9 @@ def test_shapes_and_limits_of_inputs(models: Path) -> None:
     assert config.parsed_shapes(words[1::2]) == {"x": (1, 3, 48, 320), "a=b c": (2,)}
     limits = shlex.split(config.extract_options(settings.models["net"]))
     assert config.parsed_limits(limits[1:]) == {"tokens": 9}
-    with pytest.raises(HiosError, match=r"models\.net: inputs: found beside another model; allowed: for \.onnx files"):
+    with pytest.raises(
+        HiosError, match=r"models\.net: inputs: found beside another model; allowed: for \.onnx and \.pt2 files"
+    ):
         config.without_files({**SMALL, "models": {"net": {**entry, "model": "net"}}}, "config.yaml", models=models)
 
 
@@ -357,6 +367,7 @@ def test_seed_of_randomised_algorithms(models: Path, monkeypatch: pytest.MonkeyP
     assert [entry["seed"] for entry in algorithms.values()] == [7, 1]
 
 
+@pytest.mark.slow
 def test_seed_reaches_what_is_random(checkout: Checkout) -> None:
     """The configuration's seed is that of export, execute and algorithms with a seed; one of their own goes first."""
     algorithms = {"sequential": {}, "lios-rand": {}, "fixed": {"algorithm": "lios-rand", "seed": 3}}
@@ -442,7 +453,7 @@ BAD = [
     pytest.param({"seed": 2**63}, f"seed: found {2**63}; allowed: at most {2**63 - 1}", id="seed too large"),
     pytest.param(
         {"algorithms": {"hios": {}}},
-        "algorithms.hios: unknown algorithm hios; allowed: greedy, heft, hios-lp, ",
+        "algorithms.hios: unknown algorithm hios; allowed: gpg, greedy, heft, hios-lp, ",
         id="unknown algorithm",
     ),
     pytest.param(
@@ -457,7 +468,7 @@ BAD = [
     ),
     pytest.param(
         {"profile": {"stages_of": ["greedy", "greedi"]}},
-        "profile.stages_of[1]: unknown algorithm greedi; allowed: greedy, ",
+        "profile.stages_of[1]: unknown algorithm greedi; allowed: gpg, greedy, ",
         id="unknown algorithm to profile for",
     ),
     pytest.param({"profile": {"stages_of": []}}, "profile.stages_of: found []; allowed: at least 1", id="no stages"),
@@ -513,6 +524,7 @@ def test_results_in_place_of_a_file(models: Path, tmp_path: Path, below: str) ->
     assert config.resolve({**SMALL, "results": str(models)}, "my.yaml", models=models).results == str(models)
 
 
+@pytest.mark.slow
 def test_folders_beside_the_networks_are_no_labels(finished: Checkout) -> None:
     """The labels refused for networks are the folders that runs make beside those of networks, figures drawn too."""
     made = {path.name for path in (finished.path / "results").iterdir() if path.is_dir()} - {"alpha", "beta"}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hios.study import registry
 from tests import plugin
 
 if TYPE_CHECKING:
@@ -15,14 +16,21 @@ if TYPE_CHECKING:
 ALWAYS = {"report": 1, "provenance": 1}
 
 
+def _figures(*sessions: str) -> int:
+    """How many figures can be drawn from some sessions of the study, or from none."""
+    drawn = (figure for figure in registry.figures() if figure.state == "drawn")
+    return sum({session.partition("/")[0] for session in figure.sessions} <= set(sessions) for figure in drawn)
+
+
 def test_default_configuration(checkout: Checkout) -> None:
-    """The config.yaml of the repository plans every stage for both networks."""
+    """The config.yaml of the repository plans every stage for both networks, and the figures that these feed."""
     assert checkout.planned() == {
         "export": 2,
         "extract": 2,
         "profile": 2,
         "schedule": 12,
         "execute": 2,
+        "figure": _figures("networks"),
         **ALWAYS,
     }
 
@@ -30,9 +38,11 @@ def test_default_configuration(checkout: Checkout) -> None:
 def test_tiny_configuration(checkout: Checkout) -> None:
     """A file given with --configfile replaces config.yaml: its models do not come along."""
     planned = checkout.planned("--configfile", Path(__file__).with_name("tiny.yaml"))
-    assert planned == {"export": 1, "extract": 1, "profile": 1, "schedule": 7, "execute": 1, **ALWAYS}
+    drawn = {"simulation": 2, "figure": _figures("networks", "simulation")}
+    assert planned == {"export": 1, "extract": 1, "profile": 1, "schedule": 7, "execute": 1, **drawn, **ALWAYS}
 
 
+@pytest.mark.slow
 def test_platform_model_executes_nothing(checkout: Checkout) -> None:
     """Platform model plans predictions, schedules and the report of them, and nothing that runs."""
     config = checkout.config(platform="model", gpu="a40", link="nvlink")
@@ -84,11 +94,13 @@ def test_other_number_of_cores(finished: Checkout) -> None:
             {"algorithms": {"greedy": {}}},
             {"schedule": 2, "execute": 2},
             id="new algorithm for one device",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             {"algorithms": {"hios-lp-w4": {"algorithm": "hios-lp", "window": 4}}},
             {"schedule": 4, "execute": 2},
             id="new algorithm for one and two devices",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             {"models": {"gamma": {}}},
@@ -100,19 +112,25 @@ def test_other_number_of_cores(finished: Checkout) -> None:
             {"schedule": 4, "execute": 2},
             id="parameter of an algorithm",
         ),
-        pytest.param({"algorithms": {"auto": {}}}, {"execute": 2}, id="the fastest as measured"),
-        pytest.param({"algorithms": {"hios-lp": None}}, {"execute": 2}, id="algorithm taken out"),
-        pytest.param({"models": {"alpha": None}}, {}, id="model taken out"),
+        pytest.param(
+            {"algorithms": {"auto": {}}}, {"execute": 2}, id="the fastest as measured", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            {"algorithms": {"hios-lp": None}}, {"execute": 2}, id="algorithm taken out", marks=pytest.mark.slow
+        ),
+        pytest.param({"models": {"alpha": None}}, {}, id="model taken out", marks=pytest.mark.slow),
         pytest.param({"execute": {"runs": 50}}, {"execute": 2}, id="runs"),
         pytest.param(
             {"profile": {"stages_of": ["greedy"]}},
             {"profile": 2, "schedule": 6, "execute": 2},
             id="measured stages",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             {"models": {"alpha": {"image_size": 32}}},
             {"export": 1, "extract": 1, "profile": 1, "schedule": 3, "execute": 1},
             id="image size",
+            marks=pytest.mark.slow,
         ),
         pytest.param({"seed": 7}, {"export": 2, "extract": 2, "profile": 2, "schedule": 6, "execute": 2}, id="seed"),
     ],
@@ -192,11 +210,18 @@ def test_edited_model(finished: Checkout) -> None:
     ("file", "expected"),
     [
         pytest.param("report/page.py", {"report": 1}, id="report"),
-        pytest.param("report/templates/style.css", {"report": 1}, id="template of the report"),
-        pytest.param("runtime/trace.py", {"execute": 2, "report": 1}, id="execute"),
+        pytest.param("report/templates/style.css", {"report": 1}, id="template of the report", marks=pytest.mark.slow),
+        pytest.param("runtime/trace.py", {"execute": 2, "report": 1}, id="execute", marks=pytest.mark.slow),
         pytest.param("schedulers/sequential.py", {"schedule": 2, "execute": 2, "report": 1}, id="algorithm"),
-        pytest.param("schedulers/heft.py", {}, id="algorithm that the configuration does not name"),
-        pytest.param("platforms/cpu/timing.py", {"profile": 2, "schedule": 6, "execute": 2, "report": 1}, id="profile"),
+        pytest.param(
+            "schedulers/heft.py", {}, id="algorithm that the configuration does not name", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "platforms/cpu/timing.py",
+            {"profile": 2, "schedule": 6, "execute": 2, "report": 1},
+            id="profile",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "frontends/lowering.py",
             {"extract": 2, "profile": 2, "schedule": 6, "execute": 2, "report": 1},
@@ -239,7 +264,10 @@ def test_outside_algorithms(checkout: Checkout) -> None:
         file.write_text(file.read_text().replace("\nEDITED = True\n", ""))
     missing = checkout.snakemake("-n")
     assert missing.returncode != 0
-    assert "Error: config.yaml: algorithms.backwards: unknown algorithm backwards; allowed: greedy, " in missing.stdout
+    assert (
+        "Error: config.yaml: algorithms.backwards: unknown algorithm backwards; allowed: gpg, greedy, "
+        in missing.stdout
+    )
 
 
 #: An algorithm in a file beside config.yaml.
@@ -258,6 +286,7 @@ def mine(problem, devices, *, first=0):
 """
 
 
+@pytest.mark.slow
 def test_own_algorithms(checkout: Checkout) -> None:
     """A file of the working folder holds an algorithm, as package.module:function; an edit of it runs it again."""
     file = checkout.path / "own_algorithm.py"

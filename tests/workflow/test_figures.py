@@ -53,12 +53,17 @@ def test_nothing_is_executed_where_nothing_can(checkout: Checkout) -> None:
     ("file", "figures"),
     [
         pytest.param("study/figures/hios_fig9.py", {"hios_fig9"}, id="a figure"),
-        pytest.param("study/figures/ios_fig6.py", {"ios_fig6"}, id="a figure of measured networks"),
         pytest.param(
-            "study/simulated_series.py", {"hios_fig7", "hios_fig9"}, id="what figures of the simulation share"
+            "study/figures/ios_fig6.py", {"ios_fig6"}, id="a figure of measured networks", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "study/simulated_series.py",
+            {"hios_fig7", "hios_fig9"},
+            id="what figures of the simulation share",
+            marks=pytest.mark.slow,
         ),
         pytest.param("study/published.yaml", set(TARGETS), id="the published numbers"),
-        pytest.param("charts/marks.py", set(TARGETS), id="the look of charts"),
+        pytest.param("charts/marks.py", set(TARGETS), id="the look of charts", marks=pytest.mark.slow),
         pytest.param("cli/figures.py", set(), id="the command line"),
     ],
 )
@@ -93,3 +98,28 @@ def test_changed_setting(drawn: Checkout) -> None:
     more = {"study": {"simulation": {"instances": 2, "devices": [2, 4], "edges": [400, 450, 500]}}}
     planned = drawn.planned("--configfile", drawn.config(**more), "--", *TARGETS)
     assert planned == {"simulation": 1, "figure": 1, "hios_fig9": 1}
+
+
+def test_the_page_shows_what_its_sessions_feed(checkout: Checkout) -> None:
+    """`study: sessions:` decides which figures a plain `snakemake` draws; the report gets their folder."""
+    simulation = {"instances": 2, "devices": [2, 4], "operators": [200], "edges": [400], "layers": [14], "p": [0.8]}
+    exact = [f for f in registry.figures() if f.state == "drawn" and not f.sessions]
+    config = checkout.config(study={"sessions": ["simulation", "networks"], "simulation": simulation})
+    planned = checkout.planned("--configfile", config)
+    fed = [f for f in registry.figures() if f.state == "drawn" and f.id not in {"hios_ablation"}]
+    assert (planned["simulation"], planned["execute"], planned["report"]) == (2, 2, 1)
+    drawn = {f.id for f in fed if {s.partition("/")[0] for s in f.sessions} <= {"simulation", "networks"}}
+    assert planned["figure"] == len(drawn) > len(exact) + 5
+    assert "--figures results/figures" in checkout.snakemake("-n", "-p", "--configfile", config).stdout
+    none = checkout.config(study={"sessions": []})
+    assert not {"figure", "simulation", "ablation"} & checkout.planned("--configfile", none).keys()
+    assert "--figures" not in checkout.snakemake("-n", "-p", "--configfile", none).stdout
+
+
+def test_pages_of_predictions_have_simulated_figures_alone(checkout: Checkout) -> None:
+    """Where nothing runs, figures of measured networks are not part of the page."""
+    sessions = {"study": {"sessions": ["ablation", "networks", "convolutions"]}}
+    planned = checkout.planned("--configfile", checkout.config(platform="model", gpu="a40", **sessions))
+    exact = [f for f in registry.figures() if f.state == "drawn" and not f.sessions]
+    assert planned["figure"] == len(exact) + 1
+    assert "convolutions" not in planned

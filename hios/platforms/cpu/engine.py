@@ -8,7 +8,6 @@ out. ``python benchmarks/optimize.py --overhead`` prints what that costs.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import threading
 import weakref
@@ -25,7 +24,7 @@ from hios import defaults
 from hios.errors import PlatformError
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
-from hios.platforms.buffers import arena_tensor
+from hios.platforms.buffers import arena_tensor, copy_alone
 from hios.platforms.cpu import markers, running, thread_team
 from hios.platforms.device_program import ArenaPlan, DeviceProgram, WideProgram
 from hios.schedule import Plan
@@ -122,7 +121,7 @@ class Engine:
             if not self._end.alive:
                 raise PlatformError("this engine is closed; make another one")
             for buffer, value in zip(self._inputs, inputs, strict=True):
-                _copy(value, buffer)
+                copy_alone(value, buffer)
             self._epoch += 1
             arguments = {worker: {"name": name, "epoch": self._epoch} for worker in self._workers[name]}
             try:
@@ -130,7 +129,7 @@ class Engine:
             except BaseException:  # an interrupt too: whose answers would come later
                 self.close()
                 raise
-            return [_copy(buffer, torch.empty(buffer.shape, dtype=buffer.dtype)) for buffer in self._outputs]
+            return [copy_alone(buffer, torch.empty(buffer.shape, dtype=buffer.dtype)) for buffer in self._outputs]
 
     def _check(self, inputs: Sequence[Tensor]) -> None:
         found = [(value.shape, value.dtype, value.device.type) for value in inputs]
@@ -244,19 +243,6 @@ def _load(
         given: dict[str, Any] = {"graph": known, "weights": values}
         arguments = {**given, "inputs": plan.inputs, "timeout_s": wait_s}
         pool.call_each(running.load, dict.fromkeys(range(workers), arguments))
-
-
-def _copy(value: Tensor, target: Tensor) -> Tensor:
-    """Copy a tensor into a contiguous one of its shape and dtype, by the calling thread alone.
-
-    ``copy_`` splits large tensors over the threads of torch, and those spin on for milliseconds on cores that the
-    workers need.
-    """
-    if value.is_contiguous() and not value.is_conj() and not value.is_neg():
-        ctypes.memmove(target.data_ptr(), value.data_ptr(), value.nbytes)
-    else:
-        target.copy_(value.detach())
-    return target
 
 
 def _text(tensors: Sequence[Tensor]) -> str:

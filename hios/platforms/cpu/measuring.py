@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hios.formats.base import Platform
@@ -124,19 +124,31 @@ class CpuBench(Bench):
         Virtual devices take turns on a core, of milliseconds each: there it is the mean that shows the share of each.
         """
         device = whose_turn(turn, [tuple(own) for own in self._cores[:devices]])
-        alone = self._inferences(network, [device], alone_ms)[device]
-        together = self._inferences(network, range(devices), alone_ms)[device]
-        average = statistics.fmean if self._virtual else statistics.median
-        return average(together) / average(alone)
+        alone = self.at_once({device: network}, alone_ms)[device]
+        return self.at_once(dict.fromkeys(range(devices), network), alone_ms)[device] / alone
 
-    def _inferences(self, network: Sequence[str], devices: Iterable[int], alone_ms: float) -> dict[int, list[float]]:
+    def at_once(self, networks: Mapping[int, Sequence[str]], alone_ms: float) -> dict[int, float]:
+        """Milliseconds that every device takes for its loaded operators, while all of these devices run theirs.
+
+        Each runs its operators again and again, so that the others never run alone; of several times the median counts,
+        on virtual devices the mean.
+
+        Args:
+            networks: operators of every device that takes part, in order; one that stands there again is another of its
+                copies.
+            alone_ms: milliseconds that the longest of them takes alone, about.
+        """
+        average = statistics.fmean if self._virtual else statistics.median
+        return {device: average(own) for device, own in self._inferences(networks, alone_ms).items()}
+
+    def _inferences(self, networks: Mapping[int, Sequence[str]], alone_ms: float) -> dict[int, list[float]]:
         """Milliseconds of inferences on devices that run at once, after one on each to warm up."""
         begin = time.perf_counter_ns() + round(_LEAD_S * 1e9 + alone_ms * 1e6)
         lasting_s = _INFERENCES * alone_ms / 1000 + _LEAD_S
         if self._virtual:
             lasting_s = max(lasting_s, _VIRTUAL_S)
         span = {"begin_ns": begin, "end_ns": begin + round(lasting_s * 1e9)}
-        arguments = {device: {"operators": network, **span} for device in devices}
+        arguments = {device: {"operators": network, **span} for device, network in networks.items()}
         found: dict[int, list[float]] = self.pool.call_each(timing.time_inferences, arguments)
         return found
 

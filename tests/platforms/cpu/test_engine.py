@@ -243,6 +243,7 @@ def _process(end: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_interrupted_start_leaves_no_workers(workers: int) -> None:
     """Workers of an engine that is interrupted while it starts are gone, though the program goes on."""
@@ -259,6 +260,7 @@ def test_an_interrupted_start_leaves_no_workers(workers: int) -> None:
         process.stdin.write("\n")
 
 
+@pytest.mark.slow
 def test_workers_outlive_the_thread_that_made_them() -> None:
     """An engine made in a thread that has ended runs, and its workers end when the program does."""
     with _process("exit") as process:
@@ -269,6 +271,7 @@ def test_workers_outlive_the_thread_that_made_them() -> None:
     assert eventually(lambda: not any(map(running, map(int, workers.split()))))
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_killed_process() -> None:
     """Workers of a process that is killed while they sleep are gone."""
     with _process("wait") as process:

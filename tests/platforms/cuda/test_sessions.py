@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,7 @@ def _plans(files: Files) -> dict[str, Plan]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("load", "launch"), [(simulated.load, "graph"), (simulated.load_streams, "streams")])
 def test_schedules_take_turns(
     run: Callable[..., dict[str, Any]], files: Files, tmp_path: Path, load: Callable[..., bool], launch: str
@@ -101,7 +103,9 @@ def test_schedules_take_turns(
     plans = _plans(files)
     found = run(load, plans)
     graph = Graph.read(files.graph)
-    assert found["platform"] == {
+    platform = dict(found["platform"])
+    assert platform.pop("allocation")["cores"] == sorted(os.sched_getaffinity(0))
+    assert platform == {
         "name": "cuda",
         "devices": DEVICES,
         "gpus": ["a test"] * DEVICES,
@@ -127,6 +131,7 @@ def test_schedules_take_turns(
     assert Schedule.read(tmp_path / "chosen.json").plan(graph) is not None
 
 
+@pytest.mark.slow
 def test_less_precise_runs_are_checked_once_in_full(run: Callable[..., dict[str, Any]], files: Files) -> None:
     """Where runs are timed in TF32, differences stated are those of the run in full float32."""
     found = run(simulated.load_in_tf32, _plans(files))
@@ -195,6 +200,7 @@ def test_runtimes_that_gpus_lack(monkeypatch: pytest.MonkeyPatch) -> None:
         require(["compile-max-autotune"], "eager", "cuda")
 
 
+@pytest.mark.slow
 def test_the_table_says_what_was_not_captured(run: Callable[..., Run], files: Files) -> None:
     """A last line names the schedules that were launched operator by operator, with the reason."""
     found = run(simulated.load_streams, {"merged": _plans(files)["merged"]})

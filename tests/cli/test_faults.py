@@ -1,0 +1,122 @@
+"""What goes wrong around hios: a clear line, a status, nothing lost, nothing left behind."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hios
+from hios import Graph, Operator, artifacts
+from tests.verify.results import write_network
+
+ROOT = Path(hios.__file__).resolve().parents[1]
+
+_MODELS = """
+import torch
+
+class Raises(torch.nn.Module):
+    def forward(self, x):
+        raise ValueError("this network\\ncannot run")
+
+def raises():
+    return Raises(), (torch.ones(1, 4),)
+"""
+
+
+def _hios(*arguments: object, folder: Path | None = None) -> tuple[int, str]:
+    """Status and stderr of a command in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "hios", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    return done.returncode, done.stderr
+
+
+def _one_line(stderr: str) -> str:
+    assert stderr.startswith("Error: "), stderr
+    assert len(stderr.splitlines()) == 1, stderr
+    return stderr
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 KB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", place], check=False, capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    yield place
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Path:
+    """Graph, costs and schedules of a network."""
+    return write_network(tmp_path / "net", 3)
+
+
+def test_a_full_disk(disk: Path, tmp_path: Path) -> None:
+    """The command says that the disk is full; what was there stays, and no part of the new file."""
+    graph = Graph("wide", tuple(Operator(f"operator-{number}", "t") for number in range(1000)), ())
+    graph.write(tmp_path / "graph.json")
+    costs = {"operators": {operator.id: {"time_ms": 1} for operator in graph.operators}, "transfers": []}
+    artifacts.write(tmp_path / "costs.json", "costs", costs)
+    (disk / "schedule.json").write_text("the one before")
+    command = ["schedule", tmp_path / "graph.json", tmp_path / "costs.json", "--algorithm", "sequential"]
+    status, stderr = _hios(*command, "--output", disk / "schedule.json")
+    assert status == 1
+    assert "No space left on device" in _one_line(stderr)
+    assert [path.name for path in disk.iterdir()] == ["schedule.json"]
+    assert (disk / "schedule.json").read_text() == "the one before"
+
+
+def test_a_read_only_results_folder(disk: Path, network: Path) -> None:
+    """Refused before the work for it begins."""
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    status, stderr = _hios(
+        *("schedule", network / "graph.json", network / "costs.json"),
+        *("--algorithm", "hios-lp", "--devices", 2, "--output", disk / "new" / "schedule.json"),
+    )
+    assert status == 1
+    assert "cannot be written" in _one_line(stderr)
+
+
+def test_a_read_only_cache(disk: Path) -> None:
+    """Refused before anything is measured, with a way round."""
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    from hios.errors import ArtifactError
+    from hios.profiling.cache import Cache
+
+    with pytest.raises(ArtifactError, match="cannot be written"):
+        Cache(disk / "measurements", {})
+
+
+def test_a_model_whose_forward_raises(tmp_path: Path) -> None:
+    """Its message in one line, and no program."""
+    (tmp_path / "faulty.py").write_text(_MODELS, encoding="utf-8")
+    status, stderr = _hios("export", "faulty:raises", "--output", "program.pt2", folder=tmp_path)
+    assert status == 1
+    assert "this network" in _one_line(stderr)
+    assert not (tmp_path / "program.pt2").exists()
+
+
+@pytest.mark.parametrize("call", ["time", "time_ns"])
+def test_no_duration_is_taken_from_a_clock_that_jumps(call: str) -> None:
+    """Durations and deadlines are of monotonic clocks: the time of day may be set while hios runs."""
+    for path in sorted((ROOT / "hios").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "time":
+                assert node.attr != call, f"{path}:{node.lineno}"

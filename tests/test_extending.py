@@ -1,0 +1,115 @@
+"""docs/extending.md works as it stands: its files are written and its commands are run, in a copy of the library."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hios
+
+ROOT = Path(hios.__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "extending.md"
+
+
+def _section(heading: str) -> str:
+    """The text of a section, without its subsections."""
+    text = PAGE.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2]
+    return re.split(r"\n##+ ", text)[0]
+
+
+def _write_files(heading: str, folder: Path) -> None:
+    """The files that a section says to write."""
+    files = re.findall(r"^Write `([^`]+)`:\n\n```\w+\n(.*?)^```", _section(heading), re.MULTILINE | re.DOTALL)
+    assert files
+    for name, text in files:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def _run_commands(heading: str, folder: Path, library: Path = ROOT) -> str:
+    """Run the ``hios`` commands of a section; returns all that they print."""
+    environment = {**os.environ, "PYTHONPATH": str(library), "HIOS_CACHE": str(folder / "cache")}
+    printed = ""
+    commands = re.findall(r"^    hios (.*)$", _section(heading), re.MULTILINE)
+    assert commands
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", "hios", *shlex.split(command)],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+            env=environment,
+        )
+        assert done.returncode == 0, f"hios {command}: {done.stderr}"
+        printed += done.stdout
+    return printed
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the library, for what is added to it."""
+    folder = tmp_path_factory.mktemp("library")
+    for name in ("hios", "schemas", "models"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def test_algorithm(tmp_path: Path) -> None:
+    """The algorithm schedules, and its parameter changes the schedule."""
+    _write_files("An algorithm", tmp_path)
+    printed = _run_commands("An algorithm", tmp_path)
+    assert "round-robin" not in printed.partition("greedy")[2]  # hios algorithms lists what it has been told of
+    devices = {
+        name: [row["device"] for row in json.loads((tmp_path / name).read_text())["placements"]]
+        for name in ("schedule.json", "runs.json")
+    }
+    assert sorted(devices["schedule.json"]) == sorted(devices["runs.json"]) == [0, 0, 1, 1]
+
+
+@pytest.mark.slow
+def test_model(tmp_path: Path) -> None:
+    """The model goes through all stages."""
+    _write_files("A model", tmp_path)
+    printed = _run_commands("A model", tmp_path)
+    assert "medians of 5 runs" in printed
+    run = json.loads((tmp_path / "run.json").read_text())
+    assert run["graph"] == "two_branches"
+
+
+def test_platform(tmp_path: Path, library: Path) -> None:
+    """The platform predicts: FLOPs over speed."""
+    section = _section("A platform")
+    _write_files("A platform", library)
+    entry = re.search(
+        r"^and add to `PLATFORMS` in `([^`]+)`:\n\n```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL
+    )
+    assert entry is not None
+    table = library / entry[1]
+    text = table.read_text(encoding="utf-8")
+    assert text.count("\nPLATFORMS = {\n") == 1
+    table.write_text(text.replace("\nPLATFORMS = {\n", f"\nPLATFORMS = {{\n{entry[2]}"), encoding="utf-8")
+    _write_files("An algorithm", tmp_path)
+    printed = _run_commands("A platform", tmp_path, library)
+    assert "predicted for 2 x processor of 2 GFLOP/s" in printed
+    costs = json.loads((tmp_path / "rated.json").read_text())
+    assert {name: cost["time_ms"] for name, cost in costs["operators"].items()} == {"a": 0.5, "b": 2, "c": 2, "d": 0.5}
+
+
+def test_figure(tmp_path: Path, library: Path) -> None:
+    """The figure is listed and drawn."""
+    _write_files("A figure", library)
+    printed = _run_commands("A figure", tmp_path, library)
+    assert "Operator types" in printed
+    rows = (tmp_path / "figures" / "opara_tab9.csv").read_text().splitlines()
+    assert rows[0] == "network,type,operators"
+    assert len(rows) > 4

@@ -1,0 +1,41 @@
+"""What has to agree before a release."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import yaml
+
+import hios
+
+ROOT = Path(hios.__file__).resolve().parents[1]
+
+
+def test_versions_agree() -> None:
+    """pyproject.toml, hios.__version__, CITATION.cff and the first section of CHANGELOG.md have one version."""
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"]
+    newest = re.search(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert newest is not None
+    assert {stated, cited, newest[1]} == {hios.__version__}
+
+
+def test_continuous_integration_runs_what_people_run() -> None:
+    """The workflow of GitHub runs .ci/run, on the oldest Python that pyproject.toml allows among others."""
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+    job = workflow["jobs"]["ci"]
+    assert ".ci/run" in [step.get("run") for step in job["steps"]]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f">={job['strategy']['matrix']['python'][0]}" == project["requires-python"]
+
+
+def test_catalog() -> None:
+    """The entry for the Snakemake workflow catalog has what the catalog asks for, and config/README.md is there."""
+    usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text(encoding="utf-8"))["usage"]
+    assert {"conda", "report"} <= usage["software-stack-deployment"].keys()
+    assert "config.yaml" in (ROOT / "config" / "README.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").lower()
+    assert "snakemake" in readme
+    assert "workflow" in readme
