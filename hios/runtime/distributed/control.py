@@ -36,8 +36,11 @@ _BEAT_S = 0.1
 _GRACE_S = 0.5
 #: What a rank that failed waits to be ended.
 _ENDING_S = 5.0
-#: Kinds of failures: the rank itself; the deadline passed while it waited; another rank does not answer any more.
-FAILED, LATE, LOST = "failed", "late", "lost"
+#: Kinds of failures: the rank itself; the deadline passed while it waited; another rank does not answer any more; the
+#: launcher ends the rank.
+FAILED, LATE, LOST, ENDED = "failed", "late", "lost", "ended"
+#: Held from the last line of this process to its end: two of its threads may come to print one at the same time.
+_LAST_LINE = threading.Lock()
 
 
 class Control:
@@ -91,16 +94,17 @@ class Control:
         with contextlib.suppress(OSError):  # seen where the line is listened to
             self._send({"is": "beat", "at": self._position.text(), "for": self._position.waits_for()})
 
-    def fail(self, kind: str, text: str) -> Never:
+    def fail(self, kind: str, text: str, ending_s: float = _ENDING_S) -> Never:
         """Say why this rank cannot go on, and end with all others.
 
         Args:
-            kind: one of ``FAILED``, ``LATE``, ``LOST``.
+            kind: one of ``FAILED``, ``LATE``, ``LOST``, ``ENDED``.
             text: one line.
+            ending_s: what this waits for another thread to end this process.
         """
         with contextlib.suppress(OSError):
             self._send({"is": "failure", "kind": kind, "text": text})
-        time.sleep(_ENDING_S)  # the other thread ends this process
+        time.sleep(ending_s)
         end(text)
 
     def finish(self, timeout_s: float) -> None:
@@ -150,11 +154,11 @@ class Control:
         number, when = self._signalled
         if number == signal.SIGINT:
             if self._rank == 0:
-                _print("Aborted")
+                _end("Aborted", 130)
             os._exit(130)
         if time.monotonic() > when + _GRACE_S:
-            if self._rank == 0:
-                _print(f"Error: {who(self._places, 0)}: ended by the launcher: {self._position.text()}")
+            if self._rank == 0:  # the monitor, in this process, may know of a rank that is gone
+                self.fail(ENDED, f"{who(self._places, 0)}: ended by the launcher: {self._position.text()}", _GRACE_S)
             os._exit(128 + signal.SIGTERM)
 
 
@@ -170,13 +174,14 @@ def died(places: Sequence[Place], rank: int, doing: str) -> str:
 
 def end(line: str) -> Never:
     """Print an error and end this process, whatever its other threads do."""
-    _print(f"Error: {line}")
-    os._exit(1)
+    _end(f"Error: {line}", 1)
 
 
-def _print(line: str) -> None:
+def _end(line: str, code: int) -> Never:
+    _LAST_LINE.acquire()
     sys.stdout.flush()
     os.write(2, f"{line}\n".encode())
+    os._exit(code)
 
 
 def _signals() -> int:

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from hios.runtime.distributed.control import FAILED, LATE, died, end, who
+from hios.runtime.distributed.control import ENDED, FAILED, LATE, died, end, who
 from hios.runtime.distributed.progress_state import Position
 from hios.runtime.distributed.topology import Place
 
@@ -79,7 +79,7 @@ class Monitor:
                 else:
                     self._hear(next(rank for rank, line in self._lines.items() if line is ready))
             if self._suspicion is not None and time.monotonic() > self._suspicion[0]:
-                self._end(self._suspicion[1] or self._last_words())
+                self._end(self._reason())
         self._server.close()
         self._dismiss()
 
@@ -134,6 +134,10 @@ class Monitor:
         self._dead.append(rank)
         self._suspicion = time.monotonic() + _GRACE_S, ""
 
+    def _reason(self) -> str:
+        """What is suspected, or who is gone."""
+        return (self._suspicion and self._suspicion[1]) or self._last_words()
+
     def _last_words(self) -> str:
         """What is said of the rank that was gone first, and of one that waits for it."""
         dead = self._dead[0]
@@ -147,6 +151,8 @@ class Monitor:
             self._end(text)
         elif kind == LATE:
             self._end(self._slowest(rank) or text)
+        elif kind == ENDED:  # the launcher may be quicker than what a rank that is gone is given
+            self._end(text if self._suspicion is None else self._reason())
         elif self._suspicion is None:
             self._suspicion = time.monotonic() + _GRACE_S, text
 
