@@ -32,9 +32,9 @@ import torch
 from torch import nn
 
 import hios
-from hios.frontends.registered import build_model
+from hios.frontends.model_registry import build_model
 from hios.machine import busy_share, usable_cores
-from hios.optimizing.module import torch_threads
+from hios.optimizing.optimized_module import torch_threads
 from hios.optimizing.report import Report, WayReport
 from hios.optimizing.tracing import trace
 from hios.platforms.cpu.engine import Engine, Task
@@ -57,7 +57,7 @@ import torch
 began = time.perf_counter()
 import hios
 imported = time.perf_counter() - began
-from hios.frontends.registered import build_model
+from hios.frontends.model_registry import build_model
 model, inputs = build_model(sys.argv[1], {}, 0)
 began = time.perf_counter()
 fast = hios.optimize(model, inputs, **json.loads(sys.argv[2]))

@@ -236,7 +236,7 @@ def profile(
         from hios.profiling.predict import predict
 
         return predict(graph, platform, devices, options or {})
-    from hios.profiling.cache import default_folder
+    from hios.profiling.measurement_cache import default_folder
     from hios.profiling.profile import profile as run
     from hios.progress import on_terminals_only
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hios.errors import ArtifactError, HiosError
-from hios.graph import Graph
-from hios.topological_order import topological_order
+from hios.graph import Graph, topological_order
 
 
 def found_blocks(graph: Graph) -> tuple[tuple[str, ...], ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hios.merging import least_growth
+from hios.operator_merge import least_growth
 from hios.problem import Group, Problem
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hios.bound import least_ms, lower_bound_ms
-from hios.check import SLACK
 from hios.problem import Problem
 from hios.schedule import Schedule
+from hios.schedule_check import SLACK
 
 #: Relative difference up to which a stated and a recomputed bound are the same.
 _SAME = 1e-6
@@ -51,7 +51,7 @@ def judge_bounds(problem: Problem, schedule: Schedule, others: Iterable[Schedule
 
     Args:
         problem: graph and costs.
-        schedule: a valid schedule of the problem, see `hios.check.violations`.
+        schedule: a valid schedule of the problem, see `hios.schedule_check.violations`.
         others: further valid schedules of the problem; those for another number of devices are passed over, as times
             may depend on it (``Problem.on``).
     """

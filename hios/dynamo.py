@@ -21,9 +21,9 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from hios.errors import ExampleInputsError, HiosError
 from hios.optimizing.fast_paths import without_fast_paths
-from hios.optimizing.module import OptimizedModule, warn
 from hios.optimizing.optimize import accelerated
-from hios.optimizing.options import Options
+from hios.optimizing.optimize_options import Options
+from hios.optimizing.optimized_module import OptimizedModule, warn
 from hios.optimizing.report import Report
 
 #: What a placeholder of Dynamo's graph says if it is a parameter or buffer, which stays the same from call to call.

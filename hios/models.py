@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hios.artifacts import resource_directory
 from hios.errors import HiosError
-from hios.imports import imported_names, parsed, reached
+from hios.python_imports import imported_names, parsed, reached
 
 #: What may be given for MODEL, for messages.
 ALLOWED = "package.module:function, or a file that ends in .pt2 or .onnx"

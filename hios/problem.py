@@ -10,7 +10,7 @@ from hios.costs import Costs
 from hios.errors import ArtifactError
 from hios.formats.costs_file import CostsFile
 from hios.graph import Graph
-from hios.merging import MERGEABLE, convolutions, merged_kernel
+from hios.operator_merge import MERGEABLE, convolutions, merged_kernel
 
 #: Operators that run one after another, by number.
 Group = tuple[int, ...]

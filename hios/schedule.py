@@ -15,7 +15,7 @@ from hios.errors import ScheduleError, shown
 from hios.formats.probe_record import ProfiledSpeed
 from hios.formats.schedule_file import Parameter, Placement, ScheduleFile
 from hios.graph import Graph
-from hios.merging import MERGEABLE, convolutions, merged_kernel
+from hios.operator_merge import MERGEABLE, convolutions, merged_kernel
 from hios.problem import Stage
 
 __all__ = ["Placement", "Plan", "Schedule", "Solution", "StagedPlan", "StreamPlan"]

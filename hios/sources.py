@@ -10,21 +10,21 @@ from collections.abc import Iterable, Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from hios import imports
+from hios import python_imports
 from hios.code_cache import Code, CodeCache
-from hios.imports import imported_names, parsed, reached
+from hios.python_imports import imported_names, parsed, reached
 from hios.schedulers import ALGORITHMS, find
 
 #: Where the code of each stage begins: the modules that its command calls; `_PARTS` has those of platforms.
 STAGES = {
-    "export": ("hios.frontends.export", "hios.frontends.onnx"),
+    "export": ("hios.frontends.export", "hios.frontends.onnx_file"),
     "extract": ("hios.frontends.extract",),
     "profile": ("hios.profiling.profile",),
     "predict": ("hios.profiling.predict",),
     "schedule": ("hios.schedulers",),
     "simulation": ("hios.study.simulation",),
     "convolutions": ("hios.study.convolutions",),
-    "execute": ("hios.runtime.session", "hios.runtime.trace"),
+    "execute": ("hios.runtime.session", "hios.runtime.chrome_trace"),
     "report": ("hios.report",),
     "provenance": ("hios.versions",),
 }
@@ -70,8 +70,8 @@ def source_hash(
     parts = [
         module
         for part in _PARTS.get(stage, ())
-        for file in sorted((package / "platforms").glob(f"{platform or '*'}/{part}.py"))
-        if (module := f"{_PLATFORMS}.{file.parent.name}.{part}")
+        for folder in sorted((package / "platforms").glob(f"{platform or '*'}/"))
+        if _file(module := f"{_PLATFORMS}.{folder.name}.{folder.name}_{part}", package) is not None
     ]
     return code_hash([*STAGES[stage], *parts, *(find(name).run.__module__ for name in algorithms)], package)
 
@@ -190,7 +190,7 @@ def _code(module: str, package: Path) -> Code:
 
 @functools.cache
 def _cache() -> CodeCache:
-    return CodeCache([Path(__file__), Path(imports.__file__)])
+    return CodeCache([Path(__file__), Path(python_imports.__file__)])
 
 
 def _own_data(module: Path) -> list[Path]:

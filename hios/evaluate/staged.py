@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 
 from hios.errors import ScheduleError
-from hios.evaluate.deadlock import deadlock
+from hios.evaluate.plan_errors import deadlock
 from hios.problem import Problem, Stage
 from hios.schedule import Placement, StagedPlan
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from hios.evaluate.deadlock import deadlock
+from hios.evaluate.plan_errors import deadlock
 from hios.problem import Problem
 from hios.schedule import Placement, StreamPlan
 

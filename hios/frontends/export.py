@@ -12,12 +12,12 @@ from torch.export import ExportedProgram
 from hios.errors import HiosError, UnsupportedError
 from hios.formats.config_file import ModelOptions
 from hios.frontends import program as programs
-from hios.frontends.building import build_function, built
-from hios.frontends.declarations import Declarations
-from hios.frontends.fixing import with_shapes
-from hios.frontends.interface import copied, plain
+from hios.frontends.fixed_shapes import with_shapes
+from hios.frontends.model_declarations import Declarations
+from hios.frontends.model_function import build_function, built
+from hios.frontends.model_registry import build_model
 from hios.frontends.program import Program
-from hios.frontends.registered import build_model
+from hios.frontends.program_interface import copied, plain
 from hios.models import Model, model
 from hios.tensor_types import type_text
 

@@ -17,15 +17,15 @@ from torch.export import ExportedProgram
 
 from hios.blocks import declared_blocks, found_blocks
 from hios.errors import HiosError, shown
-from hios.frontends.calls import Call, Input, Lowered, Weight, described, is_constant
-from hios.frontends.declarations import Declarations
+from hios.frontends.extraction_check import OutputsDifferError, require_close, require_equal
 from hios.frontends.folding import Folder
-from hios.frontends.interface import flat_module
-from hios.frontends.lowering import lower
+from hios.frontends.model_declarations import Declarations
 from hios.frontends.patterns import DEFAULT_UNITS
 from hios.frontends.program import Program
+from hios.frontends.program_interface import flat_module
+from hios.frontends.relax_calls import Call, Input, Lowered, Weight, described, is_constant
+from hios.frontends.torch_lowering import lower
 from hios.frontends.units import Unit, group
-from hios.frontends.verification import OutputsDifferError, require_close, require_equal
 from hios.graph import Call as GraphCall
 from hios.graph import Edge, Graph, Operator, Shapes, TensorSpec, Value
 from hios.kernels import build
@@ -87,17 +87,17 @@ def _extract_onnx(
 
     Where probabilities differ by more than their variation allows, what they are computed from is compared.
     """
-    from hios.frontends import onnx, onnx_lowering  # its packages are an extra of their own
+    from hios.frontends import onnx_file, onnx_lowering
     from hios.frontends.onnx_session import Session
 
-    model = onnx.load(path)
+    model = onnx_file.load(path)
     graph, tensors = extract_lowered(onnx_lowering.lower(model), name, units=units)
     graph = _with_limits(graph, below)
     with _advising(graph):
         try:
             require_equal(graph, tensors, Session(path))
         except OutputsDifferError:
-            if (before := onnx.before_activations(model)) is None:
+            if (before := onnx_file.before_activations(model)) is None:
                 raise
             require_close(graph, tensors, Session(path))
             logits, their_tensors = extract_lowered(onnx_lowering.lower(before), name, units=units)

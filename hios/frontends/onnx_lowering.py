@@ -19,11 +19,11 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from hios.errors import HiosError, UnsupportedError, first_line
-from hios.frontends.calls import Lowered, Weight, canonical, origins, read
-from hios.frontends.onnx import nodes
 from hios.frontends.onnx_converters import CONVERTERS
+from hios.frontends.onnx_file import nodes
 from hios.frontends.onnx_rewriting import rewritten
-from hios.frontends.origin import Origin
+from hios.frontends.relax_calls import Lowered, Weight, canonical, origins, read
+from hios.frontends.source_location import Origin
 
 #: How TVM's messages print an operator and a number.
 _OPERATOR = re.compile(r'ir\.Op\(span=.*?name="([^"]+)".*?support_level=-?\d+\)')
@@ -34,7 +34,7 @@ def lower(model: ModelProto) -> Lowered:
     """Import an ONNX model into Relax, canonicalise it, remove dead code and read the result.
 
     Args:
-        model: what ``hios.frontends.onnx.load`` gave.
+        model: what ``hios.frontends.onnx_file.load`` gave.
 
     Raises:
         UnsupportedError: Relax lacks an operator, or cannot take the model.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tvm.relax.dpl import DFPattern, is_op, is_tuple_get_item, wildcard
 
-from hios.frontends.calls import Call, described
+from hios.frontends.relax_calls import Call, described
 
 #: Convolutions whose bias and batch norm are folded into their filters, with their names in types of units.
 CONVOLUTIONS = {f"relax.nn.conv{dimensions}d": f"conv{dimensions}d" for dimensions in (2, 1, 3)}

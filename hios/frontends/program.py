@@ -19,12 +19,12 @@ from torch.export import ExportedProgram
 
 from hios.artifacts import replacing
 from hios.errors import ArtifactError, HiosError, UnsupportedError, first_line, place
-from hios.frontends.archive import is_harmless, without_code
-from hios.frontends.declarations import Declarations
-from hios.frontends.faithful import apart, require_faithful
-from hios.frontends.interface import plain
-from hios.frontends.origin import of_node
-from hios.frontends.regions import inline_regions
+from hios.frontends.autocast_regions import inline_regions
+from hios.frontends.export_check import apart, require_faithful
+from hios.frontends.model_declarations import Declarations
+from hios.frontends.program_interface import plain
+from hios.frontends.pt2_archive import is_harmless, without_code
+from hios.frontends.source_location import of_node
 from hios.tensor_types import TensorType
 
 #: File within program.pt2 that holds the declarations of the model.
@@ -124,7 +124,7 @@ def load(path: str | Path, *, trusted: bool = False) -> ExportedProgram:
     Args:
         path: the file.
         trusted: whether the user trusts who made it. Then everything that torch takes is loaded, which can run code;
-            else only what cannot (`hios.frontends.archive`).
+            else only what cannot (`hios.frontends.pt2_archive`).
 
     Raises:
         ArtifactError: missing, damaged, not an exported program, or one whose loading could run code.

@@ -13,7 +13,7 @@ from hios.errors import UnsupportedError
 from hios.graph import Operator
 from hios.kernels.packed import is_packable, packed_convolution
 from hios.kernels.table import IN_PLACE, Kernel, build
-from hios.merging import Convolution, merged_kernel
+from hios.operator_merge import Convolution, merged_kernel
 
 
 def compile_merged(
@@ -29,7 +29,7 @@ def compile_merged(
 
     Args:
         operators: at least two, with their calls.
-        members: the same as ``hios.merging.convolutions`` has them.
+        members: the same as ``hios.operator_merge.convolutions`` has them.
         weights: tensors by name.
         packed: whether the convolution is prepared for the CPU, as in ``compile_operator``.
 

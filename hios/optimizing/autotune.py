@@ -13,22 +13,22 @@ from torch import Tensor, nn
 
 from hios.errors import HiosError
 from hios.machine import BUSY, OtherWork, busy_share, usable_cores
-from hios.optimizing import cache, runtimes
+from hios.optimizing import choice_cache, runtimes
 from hios.optimizing.budget import Budget
-from hios.optimizing.cache import ChoiceCache, ModelStore
 from hios.optimizing.cache_key import model_key, state_digest
 from hios.optimizing.candidates import EAGER, SCHEDULE, Candidate, itself
-from hios.optimizing.module import warn
-from hios.optimizing.options import Options
+from hios.optimizing.choice_cache import ChoiceCache, ModelStore
+from hios.optimizing.optimize_options import Options
+from hios.optimizing.optimized_module import warn
 from hios.optimizing.preparation import Preparation, Prepared
-from hios.optimizing.proposals import SCHEDULERS
 from hios.optimizing.race import FEWEST_ROUNDS, Race
 from hios.optimizing.report import Report
-from hios.optimizing.rows import raced_again, rows
+from hios.optimizing.report_rows import raced_again, rows
+from hios.optimizing.schedule_candidates import SCHEDULERS
 from hios.optimizing.tracing import Inputs, export, extract
+from hios.platforms.cpu.cpu_environment import surroundings
 from hios.platforms.cpu.engine import Engine
-from hios.platforms.cpu.environment import surroundings
-from hios.profiling.cache import now
+from hios.profiling.measurement_cache import now
 from hios.schedulers import find
 from hios.sources import code_hash, package_hash
 from hios.versions import versions
@@ -148,7 +148,7 @@ class Autotune:
             exported = export(self.model, self.args, self.kwargs)
             if candidate.kind == SCHEDULE:
                 traced = extract(exported, self.name, self.options.units)
-                cache.write_graph(workspace, traced.graph, traced.weights)
+                choice_cache.write_graph(workspace, traced.graph, traced.weights)
             else:
                 path = runtimes.file(candidate.kind, workspace, candidate.threads)
                 runtimes.convert(candidate.kind, exported.program, path, candidate.threads)
@@ -162,7 +162,7 @@ class Autotune:
             path = runtimes.file(candidate.kind, folder, candidate.threads)
             run = runtimes.load(candidate.kind, path, candidate.threads, [value.stride() for value in self.tensors])
             return Tuned(report, candidate, run)
-        graph, weights = cache.read_graph(folder)
+        graph, weights = choice_cache.read_graph(folder)
         task, cores = candidate.alone(graph, self.divisions, self.everything)
         engine = Engine(graph, weights, {candidate.label: task}, cores, self.options.timeout_s)
         return Tuned(report, candidate, functools.partial(engine.run, candidate.label), engine.close)
@@ -276,8 +276,8 @@ class Autotune:
         if tuned.candidate.kind == EAGER or self._folder is None or not self._state:
             return
         if tuned.candidate.kind == SCHEDULE and preparation.traced is not None:
-            cache.write_graph(workspace, preparation.traced.graph, preparation.traced.weights)
-        cache.leave_only(workspace, tuned.candidate)
+            choice_cache.write_graph(workspace, preparation.traced.graph, preparation.traced.weights)
+        choice_cache.leave_only(workspace, tuned.candidate)
         self._store.keep(self._key, self._state, workspace)
 
     def _alone(self, tuned: Tuned, preparation: Preparation) -> Tuned:

@@ -19,9 +19,9 @@ from hios.optimizing.budget import Budget
 from hios.optimizing.candidates import EAGER, Candidate, itself
 from hios.optimizing.guards import Guards, has_hooks
 from hios.optimizing.model_code import is_in_files
-from hios.optimizing.module import OptimizedModule, Runner, torch_threads, warn
 from hios.optimizing.online_race import OnlineRace
-from hios.optimizing.options import Options
+from hios.optimizing.optimize_options import Options
+from hios.optimizing.optimized_module import OptimizedModule, Runner, torch_threads, warn
 from hios.optimizing.race import Race, outruns
 from hios.optimizing.report import Report
 from hios.optimizing.tracing import Inputs, Outputs

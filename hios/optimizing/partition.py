@@ -22,18 +22,18 @@ from hios.costs import Costs
 from hios.errors import PlatformError
 from hios.formats.partition_file import Partition, PartitionFile
 from hios.formats.schedule_file import Parameter
-from hios.frontends.examples import example_inputs
+from hios.frontends.example_inputs import example_inputs
 from hios.graph import Graph
 from hios.machine import busy_share, processor
-from hios.optimizing.proposals import PROMISING, widest
+from hios.optimizing.schedule_candidates import PROMISING, widest
+from hios.platforms.cpu.cpu_platform import SETTLE_S, device_cores
 from hios.platforms.cpu.engine import Engine, Task
-from hios.platforms.cpu.platform import SETTLE_S, device_cores
 from hios.problem import Problem
-from hios.profiling.cache import now
+from hios.profiling.measurement_cache import now
 from hios.profiling.profile import profile
 from hios.progress import bar
-from hios.runtime.choosing import best
-from hios.runtime.results import measured
+from hios.runtime.fastest import best
+from hios.runtime.run_record import measured
 from hios.schedule import Schedule
 from hios.schedulers import schedule
 from hios.tolerances import compared

@@ -19,11 +19,11 @@ from hios.machine import private_bytes
 from hios.optimizing import runtimes
 from hios.optimizing.budget import Budget
 from hios.optimizing.candidates import EAGER, OTHERS, SCHEDULE, Candidate, distinct, in_runtime, itself
-from hios.optimizing.conversion import Conversion
-from hios.optimizing.module import torch_threads, warn
-from hios.optimizing.options import Options
-from hios.optimizing.proposals import Proposals, tasks
+from hios.optimizing.optimize_options import Options
+from hios.optimizing.optimized_module import torch_threads, warn
 from hios.optimizing.report import WayReport
+from hios.optimizing.runtime_conversion import Conversion
+from hios.optimizing.schedule_candidates import Proposals, tasks
 from hios.optimizing.tracing import Exported, Traced, export, extract
 from hios.platforms.cpu.engine import Engine
 

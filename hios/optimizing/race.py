@@ -13,9 +13,9 @@ from torch import Tensor
 
 from hios.errors import HiosError, first_line
 from hios.optimizing.candidates import EAGER, Candidate
-from hios.platforms.cpu.platform import SETTLE_S
-from hios.profiling.cache import now
-from hios.runtime.choosing import best
+from hios.platforms.cpu.cpu_platform import SETTLE_S
+from hios.profiling.measurement_cache import now
+from hios.runtime.fastest import best
 from hios.statistics import is_faster, spread
 from hios.tolerances import beyond
 
@@ -187,7 +187,7 @@ class Race:
         """The fastest by one third of the rounds; another third says whether it outruns the model.
 
         Among those statistically tied with the fastest, it is the one with the smallest 80th percentile
-        (`hios.runtime.choosing`). The model as it runs today stays unless the interval of the speedup over it lies
+        (`hios.runtime.fastest`). The model as it runs today stays unless the interval of the speedup over it lies
         above 1 in rounds that had no part in choosing. Anything but the model itself has to outrun it so with one
         thread, too, and with all: else it runs itself, with the threads that suit it. What is reported (`reported`) are
         rounds that had no part in either.

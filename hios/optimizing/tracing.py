@@ -15,9 +15,9 @@ from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
 from hios.errors import UnsupportedError
-from hios.frontends.declarations import Declarations
+from hios.frontends.model_declarations import Declarations
 from hios.graph import Graph
-from hios.optimizing.binding import Binding
+from hios.optimizing.argument_binding import Binding
 from hios.tensor_types import TensorType, type_text
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ protocol        what a platform is: the modules in its folder, and what they off
 cpu             devices are cores or groups of cores
 cuda            devices are GPUs
 model           GPUs that are not here: predicts costs, and runs nothing
-bench           what a platform measures
+device_timer    what a platform measures
 workloads       what is timed: operators with random weights and inputs
 device_program  a schedule as what each device does
 competitor      what runs in a session, with what was measured of it
@@ -13,7 +13,7 @@ reference       the model itself inside a worker: eager PyTorch, torch.compile, 
 weights         weights.safetensors, checked against the graph
 
 A platform is a folder of that name with the modules that `hios.platforms.protocol` describes, and a line in
-`PLATFORMS`. This module is light: those of a platform are imported when it is used.
+`PLATFORMS`. This module is light: the modules of a platform are imported when it is used.
 """
 
 from __future__ import annotations
@@ -217,4 +217,4 @@ def reporting(name: str) -> Reporting:
 
 def _module(name: str, part: str) -> ModuleType:
     entry(name)
-    return importlib.import_module(f"{__name__}.{name}.{part}")
+    return importlib.import_module(f"{__name__}.{name}.{name}_{part}")

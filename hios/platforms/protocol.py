@@ -1,18 +1,21 @@
-"""What a platform is: modules in its folder that offer what stands here.
+"""What a platform is: the modules in its folder, and the functions that each of them offers.
 
-============== ======================= ===============================================================
-module         protocol                imported by
-============== ======================= ===============================================================
-``platform``   `Platform`              all commands that name the platform; imports nothing heavy at its top
-``measuring``  `Measuring`             ``hios profile``
-``predicting`` `Predicting`            ``hios profile``, in the place of ``measuring`` where nothing can be run
-``executing``  `Executing`             ``hios execute``; absent where nothing can be run
-``distributing`` `Distributing`        ``hios distribute``; absent where ``platform`` names no transports
-``reporting``  `Reporting`             ``hios report``
-============== ======================= ===============================================================
+The folder of platform NAME has these modules:
 
-They are reached through `hios.platforms` (``find``, ``describe``, ``measuring``, ...), by the platform's name.
-``platform`` must import none of the others: so an edit of what executes measures nothing again (`hios.sources`).
+===================== ============== =========================================================================
+module                protocol       imported by
+===================== ============== =========================================================================
+``NAME_platform``     `Platform`     all commands that name the platform; imports nothing heavy at its top
+``NAME_measuring``    `Measuring`    ``hios profile``
+``NAME_predicting``   `Predicting`   ``hios profile``, in place of ``NAME_measuring`` if nothing can run on it
+``NAME_executing``    `Executing`    ``hios execute``; absent if nothing can run on it
+``NAME_distributing`` `Distributing` ``hios distribute``; absent if ``NAME_platform`` lists no transports
+``NAME_reporting``    `Reporting`    ``hios report``
+===================== ============== =========================================================================
+
+Reach them through `hios.platforms` (``find``, ``describe``, ``measuring``, ...), by the platform's name.
+``NAME_platform`` must import none of the others, so that an edit of the code that executes schedules does not measure
+everything again (`hios.sources`).
 """
 
 from __future__ import annotations
@@ -28,9 +31,9 @@ if TYPE_CHECKING:
     from hios.formats.base import Platform as Description
     from hios.formats.costs_file import CostsFile
     from hios.graph import Graph
-    from hios.platforms.bench import Bench
     from hios.platforms.competitor import Competitor
     from hios.platforms.device_program import ArenaPlan, Buffer, Row
+    from hios.platforms.device_timer import DeviceTimer
     from hios.platforms.reference import Reference
     from hios.tolerances import ReducedPrecision
     from hios.workers.arena import Arena
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Platform(Protocol):
-    """Module ``platform``: what there is, and what may be asked of it. Its properties are constants of the module."""
+    """Module ``NAME_platform``: the devices, and what they can do. Its properties are module constants."""
 
     @property
     def VIRTUAL(self) -> bool:  # noqa: N802 - a constant
@@ -87,12 +90,12 @@ class Platform(Protocol):
 
 
 class Measuring(Protocol):
-    """Module ``measuring``: costs by measurement."""
+    """Module ``NAME_measuring``: costs by measurement."""
 
     def environment(self, description: Description) -> Mapping[str, object]:
         """All that measurements depend on beside what is measured: part of the keys under which they are kept."""
 
-    def bench(self, graph: Graph, path: str, description: Description, widths: Sequence[int] = ()) -> Bench:
+    def timer(self, graph: Graph, path: str, description: Description, widths: Sequence[int] = ()) -> DeviceTimer:
         """The devices, ready to measure operators of a graph.
 
         Args:
@@ -104,7 +107,7 @@ class Measuring(Protocol):
 
 
 class Predicting(Protocol):
-    """Module ``predicting``: costs without running anything."""
+    """Module ``NAME_predicting``: costs without running anything."""
 
     def costs(self, graph: Graph, description: Description) -> CostsFile:
         """Costs, but for graph and platform, which ``hios.profiling.predict`` adds."""
@@ -121,7 +124,7 @@ class Predicting(Protocol):
 
 
 class Executing(Protocol):
-    """Module ``executing``: what runs schedules on the devices of a node."""
+    """Module ``NAME_executing``: what runs schedules on the devices of a node."""
 
     def most_threads(self, description: Description) -> int:
         """Threads inside operators of a device that has all cores of the others; 1 where devices are no cores."""
@@ -170,7 +173,7 @@ class Executing(Protocol):
 
 
 class Distributing(Protocol):
-    """Module ``distributing``: the device of one rank of many."""
+    """Module ``NAME_distributing``: the device of one rank of many."""
 
     def device(self, local_rank: int) -> RankDevice:
         """What a rank computes on.
@@ -191,7 +194,7 @@ class Distributing(Protocol):
 
 
 class Reporting(Protocol):
-    """Module ``reporting``: the devices in words."""
+    """Module ``NAME_reporting``: the devices in words."""
 
     def facts(self, description: Description) -> dict[str, str]:
         """What the report says of the devices: names and texts."""

@@ -26,8 +26,8 @@ from torch.export import ExportedProgram
 
 from hios.errors import ArtifactError, PlatformError, UnsupportedError, first_line
 from hios.frontends import program as programs
-from hios.frontends.interface import flat_module
-from hios.frontends.verification import flat
+from hios.frontends.extraction_check import flat
+from hios.frontends.program_interface import flat_module
 from hios.kernels.tensors import torch_dtype
 from hios.platforms.buffers import deliver
 from hios.platforms.device_program import Buffer
@@ -202,12 +202,12 @@ _Types = tuple[list[TensorType], list[TensorType]]
 
 
 def _onnx(program: str, parallel: bool) -> tuple[Callable[..., Any], _Types]:
-    from hios.frontends import onnx  # its packages are an extra of their own
+    from hios.frontends import onnx_file
     from hios.frontends.onnx_session import Session
 
-    graph = onnx.load(program).graph
+    graph = onnx_file.load(program).graph
     session = Session(program, threads=_threads(), parallel=parallel)
-    return session, onnx.interface(graph, session)
+    return session, onnx_file.interface(graph, session)
 
 
 def _exported(program: str, loaded: ExportedProgram, parallel: bool) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hios.platforms.bench import Stage
+from hios.platforms.device_timer import Stage
 
 _Array = NDArray[np.float64]
 

@@ -16,11 +16,11 @@ from hios.formats.costs_file import BlockResources
 from hios.formats.probe_record import ProfileProbe, Speed
 from hios.graph import Graph
 from hios.kernels.signature import signatures
-from hios.platforms.bench import Bench, Merge, Stage
+from hios.platforms.device_timer import DeviceTimer, Merge, Stage
 from hios.platforms.probe_schedule import ProbeSchedule
-from hios.profiling.cache import Cache, Measured, now
-from hios.profiling.requests import Questions
+from hios.profiling.measurement_cache import Cache, Measured, now
 from hios.profiling.sampling import CHUNK, Effort, sample
+from hios.profiling.stage_requests import StageRequests
 from hios.progress import Meter
 
 #: Rounds before the measured ones: of the first call to a worker, and of those that follow soon.
@@ -45,7 +45,7 @@ class Session:
     """
 
     graph: Graph
-    bench: Bench
+    timer: DeviceTimer
     repeats: int
     cache: Cache
     operators: dict[str, Measured] = field(default_factory=dict)
@@ -70,9 +70,9 @@ class Session:
             operator: hashlib.sha256(signature.encode()).hexdigest()[:32]
             for operator, signature in self._signature.items()
         }
-        self._devices = self.bench.devices
+        self._devices = self.timer.devices
         self.turns: Iterator[int] = counter()
-        self.probe = ProbeSchedule(self.bench.probe_version, self.bench.probe, self._devices)
+        self.probe = ProbeSchedule(self.timer.probe_version, self.timer.probe, self._devices)
         self._loaded: Counter[str] = Counter()
 
     def median_ms(self) -> dict[str, float]:
@@ -83,7 +83,7 @@ class Session:
         """Have so many of each operator ready on every device."""
         more = {operator: number for operator, number in needed.items() if number > self._loaded[operator]}
         if more:
-            self.bench.load(more)
+            self.timer.load(more)
             self._loaded.update({operator: number - self._loaded[operator] for operator, number in more.items()})
 
     def known(self, kind: str, what: Any, effort: Effort) -> Measured | None:
@@ -141,7 +141,7 @@ class Session:
         By the roofline model they are those with fewer floating-point operations a byte than the probe shows that a
         device can do in the time that it copies one.
         """
-        least = (self.bench.probe_flops / speed.compute_ms.value) / (self.bench.probe_bytes / speed.copy_ms.value)
+        least = (self.timer.probe_flops / speed.compute_ms.value) / (self.timer.probe_bytes / speed.copy_ms.value)
         times, limited = self.median_ms(), 0.0
         for operator in self.graph.operators:
             if (operator.flops or 0) < least * (operator.bytes or 0):
@@ -151,12 +151,12 @@ class Session:
 
     def find_resources(self) -> None:
         """What operators ask of a GPU, where devices are GPUs. It takes a run of each, so none of it is kept."""
-        self.resources = self.bench.resources(self._measured)
+        self.resources = self.timer.resources(self._measured)
 
     def _rounds(self, operators: Sequence[str], rounds: int) -> dict[str, list[float]]:
         self.probe.take_if_due()
         turn = next(self.turns)
-        return self.bench.time_operators(turn % self._devices, operators, rounds, self._warmup(turn))
+        return self.timer.time_operators(turn % self._devices, operators, rounds, self._warmup(turn))
 
     def _warmup(self, turn: int) -> int:
         return _WARMUP if turn < self._devices else _AGAIN
@@ -171,7 +171,7 @@ class Session:
 
     def _with_neighbours(self, needed: Sequence[str]) -> list[str]:
         """Operators, and before each as many as fill the caches: they find there what a whole round would leave."""
-        order, size = self._measured, self.bench.around_bytes
+        order, size = self._measured, self.timer.around_bytes
         bytes_of = {operator.id: operator.bytes or 0 for operator in self.graph.operators}
         if size is None:
             return list(order)
@@ -185,7 +185,7 @@ class Session:
                 filled += bytes_of[before]
         return [operator for operator in order if operator in chosen]
 
-    def measure_stages(self, asked: Questions, deadline: float) -> None:
+    def measure_stages(self, asked: StageRequests, deadline: float) -> None:
         """t(S) of the stages that are not known, in an order without system: the deadline leaves a fair sample."""
         effort = Effort(self.repeats, deadline)
         stages = self._open("stage", set(asked.stages.values()), self.stages, effort)
@@ -203,7 +203,7 @@ class Session:
         def run(keys: list[Stage], rounds: int) -> dict[Stage, list[float]]:
             self.probe.take_if_due()
             device = next(self.turns) % self._devices
-            found = self.bench.time_stages(device, keys, rounds, _AGAIN)
+            found = self.timer.time_stages(device, keys, rounds, _AGAIN)
             return dict(zip(keys, map(_ratios, found), strict=True))
 
         batches = self._batches(stages, members)
@@ -218,7 +218,7 @@ class Session:
                 if effort.is_over():
                     break
 
-    def measure_merges(self, asked: Questions, deadline: float) -> None:
+    def measure_merges(self, asked: StageRequests, deadline: float) -> None:
         """Times of the merges that are not known, as `measure_stages` has those of stages."""
         effort = Effort(self.repeats, deadline)
         merges = self._open("merge", set(asked.merges.values()), self.merges, effort)
@@ -228,7 +228,7 @@ class Session:
         def run(keys: list[Merge], rounds: int) -> dict[Merge, list[float]]:
             self.probe.take_if_due()
             device, numbers = next(self.turns) % self._devices, [place[key] for key in keys]
-            found = self.bench.time_merges(device, numbers, rounds, _AGAIN)
+            found = self.timer.time_merges(device, numbers, rounds, _AGAIN)
             return dict(zip(keys, map(_ratios, found), strict=True))
 
         what = f"measuring {len(merges)} merges that differ"
@@ -237,7 +237,7 @@ class Session:
             for batch in self._batches(merges, merges):
                 later -= len(batch)
                 place = {alike: number for number, alike in enumerate(batch)}
-                self.bench.load_merges([asked.merge_of(alike) for alike in batch])
+                self.timer.load_merges([asked.merge_of(alike) for alike in batch])
                 for merge, own in sample(batch, run, effort, meter, later=later * effort.repeats).items():
                     self.merges[merge] = Measured(own, now())
                     self.cache.put("merge", self._digests("merge", merge), self.merges[merge])
@@ -279,7 +279,7 @@ class Session:
 
     def _least_s(self, operators: Iterable[str], alone: Mapping[str, float]) -> float:
         """How long the least number of repeats takes of what runs operators beside each other and one after another."""
-        each_ms = max(sum(map(alone.__getitem__, operators)), self.bench.least_ms)
+        each_ms = max(sum(map(alone.__getitem__, operators)), self.timer.least_ms)
         return 2 * self.repeats * (1 + _AGAIN / CHUNK) * each_ms / 1000
 
 

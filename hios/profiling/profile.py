@@ -31,11 +31,11 @@ from hios.formats.costs_file import (
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.machine import BUSY
-from hios.profiling import contention, links, transfers, wide
-from hios.profiling.cache import Cache, Measured
+from hios.profiling import contention, transfers, wide_measurements
 from hios.profiling.contention import Contention
+from hios.profiling.measurement_cache import Cache, Measured
 from hios.profiling.measurements import Session
-from hios.profiling.requests import Questions
+from hios.profiling.stage_requests import StageRequests
 from hios.schedulers import find
 from hios.statistics import FEWEST, PRECISION, interval, is_precise, spread
 from hios.versions import versions
@@ -115,16 +115,16 @@ def _measured(
     quiet = (platform.busy_share or 0.0) <= BUSY
     kept = Cache(cache, measuring.environment(platform), keep=quiet)
     began = time.monotonic()
-    with memory_file(graph.to_bytes()) as path, measuring.bench(graph, path, platform, widths) as bench:
-        session = Session(graph, bench, repeats, kept)
+    with memory_file(graph.to_bytes()) as path, measuring.timer(graph, path, platform, widths) as timer:
+        session = Session(graph, timer, repeats, kept)
         session.measure_operators(began + _OPERATORS * budget_s)
-        wide.measure_wide(session, widths, began + _WIDE * budget_s)
+        wide_measurements.measure_wide(session, widths, began + _WIDE * budget_s)
         transfers.measure_transfers(session, began + _TRANSFERS * budget_s)
         transfers.measure_corun(session, began + _CORUN * budget_s)
-        asked = Questions(graph, session.stand_in)
+        asked = StageRequests(graph, session.stand_in)
         for _ in range(_STAGE_PASSES):
             before = len(asked.stages) + len(asked.merges)
-            asked.ask(algorithms, bench.devices, Costs.of(_costs(session, asked)))
+            asked.ask(algorithms, timer.devices, Costs.of(_costs(session, asked)))
             if len(asked.stages) + len(asked.merges) == before:
                 break
             # Merges are few; stages may take all the time that there is.
@@ -134,7 +134,7 @@ def _measured(
         if warn_of_drift:
             session.probe.warn(f"profiling {graph.name}")
         session.find_resources()  # in the end: what traces kernels may stay with the process, and slow what follows
-        for remark in bench.remarks():
+        for remark in timer.remarks():
             warnings.warn(remark, HiosWarning, stacklevel=2)
     summary = _summary(session, asked, repeats, budget_s, time.monotonic() - began)
     kept_later = None if cache is None else quiet
@@ -145,7 +145,7 @@ def _measured(
     )
 
 
-def _costs(session: Session, asked: Questions, quiet: bool = True) -> CostsFile:
+def _costs(session: Session, asked: StageRequests, quiet: bool = True) -> CostsFile:
     """What was measured so far, as costs.json states it."""
     graph, alone = session.graph, session.median_ms()
     sizes: dict[tuple[str, str], int] = {}
@@ -159,7 +159,7 @@ def _costs(session: Session, asked: Questions, quiet: bool = True) -> CostsFile:
         },
         alone,
     )
-    link = links.fit({size: statistics.median(found.samples) for size, found in session.transfers.items()})
+    link = transfers.fit_link({size: statistics.median(found.samples) for size, found in session.transfers.items()})
     return CostsFile(
         operators={
             operator.id: OperatorCost(
@@ -241,7 +241,7 @@ def _check_widths(widths: Sequence[int], platform: Platform) -> None:
             f"platform {platform.name}: found --widths; allowed: without it, as operators take several devices at once "
             "on platform cpu only"
         )
-    wide.check_widths(widths, platform.devices or 1)
+    wide_measurements.check_widths(widths, platform.devices or 1)
 
 
 def _contention(fitted: Contention) -> ContentionModel:
@@ -251,7 +251,7 @@ def _contention(fitted: Contention) -> ContentionModel:
     return ContentionModel("blend", fitted.alpha, error)
 
 
-def _link(link: links.FittedLink) -> Link:
+def _link(link: transfers.FittedLink) -> Link:
     error = LinkError(link.median_error, link.largest_error, link.sizes)
     return Link(link.model.latency_ms, link.model.bandwidth_gbps, error)
 
@@ -264,7 +264,7 @@ def _corun(devices: int, found: Measured, quiet: bool) -> CorunFactor:
     return CorunFactor(devices, factor, (low, high), len(found.samples), beside_other_work)
 
 
-def _summary(session: Session, asked: Questions, repeats: int, budget_s: float, seconds: float) -> ProfileSummary:
+def _summary(session: Session, asked: StageRequests, repeats: int, budget_s: float, seconds: float) -> ProfileSummary:
     """How much was measured, how well, and what came from the cache."""
     kinds = (session.operators, session.wide, session.transfers, session.stages, session.merges, session.corun)
     everything: list[Measured] = [found for kind in kinds for found in kind.values()]

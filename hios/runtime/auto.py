@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from hios.formats.run_file import Chosen
 from hios.graph import Graph
 from hios.platforms.competitor import Competitor
-from hios.runtime.choosing import best
 from hios.runtime.competitors import BASELINE, Entry
-from hios.runtime.results import gained, measured
+from hios.runtime.fastest import best
+from hios.runtime.run_record import gained, measured
 from hios.schedule import Schedule
 from hios.statistics import LEAST_ROUNDS
 
@@ -89,7 +89,7 @@ def choose(competitors: Mapping[str, Competitor], entries: Sequence[Entry]) -> C
 
     It is the sequential one on one device unless the interval of the speedup over it lies above 1. Among candidates
     that are statistically tied with the fastest, it is the one with the smallest 80th percentile
-    (`hios.runtime.choosing`).
+    (`hios.runtime.fastest`).
 
     Args:
         competitors: of a session, at least ``LEAST_RUNS`` runs each.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hios import platforms
 from hios.costs import Costs
-from hios.errors import PlatformError, ScheduleError, shown
+from hios.errors import PlatformError, ScheduleError, shown, warn
 from hios.evaluate import evaluate
 from hios.formats.base import Platform
 from hios.graph import Graph
+from hios.models import RUNTIMES
 from hios.platforms.competitor import Competitor
 from hios.platforms.device_program import ArenaPlan
 from hios.problem import Problem
@@ -194,3 +196,46 @@ def copies_name(devices: int) -> str:
 def cores_name(cores: int) -> str:
     """Name of the competitor that runs the sequential schedule on one device of several cores."""
     return f"sequential, {cores} cores"
+
+
+#: Baselines that are left out with a warning where their package is missing; without others nothing runs.
+_LEFT_OUT = ("openvino",)
+
+
+def require(baselines: Collection[str], runtime: str | None, platform: str = "cpu") -> tuple[str, ...]:
+    """Refuse baselines that cannot run here.
+
+    Args:
+        baselines: names of ``RUNTIMES``.
+        runtime: of the program, one of ``RUNTIMES``; None where there is no program.
+        platform: one of ``PLATFORMS``.
+
+    Returns:
+        The baselines that take part: all but OpenVINO where it is not installed, which a warning says.
+
+    Raises:
+        PlatformError: one is for another platform, no program, no C++ compiler, or a package is missing.
+    """
+    allowed = platforms.find(platform).RUNTIMES
+    if wrong := [name for name in baselines if name not in allowed]:
+        others = [other for other in platforms.PLATFORMS if wrong[0] in platforms.find(other).RUNTIMES]
+        raise PlatformError(
+            f"--baselines: found {wrong[0]}, which is for platform {' or '.join(others)}; allowed on platform "
+            f"{platform}: {', '.join(name for name in RUNTIMES if name in allowed)}"
+        )
+    more = [name for name in baselines if name != "eager"]
+    if more and runtime is None:
+        raise PlatformError(
+            f"--baselines: found {more[0]}; allowed with --program only: a baseline runs the model itself"
+        )
+    missing = set()
+    for name in RUNTIMES if runtime == "eager" else ():
+        if name in baselines:
+            try:
+                platforms.executing(platform).require_runtime(name)
+            except PlatformError as error:
+                if name not in _LEFT_OUT:
+                    raise
+                warn(f"{error}; it is left out")
+                missing.add(name)
+    return tuple(name for name in baselines if name not in missing)

@@ -16,7 +16,7 @@ from hios.platforms.probe_schedule import ProbeSchedule
 from hios.platforms.reference import Reference
 from hios.progress import bar
 from hios.runtime.competitors import Entry
-from hios.runtime.results import results
+from hios.runtime.run_record import results
 
 
 class Outcome(NamedTuple):

@@ -17,7 +17,7 @@ from torch import Tensor
 from hios import defaults, platforms
 from hios.errors import PlatformError
 from hios.formats.run_file import Checked, Run, RunPlatform
-from hios.frontends.examples import example_inputs
+from hios.frontends.example_inputs import example_inputs
 from hios.frontends.program import Program
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
@@ -32,8 +32,7 @@ from hios.platforms.reference import runtime as runtime_of
 from hios.platforms.weights import require_weights
 from hios.progress import bar
 from hios.runtime.auto import LEAST_RUNS, choose
-from hios.runtime.baselines import require
-from hios.runtime.competitors import BASELINE, competitors, entries_of, other_hardware
+from hios.runtime.competitors import BASELINE, competitors, entries_of, other_hardware, require
 from hios.runtime.rounds import Outcome, Session
 from hios.schedule import Schedule
 from hios.tolerances import compared

@@ -12,7 +12,7 @@ from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Plan, Solution, StagedPlan
 from hios.schedulers.deadline import check_deadline, until
-from hios.schedulers.opt.searching import CHAINS, CLOSED, Clock, anneal, is_open
+from hios.schedulers.opt.parallel_search import CHAINS, CLOSED, Clock, anneal, is_open
 from hios.schedulers.registry import ALGORITHMS, Parameter, register
 
 __all__ = ["CHAINS", "CLOSED", "NAME", "hios_opt"]
@@ -51,7 +51,7 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
        into a stage of its own or into another stage, takes a stage or a few connected ones to another device, or
        lets two devices exchange what they run from some place on. Stages may hold operators that depend on each
        other; these form a group. Measured stages cost what was measured. Each move is timed from the first stage
-       that it changes, only as far as it has an effect and can still be kept. See `hios.schedulers.opt.kernel`.
+       that it changes, only as far as it has an effect and can still be kept (`hios.schedulers.opt.annealing_kernel`).
     3. The lower bound is `interval_bound_ms`, which holds for all schedules. Where grouping gains nothing, staged
        schedules of whole times end at whole times, so their bound is rounded up; and where there are no transfers
        either, CP-SAT takes the last part of the time to find a shorter staged schedule or to prove that there is
@@ -78,7 +78,7 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
     """
     from hios.schedulers.opt.annealing import Chain, fits
     from hios.schedulers.opt.proof import provable, prove, staged_bound_ms
-    from hios.schedulers.opt.trade_off import proven_bound_ms
+    from hios.schedulers.opt.wide_bound import proven_bound_ms
 
     whole = StagedPlan((tuple(((operator,),) for operator in problem.order), *((),) * (devices - 1)))
     clock = Clock(time.perf_counter(), time_limit)

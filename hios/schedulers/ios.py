@@ -62,7 +62,7 @@ def ios(
       Borders of blocks are borders of stages. ``cuts`` of the result counts the borders that ``states`` put inside
       of blocks; with none, the schedule of every block is the best that r and s allow. Blocks that are alike in
       structure and costs are searched once.
-    - Merging is restricted to where it is correct (``hios.merging``), which the released program does not check.
+    - Merging is restricted to where it is correct (``hios.operator_merge``), which the released program does not check.
     - At equal times the groups run beside each other, and among equal schedules the first found counts, endings
       of fewer groups being tried first; Algorithm 1 merges at equal times (Lines 30 to 33).
 

@@ -1,6 +1,6 @@
-"""Whether a results folder holds what it states: every artifact against its schema, and all against each other.
+"""Whether a results folder is consistent: every artifact against its schema, and all against each other.
 
-contents        a file against its format, all violations
+schema_check    a file against its schema, with all violations
 consistency     costs against their graph; schedules against graph and costs
 run_numbers     run.json against its own runs, and against graph and schedules
 latency_table   tables/latency.csv against the files that it is made from
@@ -25,9 +25,9 @@ from hios.graph import Graph
 from hios.problem import Problem
 from hios.schedule import Schedule
 from hios.verify.consistency import bound_problems, costs_problems, is_measured, problem_of, schedule_problems
-from hios.verify.contents import config_problems, contents
 from hios.verify.latency_table import Inputs, table_problems
 from hios.verify.run_numbers import run_problems
+from hios.verify.schema_check import config_problems, contents
 from hios.verify.serving_files import serving_problems
 from hios.verify.study_files import study_problems
 

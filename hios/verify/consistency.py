@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterator, Sequence
 
 from hios.bound_check import judge_bounds
-from hios.check import violations
 from hios.costs import Costs, CostsFile, LinkModel
 from hios.errors import HiosError, shown
 from hios.evaluate import evaluate, latency_ms
 from hios.graph import Graph
 from hios.problem import Problem
 from hios.schedule import Schedule
+from hios.schedule_check import violations
 from hios.schedulers import ALGORITHMS
-from hios.schedulers.opt.trade_off import proven_bound_ms
+from hios.schedulers.opt.wide_bound import proven_bound_ms
 
 #: Relative difference between a stated and a recomputed number that rounding explains.
 _ROUNDING = 1e-6
@@ -67,10 +67,10 @@ def problem_of(graph: Graph, file: CostsFile) -> Problem | None:
 
 
 def schedule_problems(schedule: Schedule, graph: Graph | None, problem: Problem | None) -> list[str]:
-    """What is wrong with a schedule, as far as there are graph and costs to tell from.
+    """Errors in a schedule, as far as graph and costs are available to check it against.
 
-    Rows are checked by ``hios.check``, and the latency is compared with that of the evaluator. A schedule with measured
-    times, which ``hios execute --auto`` writes where no cost model predicted them, is checked for its plan alone.
+    Rows are checked by ``hios.schedule_check``, and the latency is compared with that of the evaluator. Of a schedule
+    with measured times, which ``hios execute --auto`` writes if no cost model predicted them, only the plan is checked.
     """
     if graph is None:
         return ["cannot be checked: there is no valid graph.json beside it"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hios.formats.serving_result_file import ResultFile, ServedResult
-from hios.verify.contents import contents
+from hios.verify.schema_check import contents
 
 #: Relative difference that is rounding in floating point.
 _ROUNDING = 1e-9

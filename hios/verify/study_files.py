@@ -12,7 +12,7 @@ from hios.formats.simulation_file import AblationFile, Instance, SimulationFile
 from hios.study import cards, registry
 from hios.study.figure_data import FigureData
 from hios.study.figure_files import compared, csv_text
-from hios.verify.contents import contents
+from hios.verify.schema_check import contents
 
 #: Relative difference that is rounding in floating point.
 _ROUNDING = 1e-9

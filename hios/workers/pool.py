@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from hios.errors import HiosError, PlatformError
 from hios.machine import private_bytes
-from hios.workers import messages
+from hios.workers import pipe_messages
 from hios.workers.arena import Arena
 
 #: Seconds that a worker may take to import torch and report.
@@ -166,7 +166,7 @@ class WorkerPool:
         connection = self._connections[worker]
         pipe = select.poll()
         pipe.register(connection, select.POLLOUT)
-        for part in messages.parts(message):
+        for part in pipe_messages.parts(message):
             if not pipe.poll(1000 * _left_s(deadline)):
                 return False
             connection.send_bytes(part)
@@ -174,7 +174,7 @@ class WorkerPool:
 
     def _gather(self, pending: dict[int, str], deadline: float, limit_s: float) -> dict[int, Any]:
         order = list(pending)
-        inboxes = {worker: messages.Inbox() for worker in order}
+        inboxes = {worker: pipe_messages.Inbox() for worker in order}
         results: dict[int, Any] = {}
         failure: HiosError | None = None
         while pending:

@@ -98,7 +98,7 @@ def test_a_read_only_cache(disk: Path) -> None:
     """Refused before anything is measured, with a way round."""
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
     from hios.errors import ArtifactError
-    from hios.profiling.cache import Cache
+    from hios.profiling.measurement_cache import Cache
 
     with pytest.raises(ArtifactError, match="cannot be written"):
         Cache(disk / "measurements", {})

@@ -24,12 +24,12 @@ import hios
 from hios import Graph, artifacts
 from hios.errors import PlatformError
 from hios.runtime.distributed.clock_sync import offsets
-from hios.runtime.distributed.exchange import Tags
 from hios.runtime.distributed.progress_state import Position
 from hios.runtime.distributed.topology import Place, shared
+from hios.runtime.distributed.value_exchange import Tags
 from hios.schedule import Plan, StagedPlan, StreamPlan
-from tests.frontends.networks import Files, Model, write_files
-from tests.gpu import needs_two_gpus, requires_gpu
+from tests.frontends.small_networks import Files, Model, write_files
+from tests.gpu_marker import needs_two_gpus, requires_gpu
 from tests.runtime.schedules import random_plan, random_streams, random_wide, schedule_of
 from tests.workers.processes import eventually, running
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from hios.errors import UnsupportedError, shown
-from hios.kernels.table.registry import Attributes, Kernel
+from hios.kernels.table.kernel_registry import Attributes, Kernel
 
 #: How Relax says that an operator keeps the dtype of its arguments, or the layout of its input.
 _UNSET = (None, "", "void")

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hios.kernels.table.attributes import dtype_of, refuse
-from hios.kernels.table.registry import IN_PLACE, Attributes, Kernel, always, kernel, plain
+from hios.kernels.table.kernel_registry import IN_PLACE, Attributes, Kernel, always, kernel, plain
 
 _Number = float | int | bool
 

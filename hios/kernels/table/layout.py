@@ -7,7 +7,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hios.kernels.table.attributes import axes_of, explicit_padding, refuse
-from hios.kernels.table.registry import Attributes, Kernel, kernel
+from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel
 
 
 @kernel("relax.concat", allocates=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from hios.kernels.table.attributes import cast, dtype_of, refuse
-from hios.kernels.table.registry import Attributes, Kernel, kernel
+from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel
 
 
 @kernel("relax.argmax", allocates=True)

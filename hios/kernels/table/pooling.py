@@ -8,7 +8,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hios.kernels.table.attributes import explicit_padding, only, refuse, sizes, split_padding
-from hios.kernels.table.registry import Attributes, Builder, Kernel, kernel
+from hios.kernels.table.kernel_registry import Attributes, Builder, Kernel, kernel
 
 #: By number of dimensions.
 _LAYOUT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hios.kernels.table.attributes import only, refuse
-from hios.kernels.table.registry import Attributes, Kernel, kernel
+from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel
 
 #: Torch's names of Relax's methods.
 _SMOOTH = {"linear": "bilinear", "cubic": "bicubic"}

@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hios.kernels.packed import as_made, is_packable, packed_convolution
-from hios.workers.malloc import keep_memory
+from hios.workers.process_settings import keep_memory
 from hios.workers.worker import Worker
 
 #: Channels in, channels out, filter, image and groups of each convolution, all of stride 1 with padding.

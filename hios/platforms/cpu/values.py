@@ -12,7 +12,7 @@ from hios.kernels import CompiledOperator
 from hios.kernels.tensors import torch_dtype
 from hios.kernels.unit import External
 from hios.platforms.buffers import arena_tensor, deliver
-from hios.platforms.cpu.markers import marker
+from hios.platforms.cpu.progress_marker import marker
 from hios.platforms.device_program import Buffer, Handover
 from hios.workers.arena import Arena
 from hios.workers.worker import Worker

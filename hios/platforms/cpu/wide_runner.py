@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hios.errors import PlatformError
-from hios.platforms.cpu.markers import marker
+from hios.platforms.cpu.progress_marker import marker
 from hios.platforms.cpu.thread_team import ThreadTeam
 from hios.platforms.cpu.values import Step, Values
 from hios.platforms.device_program import Row, WideProgram, WideStep

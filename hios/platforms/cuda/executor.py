@@ -11,9 +11,9 @@ from typing import Any
 from torch import OutOfMemoryError, Tensor
 
 from hios.errors import PlatformError
-from hios.platforms.cuda import marks
-from hios.platforms.cuda.network import Network
-from hios.platforms.cuda.program import Backend, Launched, Program, Row
+from hios.platforms.cuda import launch_marker
+from hios.platforms.cuda.compiled_network import Network
+from hios.platforms.cuda.launch_program import Backend, Launched, Program, Row
 from hios.schedule import Plan
 
 #: Launches ahead of a capture: libraries choose algorithms and get workspaces in the first ones.
@@ -140,21 +140,21 @@ class Executor:
 
     def _synchronize(self, prepared: Prepared) -> None:
         for device in prepared.devices:
-            self._mark(marks.waiting(device, prepared.number))
+            self._mark(launch_marker.waiting(device, prepared.number))
             try:
                 self._backend.synchronize(device)
             except Exception as error:  # of a kernel, which tells nobody else
-                where = marks.everything(device, prepared.name)
+                where = launch_marker.everything(device, prepared.name)
                 raise PlatformError(f"{where}: {self._backend.why(error)}") from error
 
     def _run_alone(self, operator: str, function: Callable[..., Any], arguments: list[Tensor]) -> Any:
         """Run an operator by itself: one that fails or hangs, fails or hangs here, where it can be named."""
-        self._mark(marks.launching(0, self._network.graph.index[operator], None, 0))
+        self._mark(launch_marker.launching(0, self._network.graph.index[operator], None, 0))
         try:
             found = function(*arguments)
             self._backend.synchronize(0)
         except Exception as error:  # whatever the kernel lacks
-            raise PlatformError(f"{marks.place(0, operator, None, 0)}: {self._backend.why(error)}") from error
+            raise PlatformError(f"{launch_marker.place(0, operator, None, 0)}: {self._backend.why(error)}") from error
         return found
 
 

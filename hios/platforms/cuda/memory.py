@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from hios.platforms.cuda.order import Order
-from hios.platforms.cuda.steps import Flow, Lane, Step, Value
+from hios.platforms.cuda.launches import Flow, Lane, Step, Value
+from hios.platforms.cuda.vector_clocks import Order
 
 
 def let_go(

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
 from hios.errors import ScheduleError
-from hios.graph import Graph
+from hios.graph import Graph, topological_order
+from hios.platforms.cuda.launches import Flow, Lane, Step, Value
 from hios.platforms.cuda.memory import let_go
-from hios.platforms.cuda.order import Order
-from hios.platforms.cuda.steps import Flow, Lane, Step, Value
+from hios.platforms.cuda.vector_clocks import Order
 from hios.schedule import Plan, StagedPlan, StreamPlan
-from hios.topological_order import topological_order
 
 
 @dataclass(frozen=True, slots=True)

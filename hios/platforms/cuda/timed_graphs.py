@@ -1,7 +1,7 @@
 """A GPU on which chains of operators are timed in CUDA graphs, as schedules run.
 
-What is timed stands in a chain, one run after another, each with weights and inputs of its own
-(``hios.platforms.cuda.chains``). A replay that does not count goes ahead: the GPU is busy with it while the others are
+An operator or stage is repeated within a graph, each run with weights and inputs of its own
+(``hios.platforms.cuda.repeat_timing``). An untimed replay goes first and keeps the GPU busy while the timed ones are
 launched.
 """
 
@@ -18,10 +18,10 @@ import torch
 
 from hios.errors import PlatformError, first_line
 from hios.graph import Graph
-from hios.platforms.cuda.chains import TRIAL, copies_of, runs_of_chain, time_of_run
-from hios.platforms.workloads import Merged, Subject
+from hios.platforms.cuda.repeat_timing import TRIAL, copies_of, runs_of_chain, time_of_run
+from hios.platforms.workloads import Merged, Workload
 
-Copy = TypeVar("Copy", Subject, Merged)
+Copy = TypeVar("Copy", Workload, Merged)
 #: Launches something on the current stream.
 Run = Callable[[], None]
 
@@ -49,7 +49,7 @@ class Gpu:
         self.graph = graph
         self.device = torch.device("cuda", index)
         self.stream = torch.cuda.Stream(self.device)
-        self.subjects: dict[str, list[Subject]] = {}
+        self.workloads: dict[str, list[Workload]] = {}
         self.merges: list[tuple[Sequence[str], list[Merged]]] = []
         #: Chains of operators, and of the stages or merges of the last call, beside their operators one after another.
         self.operators: dict[str, Chain] = {}
@@ -69,15 +69,15 @@ class Gpu:
         with torch.cuda.stream(self.stream), self.device:
             yield
 
-    def load(self, operator: str, needed: int, wanted: int = 1) -> list[Subject]:
+    def load(self, operator: str, needed: int, wanted: int = 1) -> list[Workload]:
         """Copies of an operator: as many as are needed, and as are wanted where memory allows.
 
         Raises:
             PlatformError: the GPU is out of memory.
         """
         known = self.graph.operators[self.graph.index[operator]]
-        make = partial(Subject, self.graph, known, self._generator, packed=False)
-        return self._grown(f"operator {operator}", self.subjects.setdefault(operator, []), make, needed, wanted)
+        make = partial(Workload, self.graph, known, self._generator, packed=False)
+        return self._grown(f"operator {operator}", self.workloads.setdefault(operator, []), make, needed, wanted)
 
     def load_merge(self, number: int, wanted: int) -> list[Merged]:
         """Copies of a merge, as of operators."""
@@ -160,7 +160,7 @@ class Gpu:
             for timed, short, long in zip(chains, found[::2], found[1::2], strict=True)
         ]
 
-    def run_beside(self, groups: Sequence[Sequence[Subject]]) -> None:
+    def run_beside(self, groups: Sequence[Sequence[Workload]]) -> None:
         """Run the groups of a stage on streams of their own, all of which begin and end with the stage."""
         while len(self._sides) < len(groups) - 1:
             self._sides.append(torch.cuda.Stream(self.device))
@@ -174,10 +174,10 @@ class Gpu:
             self.stream.wait_stream(side)
 
 
-def run_all(subjects: Iterable[Subject]) -> None:
+def run_all(workloads: Iterable[Workload]) -> None:
     """Run operators one after another on the current stream."""
-    for subject in subjects:
-        subject.run()
+    for workload in workloads:
+        workload.run()
 
 
 def marks_of(count: int) -> list[torch.cuda.Event]:

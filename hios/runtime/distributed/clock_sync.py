@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from hios.runtime.distributed.exchange import Tags
 from hios.runtime.distributed.progress_state import Position
 from hios.runtime.distributed.transports import Transport
+from hios.runtime.distributed.value_exchange import Tags
 
 #: Message numbers: barriers have one a round, up to 2**30 ranks.
 _BARRIER, _PING, _PONG = 0, 32, 33

@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 from hios.errors import PlatformError
-from hios.frontends.examples import example_inputs
+from hios.frontends.example_inputs import example_inputs
 from hios.graph import Graph
 from hios.kernels.tensors import nbytes, torch_dtype
 from hios.platforms.competitor import Competitor
-from hios.platforms.cpu import running
+from hios.platforms.cpu import cpu_worker
 from hios.platforms.device_program import ArenaPlan, Buffer, Row, StagedProgram
 from hios.platforms.protocol import RankDevice
 from hios.runtime.distributed.clock_sync import barrier, hand_round, offsets
-from hios.runtime.distributed.exchange import RESERVED, Mail, Memory, Tags
 from hios.runtime.distributed.progress_state import Position
 from hios.runtime.distributed.transports import Channel, Transport
+from hios.runtime.distributed.value_exchange import RESERVED, Mail, Memory, Tags
 from hios.schedule import Placement
 from hios.tolerances import compared
 
@@ -102,7 +102,7 @@ class Turns:
             self._mail[name] = self.memory.mail
             for program in programs:
                 if program.device == self._transport.rank:
-                    running.prepare(worker, name, program)
+                    cpu_worker.prepare(worker, name, program)
                     self._bind(name, program)
         buffers = self._plan.inputs.values()
         for buffer, value in zip(buffers, example_inputs(self._graph.inputs, seed), strict=True):

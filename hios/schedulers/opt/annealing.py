@@ -10,7 +10,7 @@ import numpy as np
 from hios.evaluate import staged_times
 from hios.problem import Group, Problem, Stage, positions
 from hios.schedule import StagedPlan
-from hios.schedulers.opt import kernel
+from hios.schedulers.opt import annealing_kernel
 
 #: Temperatures at the beginning and at the end, in mean times of an operator; chosen by measurement.
 HOTTEST, COLDEST = 0.2, 0.001
@@ -35,17 +35,17 @@ class Chain:
         self._number_of_devices = devices
         self._scale = sum(problem.time) / n
         self._operators = _operators(problem)
-        self._inputs = np.array([pair for row in problem.predecessors for pair in row], kernel.INPUT)
-        self._outputs = np.array([pair for row in problem.successors for pair in row], kernel.OUTPUT)
+        self._inputs = np.array([pair for row in problem.predecessors for pair in row], annealing_kernel.INPUT)
+        self._outputs = np.array([pair for row in problem.successors for pair in row], annealing_kernel.OUTPUT)
         self._as_measured = _as_measured(problem)
         self._measured = _measured(self._as_measured)
-        self._stages = np.zeros(n + 1, kernel.STAGE)
+        self._stages = np.zeros(n + 1, annealing_kernel.STAGE)
         self._stages["changed"] = self._stages["marked"] = -1
         self._order = np.zeros(n + 1, np.int64)
-        self._devices = np.zeros(devices, kernel.DEVICE)
-        self._saved = np.zeros(2, kernel.STAGE)
-        self._lists = np.zeros((kernel.SAVED_ORDER + 1, n + 1), np.int64)
-        self._states = np.zeros(1, kernel.STATE)
+        self._devices = np.zeros(devices, annealing_kernel.DEVICE)
+        self._saved = np.zeros(2, annealing_kernel.STAGE)
+        self._lists = np.zeros((annealing_kernel.SAVED_ORDER + 1, n + 1), np.int64)
+        self._states = np.zeros(1, annealing_kernel.STATE)
         state = self._states[0]
         state["alpha"] = -1.0 if problem.alpha is None else problem.alpha
         # Any state but 0 will do; neighbouring seeds are set far apart.
@@ -70,10 +70,10 @@ class Chain:
         self._order[:] = -1
         self._order[: len(times)] = np.arange(len(times))
         spares = len(stages) - len(times)
-        self._lists[kernel.SPARE, :spares] = np.arange(len(times), len(stages))
+        self._lists[annealing_kernel.SPARE, :spares] = np.arange(len(times), len(stages))
         state["count"], state["spares"] = len(times), spares
         state["latency"] = state["best"] = max(finish for _, finish, _, _ in times)
-        kernel.set_after(self._operators, self._outputs, stages, self._order, self._devices, len(times))
+        annealing_kernel.set_after(self._operators, self._outputs, stages, self._order, self._devices, len(times))
 
     @property
     def latency_ms(self) -> float:
@@ -82,7 +82,7 @@ class Chain:
 
     def run(self, progress: float, moves: int) -> None:
         """Try moves at the temperature of a progress between 0 (hottest) and 1; releases the interpreter lock."""
-        kernel.anneal(
+        annealing_kernel.anneal(
             self._operators,
             self._inputs,
             self._outputs,
@@ -138,7 +138,7 @@ def fits(problem: Problem, plan: StagedPlan) -> bool:
     for row in plan.devices:
         for stage in row:
             members = sorted((operator for group in stage for operator in group), key=place.__getitem__)
-            if len(members) > kernel.MOST_MEMBERS:
+            if len(members) > annealing_kernel.MOST_MEMBERS:
                 return False
             if len(members) > 1 and len(stage) > 1 and set(groups(problem, members)) != set(stage):
                 return False
@@ -148,7 +148,7 @@ def fits(problem: Problem, plan: StagedPlan) -> bool:
 
 
 def _operators(problem: Problem) -> Any:
-    found = np.zeros(len(problem) + 1, kernel.OPERATOR)
+    found = np.zeros(len(problem) + 1, annealing_kernel.OPERATOR)
     found["time"][:-1] = problem.time
     found["work"][:-1] = found["time"][:-1] * problem.utilization
     found["place"][:-1] = positions(problem.order)
@@ -170,7 +170,7 @@ def _as_measured(problem: Problem) -> dict[frozenset[Group], tuple[float, Stage]
     place = positions(problem.order)
     found: dict[frozenset[Group], tuple[float, Stage]] = {}
     for measured, time in problem.measured.items():
-        if len(measured) == 1 or sum(map(len, measured)) > kernel.MOST_MEMBERS:
+        if len(measured) == 1 or sum(map(len, measured)) > annealing_kernel.MOST_MEMBERS:
             continue
         stage = tuple(tuple(sorted(group, key=place.__getitem__)) for group in sorted(measured))
         key = frozenset(stage)
@@ -191,11 +191,11 @@ def _can_run(problem: Problem, group: Group) -> bool:
 
 
 def _measured(stages: Mapping[frozenset[Group], tuple[float, Stage]]) -> Any:
-    found = np.array([(_key(key), time) for key, (time, _) in stages.items()], kernel.MEASURED)
+    found = np.array([(_key(key), time) for key, (time, _) in stages.items()], annealing_kernel.MEASURED)
     return found[np.argsort(found["key"])]
 
 
 def _key(stage: Iterable[Group]) -> Any:
     operators = np.array([operator for group in stage for operator in group], np.int64)
     numbers = np.array([number for number, group in enumerate(stage) for _ in group], np.int64)
-    return kernel.stage_key(numbers, operators, len(operators))
+    return annealing_kernel.stage_key(numbers, operators, len(operators))

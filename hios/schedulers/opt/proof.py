@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 
-from hios.merging import least_growth
+from hios.operator_merge import least_growth
 from hios.problem import Problem, Stage
 from hios.schedule import StagedPlan
 
