@@ -24,7 +24,7 @@ from hios.formats.base import Record
 from hios.formats.config_file import Config, ModelEntry, Scalar
 from hios.models import RUNTIMES, Model, files, model
 from hios.schedulers import find
-from hios.schedulers.registry import AUTO
+from hios.schedulers.algorithm_registry import AUTO
 from hios.yaml_file import plain
 
 

@@ -6,10 +6,10 @@ import random
 
 from hios.problem import Problem, Stage, positions
 from hios.schedule import StagedPlan
+from hios.schedulers.algorithm_registry import Parameter, register
 from hios.schedulers.policy.combining import model_blocks
 from hios.schedulers.policy.endings import CombinedState, combined, sub_blocks
 from hios.schedulers.policy.passes import Action, Passes, largest
-from hios.schedulers.registry import Parameter, register
 
 
 @register(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hios.problem import Problem, priority_order
 from hios.schedule import StagedPlan
+from hios.schedulers.algorithm_registry import register
 from hios.schedulers.insertion import InsertionTimetable
-from hios.schedulers.registry import register
 
 
 @register(

@@ -11,9 +11,9 @@ from hios.errors import HiosError
 from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Plan, Solution, StagedPlan
+from hios.schedulers.algorithm_registry import ALGORITHMS, Parameter, register
 from hios.schedulers.deadline import check_deadline, until
 from hios.schedulers.opt.parallel_search import CHAINS, CLOSED, Clock, anneal, is_open
-from hios.schedulers.registry import ALGORITHMS, Parameter, register
 
 __all__ = ["CHAINS", "CLOSED", "NAME", "hios_opt"]
 

@@ -10,10 +10,10 @@ from typing import Any
 from hios.graph import Graph
 from hios.problem import Problem, Stage
 from hios.schedule import Solution, StagedPlan
+from hios.schedulers.algorithm_registry import Parameter, register
 from hios.schedulers.deadline import check_deadline
 from hios.schedulers.ios_blocks import blocks, searched_parts
 from hios.schedulers.ios_space import Block, SearchSpace, network_space
-from hios.schedulers.registry import Parameter, register
 
 #: A gain below this share is rounding in floating point, not a gain.
 _ROUNDING = 1e-12

@@ -10,7 +10,7 @@ from hios.evaluate import staged_times
 from hios.graph import topological_order
 from hios.problem import Problem, positions, priority_order
 from hios.schedule import StagedPlan
-from hios.schedulers.registry import Parameter
+from hios.schedulers.algorithm_registry import Parameter
 
 #: The window of HIOS: at most so many neighbouring operators are grouped (w, preset to 2 in the simulation).
 WINDOW = Parameter("window", 2, "largest number w of operators in a stage", minimum=2)

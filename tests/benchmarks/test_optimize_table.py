@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.optimize import table
+from benchmarks.optimize_gain import table
 from hios.optimizing.report import Report, WayReport
 
 

@@ -2,7 +2,7 @@
 
 Between calls the workers sleep in their pipes, so that a program that does other things has its cores to itself. A call
 copies the inputs into shared memory, wakes the workers that take part, sleeps until they answer and copies the outputs
-out. ``python benchmarks/optimize.py --overhead`` prints what that costs.
+out. ``python benchmarks/optimize_gain.py --overhead`` prints what that costs.
 """
 
 from __future__ import annotations

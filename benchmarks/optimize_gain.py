@@ -1,8 +1,8 @@
 """What one line gains: every way to run a model, and which one hios.optimize keeps, in one table.
 
-python benchmarks/optimize.py [MODEL ...] [--budget SECONDS]
-python benchmarks/optimize.py --start [MODEL ...]
-python benchmarks/optimize.py --overhead
+python benchmarks/optimize_gain.py [MODEL ...] [--budget SECONDS]
+python benchmarks/optimize_gain.py --start [MODEL ...]
+python benchmarks/optimize_gain.py --overhead
 
 Networks are those of models/, at the sizes of the papers. hios.optimize races all ways that are installed; the table
 has their medians of whole calls, in the rounds that neither chose nor checked, and how many times as long as the

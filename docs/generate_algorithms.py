@@ -1,6 +1,6 @@
 """Writes the parts of docs/algorithms.md that come from the registry of algorithms.
 
-    python docs/generate.py
+    python docs/generate_algorithms.py
 
 They stand between markers: the table of all algorithms, and the head of the section of each. Everything else is
 written by hand and stays. An algorithm without a section gets one at the end of the file, with the questions that
