@@ -88,7 +88,7 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        found = globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)
+        attribute = globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)
     except ModuleNotFoundError as error:
         from hios.errors import missing_extra
 
@@ -96,7 +96,7 @@ def __getattr__(name: str) -> Any:
         if explained is None:
             raise
         raise explained from error
-    return found
+    return attribute
 
 
 def __dir__() -> list[str]:

@@ -80,8 +80,8 @@ def schema(kind: str) -> Json:
 def record_class(kind: str) -> type[Record]:
     """The class of an artifact kind."""
     module, name = _CLASSES[kind]
-    found: type[Record] = getattr(importlib.import_module(f"hios.formats.{module}"), name)
-    return found
+    record: type[Record] = getattr(importlib.import_module(f"hios.formats.{module}"), name)
+    return record
 
 
 def plain(record: Record) -> Json:

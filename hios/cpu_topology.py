@@ -54,12 +54,12 @@ def read(usable: Collection[int] | None = None, system: Path = _SYSTEM) -> list[
     numbers = sorted(os.sched_getaffinity(0) if usable is None else usable)
     nodes = _nodes(system / "devices/system/node")
     efficient = _numbers(_text(system / "devices/cpu_atom/cpus"))
-    found = []
+    cpus = []
     for number in numbers:
         folder = system / f"devices/system/cpu/cpu{number}"
         siblings = _numbers(_text(folder / "topology/thread_siblings_list"))
         capacity = _text(folder / "cpu_capacity")  # Arm; on hybrid processors of Intel there are two kinds of PMU
-        found.append(
+        cpus.append(
             LogicalCpu(
                 number,
                 core=min(siblings, default=number),
@@ -69,7 +69,7 @@ def read(usable: Collection[int] | None = None, system: Path = _SYSTEM) -> list[
                 capacity=_whole(capacity, 0 if number in efficient else 1),
             )
         )
-    return found
+    return cpus
 
 
 def in_order(topology: Topology) -> list[int]:
@@ -203,11 +203,11 @@ def _last_level(folder: Path) -> int:
 
 def _numbers(text: str) -> set[int]:
     """Numbers of a list as Linux writes it, such as ``0-3,8``."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return found
+        numbers.update(range(int(first), int(last or first) + 1))
+    return numbers
 
 
 def _whole(text: str, default: int) -> int:

@@ -138,14 +138,14 @@ def error_beyond(drift: Estimate, predicted_ms: float, measured_ms: float) -> fl
 
 def within(samples: Sequence[Sample]) -> Change | None:
     """The largest change of any device within a session; None where samples are too few to see one."""
-    found: list[Change] = []
+    changes: list[Change] = []
     for device in sorted({sample.device for sample in samples}):
         own = sorted((sample for sample in samples if sample.device == device), key=lambda sample: sample.at_s)
         series = {"convolutions": [s.compute_ms for s in own], "copies": [s.copy_ms for s in own]}
         for part, times in series.items():
             if len(times) >= 2 * _FEWEST:
-                found.append(Change(device, part, *_change(times)))
-    return max(found, key=lambda change: change.factor, default=None)
+                changes.append(Change(device, part, *_change(times)))
+    return max(changes, key=lambda change: change.factor, default=None)
 
 
 def _change(times: Sequence[float]) -> tuple[float, bool]:

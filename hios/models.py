@@ -98,7 +98,7 @@ def model(text: str, directory: Path | None = None) -> Model:
     return Model(text, "registered")
 
 
-def files(found: Model, directory: Path | None = None) -> list[Path]:
+def files(model: Model, directory: Path | None = None) -> list[Path]:
     """Files that a model depends on: an edit of one of them changes what is exported.
 
     For code these are the file that defines the network and, as far as they lie in the same folder or below it, the
@@ -107,22 +107,22 @@ def files(found: Model, directory: Path | None = None) -> list[Path]:
     Raises:
         HiosError: there is no such file or module.
     """
-    if found.is_file:
-        path = Path(found.text)
+    if model.is_file:
+        path = Path(model.text)
         if not path.is_file():
             raise HiosError(f"{path}: no such file; a path is relative to the folder that hios runs in, {Path.cwd()}")
         return [path]
-    if found.kind == "registered":
+    if model.kind == "registered":
         folder = directory or resource_directory("models")
-        return _with_imports(found.text, folder, [str(folder), str(folder.parent)])
-    spec = _spec(found.module, [str(Path.cwd()), *sys.path])
+        return _with_imports(model.text, folder, [str(folder), str(folder.parent)])
+    spec = _spec(model.module, [str(Path.cwd()), *sys.path])
     if spec is None or spec.origin is None or not Path(spec.origin).is_file():
         raise HiosError(
-            f"{found.text}: no module {found.module} in the current folder, {Path.cwd()}, or in the environment"
+            f"{model.text}: no module {model.module} in the current folder, {Path.cwd()}, or in the environment"
         )
     path = Path(spec.origin)
     if path.is_relative_to(Path.cwd()) and not {"site-packages", "dist-packages"} & set(path.parts):
-        return _with_imports(found.module, Path.cwd(), [str(Path.cwd())])
+        return _with_imports(model.module, Path.cwd(), [str(Path.cwd())])
     return [path]
 
 

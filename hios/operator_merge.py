@@ -145,7 +145,7 @@ def least_growth(members: Sequence[Convolution | None]) -> dict[int, float]:
     for position, member in enumerate(members):
         if member is not None:
             families[member.family][position] = member
-    found: dict[int, float] = {}
+    growths: dict[int, float] = {}
     for family in families.values():
         heights, widths = ({member.kernel[axis] for member in family.values()} for axis in (0, 1))
         for kernel in ((height, width) for height in heights for width in widths):
@@ -155,8 +155,8 @@ def least_growth(members: Sequence[Convolution | None]) -> dict[int, float]:
                     continue
                 for position in positions:
                     growth = family[position].growth(merged.kernel)
-                    found[position] = min(found.get(position, growth), growth)
-    return found
+                    growths[position] = min(growths.get(position, growth), growth)
+    return growths
 
 
 def _of_equal_padding(family: Mapping[int, Convolution], kernel: Pair) -> list[list[int]]:

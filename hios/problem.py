@@ -134,16 +134,16 @@ class Problem:
         """
         if self.devices:
             return self
-        found = copy.copy(self)
-        found.devices = devices
+        problem = copy.copy(self)
+        problem.devices = devices
         factor = self._corun_factor(devices)
         if factor != 1.0:
-            found.time = [factor * time for time in self.time]
-            found.measured = {stage: factor * time for stage, time in self.measured.items()}
-            found.measured_merges = {merge: factor * time for merge, time in self.measured_merges.items()}
+            problem.time = [factor * time for time in self.time]
+            problem.measured = {stage: factor * time for stage, time in self.measured.items()}
+            problem.measured_merges = {merge: factor * time for merge, time in self.measured_merges.items()}
         if self.wide_ms:
-            found.wide_ms = self._wide_on(devices)
-        return found
+            problem.wide_ms = self._wide_on(devices)
+        return problem
 
     def _wide_on(self, devices: int) -> dict[int, dict[int, float]]:
         """t(v, k) in schedules for so many devices, for the k that are possible.

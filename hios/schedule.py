@@ -223,7 +223,7 @@ class Schedule:
             return frozenset()
         known = convolutions(graph)
         stages = {frozenset(stage) for row in rows for stage in row}
-        found = set()
+        merges = set()
         for position, merge in enumerate(self.merges):
             operators = frozenset(graph.index[operator] for operator in merge if operator in graph.index)
             if len(operators) < len(merge) or frozenset((operator,) for operator in operators) not in stages:
@@ -231,12 +231,12 @@ class Schedule:
             elif merged_kernel([known[operator] for operator in operators]) is None:
                 wrong = "which cannot run as one operator"
             else:
-                found.add(operators)
+                merges.add(operators)
                 continue
             raise ScheduleError(
                 f"{self.source}: merges[{position}]: found {_names(merge)}, {wrong}; allowed: stages of {MERGEABLE}"
             )
-        return frozenset(found)
+        return frozenset(merges)
 
     def _check_rows(self, graph: Graph) -> None:
         if self.graph_fingerprint not in ("", graph.fingerprint):

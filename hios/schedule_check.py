@@ -56,28 +56,28 @@ def violations(problem: Problem, schedule: Schedule) -> list[str]:
     row_of = {row.operator: row for row in schedule.placements}
     end = max(row.finish_ms for row in schedule.placements)
     slack = SLACK * max(1.0, end)
-    found = [
+    problems = [
         f"operator {row.operator} finishes ({row.finish_ms}) before it starts ({row.start_ms})"
         for row in schedule.placements
         if row.finish_ms < row.start_ms
     ]
     if abs(schedule.latency_ms - end) > slack:
-        found.append(f"latency_ms is {schedule.latency_ms} but the last operator finishes at {end}")
+        problems.append(f"latency_ms is {schedule.latency_ms} but the last operator finishes at {end}")
     if schedule.lower_bound_ms > schedule.latency_ms + slack:
-        found.append(f"latency_ms {schedule.latency_ms} is below lower_bound_ms {schedule.lower_bound_ms}")
+        problems.append(f"latency_ms {schedule.latency_ms} is below lower_bound_ms {schedule.lower_bound_ms}")
     if schedule.placements[0].stage is not None and schedule.staged_lower_bound_ms > schedule.latency_ms + slack:
-        found.append(
+        problems.append(
             f"latency_ms {schedule.latency_ms} is below staged_lower_bound_ms {schedule.staged_lower_bound_ms}"
         )
-    found += _launch_order(problem, schedule)
+    problems += _launch_order(problem, schedule)
     staged = schedule.placements[0].stage is not None
     if staged:
-        found += _deadlock(problem, schedule)
-        found += _stages(problem, schedule, slack)
+        problems += _deadlock(problem, schedule)
+        problems += _stages(problem, schedule, slack)
     else:
-        found += _streams(problem, schedule, slack)
-    found += _precedence(problem, schedule, row_of, slack)
-    return found
+        problems += _streams(problem, schedule, slack)
+    problems += _precedence(problem, schedule, row_of, slack)
+    return problems
 
 
 def _impossible_numbers(schedule: Schedule) -> list[str]:
@@ -105,14 +105,14 @@ def _launch_order(problem: Problem, schedule: Schedule) -> list[str]:
     """
     place = {row.operator: number for number, row in enumerate(schedule.placements)}
     last: dict[int, Placement] = {}
-    found = []
+    problems = []
     for row in schedule.placements:
         if row.stage is not None:
             before = last.get(row.device)
             if before is not None and before.stage is not None and before.stage > row.stage:
-                found.append(f"operator {row.operator} of stage {row.stage} is launched after stage {before.stage}")
+                problems.append(f"operator {row.operator} of stage {row.stage} is launched after stage {before.stage}")
             last[row.device] = row
-    return found + [
+    return problems + [
         f"operator {problem.ids[target]} is launched before its predecessor {problem.ids[source]}"
         for source in range(len(problem))
         for target, _ in problem.successors[source]
@@ -147,7 +147,7 @@ def _precedence(problem: Problem, schedule: Schedule, row_of: dict[str, Placemen
         key = (row.device, row.stage)
         stage_end[key] = max(stage_end[key], row.finish_ms)
         stage_start[key] = min(stage_start[key], row.start_ms)
-    found = []
+    problems = []
     for source in range(len(problem)):
         for target, transfer in problem.successors[source]:
             producer, consumer = row_of[problem.ids[source]], row_of[problem.ids[target]]
@@ -161,17 +161,17 @@ def _precedence(problem: Problem, schedule: Schedule, row_of: dict[str, Placemen
                 available = stage_end[producer.device, producer.stage]
                 needed = stage_start[consumer.device, consumer.stage]
             if same_stage and producer.stream != consumer.stream:
-                found.append(
+                problems.append(
                     f"operators {producer.operator} and {consumer.operator} depend on each other inside one stage"
                 )
             if producer.device != consumer.device:
                 available += transfer
             if needed < available - slack:
-                found.append(
+                problems.append(
                     f"operator {consumer.operator} starts at {needed} ms, before its input from {producer.operator} "
                     f"is there at {available} ms"
                 )
-    return found
+    return problems
 
 
 def _stages(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
@@ -180,7 +180,7 @@ def _stages(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
     for row in schedule.placements:
         if row.stage is not None:
             members[row.device, row.stage][row.stream].append(row)
-    found = []
+    problems = []
     last: dict[int, tuple[float, int]] = {}
     for (device, stage), groups in sorted(members.items()):
         rows = [row for group in groups.values() for row in group]
@@ -191,14 +191,14 @@ def _stages(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
         else:
             cost = _stage_cost(problem, [[number[row.operator] for row in group] for group in groups.values()])
         if finish - start < cost - slack:
-            found.append(f"stage {stage} of device {device} lasts {finish - start} ms but costs {cost} ms")
+            problems.append(f"stage {stage} of device {device} lasts {finish - start} ms but costs {cost} ms")
         if device in last and start < last[device][0] - slack:
-            found.append(f"stages {last[device][1]} and {stage} of device {device} overlap")
+            problems.append(f"stages {last[device][1]} and {stage} of device {device} overlap")
         last[device] = (finish, stage)
         for group in groups.values():
-            found += _one_after_another(group, slack, device)
-            found += _shares(problem, group, start, finish, slack)
-    return found
+            problems += _one_after_another(group, slack, device)
+            problems += _shares(problem, group, start, finish, slack)
+    return problems
 
 
 def _stage_cost(problem: Problem, groups: list[list[int]]) -> float:
@@ -236,33 +236,33 @@ def _shares(problem: Problem, group: list[Placement], start: float, finish: floa
     """The operators of a group divide the span of their stage in proportion to their times."""
     times = [problem.time[problem.graph.index[row.operator]] for row in group]
     total = sum(times)
-    found = []
+    problems = []
     for row, time in zip(group, times, strict=True):
         share = (finish - start) * (time / total if total > 0 else 1 / len(group))
         if abs((row.finish_ms - row.start_ms) - share) > slack * 10:
-            found.append(
+            problems.append(
                 f"operator {row.operator} lasts {row.finish_ms - row.start_ms} ms; its share of its stage is {share} ms"
             )
-    return found
+    return problems
 
 
 def _streams(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
     streams: dict[tuple[int, int], list[Placement]] = defaultdict(list)
-    found = []
+    problems = []
     for row in schedule.placements:
         for device in row.devices or (row.device,):
             streams[device, row.stream].append(row)
         alone = _alone(problem, row)
         if alone is None:
-            found.append(
+            problems.append(
                 f"operator {row.operator} takes {len(row.devices)} devices, for which the costs have no time (wide_ms)"
             )
             continue
         if row.finish_ms - row.start_ms < alone - slack:
-            found.append(f"operator {row.operator} lasts {row.finish_ms - row.start_ms} ms but costs {alone} ms")
+            problems.append(f"operator {row.operator} lasts {row.finish_ms - row.start_ms} ms but costs {alone} ms")
     for (device, _), rows in streams.items():
-        found += _one_after_another(rows, slack, device)
-    return found + _capacity(problem, schedule, slack)
+        problems += _one_after_another(rows, slack, device)
+    return problems + _capacity(problem, schedule, slack)
 
 
 def _alone(problem: Problem, row: Placement) -> float | None:
@@ -283,7 +283,7 @@ def _capacity(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
     """Replay the running sets of every device: each operator must have had the time its rate needs."""
     if problem.alpha is None:
         return []
-    found = []
+    problems = []
     for device in range(schedule.devices):
         rows = [row for row in schedule.placements if device in (row.devices or (row.device,))]
         moments = sorted({moment for row in rows for moment in (row.start_ms, row.finish_ms)})
@@ -300,7 +300,7 @@ def _capacity(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
         for operator, done in progress.items():
             needed = needed_of[operator]
             if needed is not None and done < needed - slack * 10:
-                found.append(
+                problems.append(
                     f"operator {operator} makes {done} ms of progress on device {device} but needs {needed} ms"
                 )
-    return found
+    return problems

@@ -86,10 +86,10 @@ def code_hash(modules: Iterable[str], package: Path = _PACKAGE) -> str:
 
 def package_hash(package: Path = _PACKAGE) -> str:
     """Hash of all Python code of hios, comments included: takes some milliseconds, where `code_hash` parses it all."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
-        found.update(f"{file.relative_to(package).as_posix()}\n".encode() + file.read_bytes())
-    return found.hexdigest()[:16]
+        digest.update(f"{file.relative_to(package).as_posix()}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _file(module: str, package: Path) -> Path | None:

@@ -96,9 +96,9 @@ def speedup_interval(slower: Sequence[float], faster: Sequence[float]) -> Interv
     return ratios[_BELOW_RANK], ratios[-1 - _BELOW_RANK]
 
 
-def tells(found: Interval | None) -> bool:
+def tells(bounds: Interval | None) -> bool:
     """Whether an interval tells the competitors apart: it does not hold 1."""
-    return found is not None and not found[0] <= 1 <= found[1]
+    return bounds is not None and not bounds[0] <= 1 <= bounds[1]
 
 
 def is_faster(runs: Sequence[float], baseline: Sequence[float]) -> bool:
@@ -110,8 +110,8 @@ def is_faster(runs: Sequence[float], baseline: Sequence[float]) -> bool:
         runs: latency of every round.
         baseline: latency of the same rounds.
     """
-    found = speedup_interval(baseline, runs)
-    return found is not None and found[0] > 1
+    bounds = speedup_interval(baseline, runs)
+    return bounds is not None and bounds[0] > 1
 
 
 @functools.lru_cache(maxsize=8)

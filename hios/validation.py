@@ -65,8 +65,8 @@ def _explained(error: Any) -> str:
         return f"{where}: {', '.join(missing)} {verb} missing; required: {', '.join(rule['required'])}"
     meaning = rule.get("not", rule) if keyword == "not" else rule
     text = f" ({meaning['description'].rstrip('.')})" if "description" in meaning else ""
-    found = f"the key {shown(value)}" if "propertyNames" in error.absolute_schema_path else shown(value)
-    return f"{where}: found {found}; allowed: {_allowed(keyword, rule, error.message)}{text}"
+    value_text = f"the key {shown(value)}" if "propertyNames" in error.absolute_schema_path else shown(value)
+    return f"{where}: found {value_text}; allowed: {_allowed(keyword, rule, error.message)}{text}"
 
 
 def _listed(keys: list[str]) -> str:

@@ -30,13 +30,13 @@ def versions() -> dict[str, str]:
     """Versions of Python, the kernel and all packages that are installed."""
     from importlib import metadata  # not when hios is imported: it takes some milliseconds
 
-    found = {"python": platform.python_version(), "kernel": platform.release()}
+    known = {"python": platform.python_version(), "kernel": platform.release()}
     for package in _PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            known[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return known
 
 
 def write(path: str | Path) -> None:

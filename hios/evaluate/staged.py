@@ -77,14 +77,14 @@ def _dependencies(problem: Problem, stages: list[_Numbered]) -> tuple[list[list[
     successors: list[list[tuple[int, float]]] = [[] for _ in stages]
     waiting = [0] * len(stages)
     for index, (device, _, stage) in enumerate(stages):
-        found = [
+        links = [
             (home[successor], transfer)
             for group in stage
             for operator in group
             for successor, transfer in problem.successors[operator]
             if home[successor] != index
         ]
-        successors[index] = [(other, 0.0 if stages[other][0] == device else transfer) for other, transfer in found]
+        successors[index] = [(other, 0.0 if stages[other][0] == device else transfer) for other, transfer in links]
         if index + 1 < len(stages) and stages[index + 1][0] == device:
             successors[index].append((index + 1, 0.0))
         for other, _ in successors[index]:

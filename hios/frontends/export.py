@@ -42,16 +42,16 @@ def export(
     Raises:
         HiosError: unknown model or option, a model in ONNX, or one that cannot be exported.
     """
-    found = model(text)
-    check(found, options, trusted)
-    if found.kind == "onnx":
+    chosen = model(text)
+    check(chosen, options, trusted)
+    if chosen.kind == "onnx":
         raise HiosError(f"{text}: found a model in ONNX, which is finished; allowed: to extract its graph")
-    if found.kind == "pt2":
+    if chosen.kind == "pt2":
         program = replace(Program.read(text, trusted=trusted), name=Path(text).stem)
         return replace(program, exported=with_shapes(text, program.exported, inputs or {}))
     given = dict(options)
-    build = build_function(found, given, seed) if found.kind == "function" else build_model(text, given, seed)
-    name = found.function if found.kind == "function" else text
+    build = build_function(chosen, given, seed) if chosen.kind == "function" else build_model(text, given, seed)
+    name = chosen.function if chosen.kind == "function" else text
     return Program(programs.export(*build), _declared(text, build[0]), name)
 
 
@@ -80,19 +80,19 @@ def of_torch(exported: ExportedProgram) -> Program:
     return Program(plain(copied(exported), "program"))
 
 
-def check(found: Model, options: ModelOptions, trusted: bool) -> None:
+def check(model: Model, options: ModelOptions, trusted: bool) -> None:
     """Refuse options that make no sense for a kind of model.
 
     Raises:
         HiosError: one line with the model and the option.
     """
-    allowed = {"batch_size"} if found.kind == "onnx" else set()
-    if found.is_file and (extra := sorted(set(options) - allowed)):
+    allowed = {"batch_size"} if model.kind == "onnx" else set()
+    if model.is_file and (extra := sorted(set(options) - allowed)):
         more = "; allowed: batch_size, where the file leaves it open" if allowed else ""
-        raise HiosError(f"{found.text}: found the option {extra[0]}, but the file holds a finished model{more}")
-    if trusted and found.kind != "pt2":
+        raise HiosError(f"{model.text}: found the option {extra[0]}, but the file holds a finished model{more}")
+    if trusted and model.kind != "pt2":
         raise HiosError(
-            f"{found.text}: found the option trust; allowed: for .pt2 files, as loading others runs no code"
+            f"{model.text}: found the option trust; allowed: for .pt2 files, as loading others runs no code"
         )
 
 

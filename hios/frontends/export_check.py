@@ -20,12 +20,12 @@ _NOT_RANDOM = {"train": False, "training": False, "p": 0, "dropout_p": 0}
 def apart(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Inputs that share no memory with each other or with the weights; torch.export takes one tensor for one value."""
     seen = {value.untyped_storage().data_ptr() for value in (*module.parameters(), *module.buffers())}
-    found = []
+    separate = []
     for value in inputs:
         memory = value.untyped_storage().data_ptr()
-        found.append(value.clone() if memory in seen else value)
+        separate.append(value.clone() if memory in seen else value)
         seen.add(memory)
-    return tuple(found)
+    return tuple(separate)
 
 
 def require_faithful(program: ExportedProgram, module: nn.Module, inputs: tuple[Tensor, ...], name: str) -> None:
@@ -43,8 +43,8 @@ def require_faithful(program: ExportedProgram, module: nn.Module, inputs: tuple[
     _require_no_randomness(program, name)
     drawn = inputs_like(inputs, seed=1)
     expected = _run(module, module, drawn, name)
-    found = _run(flat_module(program), module, drawn, name)
-    for ours, theirs in zip(found, expected, strict=True):
+    outputs = _run(flat_module(program), module, drawn, name)
+    for ours, theirs in zip(outputs, expected, strict=True):
         off, allowed = difference(ours, theirs)
         if not off <= allowed:
             raise UnsupportedError(

@@ -33,10 +33,10 @@ def require_equal(graph: Graph, weights: Mapping[str, Tensor], program: Callable
         OutputsDifferError: values of an output differ.
     """
     inputs = example_inputs(graph.inputs, seed=0)
-    found = run_graph(graph, weights, inputs)
+    outputs = run_graph(graph, weights, inputs)
     with torch.inference_mode():
         expected = flat(program(*inputs))
-    for position, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+    for position, (ours, theirs) in enumerate(zip(outputs, expected, strict=True)):
         place = f"output {position} of the extracted graph"
         if (ours.shape, ours.dtype) != (theirs.shape, theirs.dtype):
             raise UnsupportedError(

@@ -59,14 +59,14 @@ def with_shapes(text: str, program: ExportedProgram, shapes: Mapping[str, Sequen
 def _inputs(program: ExportedProgram) -> list[tuple[TensorSpec, _Sizes]]:
     """Every input by the name of its argument, with its sizes."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
-    found = []
+    specs = []
     for name in program.graph_signature.user_inputs:
         value = values.get(str(name))
         if isinstance(value, Tensor):
             sizes: _Sizes = [size if isinstance(size, int) else None for size in value.shape]
             dtype = str(value.dtype).removeprefix("torch.")
-            found.append((TensorSpec(str(name), tuple(size or 1 for size in sizes), dtype), sizes))
-    return found
+            specs.append((TensorSpec(str(name), tuple(size or 1 for size in sizes), dtype), sizes))
+    return specs
 
 
 def _require_allowed(text: str, name: str, shape: Sequence[int], sizes: _Sizes) -> None:
@@ -84,14 +84,14 @@ def _require_allowed(text: str, name: str, shape: Sequence[int], sizes: _Sizes) 
 
 def _advice(text: str, opened: Mapping[str, _Sizes]) -> str:
     """What is open, and the options to give."""
-    found = "; ".join(f"input {name} {_listed(sizes)}" for name, sizes in opened.items())
+    open_dimensions = "; ".join(f"input {name} {_listed(sizes)}" for name, sizes in opened.items())
     options = " ".join(
         f"--input {name}={'x'.join('?' if size is None else str(size) for size in sizes)}"
         for name, sizes in opened.items()
     )
     config = ", ".join(f"{name}: {_listed(sizes)}" for name, sizes in opened.items())
     return (
-        f"{text}: has dimensions that are not fixed, in {found}; give {options} with a number for each ? (in "
+        f"{text}: has dimensions that are not fixed, in {open_dimensions}; give {options} with a number for each ? (in "
         f"config.yaml: inputs: {{{config}}}), or export it without dynamic_shapes"
     )
 

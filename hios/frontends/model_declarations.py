@@ -37,16 +37,16 @@ class Declarations:
             HiosError: unknown units, a block that is no submodule, or one that is named twice.
         """
         units, blocks = getattr(module, "hios_units", None), getattr(module, "hios_blocks", ())
-        found = _checked(units, list(blocks) if isinstance(blocks, tuple) else blocks, ("hios_units", "hios_blocks"))
+        declared = _checked(units, list(blocks) if isinstance(blocks, tuple) else blocks, ("hios_units", "hios_blocks"))
         known = {name for name, _ in module.named_modules() if name}
-        for path in found.blocks:
+        for path in declared.blocks:
             if path not in known:
                 near = ", ".join(sorted(name for name in known if "." not in name))
                 raise HiosError(
                     f"hios_blocks: found {path}, which is no submodule of {type(module).__name__}; allowed: paths of "
                     f"its submodules, such as those of {near}"
                 )
-        return found
+        return declared
 
     def for_inputs(self, inputs: Iterable[Any]) -> Declarations:
         """The same with what example inputs, tensors in order, show of whole numbers."""
@@ -64,8 +64,8 @@ class Declarations:
         except (ValueError, RecursionError) as error:
             raise HiosError(f"not valid JSON ({error})") from error
         if not isinstance(data, dict) or (unknown := set(data) - {"units", "blocks", "below"}):
-            found = ", ".join(sorted(unknown)) if isinstance(data, dict) else type(data).__name__
-            raise HiosError(f"found {found}; allowed: units, blocks, below")
+            wrong = ", ".join(sorted(unknown)) if isinstance(data, dict) else type(data).__name__
+            raise HiosError(f"found {wrong}; allowed: units, blocks, below")
         below = data.get("below", [])
         if not isinstance(below, list) or not all(limit is None or _is_limit(limit) for limit in below):
             raise HiosError(f"below: found {below}; allowed: a list of whole numbers above 0, null where there is none")

@@ -76,10 +76,10 @@ def built(
     _check_options(build, name, options)
     torch.manual_seed(seed)
     try:
-        found = build(**options)
-        if not _is_network(found):
-            raise TypeError(f"{getattr(build, '__name__', build)} returned {_described(found)}; allowed: {_RETURNS}")
-        module, inputs = found
+        network = build(**options)
+        if not _is_network(network):
+            raise TypeError(f"{getattr(build, '__name__', build)} returned {_described(network)}; allowed: {_RETURNS}")
+        module, inputs = network
         _require_cpu(module, inputs)
         module.eval()
         prepare(module, inputs)
@@ -106,15 +106,15 @@ def _check_options(build: Build, name: str, options: ModelOptions) -> None:
             raise HiosError(f"model {name}: the option {parameter.name} is missing; it has no default")
 
 
-def _described(found: Any) -> str:
+def _described(result: Any) -> str:
     """What a function returned, by its types; those in a tuple and in the tuple of inputs within it too."""
-    if not isinstance(found, tuple):
-        return type(found).__name__
+    if not isinstance(result, tuple):
+        return type(result).__name__
     parts = [
         f"a tuple of {', '.join(type(value).__name__ for value in part) or 'nothing'}"
         if isinstance(part, tuple)
         else type(part).__name__
-        for part in found
+        for part in result
     ]
     return f"a tuple of {' and '.join(parts) or 'nothing'}"
 
@@ -126,10 +126,10 @@ def _require_cpu(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             raise ValueError(f"{name} is on the device {value.device}; allowed: cpu; make or move it there")
 
 
-def _is_network(found: Any) -> bool:
-    if not isinstance(found, tuple) or len(found) != 2:
+def _is_network(result: Any) -> bool:
+    if not isinstance(result, tuple) or len(result) != 2:
         return False
-    module, inputs = found
+    module, inputs = result
     return (
         isinstance(module, nn.Module)
         and isinstance(inputs, tuple)

@@ -82,10 +82,10 @@ def _tile(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, An
 
 
 def _required(importer: Importer, value: Any, what: str) -> np.ndarray:
-    found = importer.constant(value)
-    if found is None:
+    constant = importer.constant(value)
+    if constant is None:
         raise UnsupportedError(f"{what} is computed in the model; allowed: a constant")
-    return found
+    return constant
 
 
 #: By ONNX operator. A converter takes the importer, the inputs (None where left out) and the attributes by name, and

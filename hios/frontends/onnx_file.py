@@ -194,8 +194,8 @@ def _forget_defaults(graph: GraphProto) -> None:
 def _require_dtypes(graph: GraphProto, path: Path) -> None:
     for kind, value in [*(("input", value) for value in graph.input), *(("output", value) for value in graph.output)]:
         if value.type.tensor_type.elem_type not in _DTYPES:
-            found = TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
+            dtype = TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
             allowed = ", ".join(str(dtype).removeprefix("torch.") for dtype in _DTYPES.values())
             raise UnsupportedError(
-                f"{path}: {kind} {value.name}: found elements of type {found}; allowed: tensors of {allowed}"
+                f"{path}: {kind} {value.name}: found elements of type {dtype}; allowed: tensors of {allowed}"
             )

@@ -135,8 +135,8 @@ class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
 
     def constant(self, value: Any) -> np.ndarray | None:
         """The value of an input that is a weight or constant; None if it is computed."""
-        found = onnx_frontend.get_constant(value, [self._nodes, self._params])
-        return found.value.numpy() if isinstance(found, tvm.ir.GenericConst) else None
+        known = onnx_frontend.get_constant(value, [self._nodes, self._params])
+        return known.value.numpy() if isinstance(known, tvm.ir.GenericConst) else None
 
 
 def _origin(node: NodeProto) -> Origin:

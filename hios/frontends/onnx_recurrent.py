@@ -86,8 +86,8 @@ def _computed(name: str, nodes: Sequence[NodeProto], constants: Mapping[str, Ten
     given = [numpy_helper.from_array(numpy_helper.to_array(tensor), leaf) for leaf, tensor in leaves.items()]
     output = helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None)
     graph = helper.make_graph(steps, "weights", [], [output], given)
-    (found,) = ReferenceEvaluator(helper.make_model(graph)).run(None, {})
-    return numpy_helper.from_array(np.asarray(found), name)
+    (array,) = ReferenceEvaluator(helper.make_model(graph)).run(None, {})
+    return numpy_helper.from_array(np.asarray(array), name)
 
 
 class _Layer:

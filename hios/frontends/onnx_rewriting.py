@@ -69,12 +69,12 @@ def _move_constants(graph: GraphProto, weights: Container[str]) -> None:
 def _sizes(model: ModelProto) -> dict[str, list[int]]:
     """Sizes by the name of a value, where they are known."""
     graph = model.graph
-    found = {tensor.name: list(tensor.dims) for tensor in graph.initializer}
+    sizes_of = {tensor.name: list(tensor.dims) for tensor in graph.initializer}
     for value in [*graph.input, *graph.value_info, *graph.output]:
         dimensions = value.type.tensor_type.shape.dim
         if dimensions and all(size.HasField("dim_value") for size in dimensions):
-            found[value.name] = [size.dim_value for size in dimensions]
-    return found
+            sizes_of[value.name] = [size.dim_value for size in dimensions]
+    return sizes_of
 
 
 def _state_padding(node: NodeProto, sizes: dict[str, list[int]]) -> None:

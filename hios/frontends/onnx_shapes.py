@@ -143,9 +143,9 @@ def _require_fixed(inputs: Sequence[ValueInfoProto], path: Path) -> None:
     }
     options = " ".join(f"--input {name}={'x'.join(template)}" for name, template in templates.items())
     config = ", ".join(f"{name}: [{', '.join(template)}]" for name, template in templates.items())
-    found = "; ".join(f"input {value.name} {_listed(value)}" for value in opened)
+    open_dimensions = "; ".join(f"input {value.name} {_listed(value)}" for value in opened)
     raise UnsupportedError(
-        f"{path}: found open dimensions in {found}; give "
+        f"{path}: found open dimensions in {open_dimensions}; give "
         + ("--batch-size (in config.yaml: batch_size), or " if batches_only else "")
         + f"{options} with a number for each ? (in config.yaml: inputs: {{{config}}})"
     )

@@ -95,8 +95,8 @@ class Session:
         """Outputs for inputs in the program's order; new tensors that no later call touches."""
         given = [value.detach().contiguous().numpy() for value in inputs]
         with self._lock:
-            found: Any = self._compiled(given)
-        return [torch.from_numpy(found[number]) for number in range(len(self._compiled.outputs))]
+            outputs: Any = self._compiled(given)
+        return [torch.from_numpy(outputs[number]) for number in range(len(self._compiled.outputs))]
 
 
 @contextlib.contextmanager

@@ -196,11 +196,11 @@ def tensor_types(program: ExportedProgram) -> tuple[list[TensorType], list[Tenso
     """Shape and dtype of every input and every output of a program, in order; tensors only."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     signature = program.graph_signature
-    found = [
+    values_of = [
         [values[name] for name in names if isinstance(name, str)]
         for names in (signature.user_inputs, signature.user_outputs)
     ]
     inputs, outputs = (
-        [(tuple(value.shape), value.dtype) for value in tensors if isinstance(value, Tensor)] for tensors in found
+        [(tuple(value.shape), value.dtype) for value in tensors if isinstance(value, Tensor)] for tensors in values_of
     )
     return inputs, outputs

@@ -53,14 +53,14 @@ def plain(program: ExportedProgram, name: str) -> ExportedProgram:
                 f"{name}: found the input {given.arg.name}, which is {_described(given.arg.value)}; allowed: tensors; "
                 "let the model hold the value, or have a default for it, and export it without"
             )
-    found = [made.arg for made in signature.output_specs if made.kind is OutputKind.USER_OUTPUT]
-    for position, output in enumerate(found):
+    user_outputs = [made.arg for made in signature.output_specs if made.kind is OutputKind.USER_OUTPUT]
+    for position, output in enumerate(user_outputs):
         if isinstance(output, ConstantArgument) and output.value is not None:
             raise UnsupportedError(
                 f"{name}: found the output {position}, which is {_described(output.value)}; allowed: tensors; let the "
                 "model return nothing else"
             )
-    missing = any(isinstance(output, ConstantArgument) for output in found)
+    missing = any(isinstance(output, ConstantArgument) for output in user_outputs)
     if missing:
         _leave_out_constants(program)
     if missing or not _is_plain(program.call_spec.out_spec):

@@ -108,12 +108,12 @@ def without_code(stream: BinaryIO, path: Path) -> io.BytesIO:
         records = reader.get_file_names()
     except (RuntimeError, AssertionError) as error:
         raise _refused(path, "it is not in the present format of torch.export (an older one is pickled)") from error
-    found = io.BytesIO()
-    with PT2ArchiveWriter(found) as writer:
+    copied = io.BytesIO()
+    with PT2ArchiveWriter(copied) as writer:
         for name, data in _Checked(path, reader.read_bytes, records).records():
             writer.write_bytes(name, data)
-    found.seek(0)
-    return found
+    copied.seek(0)
+    return copied
 
 
 def _refused(path: Path, reason: str) -> ArtifactError:
@@ -144,10 +144,10 @@ class _Checked:
         """Example inputs, if they are tensors and nothing else; else none."""
         data = self._read(_EXAMPLES) if _EXAMPLES in self._names else b""
         try:
-            found = torch.load(io.BytesIO(data), weights_only=True) if data else None
+            loaded = torch.load(io.BytesIO(data), weights_only=True) if data else None
         except Exception:  # whatever else is pickled there: nothing depends on it
             return b""
-        return data if isinstance(found, tuple) and len(found) == 2 else b""
+        return data if isinstance(loaded, tuple) and len(loaded) == 2 else b""
 
     def _check_names(self) -> None:
         seen: set[str] = set()

@@ -104,15 +104,15 @@ def origins(module: tvm.IRModule, made: Iterable[tuple[Origin, Any]]) -> dict[st
     """
     names = [binding.var.name for block in module["main"].body.blocks for binding in block.bindings]
     position = {name: number for number, name in enumerate(names)}
-    found: dict[str, Origin] = {}
+    origin_of: dict[str, Origin] = {}
     done = 0
     for origin, value in made:
         parts = value if isinstance(value, tuple | list) else [value]
         end = max((position.get(getattr(part, "name", None), -1) for part in parts), default=-1)
         if end >= done:
-            found.update(dict.fromkeys(names[done : end + 1], origin))
+            origin_of.update(dict.fromkeys(names[done : end + 1], origin))
             done = end + 1
-    return found
+    return origin_of
 
 
 class _Reader:

@@ -56,12 +56,12 @@ def _convolution(node: Any, importer: Any) -> relax.Var:
     if (make := _CONVOLUTIONS.get((dimensions, transposed))) is None:
         raise UnsupportedError(f"a transposed convolution of {dimensions} dimensions is not supported, only of 1 or 2")
     more = {"output_padding": output_padding} if transposed else {}
-    found = importer.block_builder.emit(
+    convolved = importer.block_builder.emit(
         make(image, weight, strides, padding, dilation=dilation, groups=groups, out_dtype=_dtype(node), **more)
     )
     if bias is None:
-        return found
-    return importer.block_builder.emit(relax.op.add(found, relax.op.reshape(bias, (1, -1) + (1,) * dimensions)))
+        return convolved
+    return importer.block_builder.emit(relax.op.add(convolved, relax.op.reshape(bias, (1, -1) + (1,) * dimensions)))
 
 
 def _linear(node: Any, importer: Any) -> relax.Var:
@@ -110,7 +110,7 @@ def _attention(node: Any, importer: Any) -> relax.Var:
         emit(relax.op.permute_dims(_in_four(part, shape, importer), [0, 2, 1, 3]))
         for part, shape in zip((query, key, value), shapes, strict=True)
     ]
-    found = emit(
+    attended = emit(
         relax.op.nn.attention(
             *parts,
             bias=mask,
@@ -118,9 +118,9 @@ def _attention(node: Any, importer: Any) -> relax.Var:
             causal_mask="TopLeft" if given["is_causal"] else None,
         )
     )
-    found = emit(relax.op.permute_dims(found, [0, 2, 1, 3]))
+    attended = emit(relax.op.permute_dims(attended, [0, 2, 1, 3]))
     shape = list(node.meta["val"].shape)
-    return found if len(shape) == 4 else emit(relax.op.reshape(found, shape))
+    return attended if len(shape) == 4 else emit(relax.op.reshape(attended, shape))
 
 
 def _in_four(value: Any, shape: list[int], importer: Any) -> Any:
@@ -192,8 +192,8 @@ def _any(node: Any, importer: Any) -> relax.Var:
     value, dtype = importer.env[given["self"]], _dtype(given["self"])
     if dtype != "bool":
         value = emit(relax.op.not_equal(value, relax.const(0, dtype)))
-    found = emit(relax.op.max(_cast(value, "int8", importer), given.get("dim"), keepdims=given.get("keepdim", False)))
-    return _cast(found, "bool", importer)
+    largest = emit(relax.op.max(_cast(value, "int8", importer), given.get("dim"), keepdims=given.get("keepdim", False)))
+    return _cast(largest, "bool", importer)
 
 
 def _exp2(node: Any, importer: Any) -> relax.Var:

@@ -119,7 +119,7 @@ def _parameters(program: ExportedProgram) -> dict[str, Weight]:
     signature = program.graph_signature
     named = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     held = {**program.state_dict, **program.constants}
-    found = {argument: Weight(name, held[name].detach()) for argument, name in named.items() if name in held}
+    weights = {argument: Weight(name, held[name].detach()) for argument, name in named.items() if name in held}
     for argument, name in signature.inputs_to_lifted_tensor_constants.items():
-        found[argument] = Weight(name, program.constants[name].detach())
-    return found
+        weights[argument] = Weight(name, program.constants[name].detach())
+    return weights

@@ -44,21 +44,21 @@ def group(lowered: Lowered, kind: str) -> list[Unit]:
     rules = UNITS[kind]
     readers = _readers(lowered)
     taken: set[Call] = set()
-    found: list[Unit] = []
+    units: list[Unit] = []
     for fusion, calls in _matches(rules.patterns(), lowered):
         if any(call in taken or call.constant for call in calls) or not fusion.accepts(calls):
             continue
         if any(reader not in calls for call in calls[:-1] for reader in readers[call]):
             continue
         taken.update(calls)
-        found.append(Unit(fusion.type, calls, calls[-1]))
-    found += [Unit(_type(call), [call], call) for call in lowered.calls if call not in taken and not call.constant]
+        units.append(Unit(fusion.type, calls, calls[-1]))
+    units += [Unit(_type(call), [call], call) for call in lowered.calls if call not in taken and not call.constant]
     if rules.folds_sums:
-        found = _with_sums(found, SumFolder(readers), rules.folds_sums)
+        units = _with_sums(units, SumFolder(readers), rules.folds_sums)
     place = {call: position for position, call in enumerate(lowered.calls)}
-    for unit in found:
+    for unit in units:
         unit.calls.sort(key=place.__getitem__)
-    return sorted(found, key=lambda unit: place[unit.output])
+    return sorted(units, key=lambda unit: place[unit.output])
 
 
 def _type(call: Call) -> str:
@@ -85,7 +85,7 @@ def _matches(patterns: Sequence[FusionPattern], lowered: Lowered) -> list[tuple[
         call = _call_behind(value, lowered)
         if call is not None:
             ends[call.function].append(value)
-    found = []
+    matches = []
     for fusion in patterns:
         if not ends.keys() >= set(fusion.operators):
             continue
@@ -98,8 +98,8 @@ def _matches(patterns: Sequence[FusionPattern], lowered: Lowered) -> list[tuple[
                 for pattern, expression in match.items()
                 if not isinstance(pattern, WildcardPattern) and expression in lowered.call_of
             }
-            found.append((fusion, sorted(inside, key=place.__getitem__)))
-    return found
+            matches.append((fusion, sorted(inside, key=place.__getitem__)))
+    return matches
 
 
 def _call_behind(expression: Any, lowered: Lowered) -> Call | None:
@@ -156,25 +156,25 @@ class SumFolder:
             calls: of one unit.
             free: calls that are units by themselves so far.
         """
-        found: list[Call] = []
+        sums: list[Call] = []
         for call in calls:
             for argument in call.arguments:
-                if _is_sum(argument) and self._belongs(argument, call, calls, free) and argument not in found:
-                    found += [argument, *self.terms_of(argument, free)]
-        return found
+                if _is_sum(argument) and self._belongs(argument, call, calls, free) and argument not in sums:
+                    sums += [argument, *self.terms_of(argument, free)]
+        return sums
 
     def terms_of(self, root: Call, free: Collection[Call]) -> list[Call]:
         """The sums and scaled values that a sum alone adds up, at any depth."""
-        found: list[Call] = []
+        terms: list[Call] = []
         waiting = [root]
         while waiting:
             reader = waiting.pop()
             for argument in reader.arguments:
                 part = _is_sum(argument) or (reader.function == _ADD and _is_scaled(argument))
-                if part and argument not in found and self._belongs(argument, reader, [reader], free):
-                    found.append(argument)
+                if part and argument not in terms and self._belongs(argument, reader, [reader], free):
+                    terms.append(argument)
                     waiting.append(argument)
-        return found
+        return terms
 
     def is_root(self, call: Call) -> bool:
         """Whether a call is a sum, or the division of a sum by a number: an average."""

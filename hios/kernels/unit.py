@@ -31,12 +31,12 @@ class CompiledOperator:
 
 def externals(operator: Operator) -> tuple[External, ...]:
     """What an operator reads from other operators and graph inputs, each value once, in order of first use."""
-    found: dict[External, None] = {}
+    values: dict[External, None] = {}
     for call in operator.calls:
         for argument in call.arguments:
             if (value := argument.external) is not None:
-                found[value] = None
-    return tuple(found)
+                values[value] = None
+    return tuple(values)
 
 
 def compile_operator(operator: Operator, weights: Mapping[str, Tensor], *, packed: bool = False) -> CompiledOperator:

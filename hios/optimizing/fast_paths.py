@@ -65,8 +65,8 @@ def encoder_layer(
         batch, length, _ = value.shape
         parts = F.linear(value, qkv_weight, qkv_bias).chunk(3, -1)
         heads = [part.reshape(batch, length, num_heads, embed_dim // num_heads).transpose(1, 2) for part in parts]
-        found = F.scaled_dot_product_attention(heads[0], heads[1], heads[2])
-        return F.linear(found.transpose(1, 2).reshape(batch, length, embed_dim), proj_weight, proj_bias)
+        attended = F.scaled_dot_product_attention(heads[0], heads[1], heads[2])
+        return F.linear(attended.transpose(1, 2).reshape(batch, length, embed_dim), proj_weight, proj_bias)
 
     def feed(value: Tensor) -> Tensor:
         inner = F.linear(value, ffn_weight_1, ffn_bias_1)

@@ -25,16 +25,16 @@ def code_digest(model: nn.Module) -> str:
     packages that the classes are from, and of all that is not installed, such as a file of helpers beside the model's.
     Other packages, what is imported within functions, and helpers that were typed in are not covered.
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for module in model.modules():
         if isinstance(module, fx.GraphModule):
-            found.update(module.code.encode())
+            digest.update(module.code.encode())
     for kind in sorted(_own_classes(model), key=lambda kind: f"{kind.__module__}.{kind.__qualname__}"):
-        found.update(_source(kind).encode())
+        digest.update(_source(kind).encode())
     for name in sorted(_reached(model)):
         if (file := _file(name)) is not None:
-            found.update(f"{name}\n".encode() + file.read_bytes())
-    return found.hexdigest()
+            digest.update(f"{name}\n".encode() + file.read_bytes())
+    return digest.hexdigest()
 
 
 def is_in_files(model: nn.Module) -> bool:
@@ -52,14 +52,14 @@ def _reached(model: nn.Module) -> set[str]:
     """Names of the modules of Python that a model's classes are from, and that these name."""
     waiting = [kind.__module__ for kind in _own_classes(model)]
     tops = set(map(_top, waiting))
-    found: set[str] = set()
+    reached: set[str] = set()
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in reached:
             continue
-        found.add(name)
+        reached.add(name)
         waiting += [other for other in _named(name) if _top(other) in tops or not _is_installed(other)]
-    return found
+    return reached
 
 
 def _named(name: str) -> Iterator[str]:

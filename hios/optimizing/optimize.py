@@ -294,8 +294,8 @@ class _Optimizer:
             for entry in preparation.ready.values()
         }
 
-        def settled(found: Race, busy: float) -> None:
-            final = autotune.settled(tuned, found, busy)
+        def settled(race: Race, busy: float) -> None:
+            final = autotune.settled(tuned, race, busy)
             fast.settle(self._module(final, autotune))
 
         online = OnlineRace(

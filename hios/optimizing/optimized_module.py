@@ -118,11 +118,11 @@ class OptimizedModule(nn.Module):
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             return self._instead("gradient", "an input requires a gradient", args, kwargs)
         try:
-            found = runner.run(tensors)
+            results = runner.run(tensors)
         except HiosError as error:
             self.runner = None
             return self._instead("failed", str(error), args, kwargs)
-        return runner.outputs.rebuilt(found, tensors)
+        return runner.outputs.rebuilt(results, tensors)
 
     def _itself(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if not self.threads:
@@ -140,8 +140,8 @@ class OptimizedModule(nn.Module):
     @property
     def original(self) -> nn.Module:
         """The model itself."""
-        found: nn.Module = self.__dict__["_model"]
-        return found
+        model: nn.Module = self.__dict__["_model"]
+        return model
 
     def settle(self, final: OptimizedModule) -> None:
         """Run from now on what another module of the same model runs, whose choice is final."""

@@ -193,8 +193,8 @@ def _turns(places: list[int], settings: PartitionSettings) -> Iterator[tuple[int
 def _require_equal(
     outputs: Sequence[Tensor], expected: Sequence[Tensor], way: tuple[int, int], tolerance: float
 ) -> None:
-    for number, (found, right) in enumerate(zip(outputs, expected, strict=True)):
-        off, within = compared(found, right, tolerance)
+    for number, (output, right) in enumerate(zip(outputs, expected, strict=True)):
+        off, within = compared(output, right, tolerance)
         if not within:
             raise PlatformError(
                 f"{way[0]} device(s) of {way[1]} core(s): output {number} differs from that of one device by "

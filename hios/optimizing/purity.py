@@ -77,8 +77,8 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
                 outputs = model(*given[0], **given[1])
         except Exception as error:  # whatever a user's model raises, or what it is stopped by
             failed = error
-        changed = [*writes.found, *state.changed()]
-    if failed is not None and not writes.found:
+        changed = [*writes.written_into, *state.changed()]
+    if failed is not None and not writes.written_into:
         if _is_about_shapes(failed):
             raise ExampleInputsError(
                 f"example inputs: {type(model).__name__} cannot run on them: {type(failed).__name__}: "
@@ -147,13 +147,13 @@ class _Writes(TorchDispatchMode):
         owners: whose memory is whose.
 
     Attributes:
-        found: into what, in words.
+        written_into: the owners of the memory written to, in words.
     """
 
     def __init__(self, owners: Mapping[int, str]) -> None:
         super().__init__()
         self._owners = owners
-        self.found: list[str] = []
+        self.written_into: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -173,7 +173,7 @@ class _Writes(TorchDispatchMode):
             # What has values was there before this call.
             owner = self._owners.get(_memory(leaf)) if isinstance(leaf, FakeTensor) else "a tensor that it keeps"
             if owner is not None:
-                self.found.append(owner)
+                self.written_into.append(owner)
                 raise _StoppedError
 
 
@@ -197,7 +197,7 @@ class _State:
 
     def without_values(self, mode: FakeTensorMode) -> dict[str, Tensor]:
         """Put tensors without values in the places of parameters and buffers; gives them by what they are."""
-        found: dict[str, Tensor] = {}
+        faked_values: dict[str, Tensor] = {}
         during: dict[tuple[str, str], dict[str, Any]] = {}
         for (path, table), entries in self._tables.items():
             faked = {
@@ -205,14 +205,16 @@ class _State:
             }
             during[path, table] = faked
             kind = "parameter" if table == "_parameters" else "buffer"
-            found |= {f"{kind} {_joined(path, n)}": value for n, value in faked.items() if isinstance(value, Tensor)}
+            faked_values |= {
+                f"{kind} {_joined(path, n)}": value for n, value in faked.items() if isinstance(value, Tensor)
+            }
         self._during = during
         self._fill(during)
-        return found
+        return faked_values
 
     def changed(self) -> list[str]:
         """What is no longer as it was, in words."""
-        found = []
+        changes = []
         for path, before in self._dicts.items():
             after = self._modules[path].__dict__
             derived = _DERIVED if isinstance(self._modules[path], nn.RNNBase) else frozenset()
@@ -221,17 +223,17 @@ class _State:
                 for name in {**before, **after}
                 if name not in derived and not _same(before.get(name, self), after.get(name, self))
             ]
-            found += [f"its attribute {_joined(path, name)}" for name in names]
+            changes += [f"its attribute {_joined(path, name)}" for name in names]
         for (path, table), before in self._during.items():
             after = self._modules[path].__dict__[table]
             names = [name for name in {**before, **after} if before.get(name, self) is not after.get(name, self)]
-            found += [f"its {table[1:-1]} {_joined(path, name)}" for name in names]
+            changes += [f"its {table[1:-1]} {_joined(path, name)}" for name in names]
         for (path, name), held in self._contents.items():
             if name in _DERIVED and isinstance(self._modules[path], nn.RNNBase):
                 continue
             if not _alike(held, self._dicts[path][name]):
-                found.append(f"its attribute {_joined(path, name)}")
-        return found
+                changes.append(f"its attribute {_joined(path, name)}")
+        return changes
 
     def put_back(self) -> None:
         """Have everything as it was."""

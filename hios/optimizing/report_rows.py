@@ -79,6 +79,6 @@ def _measured(about: WayReport, times: list[float], base: list[float] | None) ->
     if not base:
         return row
     row = replace(row, speedup=spread(base)[0] / median)
-    if (found := speedup_interval(base[: len(times)], times)) is not None:
-        row = replace(row, low=found[0], high=found[1])
+    if (bounds := speedup_interval(base[: len(times)], times)) is not None:
+        row = replace(row, low=bounds[0], high=bounds[1])
     return row

@@ -137,8 +137,8 @@ def widest(graph: Graph) -> int:
     problem = Problem(graph, Costs(dict.fromkeys(graph.index, 0.0), {(e.source, e.target): 0.0 for e in graph.edges}))
     for operator in problem.order:
         depth[operator] = 1 + max((depth[before] for before, _ in problem.predecessors[operator]), default=0)
-    found = list(depth.values())
-    return max(map(found.count, set(found)))
+    depths = list(depth.values())
+    return max(map(depths.count, set(depths)))
 
 
 def tasks(

@@ -79,8 +79,8 @@ class Inputs:
                 return f"found {type(tensor).__name__} as an input, the example has {required}"
             if wrong := _unusual(tensor):
                 return f"found {wrong} as an input, the example has {required}"
-            if (found := type_text(_type(tensor))) != required:
-                return f"found an input {found}, the example has {required}"
+            if (given := type_text(_type(tensor))) != required:
+                return f"found an input {given}, the example has {required}"
         for leaf, constant in zip(leaves, self._constants, strict=True):
             if constant is not None and not _same(leaf, constant):
                 return f"found {leaf!r} as an input, the example has {constant!r}"
@@ -94,10 +94,10 @@ class Inputs:
         Raises:
             UnsupportedError: these inputs do not fit.
         """
-        found = self.tensors(args, kwargs)
-        if isinstance(found, str):
-            raise UnsupportedError(f"inputs: {found}")
-        return found
+        tensors = self.tensors(args, kwargs)
+        if isinstance(tensors, str):
+            raise UnsupportedError(f"inputs: {tensors}")
+        return tensors
 
     def rebuilt(self, tensors: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments with these tensors in their places."""
@@ -133,8 +133,8 @@ def _no_constant(values: Sequence[Any]) -> str:
     return next((f"a value of type {type(value).__name__}" for value in wrong), "")
 
 
-def _same(found: Any, constant: Any) -> bool:
-    return type(found) is type(constant) and bool(found == constant)
+def _same(leaf: Any, constant: Any) -> bool:
+    return type(leaf) is type(constant) and bool(leaf == constant)
 
 
 class Outputs:
@@ -173,11 +173,11 @@ class Outputs:
 
     def flat(self, outputs: Any) -> list[Tensor]:
         """The tensors that the graph gives, from what the model returned."""
-        found: dict[int, Tensor] = {}
+        tensors: dict[int, Tensor] = {}
         for (kind, value), leaf in zip(self._parts, pytree.tree_leaves(outputs), strict=True):
             if kind == "tensor":
-                found.setdefault(value, leaf)
-        return list(found.values())
+                tensors.setdefault(value, leaf)
+        return list(tensors.values())
 
     def rebuilt(self, tensors: Sequence[Tensor], inputs: Sequence[Tensor]) -> Any:
         """The model's outputs with these tensors of the graph."""

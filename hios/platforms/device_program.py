@@ -179,22 +179,22 @@ class ArenaPlan:
         """Values that cross devices; the arena grows to hold them."""
         layout = Layout()
         layout.size = self._values_at
-        found = {}
+        handovers = {}
         for number, value in enumerate(self._crossing(home)):
             shape, dtype = value_type(self.graph, value)
             buffer = Buffer(layout.add(nbytes(shape, dtype)), shape, dtype)
-            found[value] = Handover(value, buffer, self._first_flag + number)
+            handovers[value] = Handover(value, buffer, self._first_flag + number)
         self.size = max(self.size, layout.size)
-        self.flags = max(self.flags, self._first_flag + len(found))
-        return found
+        self.flags = max(self.flags, self._first_flag + len(handovers))
+        return handovers
 
     def _crossing(self, home: dict[str, int]) -> list[External]:
-        found: dict[External, None] = {}
+        crossing: dict[External, None] = {}
         for operator in self.graph.operators:
             for value in externals(operator):
                 if value[0] == "operator" and home[value[1]] != home[operator.id]:
-                    found[value] = None
-        return list(found)
+                    crossing[value] = None
+        return list(crossing)
 
     def _results(self, operators: set[str]) -> tuple[tuple[External, Buffer], ...]:
         """Outputs of the network that some operators make."""

@@ -218,9 +218,9 @@ def _exported(program: str, loaded: ExportedProgram, parallel: bool) -> Callable
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = torch.onnx.export(loaded, dynamo=True, verbose=False)
-        assert found is not None  # noqa: S101 - it is where no file is named
-        content = found.model_proto.SerializeToString()
+            exported = torch.onnx.export(loaded, dynamo=True, verbose=False)
+        assert exported is not None  # noqa: S101 - it is where no file is named
+        content = exported.model_proto.SerializeToString()
     except Exception as error:  # whatever the exporter lacks; its errors have many types
         raise PlatformError(f"{program}: torch.onnx.export cannot export it: {first_line(error)}") from error
     return Session(program, content, threads=_threads(), parallel=parallel)

@@ -110,12 +110,12 @@ def _fitted(measured: Mapping[Stage, float], time_ms: Mapping[str, float]) -> Co
     column = {operator: number for number, operator in enumerate(operators)}
     shares = np.zeros((len(measured), len(operators)))
     longest, ratio = np.zeros(len(measured)), np.zeros(len(measured))
-    for row, (stage, found) in enumerate(measured.items()):
+    for row, (stage, measured_ratio) in enumerate(measured.items()):
         sums = [sum(time_ms[operator] for operator in group) for group in stage]
         total = sum(sums)
         for operator in (operator for group in stage for operator in group):
             shares[row, column[operator]] += time_ms[operator] / total
-        longest[row], ratio[row] = max(sums) / total, found / total
+        longest[row], ratio[row] = max(sums) / total, measured_ratio / total
     best = Contention()
     least = float(np.sum((1 - ratio) ** 2))
     for alpha in _ALPHAS[:-1]:
@@ -131,13 +131,13 @@ def _fitted(measured: Mapping[Stage, float], time_ms: Mapping[str, float]) -> Co
 def _utilization(shares: _Array, longest: _Array, target: _Array) -> _Array:
     """Utilizations in (0, 1] with shares @ u near the target, where that exceeds the longest group."""
     count = shares.shape[1]
-    found = np.ones(count)
+    utilization = np.ones(count)
     for _ in range(_ITERATIONS):
-        active = shares @ found >= longest
+        active = shares @ utilization >= longest
         rows, wanted = shares[active], target[active]
         normal = rows.T @ rows + _PRIOR * np.eye(count)
         after = np.linalg.solve(normal, rows.T @ wanted + _PRIOR * np.ones(count)).clip(_LEAST_UTILIZATION, 1.0)
-        if np.array_equal(after, found):
+        if np.array_equal(after, utilization):
             break
-        found = after
-    return found
+        utilization = after
+    return utilization

@@ -77,7 +77,7 @@ class Session:
 
     def median_ms(self) -> dict[str, float]:
         """t(v) of the operators that are measured."""
-        return {operator: statistics.median(found.samples) for operator, found in self.operators.items()}
+        return {operator: statistics.median(measured.samples) for operator, measured in self.operators.items()}
 
     def load(self, needed: Mapping[str, int]) -> None:
         """Have so many of each operator ready on every device."""
@@ -88,8 +88,8 @@ class Session:
 
     def known(self, kind: str, what: Any, effort: Effort) -> Measured | None:
         """What the cache holds, if it was repeated as often as is asked for now."""
-        found = self.cache.get(kind, what)
-        return found if found is not None and len(found.samples) >= effort.repeats else None
+        cached = self.cache.get(kind, what)
+        return cached if cached is not None and len(cached.samples) >= effort.repeats else None
 
     def measure_operators(self, deadline: float) -> None:
         """t(v), in rounds that follow the order of the network."""
@@ -97,9 +97,9 @@ class Session:
         self.load(dict.fromkeys(self._measured, 1))
         self.probe.take_at_end()
         for operator in self._measured:
-            found = self.known("operator", self._signature[operator], effort)
-            if found is not None and effort.is_settled(found.samples):
-                self.operators[operator] = found
+            cached = self.known("operator", self._signature[operator], effort)
+            if cached is not None and effort.is_settled(cached.samples):
+                self.operators[operator] = cached
         if self.operators and not self._is_as_before():
             self.operators.clear()
         needed = [operator for operator in self._measured if operator not in self.operators]
@@ -109,8 +109,8 @@ class Session:
         what = f"measuring the {len(needed)} operators that differ, of {len(self.graph.operators)}"
 
         def run(keys: list[str], rounds: int) -> dict[str, list[float]]:
-            found = self._rounds(order, rounds)
-            return {operator: found[operator] for operator in keys}
+            times = self._rounds(order, rounds)
+            return {operator: times[operator] for operator in keys}
 
         with Meter(len(needed) * effort.repeats, what, "runs", effort.deadline) as meter:
             samples = sample(needed, run, effort, meter, whole=True)
@@ -163,9 +163,9 @@ class Session:
 
     def _is_as_before(self) -> bool:
         """Whether the operators from the cache take as long as they did; notes the drift."""
-        found = self._rounds(self._measured, _DRIFT_ROUNDS)
+        times = self._rounds(self._measured, _DRIFT_ROUNDS)
         before = self.median_ms()
-        today, then = sum(statistics.median(found[operator]) for operator in before), sum(before.values())
+        today, then = sum(statistics.median(times[operator]) for operator in before), sum(before.values())
         self.drift = today / then if then > 0 else 1.0
         return 1 / (1 + _DRIFT) <= self.drift <= 1 + _DRIFT
 
@@ -203,8 +203,8 @@ class Session:
         def run(keys: list[Stage], rounds: int) -> dict[Stage, list[float]]:
             self.probe.take_if_due()
             device = next(self.turns) % self._devices
-            found = self.timer.time_stages(device, keys, rounds, _AGAIN)
-            return dict(zip(keys, map(_ratios, found), strict=True))
+            times = self.timer.time_stages(device, keys, rounds, _AGAIN)
+            return dict(zip(keys, map(_ratios, times), strict=True))
 
         batches = self._batches(stages, members)
         what = f"measuring {'a sample of ' if short else ''}{len(stages)} stages that differ"
@@ -228,8 +228,8 @@ class Session:
         def run(keys: list[Merge], rounds: int) -> dict[Merge, list[float]]:
             self.probe.take_if_due()
             device, numbers = next(self.turns) % self._devices, [place[key] for key in keys]
-            found = self.timer.time_merges(device, numbers, rounds, _AGAIN)
-            return dict(zip(keys, map(_ratios, found), strict=True))
+            times = self.timer.time_merges(device, numbers, rounds, _AGAIN)
+            return dict(zip(keys, map(_ratios, times), strict=True))
 
         what = f"measuring {len(merges)} merges that differ"
         with Meter(len(merges) * effort.repeats, what, "runs", deadline) as meter:
@@ -251,8 +251,8 @@ class Session:
         """
         new = sorted(asked - known.keys())
         for key in new:
-            if (found := self.known(kind, self._digests(kind, key), effort)) is not None:
-                known[key] = found
+            if (cached := self.known(kind, self._digests(kind, key), effort)) is not None:
+                known[key] = cached
         absent = [key for key in new if key not in known]
         uncertain = [key for key in new if key in known and not effort.is_settled(known[key].samples)]
         for keys in (absent, uncertain):

@@ -154,12 +154,14 @@ def _costs(session: Session, asked: StageRequests, quiet: bool = True) -> CostsF
         sizes[ends] = max(sizes.get(ends, 0), edge.bytes or 0)
     fitted = contention.fit(
         {
-            stage: statistics.median(found.samples) * sum(alone[operator] for group in stage for operator in group)
-            for stage, found in session.stages.items()
+            stage: statistics.median(measured.samples) * sum(alone[operator] for group in stage for operator in group)
+            for stage, measured in session.stages.items()
         },
         alone,
     )
-    link = transfers.fit_link({size: statistics.median(found.samples) for size, found in session.transfers.items()})
+    link = transfers.fit_link(
+        {size: statistics.median(measured.samples) for size, measured in session.transfers.items()}
+    )
     return CostsFile(
         operators={
             operator.id: OperatorCost(
@@ -205,13 +207,13 @@ class _Timing(NamedTuple):
     repeats: int
 
 
-def _timing(found: Measured, scale: float = 1.0) -> _Timing:
-    median, p20, p80 = (number * scale for number in spread(found.samples))
-    low, high = (number * scale for number in interval(found.samples))
-    return _Timing(median, p20, p80, (low, high), len(found.samples))
+def _timing(measured: Measured, scale: float = 1.0) -> _Timing:
+    median, p20, p80 = (number * scale for number in spread(measured.samples))
+    low, high = (number * scale for number in interval(measured.samples))
+    return _Timing(median, p20, p80, (low, high), len(measured.samples))
 
 
-def _ratio_timing(found: Measured, alone: dict[str, float], operators: Iterable[str]) -> _Timing:
+def _ratio_timing(measured: Measured, alone: dict[str, float], operators: Iterable[str]) -> _Timing:
     """t(S) as the operators' own times by the ratio of the stage to its operators one after another; so for merges.
 
     The two were taken right after each other, t(v) at another time: their plain comparison would take drift
@@ -219,20 +221,20 @@ def _ratio_timing(found: Measured, alone: dict[str, float], operators: Iterable[
     samples for an interval: their range lies below 1 by chance too often.
     """
     total = sum(alone[operator] for operator in operators)
-    low, high = interval(found.samples)
-    told = low > 1.0 or (high < 1.0 and len(found.samples) >= FEWEST)
-    timing = _timing(found, total)
+    low, high = interval(measured.samples)
+    told = low > 1.0 or (high < 1.0 and len(measured.samples) >= FEWEST)
+    timing = _timing(measured, total)
     return timing if told else timing._replace(time_ms=total)
 
 
 def _wide_ms(session: Session, operator: str) -> dict[str, float]:
     """t(v, k) by k where it is significantly below t(v): an operator should not run on more devices without a gain."""
     alone = statistics.median(session.operators[operator].samples)
-    found = {}
+    times = {}
     for (width, name), measured in sorted(session.wide.items()):
         if name == operator and len(measured.samples) >= FEWEST and interval(measured.samples)[1] < 1.0:
-            found[str(width)] = alone * statistics.median(measured.samples)
-    return found
+            times[str(width)] = alone * statistics.median(measured.samples)
+    return times
 
 
 def _check_widths(widths: Sequence[int], platform: Platform) -> None:
@@ -256,19 +258,19 @@ def _link(link: transfers.FittedLink) -> Link:
     return Link(link.model.latency_ms, link.model.bandwidth_gbps, error)
 
 
-def _corun(devices: int, found: Measured, quiet: bool) -> CorunFactor:
+def _corun(devices: int, measured: Measured, quiet: bool) -> CorunFactor:
     """The factor of devices that run at once; it counts as 1 if its interval contains 1."""
-    low, high = interval(found.samples)
-    factor = 1.0 if low <= 1.0 else statistics.median(found.samples)
-    beside_other_work = None if quiet or found.cached else True  # what is cached was measured on an idle machine
-    return CorunFactor(devices, factor, (low, high), len(found.samples), beside_other_work)
+    low, high = interval(measured.samples)
+    factor = 1.0 if low <= 1.0 else statistics.median(measured.samples)
+    beside_other_work = None if quiet or measured.cached else True  # what is cached was measured on an idle machine
+    return CorunFactor(devices, factor, (low, high), len(measured.samples), beside_other_work)
 
 
 def _summary(session: Session, asked: StageRequests, repeats: int, budget_s: float, seconds: float) -> ProfileSummary:
     """How much was measured, how well, and what came from the cache."""
     kinds = (session.operators, session.wide, session.transfers, session.stages, session.merges, session.corun)
-    everything: list[Measured] = [found for kind in kinds for found in kind.values()]
-    cached = sorted(found.measured_at for found in everything if found.cached)
+    everything: list[Measured] = [entry for kind in kinds for entry in kind.values()]
+    cached = sorted(entry.measured_at for entry in everything if entry.cached)
     open_stages = set(asked.stages.values()) - session.stages.keys()
     open_merges = set(asked.merges.values()) - session.merges.keys()
     return ProfileSummary(
@@ -277,7 +279,7 @@ def _summary(session: Session, asked: StageRequests, repeats: int, budget_s: flo
         repeats=repeats,
         precision=PRECISION,
         measured=len(everything) - len(cached),
-        imprecise=sum(not is_precise(found.samples) for found in everything),
+        imprecise=sum(not is_precise(entry.samples) for entry in everything),
         modelled=len(open_stages) + len(open_merges),
         cached=len(cached),
         cached_from=cached[0] if cached else None,

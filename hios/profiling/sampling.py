@@ -78,8 +78,8 @@ def sample(
     while waiting:
         target = effort.repeats if taken < effort.repeats else effort.most
         rounds = min(effort.chunk, target - taken)
-        for key, found in run(waiting, rounds).items():
-            samples[key].extend(found)
+        for key, times in run(waiting, rounds).items():
+            samples[key].extend(times)
         taken += rounds
         done = len(waiting) * rounds
         if taken >= effort.repeats:

@@ -28,9 +28,9 @@ def measure_transfers(session: Session, deadline: float) -> None:
     sizes = sorted(edges | set(sizes_to_fit(max(edges, default=0))))
     what = {size: {"bytes": size, **session.timer.ends(2)} for size in sizes}
     for size in sizes:
-        found = session.known("transfer", what[size], effort)
-        if found is not None and effort.is_settled(found.samples):
-            session.transfers[size] = found
+        known = session.known("transfer", what[size], effort)
+        if known is not None and effort.is_settled(known.samples):
+            session.transfers[size] = known
     needed = [size for size in sizes if size not in session.transfers]
     if not needed:
         return
@@ -55,12 +55,12 @@ def measure_corun(session: Session, deadline: float) -> None:
         share = (deadline - time.monotonic()) / (most + 1 - devices)
         effort = Effort(min(session.repeats, _CORUNS), time.monotonic() + share)
         what = {"operators": [session.digest[operator] for operator in network], **session.timer.ends(devices)}
-        found = session.known("corun", what, effort)
-        if found is None or not effort.is_settled(found.samples):
-            found = _at_once(session, network, devices, effort)
-        session.corun[devices] = found
-        if is_precise(found.samples):  # else other programs may have had a part in it
-            session.cache.put("corun", what, found)
+        known = session.known("corun", what, effort)
+        if known is None or not effort.is_settled(known.samples):
+            known = _at_once(session, network, devices, effort)
+        session.corun[devices] = known
+        if is_precise(known.samples):  # else other programs may have had a part in it
+            session.cache.put("corun", what, known)
 
 
 def _at_once(session: Session, network: list[str], devices: int, effort: Effort) -> Measured:

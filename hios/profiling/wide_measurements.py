@@ -39,8 +39,8 @@ def measure_wide(session: Session, widths: Sequence[int], deadline: float) -> No
         effort = Effort(session.repeats, deadline)
         what = {operator: {"operator": session.digest[operator], **session.timer.ends(width)} for operator in operators}
         known = {operator: session.known("wide", what[operator], effort) for operator in operators}
-        if all(found is not None and effort.is_settled(found.samples) for found in known.values()):
-            session.wide |= {(width, operator): found for operator, found in known.items() if found is not None}
+        if all(entry is not None and effort.is_settled(entry.samples) for entry in known.values()):
+            session.wide |= {(width, operator): entry for operator, entry in known.items() if entry is not None}
             continue
         for operator, own in _ratios(session, operators, width, effort).items():
             session.wide[width, operator] = Measured(own, now())

@@ -176,16 +176,18 @@ def competitors(
     each = cores_per_device
     cores = devices * each if cores is None else cores
     sequential = StagedPlan((tuple(((operator,),) for operator in graph.order),))
-    found = {BASELINE: Competitor(arena.program(sequential), sequential, cores=each)}
+    taking_part = {BASELINE: Competitor(arena.program(sequential), sequential, cores=each)}
     if cores > each:
-        found[cores_name(cores)] = Competitor(arena.program(sequential), sequential, worker=devices, cores=cores)
+        taking_part[cores_name(cores)] = Competitor(arena.program(sequential), sequential, worker=devices, cores=cores)
     for count in sorted({devices, *(entry.schedule.devices for entry in entries)} - {1}):
-        found[copies_name(count)] = Competitor(arena.copies(sequential, count), sequential, copies=True, cores=each)
+        taking_part[copies_name(count)] = Competitor(
+            arena.copies(sequential, count), sequential, copies=True, cores=each
+        )
     for entry in entries:
         entry.competitor = BASELINE if entry.plan == sequential else entry.label
-        if entry.competitor not in found:
-            found[entry.competitor] = Competitor(arena.program(entry.plan), entry.plan, cores=each)
-    return found
+        if entry.competitor not in taking_part:
+            taking_part[entry.competitor] = Competitor(arena.program(entry.plan), entry.plan, cores=each)
+    return taking_part
 
 
 def copies_name(devices: int) -> str:

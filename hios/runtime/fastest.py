@@ -36,7 +36,7 @@ def best(runs: Mapping[str, Sequence[float]], baseline: str | None = None) -> st
     most = _AS_FAST * statistics.median(runs[fastest])
     equal = [fastest]
     for name, own in runs.items():
-        found = speedup_interval(own, runs[fastest])
-        if name != fastest and found is not None and not tells(found) and statistics.median(own) <= most:
+        bounds = speedup_interval(own, runs[fastest])
+        if name != fastest and bounds is not None and not tells(bounds) and statistics.median(own) <= most:
             equal.append(name)
     return min(equal, key=lambda name: spread(runs[name])[2])

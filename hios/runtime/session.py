@@ -253,8 +253,8 @@ class PoolRunner:
             for entry in self.references:  # by turns, as what it takes to compile is stated
                 timeout_s = None if entry.kind == "eager" else _COMPILE_TIMEOUT_S
                 arguments = {entry.worker: {**given, "kind": entry.kind, **entry.options}}
-                found = self.pool.call_each(entry.load, arguments, timeout_s)
-                entry.compile_time_s = found[entry.worker]
+                compile_times = self.pool.call_each(entry.load, arguments, timeout_s)
+                entry.compile_time_s = compile_times[entry.worker]
                 shown.update()
 
     def _write_inputs(self) -> None:
@@ -313,8 +313,8 @@ class PoolRunner:
             how = f"of its largest value, in {reduced.name}"
         largest = 0.0
         for number, (buffer, expected) in enumerate(zip(self.plan.outputs, self._expected, strict=True)):
-            found = self._tensor(buffer)
-            off, within = compare(found, expected, tolerance)
+            output = self._tensor(buffer)
+            off, within = compare(output, expected, tolerance)
             if not within:
                 raise PlatformError(
                     f"{name}: output {number} differs from the reference by up to {off:.3g}; allowed: "

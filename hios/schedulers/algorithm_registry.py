@@ -108,8 +108,8 @@ class Algorithm:
 
     def solve(self, problem: Problem, devices: int, parameters: Mapping[str, Any] | None = None) -> Solution:
         """Run with parameters as `resolved` gives them, or with the defaults, on the times of ``Problem.on``."""
-        found = self.run(problem.on(devices), devices, **(self.resolved({}) if parameters is None else parameters))
-        return found if isinstance(found, Solution) else Solution(found)
+        result = self.run(problem.on(devices), devices, **(self.resolved({}) if parameters is None else parameters))
+        return result if isinstance(result, Solution) else Solution(result)
 
 
 #: Not an algorithm: the fastest of all as measured, which nothing but an execution can tell.

@@ -136,9 +136,9 @@ def _with_widths(
         clock = Clock(clock.began + clock.spent() - began, clock.limit)
         plans = [start.plan for start in starts]
         staged = [plan for plan in plans if isinstance(plan, StagedPlan) and fits(problem, plan)] or [whole]
-        found, made = search_wide(problem, devices, plans, staged, bound, clock, moves=moves, seed=seed)
+        wide_plans, made = search_wide(problem, devices, plans, staged, bound, clock, moves=moves, seed=seed)
         notes["search"] = f"{made} moves"
-        for plan in found:
+        for plan in wide_plans:
             latency = latency_ms(evaluate(problem, plan))
             if latency < best.latency_ms:
                 best = _Start(NAME, plan, latency)
@@ -154,7 +154,7 @@ class _Start:
 
 def _starts(problem: Problem, devices: int, bound: float, clock: Clock) -> tuple[list[_Start], list[str]]:
     """Plans of the other algorithms by latency, and the names of those that came to none in time."""
-    found: list[_Start] = []
+    starts: list[_Start] = []
     left_out: list[str] = []
     bound_of_one = max(bound, lower_bound_ms(problem, 1))
     # Algorithms of other distributions stay out: which of them are loaded depends on what was asked for before.
@@ -167,17 +167,17 @@ def _starts(problem: Problem, devices: int, bound: float, clock: Clock) -> tuple
         least = bound if entry.several_devices else bound_of_one
         if entry.name in _NO_STARTS or (entry.name == _WIDE and not problem.wide_ms):
             continue
-        if found and not is_open(min(start.latency_ms for start in found), least):
+        if starts and not is_open(min(start.latency_ms for start in starts), least):
             continue
         try:
-            with until(clock.began + _STARTS * clock.limit if found else math.inf):
+            with until(clock.began + _STARTS * clock.limit if starts else math.inf):
                 check_deadline()
                 plan = entry.solve(problem, devices if entry.several_devices else 1).plan
         except HiosError:  # no time, or blocks that IOS cannot use
             left_out.append(entry.name)
             continue
-        found.append(_Start(entry.name, _widened(plan, devices), latency_ms(evaluate(problem, plan))))
-    return sorted(found, key=lambda start: start.latency_ms), left_out
+        starts.append(_Start(entry.name, _widened(plan, devices), latency_ms(evaluate(problem, plan))))
+    return sorted(starts, key=lambda start: start.latency_ms), left_out
 
 
 def _widened(plan: Plan, devices: int) -> Plan:

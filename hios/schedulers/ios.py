@@ -71,13 +71,13 @@ def ios(
     search = _Search(problem, r, s, mode)
     stages: list[Stage] = []
     merges: set[frozenset[int]] = set()
-    found: dict[Any, list[_Found]] = {}
+    results: dict[Any, list[_Found]] = {}
     parts_of_blocks = searched_parts(problem.graph, states)
     parts = [part for parts_of_block in parts_of_blocks for part in parts_of_block]
     for block, likeness in zip(parts, _likenesses(problem, parts), strict=True):
-        if likeness not in found:
-            found[likeness] = search.best(block)
-        for groups, merged in found[likeness]:
+        if likeness not in results:
+            results[likeness] = search.best(block)
+        for groups, merged in results[likeness]:
             stages.append(tuple(tuple(block.operators[position] for position in group) for group in groups))
             if merged:
                 merges.add(frozenset(block.operators[position] for (position,) in groups))

@@ -23,9 +23,9 @@ def nimble(problem: Problem, devices: int) -> Solution:
 
     The notes state how many synchronisations between streams the schedule needs.
     """
-    found = assign_streams(problem)
+    assigned = assign_streams(problem)
     return Solution(
-        StreamPlan((found.streams,), problem.order), notes={"synchronisations": str(len(found.synchronisations))}
+        StreamPlan((assigned.streams,), problem.order), notes={"synchronisations": str(len(assigned.synchronisations))}
     )
 
 

@@ -33,9 +33,9 @@ def opara(problem: Problem, devices: int, *, rule: str = "paper") -> Solution:
 
     The notes say what resource demands and classes of operators rest on.
     """
-    found = demands(problem)
-    plan = StreamPlan((allocate_streams(problem, rule),), launch_order(problem, found))
-    return Solution(plan, notes={"resource demands": found.amount_from, "operator classes": found.class_from})
+    demanded = demands(problem)
+    plan = StreamPlan((allocate_streams(problem, rule),), launch_order(problem, demanded))
+    return Solution(plan, notes={"resource demands": demanded.amount_from, "operator classes": demanded.class_from})
 
 
 def allocate_streams(problem: Problem, rule: str = "paper") -> tuple[tuple[int, ...], ...]:
@@ -119,7 +119,7 @@ def demands(problem: Problem) -> Demands:
     return Demands(list(problem.time), memory_intensive, "times", class_from)
 
 
-def launch_order(problem: Problem, found: Demands) -> tuple[int, ...]:
+def launch_order(problem: Problem, demanded: Demands) -> tuple[int, ...]:
     """Resource- and interference-aware launch order (Algorithm 2): operators by number. O(|V| log |V| + |E|).
 
     Two lists hold the operators that can run, memory-intensive and compute-intensive ones. They are drawn from in
@@ -134,7 +134,7 @@ def launch_order(problem: Problem, found: Demands) -> tuple[int, ...]:
 
     def add(operator: int) -> None:
         nonlocal arrivals
-        heappush(ready[not found.memory_intensive[operator]], (found.amount[operator], arrivals, operator))
+        heappush(ready[not demanded.memory_intensive[operator]], (demanded.amount[operator], arrivals, operator))
         arrivals += 1
 
     for operator in problem.order:

@@ -209,7 +209,7 @@ class _Stages:
     def _below(self, window: _Window) -> set[int] | None:
         """Line 10: stages that must run after a window and stand before its last one; None if one is in it."""
         last = self._place[window.stages[-1]]
-        found: set[int] = set()
+        below: set[int] = set()
         waiting = [successor for successor, _ in window.arcs_out]
         while waiting:
             place = self._place[waiting.pop()]
@@ -218,10 +218,10 @@ class _Stages:
             stage = self._order[place]
             if stage in window.stages:
                 return None
-            if stage not in found:
-                found.add(stage)
+            if stage not in below:
+                below.add(stage)
                 waiting += (self._after[stage], *(successor for successor, _ in self._arcs_out[stage]))
-        return found
+        return below
 
     def _shortened(self, window: _Window, time: float) -> bool:
         """Lines 12-14: finish times with a window as one stage; as they were if the latency is no less."""

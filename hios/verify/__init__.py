@@ -73,8 +73,8 @@ def verify(folder: str | Path) -> list[CheckedFile]:
         checked.append(CheckedFile(str(path.relative_to(root)), "table", tuple(problems)))
     if (config := root / "config.yaml").is_file():
         checked.append(CheckedFile(config.name, "config", tuple(config_problems(config))))
-    for path, kind, found in (*study_problems(root), *serving_problems(root)):
-        checked.append(CheckedFile(str(path.relative_to(root)), kind, tuple(found)))
+    for path, kind, problems in (*study_problems(root), *serving_problems(root)):
+        checked.append(CheckedFile(str(path.relative_to(root)), kind, tuple(problems)))
     if not checked:
         names = ", ".join((*_KINDS, _CHOSEN, f"{_SCHEDULES}/*.json", "config.yaml", "result.json"))
         raise ArtifactError(f"{root}: found no artifact; allowed: a folder with some of {names}")

@@ -22,25 +22,25 @@ _ROUNDING = 1e-6
 
 def costs_problems(file: CostsFile, graph: Graph) -> list[str]:
     """What costs lack or have too much for a graph."""
-    found = [
+    problems = [
         f"operators: no entry for operator {_name(operator)} of the graph; required: time_ms for every operator"
         for operator in graph.index
         if operator not in file.operators
     ]
-    found += _transfer_problems(file, graph)
+    problems += _transfer_problems(file, graph)
     for position, stage in enumerate(file.stages):
-        found += [
+        problems += [
             f"stages[{position}]: found operator {_name(operator)}, which is not in the graph"
             for group in stage.groups
             for operator in group
             if operator not in graph.index
         ]
-    if not found:
+    if not problems:
         try:
             Problem(graph, Costs.of(file, "costs"))
         except HiosError as error:
-            found.append(str(error).removeprefix("costs: "))
-    return found
+            problems.append(str(error).removeprefix("costs: "))
+    return problems
 
 
 def _transfer_problems(file: CostsFile, graph: Graph) -> Iterator[str]:
@@ -81,14 +81,14 @@ def schedule_problems(schedule: Schedule, graph: Graph | None, problem: Problem 
             return [_without_name(error, schedule)]
         unpriced = "cannot be checked against costs: there is no costs.json beside it that fits the graph"
         return [] if is_measured(schedule) else [unpriced]
-    found = [_without_name(text, schedule) for text in violations(problem, schedule)]
+    problems = [_without_name(text, schedule) for text in violations(problem, schedule)]
     try:
         latency = latency_ms(evaluate(problem, schedule.plan(graph)))
     except HiosError as error:
-        return found or [_without_name(error, schedule)]
+        return problems or [_without_name(error, schedule)]
     if not math.isclose(schedule.latency_ms, latency, rel_tol=_ROUNDING):
-        found.append(f"latency_ms: found {schedule.latency_ms:.9g}; recomputed from graph and costs: {latency:.9g}")
-    return found
+        problems.append(f"latency_ms: found {schedule.latency_ms:.9g}; recomputed from graph and costs: {latency:.9g}")
+    return problems
 
 
 def is_measured(schedule: Schedule) -> bool:
@@ -106,7 +106,7 @@ def bound_problems(schedule: Schedule, problem: Problem, others: Sequence[Schedu
         problem: graph and costs.
         others: valid schedules of the same problem.
     """
-    found = []
+    problems = []
     for verdict in judge_bounds(problem, schedule, others):
         expected = verdict.recomputed_ms
         if verdict.verdict == "unconfirmed" and schedule.algorithm == "hios-opt":
@@ -115,16 +115,16 @@ def bound_problems(schedule: Schedule, problem: Problem, others: Sequence[Schedu
             except ModuleNotFoundError:  # without the solver the bound is not refuted, and not confirmed
                 continue
         if verdict.verdict == "wrong":
-            found.append(str(verdict))
+            problems.append(str(verdict))
         elif (
             verdict.name == "lower_bound_ms"
             and (schedule.algorithm in ALGORITHMS or verdict.verdict == "weaker")
             and not math.isclose(verdict.stated_ms, expected, rel_tol=_ROUNDING)
         ):
-            found.append(
+            problems.append(
                 f"lower_bound_ms: found {verdict.stated_ms:.9g}; recomputed from graph and costs: {expected:.9g}"
             )
-    return found
+    return problems
 
 
 def _without_name(message: object, schedule: Schedule) -> str:

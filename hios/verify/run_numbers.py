@@ -28,16 +28,16 @@ def run_problems(run: Run, graph: Graph | None, schedules: Mapping[str, Schedule
         graph: the graph; None where there is no valid one.
         schedules: valid schedules by the stem of their file, which labels results.
     """
-    found = [*_latencies(run), *_ratios(run), *_intervals(run), *_probe(run)]
+    problems = [*_latencies(run), *_ratios(run), *_intervals(run), *_probe(run)]
     for number, result in enumerate(run.results):
         field = f"results[{number}]"
-        found += _placements(field, result, graph)
+        problems += _placements(field, result, graph)
         if result.label in schedules:
-            found += _of_schedule(field, result, schedules[result.label])
-            found += _drift(field, result, schedules[result.label], run.probe)
+            problems += _of_schedule(field, result, schedules[result.label])
+            problems += _drift(field, result, schedules[result.label], run.probe)
     if graph is not None and run.graph != graph.name:
-        found.append(f"graph: found {_name(run.graph)}; allowed: {_name(graph.name)}, the name in graph.json")
-    return found
+        problems.append(f"graph: found {_name(run.graph)}; allowed: {_name(graph.name)}, the name in graph.json")
+    return problems
 
 
 #: What has latencies.

@@ -206,8 +206,8 @@ class WorkerPool:
 
     def _where(self, worker: int) -> str:
         """The last thing that a worker noted, as part of a message."""
-        found = self.describe(self._markers.read(worker))
-        return f", last at {found}" if found else ""
+        operator = self.describe(self._markers.read(worker))
+        return f", last at {operator}" if operator else ""
 
     def _hang(self, worker: int, what: str, limit_s: float, failure: HiosError | None = None) -> NoReturn:
         """End all; ``failure`` is that of a worker that waited for this one in vain, perhaps."""
@@ -279,8 +279,8 @@ def import_folders() -> list[str]:
     """Folders that workers import from, that of hios among them."""
     own = str(Path(__file__).parents[2])
     # The empty one is wherever this process is; what is no text Python passes over.
-    found = [folder for folder in sys.path if folder and isinstance(folder, str)]
-    return found if own in found else [own, *found]
+    folders = [folder for folder in sys.path if folder and isinstance(folder, str)]
+    return folders if own in folders else [own, *folders]
 
 
 @contextlib.contextmanager

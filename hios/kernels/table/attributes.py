@@ -46,10 +46,10 @@ def dtype_of(attributes: Attributes, name: str = "dtype") -> torch.dtype | None:
     value = attributes.get(name)
     if value in _UNSET:
         return None
-    found = getattr(torch, value, None)
-    if not isinstance(found, torch.dtype):
+    dtype = getattr(torch, value, None)
+    if not isinstance(dtype, torch.dtype):
         raise refuse(name, value, "dtypes of torch")
-    return found
+    return dtype
 
 
 def cast(run: Kernel, dtype: torch.dtype | None) -> Kernel:

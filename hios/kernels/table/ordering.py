@@ -39,7 +39,7 @@ def _topk(attributes: Attributes) -> Kernel:
     count, axis, largest = attributes["k"], attributes["axis"], attributes["largest"]
     dtype = dtype_of(attributes) or torch.int32
     if (kind := attributes["ret_type"]) == "both":
-        return lambda x: (found := torch.topk(x, count, axis, largest)) and (found.values, found.indices.to(dtype))
+        return lambda x: (top := torch.topk(x, count, axis, largest)) and (top.values, top.indices.to(dtype))
     if kind == "values":
         return lambda x: torch.topk(x, count, axis, largest).values
     if kind == "indices":

@@ -96,12 +96,12 @@ def _caches(cores: list[int]) -> list[str]:
 
 
 def _processor_fields() -> dict[str, str]:
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for line in _read(_CPUINFO).splitlines():
         name, _, value = line.partition(":")
         if name.strip() in _PROCESSOR_FIELDS:
-            found.setdefault(name.strip(), value.strip())
-    return found
+            fields.setdefault(name.strip(), value.strip())
+    return fields
 
 
 def _read(path: Path) -> str:

@@ -148,9 +148,11 @@ class CpuWorkers:
         self._epoch += 1
         competitor = self._competitors[name]
         parts = competitor.parts
-        found = self._pool.call_each(cpu_worker.run, {worker: {"name": name, "epoch": self._epoch} for worker in parts})
-        began = next(iter(found.values()))[0]
-        taken = [(finish - began) / 1e6 for _, finish, _ in found.values()]
+        replies = self._pool.call_each(
+            cpu_worker.run, {worker: {"name": name, "epoch": self._epoch} for worker in parts}
+        )
+        began = next(iter(replies.values()))[0]
+        taken = [(finish - began) / 1e6 for _, finish, _ in replies.values()]
         wide = competitor.wide(self._graph)
         rows = [
             Placement(
@@ -162,7 +164,7 @@ class CpuWorkers:
                 (end - began) / 1e6,
                 wide.get(operator, ()),
             )
-            for worker, (_, _, own) in found.items()
+            for worker, (_, _, own) in replies.items()
             for operator, stream, stage, start, end in own
         ]
         self._rows = sorted(rows, key=lambda row: (row.start_ms, row.device))
@@ -170,8 +172,8 @@ class CpuWorkers:
 
     def probe(self, device: int) -> tuple[float, float]:
         """Milliseconds of the probe in the worker of a device."""
-        found: tuple[float, float] = self._pool.call(device, core_probe.time_probe)
-        return found
+        time_ms: tuple[float, float] = self._pool.call(device, core_probe.time_probe)
+        return time_ms
 
     def take_rows(self, name: str) -> None:
         """Keep the rows of the last run."""

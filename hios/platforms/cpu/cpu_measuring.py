@@ -64,8 +64,8 @@ class CpuTimer(DeviceTimer):
 
     def probe(self, device: int) -> tuple[float, float]:
         """Milliseconds of the probe in the worker of a device."""
-        found: tuple[float, float] = self.pool.call(device, core_probe.time_probe)
-        return found
+        time_ms: tuple[float, float] = self.pool.call(device, core_probe.time_probe)
+        return time_ms
 
     def load(self, operators: Mapping[str, int]) -> None:
         """Have copies of operators ready in every worker."""
@@ -73,24 +73,24 @@ class CpuTimer(DeviceTimer):
 
     def time_operators(self, device: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, list[float]]:
         """Milliseconds of loaded operators."""
-        found: dict[str, list[float]] = self.pool.call(
+        times: dict[str, list[float]] = self.pool.call(
             device, cpu_timing.time_operators, operators=operators, rounds=rounds, warmup=warmup
         )
-        return found
+        return times
 
     def time_wide(self, width: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, Pairs]:
         """Milliseconds of operators in the first worker, whose threads are on the cores of all ``width`` devices."""
         self._epoch += 1
         cores = dict(enumerate(self._cores[:width]))
         given = {"cores": cores, "operators": operators, "rounds": rounds, "warmup": warmup, "epoch": self._epoch}
-        found = self.pool.call_each(wide_timing.time_wide, dict.fromkeys(range(width), given))
-        pairs: dict[str, Pairs] = found[0]
+        replies = self.pool.call_each(wide_timing.time_wide, dict.fromkeys(range(width), given))
+        pairs: dict[str, Pairs] = replies[0]
         return pairs
 
     def time_stages(self, device: int, stages: Sequence[Stage], rounds: int, warmup: int) -> list[Pairs]:
         """Milliseconds of stages, whose groups are threads of the worker."""
-        found: list[Pairs] = self.pool.call(device, cpu_timing.time_stages, stages=stages, rounds=rounds, warmup=warmup)
-        return found
+        times: list[Pairs] = self.pool.call(device, cpu_timing.time_stages, stages=stages, rounds=rounds, warmup=warmup)
+        return times
 
     def load_merges(self, merges: Sequence[Sequence[str]]) -> None:
         """Have merges ready in every worker."""
@@ -98,14 +98,16 @@ class CpuTimer(DeviceTimer):
 
     def time_merges(self, device: int, merges: Sequence[int], rounds: int, warmup: int) -> list[Pairs]:
         """Milliseconds of loaded merges."""
-        found: list[Pairs] = self.pool.call(device, cpu_timing.time_merges, merges=merges, rounds=rounds, warmup=warmup)
-        return found
+        times: list[Pairs] = self.pool.call(device, cpu_timing.time_merges, merges=merges, rounds=rounds, warmup=warmup)
+        return times
 
     def time_transfers(self, sizes: Sequence[int], rounds: int, turn: int) -> dict[int, list[float]]:
         """Milliseconds from one worker to the other through the arena; of one device, of copies into the arena."""
         if self.devices == 1:
-            found: dict[int, list[float]] = self.pool.call(0, transfer_timing.time_copies, sizes=sizes, rounds=rounds)
-            return found
+            copy_times: dict[int, list[float]] = self.pool.call(
+                0, transfer_timing.time_copies, sizes=sizes, rounds=rounds
+            )
+            return copy_times
         sender = turn % 2
         both = {"sizes": sizes, "rounds": rounds + _WARMUP, "epoch": self._epoch}
         self._epoch += len(sizes) * (rounds + _WARMUP)
@@ -149,8 +151,8 @@ class CpuTimer(DeviceTimer):
             lasting_s = max(lasting_s, _VIRTUAL_S)
         span = {"begin_ns": begin, "end_ns": begin + round(lasting_s * 1e9)}
         arguments = {device: {"operators": network, **span} for device, network in networks.items()}
-        found: dict[int, list[float]] = self.pool.call_each(cpu_timing.time_inferences, arguments)
-        return found
+        times: dict[int, list[float]] = self.pool.call_each(cpu_timing.time_inferences, arguments)
+        return times
 
     def _everywhere(self, function: Any, **arguments: Any) -> None:
         given = {"graph": self._path, **arguments}

@@ -132,9 +132,9 @@ class Engine:
             return [copy_alone(buffer, torch.empty(buffer.shape, dtype=buffer.dtype)) for buffer in self._outputs]
 
     def _check(self, inputs: Sequence[Tensor]) -> None:
-        found = [(value.shape, value.dtype, value.device.type) for value in inputs]
+        stated = [(value.shape, value.dtype, value.device.type) for value in inputs]
         required = [(buffer.shape, buffer.dtype, "cpu") for buffer in self._inputs]
-        if found != required:
+        if stated != required:
             raise PlatformError(f"inputs: found {_text(inputs)}; allowed: {_text(self._inputs)}, on the CPU")
 
     def memory_bytes(self, name: str) -> int:

@@ -13,11 +13,11 @@ def marker(operator: int, stage: int | None, stream: int) -> int:
     return operator + 1 | (0 if stage is None else stage + 1) << _OPERATOR_BITS | stream << _OPERATOR_BITS + _STAGE_BITS
 
 
-def text(graph: Graph, found: int) -> str:
+def text(graph: Graph, marker: int) -> str:
     """A marker in words; nothing for 0, where no operator was begun."""
-    if not found:
+    if not marker:
         return ""
-    operator = found % (1 << _OPERATOR_BITS) - 1
-    stage = (found >> _OPERATOR_BITS) % (1 << _STAGE_BITS) - 1
-    stream = found >> _OPERATOR_BITS + _STAGE_BITS
+    operator = marker % (1 << _OPERATOR_BITS) - 1
+    stage = (marker >> _OPERATOR_BITS) % (1 << _STAGE_BITS) - 1
+    stream = marker >> _OPERATOR_BITS + _STAGE_BITS
     return f"operator {graph.operators[operator].id}, {f'stream {stream}' if stage < 0 else f'stage {stage}'}"

@@ -100,10 +100,10 @@ class StagedRunner:
         self._values.mark(marked)
         start = self._clock()
         try:
-            found = function(tensors[argument])
+            results = function(tensors[argument])
         except Exception as error:
             raise PlatformError(f"operators {', '.join(operators)}, stage {stage}: {reason(error)}") from error
-        for output, part in zip(outputs, found, strict=True):
+        for output, part in zip(outputs, results, strict=True):
             tensors[output] = part
         end = self._clock()
         rows += [(operator, stream, stage, start, end) for stream, operator in enumerate(operators)]

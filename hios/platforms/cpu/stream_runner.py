@@ -88,8 +88,8 @@ class StreamRunner:
         made: dict[External, int] = {}
         for operator in operators:
             outputs = worker.state["outputs"][operator.step.operator]
-            found = [(dependent, value) for value in outputs for dependent in waiting[value]]
-            operator.dependents = tuple(sorted(found, key=lambda pair: pair[0].rank))
+            pairs = [(dependent, value) for value in outputs for dependent in waiting[value]]
+            operator.dependents = tuple(sorted(pairs, key=lambda pair: pair[0].rank))
             made |= dict(zip(outputs, operator.step.outputs, strict=True))
         self._arrivals: list[_Arrival] = [(handover, waiting[handover.value]) for handover in program.arrivals]
         local = frozenset(made.values())

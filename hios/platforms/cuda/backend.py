@@ -107,11 +107,11 @@ class CudaBackend:
             forked = origin.record_event()
             for stream in others:
                 stream.wait_event(forked)
-            found = launch()
+            launched = launch()
             for stream in others:
                 origin.wait_event(stream.record_event())
 
-        return _Captured(graph, origin, list(pools.values())), found
+        return _Captured(graph, origin, list(pools.values())), launched
 
     def exactly(self) -> AbstractContextManager[None]:
         """Full precision of float32 for what is launched within."""

@@ -61,11 +61,11 @@ class Network:
         """The inputs at the place of a device: buffers that stay where they are, whatever is written later."""
         place = self.places[device]
         if place not in self._inputs:
-            found: dict[Value, Tensor] = {}
+            values: dict[Value, Tensor] = {}
             for number, entry in enumerate(self.graph.inputs):
                 buffer = torch.zeros(entry.shape, dtype=torch_dtype(entry.dtype), device=place)
-                found["input", entry.name, 0] = buffer.copy_(self._given[number]) if self._given else buffer
-            self._inputs[place] = found
+                values["input", entry.name, 0] = buffer.copy_(self._given[number]) if self._given else buffer
+            self._inputs[place] = values
         return self._inputs[place]
 
     def function(self, device: int, operators: tuple[str, ...]) -> tuple[Callable[..., Any], tuple[Value, ...]]:
@@ -92,8 +92,8 @@ class Network:
         return Flow(self.reads, self.makes, self._outputs(), self._views(run))
 
     def _outputs(self) -> list[Value]:
-        found = [reference.external for reference in self.graph.outputs]
-        return [value for value in found if value is not None]
+        values = [reference.external for reference in self.graph.outputs]
+        return [value for value in values if value is not None]
 
     def _views(self, run: Run) -> dict[Value, Collection[Value]]:
         """For outputs that lie in the memory of an argument, or of another output, those that they share it with."""
@@ -106,9 +106,9 @@ class Network:
             blocks: dict[int, list[Value]] = {}
             for value in arguments:
                 blocks.setdefault(_block(values[value]), []).append(value)
-            found = run(name, function, [values[value] for value in arguments])
-            results = as_list(found, len(self.makes[name]))
-            del found
+            made = run(name, function, [values[value] for value in arguments])
+            results = as_list(made, len(self.makes[name]))
+            del made
             for value, result in zip(self.makes[name], results, strict=True):
                 sharing = blocks.setdefault(_block(result), [])
                 if sharing and result.numel():

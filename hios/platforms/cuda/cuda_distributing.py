@@ -61,17 +61,17 @@ class Gpu:
 
     def describe(self) -> Mapping[str, Any]:
         """As platform cuda describes it, without what is of the host."""
-        found = cuda.describe(self.place.index + 1)
+        described = cuda.describe(self.place.index + 1)
         return {
-            **{key: [getattr(found, key)[-1]] for key in _OWN},
-            **{key: getattr(found, key) for key in _ALIKE},
+            **{key: [getattr(described, key)[-1]] for key in _OWN},
+            **{key: getattr(described, key) for key in _ALIKE},
         }
 
     def worker(self, rank: int, memory: Any) -> Worker:
         """Its groups are streams, its clock is events."""
-        found = Worker(rank, memory, GpuStreams())
-        found.clock = _now
-        return found
+        worker = Worker(rank, memory, GpuStreams())
+        worker.clock = _now
+        return worker
 
     def load(self, worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], timeout_s: float) -> None:
         """Weights go to the GPU, all of them."""

@@ -135,8 +135,8 @@ class CudaWorkers:
 
     def probe(self, device: int) -> tuple[float, float]:
         """Milliseconds of the probe on the GPU of a device."""
-        found: tuple[float, float] = self._pool.call(_WORKER, gpu_probe.time_probe, gpu=self._gpus[device])
-        return found
+        time_ms: tuple[float, float] = self._pool.call(_WORKER, gpu_probe.time_probe, gpu=self._gpus[device])
+        return time_ms
 
     def take_rows(self, name: str) -> None:
         """Nothing: what a run was made of is asked for after the measurement."""

@@ -63,8 +63,8 @@ class CudaTimer(DeviceTimer):
 
     def probe(self, device: int) -> tuple[float, float]:
         """Milliseconds of the probe on the GPU of a device."""
-        found: tuple[float, float] = self._call(gpu_probe.time_probe, gpu=self._indices[device])
-        return found
+        time_ms: tuple[float, float] = self._call(gpu_probe.time_probe, gpu=self._indices[device])
+        return time_ms
 
     def load(self, operators: Mapping[str, int]) -> None:
         """Have copies of operators ready on every device."""
@@ -72,17 +72,17 @@ class CudaTimer(DeviceTimer):
 
     def time_operators(self, device: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, list[float]]:
         """Milliseconds of operators."""
-        found: dict[str, list[float]] = self._call(
+        times: dict[str, list[float]] = self._call(
             cuda_timing.time_operators, device=device, operators=operators, rounds=rounds, warmup=warmup
         )
-        return found
+        return times
 
     def time_stages(self, device: int, stages: Sequence[Stage], rounds: int, warmup: int) -> list[Pairs]:
         """Milliseconds of stages, whose groups are streams."""
-        found: list[Pairs] = self._call(
+        times: list[Pairs] = self._call(
             cuda_timing.time_stages, device=device, stages=stages, rounds=rounds, warmup=warmup
         )
-        return found
+        return times
 
     def load_merges(self, merges: Sequence[Sequence[str]]) -> None:
         """Have merges ready on every device."""
@@ -90,34 +90,34 @@ class CudaTimer(DeviceTimer):
 
     def time_merges(self, device: int, merges: Sequence[int], rounds: int, warmup: int) -> list[Pairs]:
         """Milliseconds of loaded merges."""
-        found: list[Pairs] = self._call(
+        times: list[Pairs] = self._call(
             cuda_timing.time_merges, device=device, merges=merges, rounds=rounds, warmup=warmup
         )
-        return found
+        return times
 
     def time_transfers(self, sizes: Sequence[int], rounds: int, turn: int) -> dict[int, list[float]]:
         """Milliseconds of copies between the first two GPUs, which take turns within each chain of them."""
-        found: dict[int, list[float]] = self._call(cuda_timing.time_transfers, sizes=sizes, rounds=rounds)
-        return found
+        times: dict[int, list[float]] = self._call(cuda_timing.time_transfers, sizes=sizes, rounds=rounds)
+        return times
 
     def corun(self, turn: int, devices: int, network: Sequence[str], alone_ms: float) -> float:
         """Inferences on all devices at once over inferences on one of them, taken right after each other."""
         device = whose_turn(turn, self._uuids[:devices])
-        found: float = self._call(cuda_timing.corun, device=device, devices=devices, network=network)
-        return found
+        factor: float = self._call(cuda_timing.corun, device=device, devices=devices, network=network)
+        return factor
 
     def resources(self, operators: Sequence[str]) -> dict[str, BlockResources]:
         """What operators ask of a GPU; nothing where torch.profiler may not say."""
-        found: dict[str, BlockResources] = self._call(cuda_timing.resources, operators=operators)
-        self._is_traced = bool(found)
-        return found
+        resources_of: dict[str, BlockResources] = self._call(cuda_timing.resources, operators=operators)
+        self._is_traced = bool(resources_of)
+        return resources_of
 
     def remarks(self) -> list[str]:
         """What was not timed in a CUDA graph, and whether kernels could be traced."""
-        found: dict[str, str] = self._call(cuda_timing.uncaptured)
+        uncaptured: dict[str, str] = self._call(cuda_timing.uncaptured)
         remarks = []
-        for what, why in islice(found.items(), 1):
-            more = f", nor can {len(found) - 1} more operators or stages" if len(found) > 1 else ""
+        for what, why in islice(uncaptured.items(), 1):
+            more = f", nor can {len(uncaptured) - 1} more operators or stages" if len(uncaptured) > 1 else ""
             remarks.append(
                 f"{what} cannot run in a CUDA graph ({why}){more}: schedules are then launched anew for each run, "
                 "which takes longer"

@@ -106,8 +106,8 @@ def driver_version(text: str) -> str:
     Args:
         text: of /proc/driver/nvidia/version; empty where that is missing, as in some containers.
     """
-    found = _DRIVER_VERSION.search(text)
-    return found[1] if found else f"unknown, on {platform.system()} {platform.release()}"
+    match = _DRIVER_VERSION.search(text)
+    return match[1] if match else f"unknown, on {platform.system()} {platform.release()}"
 
 
 def device_limit(cores: int, cores_per_device: int = 1) -> None:

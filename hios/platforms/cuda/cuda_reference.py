@@ -112,11 +112,11 @@ def in_graph(module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[.
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream):
-        found = module(*inputs)
+        outputs = module(*inputs)
 
     def replay(*_: Tensor) -> Any:
         graph.replay()
-        return found
+        return outputs
 
     # A graph keeps none of the tensors that it reads: weights would go with the module.
     replay.kept = module, inputs  # type: ignore[attr-defined]

@@ -248,8 +248,8 @@ def _taken(held: Sequence[Copy], count: int) -> list[Copy]:
 
 
 def _gpus(worker: Worker) -> list[Gpu]:
-    found: list[Gpu] = worker.state["gpus"]
-    return found
+    gpus: list[Gpu] = worker.state["gpus"]
+    return gpus
 
 
 def _mark(worker: Worker, gpu: Gpu, operator: str) -> None:

@@ -80,8 +80,8 @@ def rows(worker: Worker, name: str) -> list[Row]:
 
 
 def _executor(worker: Worker) -> Executor:
-    found: Executor = worker.state["executor"]
-    return found
+    executor: Executor = worker.state["executor"]
+    return executor
 
 
 def _deliver(worker: Worker, outputs: Sequence[Tensor]) -> None:

@@ -116,7 +116,7 @@ class Executor:
 
     def rows(self, name: str) -> list[Row]:
         """When every operator ran, in a run of its own that is slower for the events around each."""
-        prepared, found = self._prepared[name], []
+        prepared, runs = self._prepared[name], []
         (program,) = prepared.programs
         if prepared.replays:
             replay, launched = self._capture(program, timed=True)
@@ -126,9 +126,9 @@ class Executor:
             else:
                 launched = program.launch(self._backend, timed=True)
             self._synchronize(prepared)
-            found.append(program.rows(self._backend, launched))
-        ends = [max(row[5] for row in rows) for rows in found]
-        return found[ends.index(statistics.median_low(ends))]
+            runs.append(program.rows(self._backend, launched))
+        ends = [max(row[5] for row in rows) for rows in runs]
+        return runs[ends.index(statistics.median_low(ends))]
 
     def _capture(self, program: Program, *, timed: bool = False) -> tuple[Callable[[], None], Launched]:
         return self._backend.capture(program.lanes, lambda: program.launch(self._backend, timed=timed))
@@ -151,11 +151,11 @@ class Executor:
         """Run an operator by itself: one that fails or hangs, fails or hangs here, where it can be named."""
         self._mark(launch_marker.launching(0, self._network.graph.index[operator], None, 0))
         try:
-            found = function(*arguments)
+            result = function(*arguments)
             self._backend.synchronize(0)
         except Exception as error:  # whatever the kernel lacks
             raise PlatformError(f"{launch_marker.place(0, operator, None, 0)}: {self._backend.why(error)}") from error
-        return found
+        return result
 
 
 def cause(error: Exception) -> Exception:

@@ -59,8 +59,8 @@ class _Probe:
                 after_compute.record()
                 self._target.copy_(self._source, non_blocking=True)
                 after_copy.record()
-        found = between(marks)[2 * _WARMUP :]
-        return found[::2], found[1::2]
+        times = between(marks)[2 * _WARMUP :]
+        return times[::2], times[1::2]
 
 
 def time_probe(worker: Worker, gpu: int) -> tuple[float, float]:

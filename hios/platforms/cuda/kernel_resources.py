@@ -34,13 +34,13 @@ def resources_of(trace: Mapping[str, Any]) -> dict[str, BlockResources]:
     if not kernels:
         return {}
     calls = [event for event in events if event.get("cat") in {"cuda_runtime", "cuda_driver"}]
-    found = {}
+    demands = {}
     for event in events:
         if event.get("cat") == "user_annotation" and event["name"].startswith(ANNOTATION):
             own = [_correlation(call) for call in calls if _is_within(call, event)]
             name = event["name"].removeprefix(ANNOTATION)
-            found[name] = _most_demanding(kernels[number] for number in own if number in kernels)
-    return found
+            demands[name] = _most_demanding(kernels[number] for number in own if number in kernels)
+    return demands
 
 
 def _correlation(event: Mapping[str, Any]) -> int:

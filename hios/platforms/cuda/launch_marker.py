@@ -22,18 +22,18 @@ def waiting(device: int, competitor: int) -> int:
     return competitor + 1 << _STAGE_AT | _device(device)
 
 
-def text(graph: Graph, names: Sequence[str], found: int) -> str:
+def text(graph: Graph, names: Sequence[str], marker: int) -> str:
     """A mark in words; nothing for 0.
 
     Args:
         graph: whose operators are launched.
         names: of the competitors.
-        found: the mark.
+        marker: the marker.
     """
-    if not found:
+    if not marker:
         return ""
-    operator, stage = found % (1 << _OPERATOR) - 1, (found >> _STAGE_AT) % (1 << _STAGE) - 1
-    device, stream = found >> _DEVICE_AT, (found >> _STREAM_AT) % (1 << _STREAM)
+    operator, stage = marker % (1 << _OPERATOR) - 1, (marker >> _STAGE_AT) % (1 << _STAGE) - 1
+    device, stream = marker >> _DEVICE_AT, (marker >> _STREAM_AT) % (1 << _STREAM)
     if operator < 0:
         return everything(device, names[stage])
     return place(device, graph.operators[operator].id, None if stage < 0 else stage, stream)

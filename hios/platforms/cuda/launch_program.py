@@ -90,11 +90,11 @@ class Program:
     """
 
     def __init__(self, network: Network, flow: Flow, plan: Plan, mark: Callable[[int], None]) -> None:
-        found = launch_plan(network.graph, flow, plan)
-        self.lanes, self._outputs, self._mark = found.lanes, found.outputs, mark
-        self.devices = sorted({lane.device for lane in found.lanes})
+        planned = launch_plan(network.graph, flow, plan)
+        self.lanes, self._outputs, self._mark = planned.lanes, planned.outputs, mark
+        self.devices = sorted({lane.device for lane in planned.lanes})
         self._inputs = {device: network.inputs(device) for device in self.devices}
-        self._steps = [_bound(network, launch) for launch in found.launches]
+        self._steps = [_bound(network, launch) for launch in planned.launches]
         self._events: dict[int, Any] = {}
 
     def launch(self, backend: Backend, *, timed: bool = False, again: bool = False) -> Launched:
@@ -110,10 +110,10 @@ class Program:
         """
         values = {(device, value): tensor for device, own in self._inputs.items() for value, tensor in own.items()}
         events = self._events if again else {}
-        found = Launched([])
+        launched = Launched([])
         if timed:
             firsts = {lane.device: lane for lane in reversed(self.lanes) if lane.source is None}
-            found.began = {device: backend.record(lane, timed=True) for device, lane in firsts.items()}
+            launched.began = {device: backend.record(lane, timed=True) for device, lane in firsts.items()}
         for place, step in enumerate(self._steps):
             launch, lane = step.launch, step.launch.lane
             for other in launch.waits:
@@ -125,11 +125,11 @@ class Program:
             start = backend.record(lane, timed=True) if timed and launch.copied is None else None
             self._run(backend, step, values)
             if start is not None:
-                found.spans[place] = start, backend.record(lane, timed=True)
+                launched.spans[place] = start, backend.record(lane, timed=True)
             if launch.awaited:
                 events[place] = backend.record(lane, events.get(place))
-        found.outputs = [values[place] for place in self._outputs]
-        return found
+        launched.outputs = [values[place] for place in self._outputs]
+        return launched
 
     def _run(self, backend: Backend, step: _Step, values: dict[tuple[int, Value], Any]) -> None:
         launch, lane = step.launch, step.launch.lane
@@ -146,16 +146,16 @@ class Program:
 
     def rows(self, backend: Backend, launched: Launched) -> list[Row]:
         """When every operator ran, by the events of a timed run that has finished."""
-        found: list[Row] = []
+        timed: list[Row] = []
         for place, (start, end) in launched.spans.items():
             launch = self._steps[place].launch
             began = launched.began[launch.lane.device]
             times = [max(0.0, backend.elapsed_ms(began, event)) for event in (start, end)]
-            found += [
+            timed += [
                 (operator, launch.lane.device, stream, launch.stage, times[0], times[1])
                 for operator, stream in zip(launch.operators, launch.streams, strict=True)
             ]
-        return sorted(found, key=lambda row: (row[4], row[1]))
+        return sorted(timed, key=lambda row: (row[4], row[1]))
 
 
 def _bound(network: Network, launch: Launch) -> _Step:

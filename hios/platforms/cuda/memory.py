@@ -31,14 +31,14 @@ def let_go(
     for place, step in enumerate(steps):
         following[step.lane].append(place)
     kept = {block for device, value in outputs for block in memory.blocks(device, value)}
-    found: dict[int, list[Value]] = defaultdict(list)
+    freed: dict[int, list[Value]] = defaultdict(list)
     for block, users in memory.users.items():
         made = memory.made[block]
         own = following[steps[made].lane][order.place[made] :]
         first = None if block in kept else next((place for place in own if order.begins_after(place, users)), None)
         if first is not None:
-            found[first] += memory.values[block]
-    return found
+            freed[first] += memory.values[block]
+    return freed
 
 
 class _Memory:

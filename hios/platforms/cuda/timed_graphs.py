@@ -154,10 +154,10 @@ class Gpu:
 
     def times_ms(self, *chains: Chain) -> list[float]:
         """Milliseconds of one run of what is in each chain, taken right after each other."""
-        found = self.elapsed_ms([replay for timed in chains for replay in (timed.short, timed.long)])
+        replays_ms = self.elapsed_ms([replay for timed in chains for replay in (timed.short, timed.long)])
         return [
             time_of_run(short, long, timed.count)
-            for timed, short, long in zip(chains, found[::2], found[1::2], strict=True)
+            for timed, short, long in zip(chains, replays_ms[::2], replays_ms[1::2], strict=True)
         ]
 
     def run_beside(self, groups: Sequence[Sequence[Workload]]) -> None:

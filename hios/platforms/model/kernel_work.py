@@ -127,9 +127,9 @@ class _Reader:
     def kernels(self, operator: Operator) -> tuple[Kernel, ...]:
         """The kernels of an operator."""
         if operator.calls and operator.shapes is not None:
-            found = tuple(self._of_calls(operator))
-            self._require_known_types(operator, found)
-            return found
+            own = tuple(self._of_calls(operator))
+            self._require_known_types(operator, own)
+            return own
         if operator.flops is not None and operator.bytes is not None:
             size = ELEMENT_BYTES.get(operator.dtype or "float32", 4)
             return (Streaming(max(1, operator.bytes // (2 * size)), int(operator.flops), operator.bytes),)
@@ -138,8 +138,8 @@ class _Reader:
             "required for predictions: one of both, as `hios extract` writes them"
         )
 
-    def _require_known_types(self, operator: Operator, found: Sequence[Kernel]) -> None:
-        for kernel in found:
+    def _require_known_types(self, operator: Operator, kernels: Sequence[Kernel]) -> None:
+        for kernel in kernels:
             if isinstance(kernel, Contraction) and kernel.dtype not in CONTRACTED:
                 raise UnsupportedError(
                     f"{self._source}: operator {operator.id}: dtype: found {kernel.dtype}; allowed for predictions of "
@@ -150,18 +150,18 @@ class _Reader:
         dtype = operator.dtype or "float32"
         outputs = self._outputs[operator.id]
         made: list[Sequence[Shape]] = []
-        found: list[Kernel] = []
+        kernels: list[Kernel] = []
         for position, call in enumerate(operator.calls):
             arguments = [self._shape(argument, made) for argument in call.arguments]
             last = position == len(operator.calls) - 1
             made.append(outputs if last else [_output(call, arguments, outputs[0])])
             if call.function in VIEWS:
                 continue
-            if found and call.function in _ELEMENTWISE and any(value.call is not None for value in call.arguments):
-                found[-1] = _joined(found[-1], call, arguments, dtype)
+            if kernels and call.function in _ELEMENTWISE and any(value.call is not None for value in call.arguments):
+                kernels[-1] = _joined(kernels[-1], call, arguments, dtype)
             else:
-                found.append(_kernel(call, arguments, made[-1], dtype))
-        return found
+                kernels.append(_kernel(call, arguments, made[-1], dtype))
+        return kernels
 
     def _shape(self, argument: Value, made: Sequence[Sequence[Shape]]) -> Shape:
         if argument.call is not None:

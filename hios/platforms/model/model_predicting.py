@@ -60,8 +60,8 @@ def predicted_costs(graph: Graph, gpu: Gpu, link: Link, devices: int, efficiency
         graph_fingerprint=graph.fingerprint,
         platform=described(gpu, link, devices),
         operators={
-            operator: _operator([predict(kernel, gpu, efficiency) for kernel in found], efficiency)
-            for operator, found in kernels(graph).items()
+            operator: _operator([predict(kernel, gpu, efficiency) for kernel in own], efficiency)
+            for operator, own in kernels(graph).items()
         },
         transfers=_transfers(graph, link),
         contention=ContentionModel(kind="blend", alpha=DEFAULT_ALPHA),

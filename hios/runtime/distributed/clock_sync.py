@@ -70,7 +70,7 @@ def offsets(
             _send(transport, 0, tags.of(epoch, _PONG), clock(), position, deadline)
     if transport.rank != 0:
         return {}
-    found = {}
+    offsets_ns = {}
     for rank in elsewhere:
         trips = []
         for _ in range(_PINGS):
@@ -80,8 +80,8 @@ def offsets(
             ended = clock()
             trips.append((ended - began, theirs - (began + ended) // 2))
         trip, offset = min(trips)
-        found[rank] = offset, -(-trip // 2)
-    return found
+        offsets_ns[rank] = offset, -(-trip // 2)
+    return offsets_ns
 
 
 def hand_round(transport: Transport, memory: Tensor, tag: int, position: Position, deadline: float) -> None:

@@ -207,8 +207,8 @@ class RankRunner:
             refuse_wide(entry.schedule, "where devices are ranks")
             entry.plan = _staged(path, entry)
         plan = ArenaPlan(self._graph, transport.size)
-        found = competitors(self._graph, plan, self._entries, transport.size, cores_per_device=self._cores_each)
-        self._competitors = {name: competitor for name, competitor in found.items() if competitor.worker is None}
+        taking_part = competitors(self._graph, plan, self._entries, transport.size, cores_per_device=self._cores_each)
+        self._competitors = {name: competitor for name, competitor in taking_part.items() if competitor.worker is None}
         boot = self._places[0].boot
         elsewhere = [number for number, place in enumerate(self._places) if place.boot != boot]
         self._turns = Turns(
@@ -260,14 +260,14 @@ class RankRunner:
         if self._monitor is None:
             return []
         deadline = time.monotonic() + job.timeout_s
-        found = self._monitor.collect(self._step, range(self._transport.size), self._position, deadline)
-        for rank, theirs in found.items():
+        hardware_of = self._monitor.collect(self._step, range(self._transport.size), self._position, deadline)
+        for rank, theirs in hardware_of.items():
             if difference := mine.difference(Given(**theirs["given"])):
                 raise PlatformError(
                     f"{who(self._places, rank)} and {who(self._places, 0)} differ in {difference}; all ranks need the "
                     "same"
                 )
-        return [{"cores": theirs["cores"], **theirs["hardware"]} for theirs in found.values()]
+        return [{"cores": theirs["cores"], **theirs["hardware"]} for theirs in hardware_of.values()]
 
     def _expect(self) -> None:
         """Learn what outputs are to be, and see that the sequential schedule makes them."""

@@ -69,9 +69,9 @@ class Gloo:
 
     def gather(self, value: Any) -> list[Any]:
         """What every rank gave, on every rank."""
-        found: list[Any] = [None] * self.size
-        torch_distributed.all_gather_object(found, value)
-        return found
+        values: list[Any] = [None] * self.size
+        torch_distributed.all_gather_object(values, value)
+        return values
 
     def send(self, memory: Tensor, destination: int, tag: int) -> GlooRequest:
         """Start to send bytes."""

@@ -32,9 +32,9 @@ def guard() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, forward)
     # The child stays a zombie until the parent ends too, so that its number is nobody else's.
-    found = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-    killed = found is not None and found.si_code != os.CLD_EXITED
-    code = 1 if found is None else 128 + found.si_status if killed else found.si_status
+    status = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    killed = status is not None and status.si_code != os.CLD_EXITED
+    code = 1 if status is None else 128 + status.si_status if killed else status.si_status
     if code:
         time.sleep(_HOLD_S)
     os._exit(code)

@@ -68,13 +68,13 @@ class Position:
         def call(*tensors: Any) -> Any:
             running[name] = None
             try:
-                found = run(*tensors)
+                result = run(*tensors)
             finally:
                 del running[name]
                 self._last = name
             if threading.get_ident() == caller:
                 progress()
-            return found
+            return result
 
         return replace(operator, run=call)
 

@@ -59,16 +59,16 @@ class Monitor:
         Raises:
             TimeoutError: not all do so before the deadline.
         """
-        found: dict[int, Any] = {}
-        while missing := [rank for rank in ranks if rank not in found]:
+        reports: dict[int, Any] = {}
+        while missing := [rank for rank in ranks if rank not in reports]:
             with position.wait(f"rank {missing[0]} to report", missing[0]):
                 try:
                     rank, number, data = self._reports.get(timeout=max(0.0, deadline - time.monotonic()))
                 except Empty:
                     raise TimeoutError from None
             if number == step:
-                found[rank] = data
-        return {rank: found[rank] for rank in sorted(found)}
+                reports[rank] = data
+        return {rank: reports[rank] for rank in sorted(reports)}
 
     def _listen(self) -> None:
         while len(self._done) < len(self._places):

@@ -177,7 +177,7 @@ class Turns:
 
 
 def joined(
-    found: Mapping[int, Mapping[str, Any]], offsets: Mapping[int, tuple[int, int]], copies: bool
+    turns: Mapping[int, Mapping[str, Any]], offsets: Mapping[int, tuple[int, int]], copies: bool
 ) -> tuple[float, list[Placement]]:
     """Latency and rows of a run from what its ranks measured, by the clock of rank 0.
 
@@ -185,13 +185,13 @@ def joined(
     is the harmonic mean.
 
     Args:
-        found: a ``Turn`` as a dictionary, by rank.
+        turns: a ``Turn`` as a dictionary, by rank.
         offsets: of other hosts' clocks (``meeting.offsets``).
         copies: whether the ranks ran independent copies.
     """
-    offset = {rank: offsets.get(rank, (0, 0))[0] for rank in found}
-    began = min(turn["began"] - offset[rank] for rank, turn in found.items())
-    taken = [(turn["finished"] - offset[rank] - began) / 1e6 for rank, turn in found.items()]
+    offset = {rank: offsets.get(rank, (0, 0))[0] for rank in turns}
+    began = min(turn["began"] - offset[rank] for rank, turn in turns.items())
+    taken = [(turn["finished"] - offset[rank] - began) / 1e6 for rank, turn in turns.items()]
     latency = len(taken) / sum(1 / part for part in taken) if copies else max(taken)
     rows = [
         Placement(
@@ -202,7 +202,7 @@ def joined(
             (start - offset[rank] - began) / 1e6,
             (finish - offset[rank] - began) / 1e6,
         )
-        for rank, turn in found.items()
+        for rank, turn in turns.items()
         for operator, stream, stage, start, finish in turn["rows"]
     ]
     return latency, sorted(rows, key=lambda row: (row.start_ms, row.device))

@@ -225,9 +225,9 @@ def set_duration(operators: Array, inputs: Array, measured: Array, stages: Array
         total += length
         longest = max(longest, length)
     if several and measured.shape[0] > 0:
-        found = measured_ms(operators, measured, stages, stage, group)
-        if found >= 0:
-            stages[stage].duration = found
+        duration = measured_ms(operators, measured, stages, stage, group)
+        if duration >= 0:
+            stages[stage].duration = duration
             return
     if not several:
         stages[stage].duration = total
@@ -292,8 +292,8 @@ def neighbour(operators: Array, inputs: Array, outputs: Array, operator: int, st
 @compiled
 def other_device(devices: Array, device: int, state: Array) -> int:
     """A random device but this one."""
-    found = draw(state, devices.shape[0] - 1)
-    return int(found + 1 if found >= device else found)
+    number = draw(state, devices.shape[0] - 1)
+    return int(number + 1 if number >= device else number)
 
 
 @compiled
@@ -503,14 +503,14 @@ def move_together(
     touch(stages, lists, state, stage, state.device)
     wanted = 2 + draw(state, MOST_TOGETHER - 1)
     for _ in range(MOST_TOGETHER):
-        found = neighbour(operators, inputs, outputs, operator, state)
-        stage = operators[found].stage
+        other = neighbour(operators, inputs, outputs, operator, state)
+        stage = operators[other].stage
         if stages[stage].device == device:
             touch(stages, lists, state, stage, state.device)
             state.first = min(state.first, stages[stage].position)
             state.last = max(state.last, stages[stage].position)
         if stages[stage].device == state.device:
-            operator = found
+            operator = other
         if state.touched == wanted:
             break
 
@@ -572,13 +572,13 @@ def prepare(
     for device in range(devices.shape[0]):
         devices[device].free = 0.0
         devices[device].dirty = devices[device].forced = False
-    found, k = 0, state.first - 1
-    while k >= 0 and found < devices.shape[0]:
+    count, k = 0, state.first - 1
+    while k >= 0 and count < devices.shape[0]:
         device = stages[order[k]].device
         if not devices[device].dirty:  # here: not seen yet
             devices[device].dirty = True
             devices[device].free = stages[order[k]].finish
-            found += 1
+            count += 1
         k -= 1
     for device in range(devices.shape[0]):
         devices[device].dirty = False

@@ -94,19 +94,19 @@ def _heads(least: _Least, order: Iterable[int], predecessors: _Neighbours, devic
     ancestors = [0] * len(time)  # bit masks
     done: list[tuple[float, int]] = []  # (-head, operator), ascending
     for operator in order:
-        found = 0.0
+        earliest = 0.0
         for predecessor, _ in predecessors[operator]:
             ancestors[operator] |= ancestors[predecessor] | 1 << predecessor
-            found = max(found, head[predecessor] + time[predecessor])
+            earliest = max(earliest, head[predecessor] + time[predecessor])
         if devices > 1:
-            found = max(found, _after_transfers(least, predecessors[operator], head))
+            earliest = max(earliest, _after_transfers(least, predecessors[operator], head))
         total = 0.0
         for negative, ancestor in done:
             if ancestors[operator] >> ancestor & 1:
                 total += work[ancestor]
-                found = max(found, total / devices - negative)
-        head[operator] = found
-        insort(done, (-found, operator))
+                earliest = max(earliest, total / devices - negative)
+        head[operator] = earliest
+        insort(done, (-earliest, operator))
     return head
 
 

@@ -91,10 +91,10 @@ def prove(
         finally:
             solver.stop_search()
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        found = _plan(problem, devices, [solver.value(start) for start in starts])
-        found_latency = max(finish for _, finish, _, _ in staged_times(problem, found))
+        shorter = _plan(problem, devices, [solver.value(start) for start in starts])
+        found_latency = max(finish for _, finish, _, _ in staged_times(problem, shorter))
         if found_latency < latency:
-            plan, latency = found, found_latency
+            plan, latency = shorter, found_latency
     proven = solver.best_objective_bound * step
     return plan, latency, min(max(bound, proven), latency)
 

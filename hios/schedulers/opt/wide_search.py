@@ -53,15 +53,15 @@ def search_wide(
     ]
     several = devices <= MOST_DEVICES
     anneal(narrow, bound, clock, moves, _FIRST if several else 1.0)
-    found: list[Plan] = [chain.plan() for chain in narrow]
+    plans_found: list[Plan] = [chain.plan() for chain in narrow]
     if not several:
-        return found, sum(chain.moves for chain in narrow)
-    lists = sorted(_lists(problem, [*plans, *found]), key=lambda each: each.latency_ms)
+        return plans_found, sum(chain.moves for chain in narrow)
+    lists = sorted(_lists(problem, [*plans, *plans_found]), key=lambda each: each.latency_ms)
     starts = (lists[0], next((each for each in lists if max(each.widths) > 1), lists[0]))
     wide = [WideChain(problem, devices, start, seed * CHAINS + number) for number, start in enumerate(starts)]
     anneal(wide, bound, clock, moves, 1.0)
-    found += [chain.best().plan(devices) for chain in wide]
-    return found, sum(chain.moves for chain in narrow) + sum(chain.moves for chain in wide)
+    plans_found += [chain.best().plan(devices) for chain in wide]
+    return plans_found, sum(chain.moves for chain in narrow) + sum(chain.moves for chain in wide)
 
 
 def compile_search(problem: Problem, devices: int) -> None:
