@@ -262,7 +262,7 @@ def _converted(data: Any, cls: type[_Record], source: str) -> _Record:
     _require_version(data, source)
     try:
         return msgspec.convert(data, cls)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.ValidationError, RecursionError, UnicodeEncodeError) as error:
         raise ArtifactError(f"{source}: {_reason(data, kind_of(cls), source, error)}") from error
 
 

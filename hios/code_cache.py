@@ -1,4 +1,4 @@
-"""What was read of Python sources, kept between processes: parsing all of hios takes seconds.
+"""A cache of parsed Python sources, shared by processes: parsing all of hios takes seconds.
 
 Snakemake asks for the hashes of the code at every start, and once more in every job of a cluster.
 """

@@ -108,7 +108,7 @@ class Graph:
 
     @classmethod
     def of(cls, file: GraphFile, source: str = "graph") -> Graph:
-        """The graph that a file holds."""
+        """The graph in a parsed file."""
         return cls(
             file.name,
             file.operators,
@@ -148,7 +148,7 @@ class Graph:
 
 
 def defects(operators: Sequence[Operator], edges: Sequence[Edge], blocks: Sequence[Sequence[str]]) -> Iterator[str]:
-    """What the parts of a graph, each valid by itself, contradict each other in; cycles aside."""
+    """Contradictions between the parts of a graph, each valid by itself; without cycles."""
     known: set[str] = set()
     for position, operator in enumerate(operators):
         if operator.id in known:

@@ -1,4 +1,4 @@
-"""What MODEL may be: a network of models/, a function of the user's, or a file; and which files it depends on.
+"""What MODEL may be: a network of models/, a function, or a file; and the files it depends on.
 
 Light, and nothing of the user's is imported or run here: modules are looked up and their imports read.
 """
@@ -38,7 +38,7 @@ _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What a MODEL names.
+    """A parsed MODEL.
 
     Attributes:
         text: as the user gave it.
@@ -50,7 +50,7 @@ class Model:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a file that somebody exported."""
+        """Whether it is an exported file."""
         return self.kind in {"pt2", "onnx"}
 
     @property
@@ -65,7 +65,7 @@ class Model:
 
     @property
     def exported(self) -> str:
-        """Ending of what ``hios export`` writes."""
+        """File extension of what ``hios export`` writes."""
         return ".onnx" if self.kind == "onnx" else ".pt2"
 
 
@@ -75,7 +75,7 @@ def names(directory: Path | None = None) -> list[str]:
 
 
 def model(text: str, directory: Path | None = None) -> Model:
-    """What a MODEL names; whether a file or a function is there is not looked at.
+    """Parse MODEL; whether the file or function exists is not checked.
 
     Args:
         text: a name, ``package.module:function``, or a path that ends in .pt2 or .onnx.
@@ -99,7 +99,7 @@ def model(text: str, directory: Path | None = None) -> Model:
 
 
 def files(model: Model, directory: Path | None = None) -> list[Path]:
-    """Files that a model depends on: an edit of one of them changes what is exported.
+    """The files that a model depends on: an edit of one changes what is exported.
 
     For code these are the file that defines the network and, as far as they lie in the same folder or below it, the
     modules that it imports. Of an installed package it is the module's own file.
@@ -127,7 +127,7 @@ def files(model: Model, directory: Path | None = None) -> list[Path]:
 
 
 def _spec(module: str, search: list[str]) -> ModuleSpec | None:
-    """Where a module lies, found without importing the packages above it."""
+    """The location of a module, without importing the packages above it."""
     spec = None
     for part in module.split("."):
         spec = PathFinder.find_spec(part, search)

@@ -1,4 +1,4 @@
-"""Operator merge: which convolutions can run as a single one, and with which kernel (IOS, section 3).
+"""Operator merge: which convolutions can run as one, and with which kernel (IOS, section 3).
 
 Convolutions that read the same value are merged by stacking their filters; smaller kernels are padded with zeros to
 the elementwise largest. The paper leaves the condition out under which that is correct: with kernel K and padding P
@@ -28,7 +28,7 @@ ACTIVATIONS = frozenset({"relax.nn.relu", "relax.nn.silu", "relax.sigmoid", "rel
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """What decides whether an operator can be merged with others.
+    """What determines whether an operator can be merged with others.
 
     ``value`` is what it reads (operator or input, its name, which of its outputs), ``image`` and ``output`` are sizes
     before and after, ``activation`` the functions that follow, in order. Padding is symmetric.
@@ -49,7 +49,7 @@ class Convolution:
         return (self.value, self.image, self.output, self.stride, self.activation, self.dtype)
 
     def growth(self, kernel: Pair) -> float:
-        """How many times as many operations the convolution takes with its kernel padded to ``kernel``."""
+        """The ratio of operations with the kernel padded to ``kernel``."""
         return (kernel[0] * kernel[1]) / (self.kernel[0] * self.kernel[1])
 
 
@@ -120,7 +120,7 @@ def _is_activation(call: Call, before: int) -> bool:
 
 
 def merged_kernel(members: Sequence[Convolution | None]) -> MergedKernel | None:
-    """Kernel and padding of the convolution that does the work of all members; None where there is none.
+    """Kernel and padding of the convolution that replaces all members; None if there is none.
 
     Its output has their size, since on each axis one of them has its kernel and padding already.
 
@@ -169,7 +169,7 @@ def _of_equal_padding(family: Mapping[int, Convolution], kernel: Pair) -> list[l
 
 
 def _padding(member: Convolution, kernel: Pair) -> Pair:
-    """Padding P that keeps a convolution what it is when its kernel is padded to K: P = p + floor((K - k) / 2)."""
+    """Padding P that preserves a convolution when its kernel is padded to K: P = p + floor((K - k) / 2)."""
     height, width = (
         p + (largest - own) // 2 for p, largest, own in zip(member.padding, kernel, member.kernel, strict=True)
     )

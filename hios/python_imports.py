@@ -1,4 +1,4 @@
-"""What Python sources import, read from their text: nothing is imported or run."""
+"""The imports of Python sources, read from their text: nothing is imported or run."""
 
 from __future__ import annotations
 

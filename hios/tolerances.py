@@ -1,4 +1,4 @@
-"""When two outputs count as equal: one rule, and by what each comparison measures.
+"""When two outputs count as equal: one rule, with a unit for each kind of comparison.
 
 A value is equal to the one expected if |actual - expected| <= tolerance * unit. NaN equals NaN, infinities equal
 themselves, and nothing else is equal to a value that is not finite. The unit depends on what is known of the outputs:
@@ -61,7 +61,7 @@ def scaled(actual: Tensor, expected: Tensor, tolerance: float) -> tuple[float, b
 
 @dataclass(frozen=True, slots=True)
 class ReducedPrecision:
-    """How runs that are timed are less precise than float32, and how their outputs are then compared.
+    """A lower precision of timed runs, and how their outputs are compared.
 
     Attributes:
         name: of the precision, for messages.
@@ -98,7 +98,7 @@ def beyond(actual: Sequence[Tensor], expected: Sequence[Tensor], tolerance: floa
 
 
 def difference(actual: Tensor, expected: Tensor) -> tuple[float, float]:
-    """Largest difference, and the largest that is allowed, which goes by how much the values vary.
+    """Largest difference, and the largest allowed one, which depends on how much the values vary.
 
     Values that are not finite must be the same; else nothing is allowed and the difference is infinite.
     """
@@ -114,13 +114,13 @@ def difference(actual: Tensor, expected: Tensor) -> tuple[float, float]:
 
 
 def _apart(ours: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
-    """Which values are the same, NaN as NaN; and how far apart all are, infinitely where only one is a number."""
+    """Which values are equal (NaN to NaN), and the distance of all, infinite if only one is a number."""
     same = (ours == theirs) | (torch.isnan(ours) & torch.isnan(theirs))
     return same, torch.where(same, 0.0, (ours - theirs).abs().nan_to_num(nan=torch.inf, posinf=torch.inf))
 
 
 def _size(output: Tensor) -> float:
-    """Largest magnitude among finite numbers; 1 for whole numbers, 0 where there is none."""
+    """Largest magnitude of finite numbers; 1 for integers, 0 if there are none."""
     if not output.is_floating_point():
         return 1.0
     finite = output[torch.isfinite(output)].double().abs()

@@ -46,7 +46,7 @@ def write(path: str | Path) -> None:
 
 
 def checkout() -> str | None:
-    """Commit of the checkout that hios runs from, and whether files differ from it; None where there is no checkout."""
+    """The commit of the checkout that hios runs from, and whether it was modified; None outside a checkout."""
     root = Path(__file__).resolve().parents[1]
     git = shutil.which("git")
     if git is None or not (root / ".git").exists():

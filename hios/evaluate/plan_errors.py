@@ -1,4 +1,4 @@
-"""Errors of plans that cannot be evaluated: devices taken wrongly, and parts that wait for each other."""
+"""Errors of plans that cannot be evaluated: inconsistent devices of wide operators, and deadlocks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _NAMED = 5
 
 
 def deadlock(problem: Problem, waiting: Sequence[int]) -> ScheduleError:
-    """An error that names operators which never start."""
+    """An error that names operators that never start."""
     names = ", ".join(problem.ids[operator] for operator in waiting[:_NAMED])
     more = f" and {len(waiting) - _NAMED} more" if len(waiting) > _NAMED else ""
     return ScheduleError(f"the schedule deadlocks: {names}{more} wait for each other")

@@ -1,4 +1,4 @@
-"""Regions of a program under autocast or without gradients, which torch.export keeps as programs of their own."""
+"""Inlining the regions under autocast or without gradients that torch.export keeps as nested programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REGIONS = {_AUTOCAST: 4, torch.ops.higher_order.wrap_with_set_grad_enabled: 1}
 
 
 def inline_regions(program: ExportedProgram, name: str) -> None:
-    """Put the operators of each region in its place, where it makes no difference to what they compute.
+    """Inline each region whose context does not change the results of its operators.
 
     Args:
         program: is changed.
@@ -49,7 +49,7 @@ def _require_no_autocast(node: fx.Node, name: str) -> None:
 
 
 def _inline(program: ExportedProgram, node: fx.Node) -> None:
-    """Put the operators of one region in its place; regions within it stay."""
+    """Inline one region; regions nested in it stay."""
     graph, root = program.graph, program.graph_module
     held, *arguments = node.args[_REGIONS[node.target] :]  # type: ignore[index]
     assert isinstance(held, fx.Node)  # noqa: S101 - it names the attribute
@@ -81,7 +81,7 @@ def _attached(root: fx.GraphModule, value: Any) -> str:
 
 
 def _replace(program: ExportedProgram, old: fx.Node, new: fx.Node) -> None:
-    """Have another node in the place of one, also where outputs are named."""
+    """Replace a node by another one, including in the outputs."""
     old.replace_all_uses_with(new)
     program.graph_signature.replace_all_uses(old.name, new.name)
     for entry in program.module_call_graph:

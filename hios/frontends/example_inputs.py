@@ -1,4 +1,4 @@
-"""Seeded random inputs for a graph, or like given ones."""
+"""Seeded random inputs for a graph, or with the shapes of given ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def example_inputs(inputs: Sequence[TensorSpec], seed: int) -> tuple[Tensor, ...
 
 
 def inputs_like(given: Sequence[Tensor], seed: int) -> tuple[Tensor, ...]:
-    """Seeded random inputs of the same shapes and dtypes; whole numbers do not exceed the largest of the given ones."""
+    """Seeded random inputs of the same shapes and dtypes; integers do not exceed the largest given one."""
     generator = torch.Generator().manual_seed(seed)
     limits = Declarations().for_inputs(given).below
     return tuple(

@@ -1,4 +1,4 @@
-"""From a module, or what MODEL names, to a program of torch.export."""
+"""From a module, or the model that MODEL names, to a program of torch.export."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def export(
     seed: int = 0,
     trusted: bool = False,
 ) -> Program:
-    """Export a model of torch.
+    """Export a PyTorch model.
 
     Args:
         text: a network of models/, ``package.module:function``, or a file .pt2.
@@ -71,7 +71,7 @@ def export_module(module: nn.Module, inputs: tuple[Tensor, ...]) -> Program:
 
 
 def of_torch(exported: ExportedProgram) -> Program:
-    """A program that torch.export made for the caller, whose own object stays as it is.
+    """A program that the caller exported; the original object is not changed.
 
     Raises:
         UnsupportedError: it has dimensions that are not fixed, or other inputs and outputs than tensors.
@@ -81,7 +81,7 @@ def of_torch(exported: ExportedProgram) -> Program:
 
 
 def check(model: Model, options: ModelOptions, trusted: bool) -> None:
-    """Refuse options that make no sense for a kind of model.
+    """Refuse options that do not apply to this kind of model.
 
     Raises:
         HiosError: one line with the model and the option.
@@ -115,7 +115,7 @@ def require_fixed(text: str, program: ExportedProgram) -> None:
 
 
 def described(program: ExportedProgram) -> str:
-    """Inputs and number of weights, for people."""
+    """Inputs and number of weights, as text."""
     weights = sum(tensor.numel() for tensor in program.state_dict.values())
     inputs = ", ".join(map(type_text, programs.tensor_types(program)[0]))
     return f"input {inputs}, {weights:,} weights"

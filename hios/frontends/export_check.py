@@ -1,4 +1,4 @@
-"""Whether a program of torch.export does what its module does, also on inputs that it was not exported with."""
+"""Whether an exported program computes the same as its module, also for inputs other than the example."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOT_RANDOM = {"train": False, "training": False, "p": 0, "dropout_p": 0}
 
 
 def apart(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Inputs that share no memory with each other or with the weights; torch.export takes one tensor for one value."""
+    """Inputs that share no memory with each other or the weights, as torch.export treats equal tensors as one value."""
     seen = {value.untyped_storage().data_ptr() for value in (*module.parameters(), *module.buffers())}
     separate = []
     for value in inputs:
@@ -73,7 +73,7 @@ def _require_no_randomness(program: ExportedProgram, name: str) -> None:
 
 
 def _run(run: nn.Module, module: nn.Module, inputs: tuple[Tensor, ...], name: str) -> list[Tensor]:
-    """The tensors that a module, or its program, gives; the buffers, which both share, are as before afterwards."""
+    """The output tensors of a module or its program; restores the buffers that both share."""
     held = [(buffer, buffer.clone()) for buffer in module.buffers()]
     with torch.no_grad():
         try:

@@ -108,7 +108,7 @@ def _extract_onnx(
 
 @contextlib.contextmanager
 def _advising(graph: Graph) -> Iterator[None]:
-    """Where outputs differ, say which inputs were 0 and 1, as nobody said what they are less than."""
+    """Add to an error about outputs which integer inputs were drawn as 0 and 1, as their range is unknown."""
     try:
         yield
     except OutputsDifferError as error:
@@ -127,7 +127,7 @@ def _is_whole(dtype: str) -> bool:
 
 
 def _with_limits(graph: Graph, below: Mapping[str, int]) -> Graph:
-    """The graph with limits of inputs that the user gives.
+    """The graph with the input limits given by the user.
 
     Raises:
         HiosError: of an input that is not there, or does not hold whole numbers.
@@ -180,7 +180,7 @@ def _limited(entry: TensorSpec, below: int | None) -> TensorSpec:
 
 
 def _require_kernels(units: Sequence[Unit]) -> None:
-    """Say of what the kernel table lacks where in the model it is; once there is a graph, only the unit is known."""
+    """Say where in the model an operator without a kernel comes from; later only the unit is known."""
     for unit in units:
         for call in unit.calls:
             build(call.function, call.attributes, call.origin.place if call.origin is not None else call.function)
@@ -263,7 +263,7 @@ class _Writer:
         return Value(constant=_json(value))
 
     def _tensor_name(self, weight: Weight) -> str:
-        """The weight's own name; a number behind it where folding made several tensors from one."""
+        """The weight's own name, numbered if folding made several tensors of one."""
         tensor = weight.tensor
         key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
         if key not in self._name_of:
@@ -273,7 +273,7 @@ class _Writer:
         return self._name_of[key]
 
     def _apart(self, tensor: Tensor) -> Tensor:
-        """The tensor, copied only where it shares memory with others, which safetensors refuses."""
+        """The tensor, copied if it shares memory with others, which safetensors refuses."""
         storage = tensor.untyped_storage()
         whole = storage.nbytes() == tensor.nbytes and tensor.is_contiguous()
         if not whole or storage.data_ptr() in self._stored:
@@ -282,7 +282,7 @@ class _Writer:
         return tensor
 
     def _unique_id(self, unit: Unit) -> str:
-        """The path of the module whose weights the unit holds, else its type; numbered where taken."""
+        """The path of the module that owns the weights of the unit, otherwise its type; numbered if taken."""
         weights = [value for call in unit.calls for value in call.arguments if isinstance(value, Weight)]
         owners = [weight.name.rpartition(".")[0].split(".") for weight in weights if weight.tensor.numel() > 1]
         shared = itertools.takewhile(lambda parts: len(set(parts)) == 1, zip(*owners, strict=False))
@@ -293,7 +293,7 @@ class _Writer:
 
 
 def _weight_bytes(unit: Unit) -> int:
-    """Bytes of weights that a unit reads, each once: of a table that it looks rows up in, those rows."""
+    """Bytes of weights that a unit reads, each counted once; of a lookup table only the rows it reads."""
     read: dict[tuple[int, int], int] = {}
     for call in unit.calls:
         for place, value in enumerate(call.arguments):

@@ -17,7 +17,7 @@ from hios.tolerances import TOLERANCE, compared, difference
 
 
 class OutputsDifferError(UnsupportedError):
-    """The extracted graph computes other values than the program, or rounds them otherwise."""
+    """The extracted graph computes or rounds values differently from the program."""
 
 
 def require_equal(graph: Graph, weights: Mapping[str, Tensor], program: Callable[..., Any]) -> None:
@@ -51,7 +51,7 @@ def require_equal(graph: Graph, weights: Mapping[str, Tensor], program: Callable
 
 
 def require_close(graph: Graph, weights: Mapping[str, Tensor], program: Callable[..., Any]) -> None:
-    """As `require_equal`, for outputs that are probabilities: what is allowed is a fixed difference.
+    """Like `require_equal`, for outputs that are probabilities: the tolerance is a fixed difference.
 
     Raises:
         OutputsDifferError: values of an output differ.

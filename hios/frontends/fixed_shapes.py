@@ -1,4 +1,4 @@
-"""A program of torch.export with open dimensions, exported again for inputs of fixed shapes."""
+"""Exporting a program with open dimensions again for inputs of fixed shapes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def with_shapes(text: str, program: ExportedProgram, shapes: Mapping[str, Sequen
 
 
 def _inputs(program: ExportedProgram) -> list[tuple[TensorSpec, _Sizes]]:
-    """Every input by the name of its argument, with its sizes."""
+    """The shape of every input by argument name."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
     specs = []
     for name in program.graph_signature.user_inputs:
@@ -83,7 +83,7 @@ def _require_allowed(text: str, name: str, shape: Sequence[int], sizes: _Sizes) 
 
 
 def _advice(text: str, opened: Mapping[str, _Sizes]) -> str:
-    """What is open, and the options to give."""
+    """The open dimensions, and the options that fix them."""
     open_dimensions = "; ".join(f"input {name} {_listed(sizes)}" for name, sizes in opened.items())
     options = " ".join(
         f"--input {name}={'x'.join('?' if size is None else str(size) for size in sizes)}"

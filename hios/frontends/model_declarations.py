@@ -1,4 +1,4 @@
-"""What a model says about itself: how to group its operators, which submodules are blocks, what its inputs may be."""
+"""What a model declares about itself: how to group its operators, its blocks, and the range of its inputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hios.graph import UNITS
 
 @dataclass(frozen=True, slots=True)
 class Declarations:
-    """Declarations of a model.
+    """The declarations of a model.
 
     Attributes:
         units: one of ``hios.graph.UNITS``; None where the model leaves it open.
@@ -31,7 +31,7 @@ class Declarations:
 
     @classmethod
     def of(cls, module: nn.Module) -> Declarations:
-        """The attributes ``hios_units`` and ``hios_blocks`` of a module.
+        """Read the attributes ``hios_units`` and ``hios_blocks`` of a module.
 
         Raises:
             HiosError: unknown units, a block that is no submodule, or one that is named twice.
@@ -49,12 +49,12 @@ class Declarations:
         return declared
 
     def for_inputs(self, inputs: Iterable[Any]) -> Declarations:
-        """The same with what example inputs, tensors in order, show of whole numbers."""
+        """The declarations with the ranges of integer inputs, as the example inputs show them."""
         return replace(self, below=tuple(_below(value) for value in inputs if isinstance(value, Tensor)))
 
     @classmethod
     def from_json(cls, text: str) -> Declarations:
-        """What `json` gave.
+        """Parse the output of `json`.
 
         Raises:
             HiosError: not that.
@@ -73,7 +73,7 @@ class Declarations:
         return replace(checked, below=tuple(below))
 
     def json(self) -> str:
-        """As the file hios.json within program.pt2."""
+        """The contents of hios.json within program.pt2."""
         return json.dumps({"units": self.units, "blocks": list(self.blocks), "below": list(self.below)})
 
 

@@ -1,4 +1,4 @@
-"""Calling a function that builds a network: its options checked, its result checked and run once."""
+"""Calling a function that builds a network, checking its options and its result, and running it once."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def built(
     seed: int,
     prepare: Callable[[nn.Module, tuple[Tensor, ...]], None] = lambda module, inputs: None,
 ) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """What a function builds, in inference mode, after a first run.
+    """The result of a function in inference mode, after a first run.
 
     Args:
         build: the function.
@@ -107,7 +107,7 @@ def _check_options(build: Build, name: str, options: ModelOptions) -> None:
 
 
 def _described(result: Any) -> str:
-    """What a function returned, by its types; those in a tuple and in the tuple of inputs within it too."""
+    """The types of what a function returned, including those inside tuples."""
     if not isinstance(result, tuple):
         return type(result).__name__
     parts = [

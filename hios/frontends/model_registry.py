@@ -1,4 +1,4 @@
-"""Networks of the models/ folder by name."""
+"""The networks of the models/ folder by name."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _build_function(name: str) -> Build:
 
 
 def _imported(path: Path) -> ModuleType:
-    """A file of models/ as a module of a package, so that it can import files beside it: ``from .name import ...``."""
+    """A file of models/ as a module of a package, so that ``from .name import ...`` works within the folder."""
     # Loaded anew every time: the file, or the folder, may be another one.
     for name in [name for name in sys.modules if name == _PACKAGE or name.startswith(f"{_PACKAGE}.")]:
         del sys.modules[name]
@@ -67,7 +67,7 @@ def _imported(path: Path) -> ModuleType:
 
 
 def initialise(module: nn.Module, inputs: tuple[Tensor, ...], seed: int) -> None:
-    """Random weights that keep activations at the same size through the network.
+    """Random weights that keep the size of activations through the network.
 
     torch's default initialisation lets them vanish in deep networks; outputs of 1e-8 would make every
     comparison within 1e-4 pass. Convolutions and fully connected layers get weights that suit a ReLU before them
@@ -103,7 +103,7 @@ def initialise(module: nn.Module, inputs: tuple[Tensor, ...], seed: int) -> None
 
 
 def _take_unit_variance(layer: nn.Conv2d | nn.Linear, inputs: tuple[Tensor], output: Tensor) -> Tensor:
-    """Scale weights and bias so that this output, which is scaled too, has variance 1; a constant one stays."""
+    """Scale weights and bias so that this output has variance 1; a constant output is left alone."""
     deviation = float(output.std(correction=0))
     if deviation == 0.0:
         return output

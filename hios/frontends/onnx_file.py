@@ -42,7 +42,7 @@ _DTYPES: dict[int, torch.dtype] = {
 
 
 def described(model: ModelProto) -> str:
-    """Inputs and number of weights, for people."""
+    """Inputs and number of weights, as text."""
     types = [tensor_type(value) for value in inputs_of(model.graph)]
     weights = sum(math.prod(tensor.dims) for tensor in model.graph.initializer)
     return f"input {', '.join(map(type_text, types))}, {weights:,} weights"
@@ -97,7 +97,7 @@ def load(path: str | Path, batch_size: int | None = None, shapes: Shapes | None 
 
 
 def nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    """All nodes of a graph, also those in branches and loops."""
+    """All nodes of a graph, including those in branches and loops."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:
@@ -106,7 +106,7 @@ def nodes(graph: GraphProto) -> Iterator[NodeProto]:
 
 
 def before_activations(model: ModelProto) -> ModelProto | None:
-    """The model without the activations that its outputs come from, where these saturate.
+    """The model without saturating activations at its outputs.
 
     Probabilities that are nearly all 0 or 1 say little about what they were computed from, and runtimes approximate
     their tails differently.
@@ -128,7 +128,7 @@ def before_activations(model: ModelProto) -> ModelProto | None:
 
 
 def inputs_of(graph: GraphProto) -> list[ValueInfoProto]:
-    """Inputs that are not weights, which old files name among the inputs."""
+    """Inputs that are not weights, which old files list among the inputs."""
     weights = {tensor.name for tensor in graph.initializer}
     return [value for value in graph.input if value.name not in weights]
 
@@ -140,7 +140,7 @@ def tensor_type(value: ValueInfoProto) -> TensorType:
 
 
 def interface(graph: GraphProto, session: Session) -> tuple[list[TensorType], list[TensorType]]:
-    """Shapes and dtypes of inputs and outputs; where shape inference cannot tell an output's, a run does."""
+    """Shapes and dtypes of inputs and outputs; if shape inference cannot tell those of an output, a run does."""
     inputs = [tensor_type(value) for value in inputs_of(graph)]
     outputs = [tensor_type(value) for value in graph.output]
     if any(size < 1 for shape, _ in outputs for size in shape):
@@ -173,7 +173,7 @@ def _load_weights(model: ModelProto, path: Path) -> None:
 
 
 def _tensors(model: ModelProto) -> Iterator[TensorProto]:
-    """All tensors of a model: weights, and those in attributes of nodes."""
+    """All tensors of a model: weights, and those in node attributes."""
     bodies: list[Sequence[NodeProto]] = [list(nodes(model.graph)), *(function.node for function in model.functions)]
     graphs = [model.graph]
     for node in (node for body in bodies for node in body):
@@ -185,7 +185,7 @@ def _tensors(model: ModelProto) -> Iterator[TensorProto]:
 
 
 def _forget_defaults(graph: GraphProto) -> None:
-    """Take weights from the inputs, where they are values that another may be given for."""
+    """Remove weights from the inputs, where they serve as default values."""
     inputs = inputs_of(graph)
     del graph.input[:]
     graph.input.extend(inputs)

@@ -70,7 +70,7 @@ def _require_converters(graph: GraphProto) -> None:
 
 
 def _imported(importer: _Importer, model: ModelProto) -> tvm.IRModule:
-    """The model in Relax; errors name the node that the importer is at."""
+    """The model in Relax; errors name the node being imported."""
     opset = next(entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"})
     try:
         # The importer warns of every name that it changes, and prints what it fails on.
@@ -96,12 +96,12 @@ def _refuse_kernels(module: tvm.IRModule, places: Mapping[str, Origin]) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """What a library's error says, without the way that TVM prints operators and numbers."""
+    """The message of a library's error, without TVM's notation of operators and numbers."""
     return _NUMBER.sub(r"\1", _OPERATOR.sub(r"\1", first_line(error)))
 
 
 class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
-    """Relax's importer, keeping in mind which node it is at, and the names that weights have in the file."""
+    """Relax's importer, extended to track the current node and the names of weights in the file."""
 
     def __init__(self) -> None:
         super().__init__(shape_dict={}, dtype_dict={}, keep_params_in_input=True)
@@ -140,7 +140,7 @@ class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
 
 
 def _origin(node: NodeProto) -> Origin:
-    """Type and name of a node; the path of its module, where torch exported the file and left it there."""
+    """Type and name of a node, and the path of its module if torch exported the file with it."""
     name = node.name or (node.output[0] if node.output else "")
     scopes = next((entry.value for entry in node.metadata_props if entry.key == "pkg.torch.onnx.name_scopes"), "[]")
     try:

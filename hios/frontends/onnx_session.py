@@ -1,4 +1,4 @@
-"""ONNX Runtime on the CPU, with tensors of torch; it needs nothing of the package onnx, which takes long to import."""
+"""ONNX Runtime on the CPU with torch tensors, without the package onnx, which is slow to import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hios.errors import UnsupportedError, first_line
 
 
 class Session:
-    """An ONNX file in ONNX Runtime on the CPU, to be called with tensors.
+    """An ONNX file in ONNX Runtime on the CPU, called with tensors.
 
     Args:
         path: the file.
@@ -40,6 +40,6 @@ class Session:
         self._names = [value.name for value in self._session.get_inputs()]
 
     def __call__(self, *inputs: Tensor) -> list[Tensor]:
-        """Outputs for inputs in the file's order."""
+        """Outputs for inputs in the order of the file."""
         given = {name: value.numpy() for name, value in zip(self._names, inputs, strict=True)}
         return [torch.from_numpy(value) for value in self._session.run(None, given)]

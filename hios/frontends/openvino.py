@@ -48,12 +48,12 @@ def converted(program: ExportedProgram, name: str) -> openvino.Model:
 
 
 def save(model: openvino.Model, path: Path) -> None:
-    """Write a model as NAME.xml, with its weights in full precision in NAME.bin beside it."""
+    """Write a model as NAME.xml, and its weights in full precision as NAME.bin."""
     openvino.save_model(model, path, compress_to_fp16=False)
 
 
 def load(path: Path) -> openvino.Model:
-    """Read what `save` wrote.
+    """Read the output of `save`.
 
     Raises:
         UnsupportedError: OpenVINO cannot read it.
@@ -65,7 +65,7 @@ def load(path: Path) -> openvino.Model:
 
 
 class Session:
-    """A model in OpenVINO on the CPU, to be called with tensors. Callers in several threads take turns.
+    """A model in OpenVINO on the CPU, called with tensors; calls from several threads are serialised.
 
     Args:
         model: as `converted` gives it.
@@ -92,7 +92,7 @@ class Session:
         self._lock = threading.Lock()
 
     def __call__(self, *inputs: Tensor) -> list[Tensor]:
-        """Outputs for inputs in the program's order; new tensors that no later call touches."""
+        """Outputs for inputs in the order of the program, as new tensors."""
         given = [value.detach().contiguous().numpy() for value in inputs]
         with self._lock:
             outputs: Any = self._compiled(given)
@@ -101,7 +101,7 @@ class Session:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what OpenVINO logs about decompositions that this version of torch lacks, which changes nothing."""
+    """Suppress messages of OpenVINO about decompositions that this version of torch lacks."""
     root, handler = logging.getLogger(), logging.NullHandler()
     disabled = root.manager.disable
     logging.disable(logging.CRITICAL)

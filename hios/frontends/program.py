@@ -33,7 +33,7 @@ _DECLARATIONS = "hios.json"
 
 @dataclass(frozen=True)
 class Program:
-    """A network as torch.export has it, and what its model declares.
+    """A network exported by torch.export, with the declarations of its model.
 
     Attributes:
         exported: the program.
@@ -51,7 +51,7 @@ class Program:
         return cls(load(path, trusted=trusted), declarations(path))
 
     def write(self, path: str | Path) -> None:
-        """Write program.pt2; the file appears whole, by rename."""
+        """Write program.pt2 atomically, by rename."""
         save(self.exported, path, self.declared)
 
     def to_bytes(self) -> bytes:
@@ -98,7 +98,7 @@ def export(module: nn.Module, inputs: tuple[Tensor, ...], model: nn.Module | Non
 
 
 def save(program: ExportedProgram, path: str | Path, declared: Declarations | None = None) -> None:
-    """Write program.pt2 with what the model declares.
+    """Write program.pt2 with the declarations of the model.
 
     The example inputs, which it would embed, are left out; what they show of whole numbers stays.
     """
@@ -147,7 +147,7 @@ def load(path: str | Path, *, trusted: bool = False) -> ExportedProgram:
 
 
 def declarations(path: str | Path) -> Declarations:
-    """What the model in a program.pt2 declares; nothing where `hios export` did not write the file.
+    """The declarations in a program.pt2; none if `hios export` did not write it.
 
     Raises:
         ArtifactError: missing or damaged.
@@ -166,7 +166,7 @@ def declarations(path: str | Path) -> Declarations:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Torch warns about its own use of a deprecated class while loading, and logs errors beside raising them."""
+    """Suppress a deprecation warning of torch while loading, and errors it logs in addition to raising."""
     logger = logging.getLogger("torch.export")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -193,7 +193,7 @@ def _require_whole(path: Path) -> None:
 
 
 def tensor_types(program: ExportedProgram) -> tuple[list[TensorType], list[TensorType]]:
-    """Shape and dtype of every input and every output of a program, in order; tensors only."""
+    """Shape and dtype of all input and output tensors of a program, in order."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     signature = program.graph_signature
     values_of = [

@@ -1,4 +1,4 @@
-"""What goes into an exported program and what comes out: tensors, and the structure that they stand in."""
+"""Inputs and outputs of an exported program: tensors, and the nested structure they come in."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hios.frontends.pt2_archive import PLAIN_TREES
 
 
 def copied(program: ExportedProgram) -> ExportedProgram:
-    """A copy that can be changed without changing the program; both share the tensors of weights and constants."""
+    """A copy of the program that can be modified; it shares the tensors of weights and constants."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch warns about its own use of a deprecated class
         calls = copy.deepcopy(program.module_call_graph)
@@ -34,7 +34,7 @@ def copied(program: ExportedProgram) -> ExportedProgram:
 
 
 def plain(program: ExportedProgram, name: str) -> ExportedProgram:
-    """A program with nothing but tensors, in structures that loading need not look up by name.
+    """A program with tensors only, in structures that need no lookup by name when loaded.
 
     Outputs that are None are left out. Outputs become a flat tuple where they were not all tensors, or are in
     something with a type of its own, such as a named tuple.
@@ -80,7 +80,7 @@ def _is_plain(spec: Any) -> bool:
 
 
 def _leave_out_constants(program: ExportedProgram) -> None:
-    """Remove outputs that are constants, of which only None are there."""
+    """Remove constant outputs; only None occurs."""
     output = program.graph.output_node()
     specs = program.graph_signature.output_specs
     kept = [number for number, spec in enumerate(specs) if not isinstance(spec.arg, ConstantArgument)]
@@ -90,7 +90,7 @@ def _leave_out_constants(program: ExportedProgram) -> None:
 
 
 def flat_module(program: ExportedProgram) -> nn.Module:
-    """The module of a program, which takes its input tensors in order, whatever structure or names they have there."""
+    """The module of a program with its input tensors in order, whatever their structure or names."""
     module: nn.Module = program.module()
     spec = program.call_spec.in_spec
     positional = pytree.tree_structure((tuple(range(spec.num_leaves)), {}))
@@ -98,7 +98,7 @@ def flat_module(program: ExportedProgram) -> nn.Module:
 
 
 class _Flat(nn.Module):
-    """A module behind one that takes the leaves of its inputs."""
+    """A module that takes the flattened inputs of another."""
 
     def __init__(self, module: nn.Module, spec: pytree.TreeSpec) -> None:
         super().__init__()

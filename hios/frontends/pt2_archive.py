@@ -1,4 +1,4 @@
-"""program.pt2 without trust: a copy that holds nothing by which torch's loader could run code.
+"""Loading program.pt2 without trust: a copy without anything that torch's loader could execute.
 
 torch.export.load unpickles what an archive asks it to, looks up operators by attribute, evaluates expressions of
 shapes, imports modules that a tree of outputs names, and writes names of nodes into Python code that it then runs. So
@@ -92,7 +92,7 @@ _TREES = {f"{kind.__module__}.{kind.__name__}": kind for kind in PLAIN_TREES}
 
 
 def without_code(stream: BinaryIO, path: Path) -> io.BytesIO:
-    """A copy of a program.pt2 that torch.export.load can be given without trusting who wrote the file.
+    """A copy of a program.pt2 that torch.export.load can read without trusting its author.
 
     Guards on inputs, files of other programs, and example inputs that are not plain tensors are left out.
 
@@ -124,7 +124,7 @@ def _refused(path: Path, reason: str) -> ArtifactError:
 
 
 class _Checked:
-    """The records of an archive, each checked as it is handed out."""
+    """The records of an archive, checked when read."""
 
     def __init__(self, path: Path, read: Callable[[str], bytes], names: list[str]) -> None:
         self._path = path
@@ -141,7 +141,7 @@ class _Checked:
         yield from ((name, self._read(name)) for name in self._names if _TENSOR.fullmatch(name))
 
     def _examples(self) -> bytes:
-        """Example inputs, if they are tensors and nothing else; else none."""
+        """Example inputs if they are plain tensors; otherwise none."""
         data = self._read(_EXAMPLES) if _EXAMPLES in self._names else b""
         try:
             loaded = torch.load(io.BytesIO(data), weights_only=True) if data else None
@@ -172,7 +172,7 @@ class _Checked:
             raise ArtifactError(f"{self._path}: {name}: {first_line(error)}; export it again") from error
 
     def _clean(self, value: Any, key: str, place: str) -> Any:
-        """A copy of a value that stands under a key, made of nothing but what is on the lists."""
+        """A copy of a value under a key, with allowed contents only."""
         if isinstance(value, list):
             return [self._clean(item, key, f"{place}[{number}]") for number, item in enumerate(value)]
         if isinstance(value, str):
@@ -256,13 +256,13 @@ class _Checked:
 
 
 def _is_comment(text: Any) -> bool:
-    """Whether text of a node's metadata can stand in generated code, where torch puts it between triple quotes."""
+    """Whether metadata of a node is safe in generated code, where torch puts it between triple quotes."""
     return isinstance(text, str) and '"""' not in text and "'''" not in text
 
 
 @functools.cache
 def is_harmless(target: str) -> bool:
-    """Whether a target is an ATen operator that works on tensors and numbers: no files, no other objects."""
+    """Whether a target is an ATen operator on tensors and numbers: no files, no other objects."""
     parts = _OPERATOR.fullmatch(target)
     if parts is None:
         return False

@@ -1,4 +1,4 @@
-"""A Relax function as plain calls, whichever frontend it came from."""
+"""A Relax function as plain calls, independent of the frontend."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TUPLES = {"relax.strided_slice": ("axes", "begin", "end", "strides")}
 
 @dataclass(eq=False)
 class Call:
-    """One Relax operator call.
+    """A call of a Relax operator.
 
     ``arguments`` are calls, (call, item) pairs, weights, inputs of the network, or numbers; ``shapes`` and ``dtypes``
     describe what it makes.
@@ -40,7 +40,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A tensor of the program with its name there, such as ``fire2.squeeze.weight``."""
+    """A tensor of the program with its name, such as ``fire2.squeeze.weight``."""
 
     name: str
     tensor: Tensor
@@ -93,7 +93,7 @@ def read(function: relax.Function, parameters: Mapping[str, Weight], origins: Ma
 
 
 def origins(module: tvm.IRModule, made: Iterable[tuple[Origin, Any]]) -> dict[str, Origin]:
-    """Where each Relax variable comes from.
+    """The origin of each Relax variable.
 
     An importer goes through the nodes of a model in order. What it binds for a node ends with the value of the node,
     unless that is no variable or one that was bound before.
@@ -221,7 +221,7 @@ class _Reader:
 
 
 def _name_of_tuple(function: str, value: list[Any], names: Iterator[str]) -> str:
-    """The attribute that a tuple of numbers becomes: calls in graph.json have tensors and numbers as arguments."""
+    """The attribute for a tuple of numbers: calls in graph.json take only tensors and numbers as arguments."""
     if (name := next(names, None)) is None:
         raise UnsupportedError(
             f"{function}: its argument {tuple(value)} is a tuple of numbers, which calls in graph.json cannot have; to "
@@ -232,7 +232,7 @@ def _name_of_tuple(function: str, value: list[Any], names: Iterator[str]) -> str
 
 
 def is_constant(value: Any) -> bool:
-    """Whether a value depends on weights and numbers only."""
+    """Whether a value depends only on weights and numbers."""
     if isinstance(value, tuple):
         return is_constant(value[0])
     if isinstance(value, Call):
@@ -261,7 +261,7 @@ def _tensor_type(kind: Any, place: str) -> tuple[tuple[int, ...], str]:
 
 
 def _sizes(kind: Any, place: str) -> list[int]:
-    """Sizes of a shape, or of the shape of a tensor."""
+    """The sizes of a shape, or of the shape of a tensor."""
     try:
         return [int(size) for size in getattr(kind, "shape", kind).values]
     except (AttributeError, TypeError) as error:
@@ -286,5 +286,5 @@ def _plain(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """A plain Python string; TVM's own string type is one only by inheritance, which JSON writers refuse."""
+    """A plain Python string; TVM's string is a subclass that JSON writers refuse."""
     return f"{value}"

@@ -1,4 +1,4 @@
-"""Where in a model an operator comes from."""
+"""The location in a model that an operator comes from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where in the model a call comes from.
+    """The location in the model that a call comes from.
 
     ``module`` is the path of the submodule that computes it ("" for the model itself), ``place`` says it to people.
     """
@@ -24,7 +24,7 @@ class Origin:
 
 
 def of_node(node: fx.Node) -> Origin:
-    """Module and line of a node of an exported program; programs from elsewhere may state neither."""
+    """Module and line of a node of an exported program, if the program states them."""
     stack = node.meta.get("nn_module_stack") or {}
     module = [path for path, _ in stack.values()][-1] if stack else ""
     frames = list(_FRAME.finditer(node.meta.get("stack_trace") or ""))

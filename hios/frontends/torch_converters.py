@@ -1,4 +1,4 @@
-"""Operators of PyTorch that Relax's importer lacks, or imports as something else.
+"""ATen operators that Relax's importer lacks or imports incorrectly.
 
 A converter takes the node of a program's graph (a ``torch.fx.Node``) and the importer (an ``ExportedProgramImporter``),
 whose ``env`` holds the Relax values of nodes, and emits Relax operators.
@@ -30,7 +30,7 @@ _CONVOLUTIONS = {
 
 
 def _arguments(node: Any) -> dict[str, Any]:
-    """The arguments of a node by name, as the schema of its operator has them, with defaults."""
+    """The arguments of a node by name, defaults included."""
     arguments = node.target._schema.arguments
     given = dict(zip([argument.name for argument in arguments], node.args, strict=False))
     return {**{argument.name: argument.default_value for argument in arguments}, **given, **node.kwargs}
@@ -43,14 +43,14 @@ def _dtype(value: Any) -> str:
 
 
 def _cast(value: Any, dtype: str, importer: Any) -> Any:
-    """A Relax value or a number in a dtype."""
+    """A Relax value or a number, cast to a dtype."""
     if not isinstance(value, relax.Expr):
         return relax.const(value, dtype)
     return value if value.ty.dtype == dtype else importer.block_builder.emit(relax.op.astype(value, dtype))
 
 
 def _convolution(node: Any, importer: Any) -> relax.Var:
-    """In the precision of its tensors, where Relax's importer takes float32 for all."""
+    """In the precision of its tensors; Relax's importer assumes float32."""
     image, weight, bias, strides, padding, dilation, transposed, output_padding, groups = importer.retrieve_args(node)
     dimensions = len(strides)
     if (make := _CONVOLUTIONS.get((dimensions, transposed))) is None:
@@ -92,7 +92,7 @@ def _scaled(value: Any, factor: float, dtype: str, importer: Any) -> Any:
 
 
 def _attention(node: Any, importer: Any) -> relax.Var:
-    """Relax's attention has four dimensions, and its mask is a number to add."""
+    """Relax's attention takes four dimensions, and its mask is added."""
     given = _arguments(node)
     emit, dtype = importer.block_builder.emit, _dtype(node)
     query, key, value = (importer.env[given[name]] for name in ("query", "key", "value"))
@@ -124,7 +124,7 @@ def _attention(node: Any, importer: Any) -> relax.Var:
 
 
 def _in_four(value: Any, shape: list[int], importer: Any) -> Any:
-    """A value of any number of dimensions with four: those before its last three as one, or ones before."""
+    """A value reshaped to four dimensions, its leading dimensions merged or padded with 1."""
     if len(shape) == 4:
         return value
     heads = shape[-3] if len(shape) > 2 else 1
@@ -133,7 +133,7 @@ def _in_four(value: Any, shape: list[int], importer: Any) -> Any:
 
 
 def _mask(mask: Any, shape: list[int], dtype: str, importer: Any) -> Any:
-    """What a mask adds to scores of a shape: minus infinity where a truth value is false."""
+    """The values that a mask adds to scores of a shape: minus infinity where a boolean is false."""
     emit, value, own = importer.block_builder.emit, importer.env[mask], list(mask.meta["val"].shape)
     if _dtype(mask) == "bool":
         value = emit(relax.op.where(value, relax.const(0.0, dtype), relax.const(-math.inf, dtype)))
@@ -144,7 +144,7 @@ def _mask(mask: Any, shape: list[int], dtype: str, importer: Any) -> Any:
 
 
 def _arithmetic(operator: Callable[..., Any]) -> _Converter:
-    """In the dtype of the result, as in torch: a quotient of whole numbers, or one and a half times one, is none."""
+    """In the dtype of the result, as in torch: dividing integers gives floats."""
 
     def convert(node: Any, importer: Any) -> relax.Var:
         first, second = importer.retrieve_args(node)[:2]
@@ -157,7 +157,7 @@ def _arithmetic(operator: Callable[..., Any]) -> _Converter:
 
 
 def _comparison(operator: Callable[..., Any]) -> _Converter:
-    """In the dtype that both sides fit in, as in torch: 2 is less than 2.5."""
+    """In the common dtype of both sides, as in torch: 2 is less than 2.5."""
 
     def convert(node: Any, importer: Any) -> relax.Var:
         sides = [side.meta["val"] if isinstance(side, fx.Node) else side for side in node.args]
@@ -187,7 +187,7 @@ def _extremum(operator: Callable[..., Any]) -> _Converter:
 
 
 def _any(node: Any, importer: Any) -> relax.Var:
-    """Whether anything is not 0: the maximum of truth values, for which Relax has none, as whole numbers."""
+    """Whether any element is nonzero, as a maximum over integers: Relax has none for booleans."""
     given, emit = _arguments(node), importer.block_builder.emit
     value, dtype = importer.env[given["self"]], _dtype(given["self"])
     if dtype != "bool":
@@ -203,7 +203,7 @@ def _exp2(node: Any, importer: Any) -> relax.Var:
 
 
 def _adaptive_max_pool2d(node: Any, importer: Any) -> tuple[relax.Var, None]:
-    """Windows of one size where the image divides into them; the indices are not made."""
+    """Only for images that the windows divide evenly; indices are not computed."""
     image, size = importer.env[node.args[0]], list(node.args[1])
     height, width = node.args[0].meta["val"].shape[-2:]
     if height % size[0] or width % size[1]:
@@ -213,7 +213,7 @@ def _adaptive_max_pool2d(node: Any, importer: Any) -> tuple[relax.Var, None]:
 
 
 def _cumsum(node: Any, importer: Any) -> relax.Var:
-    """Whole numbers of what is not a floating-point number, as in torch; Relax keeps the dtype."""
+    """Integers for non-floating input, as in torch; Relax keeps the dtype."""
     values = importer.block_builder.emit(relax.op.astype(importer.env[node.args[0]], _dtype(node)))
     return importer.block_builder.emit(relax.op.cumsum(values, axis=int(node.args[1])))
 

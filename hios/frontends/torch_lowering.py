@@ -61,7 +61,7 @@ def lower(program: ExportedProgram) -> Lowered:
 
 
 class _Importer(ExportedProgramImporter):  # type: ignore[misc]
-    """Relax's importer, keeping in mind which node it is at."""
+    """Relax's importer, extended to track the current node."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class _Importer(ExportedProgramImporter):  # type: ignore[misc]
 
 
 def _imported(program: ExportedProgram) -> tuple[tvm.IRModule, dict[str, Origin]]:
-    """The program in Relax, and where the values of its variables come from."""
+    """The program in Relax, and the origins of its variables."""
     importer = _Importer()
     known = {*importer.convert_map, *CONVERTERS}
     for node in program.graph.nodes:

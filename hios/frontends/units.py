@@ -21,7 +21,7 @@ from hios.frontends.relax_calls import Call, Lowered, described, is_constant
 
 @dataclass(eq=False)
 class Unit:
-    """A scheduling unit: its type, its calls in order, and the call of the function that makes its output.
+    """A scheduling unit: its type, its calls in order, and the call that produces its output.
 
     Before folding ``output`` is the last of the calls; other units refer to it by that call.
     """
@@ -66,7 +66,7 @@ def _type(call: Call) -> str:
 
 
 def _readers(lowered: Lowered) -> Mapping[Call, list[Call | None]]:
-    """The calls that read each call, one entry for each time; None stands for the outputs of the network."""
+    """The calls that read each call, one entry per use; None stands for the outputs of the network."""
     readers: dict[Call, list[Call | None]] = defaultdict(list)
     for reader, values in [*((call, call.arguments) for call in lowered.calls), (None, lowered.outputs)]:
         for value in values:
@@ -77,7 +77,7 @@ def _readers(lowered: Lowered) -> Mapping[Call, list[Call | None]]:
 
 
 def _matches(patterns: Sequence[FusionPattern], lowered: Lowered) -> list[tuple[FusionPattern, list[Call]]]:
-    """What every pattern matches, in order of the patterns; matches may overlap."""
+    """All matches of every pattern, in order of the patterns; they may overlap."""
     bindings = {binding.var: binding.value for block in lowered.function.body.blocks for binding in block.bindings}
     place = {call: position for position, call in enumerate(lowered.calls)}
     ends: dict[str, list[Any]] = defaultdict(list)
@@ -103,7 +103,7 @@ def _matches(patterns: Sequence[FusionPattern], lowered: Lowered) -> list[tuple[
 
 
 def _call_behind(expression: Any, lowered: Lowered) -> Call | None:
-    """The call that an expression is, or whose first item it takes."""
+    """The call of an expression, or the call whose first item it takes."""
     if expression in lowered.call_of:
         return lowered.call_of[expression]
     value = lowered.values.get(getattr(expression, "tuple_value", None))
@@ -118,7 +118,7 @@ def _depends_on_weights(expression: Any, lowered: Lowered) -> bool:
 
 
 def _with_sums(units: Sequence[Unit], sums: SumFolder, folding: frozenset[str]) -> list[Unit]:
-    """The units with sums inside those that alone read them, and other sums of several terms as one unit each."""
+    """The units with sums absorbed by their only reader, and other multi-term sums as units of their own."""
     free = {unit.output for unit in units if len(unit.calls) == 1}
     gone: set[Call] = set()
     for unit in units:
@@ -140,7 +140,7 @@ _ADD, _SCALE, _DIVIDE = "relax.add", "relax.multiply", "relax.divide"
 
 
 class SumFolder:
-    """Finds sums that belong to their reader.
+    """Finds sums that belong to the unit that reads them.
 
     Args:
         readers: the calls that read each call, None standing for the outputs of the network.
@@ -150,7 +150,7 @@ class SumFolder:
         self._readers = readers
 
     def read_by(self, calls: Sequence[Call], free: Collection[Call]) -> list[Call]:
-        """The calls of all sums that nothing but these calls read.
+        """The calls of all sums that are read by these calls only.
 
         Args:
             calls: of one unit.
@@ -164,7 +164,7 @@ class SumFolder:
         return sums
 
     def terms_of(self, root: Call, free: Collection[Call]) -> list[Call]:
-        """The sums and scaled values that a sum alone adds up, at any depth."""
+        """The nested sums and scaled values that only this sum reads."""
         terms: list[Call] = []
         waiting = [root]
         while waiting:
@@ -184,7 +184,7 @@ class SumFolder:
         return call.function == _DIVIDE and _is_sum(dividend) and all(map(is_constant, divisor))
 
     def _belongs(self, part: Call, reader: Call, unit: Sequence[Call], free: Collection[Call]) -> bool:
-        """Whether nothing outside the unit reads the part, and the module of its reader, or one around it, makes it."""
+        """Whether only the unit reads the part, and the part comes from the module of its reader or one around it."""
         return (
             part in free
             and all(other in unit for other in self._readers[part])
@@ -193,7 +193,7 @@ class SumFolder:
 
 
 def _is_sum(value: Any) -> bool:
-    """Whether a value is the sum of two values, neither a weight."""
+    """Whether a value is the sum of two values, neither of them a weight."""
     return isinstance(value, Call) and value.function == _ADD and not any(map(is_constant, value.arguments))
 
 

@@ -68,7 +68,7 @@ def _convolution(attributes: Mapping[str, Any], filters: Tensor, bias: Tensor) -
 
 
 def _padded(filters: Tensor, kernel: tuple[int, int]) -> Tensor:
-    """Filters with zeros around them: floor((K - k) / 2) before, the rest behind, on each axis."""
+    """Filters padded with zeros: floor((K - k) / 2) before, the rest after, on each axis."""
     (above, below), (left, right) = (
         ((largest - own) // 2, largest - own - (largest - own) // 2)
         for largest, own in zip(kernel, filters.shape[2:], strict=True)

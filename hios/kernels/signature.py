@@ -1,4 +1,4 @@
-"""Signatures: operators with equal signature cost the same and are measured once."""
+"""Signatures: operators with equal signatures cost the same and are measured once."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ External = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class CompiledOperator:
-    """A scheduling unit ready to run.
+    """A scheduling unit, ready to run.
 
     ``run`` takes the tensors named by ``externals``, in that order, and returns the output tensor, or a tuple of
     them for an operator with several outputs.
@@ -30,7 +30,7 @@ class CompiledOperator:
 
 
 def externals(operator: Operator) -> tuple[External, ...]:
-    """What an operator reads from other operators and graph inputs, each value once, in order of first use."""
+    """The values that an operator reads from other operators and graph inputs, each once, by first use."""
     values: dict[External, None] = {}
     for call in operator.calls:
         for argument in call.arguments:
@@ -55,7 +55,7 @@ def compile_operator(operator: Operator, weights: Mapping[str, Tensor], *, packe
 
 
 class _Compiler:
-    """An operator on its way to be a function.
+    """Compiles one operator.
 
     Values have slots: the outside values come first, then weights and numbers, then the result of each step.
     """
@@ -100,7 +100,7 @@ class _Compiler:
             self._steps.append((kernel, [self._kept(argument) for argument in call.arguments]))
 
     def _activation(self, position: int) -> int | None:
-        """The call of the activation that alone reads a convolution."""
+        """The activation call that is the only reader of a convolution."""
         if self._readers[position] != 1:
             return None
         return next(

@@ -1,4 +1,4 @@
-"""Arguments of a call in the form of the example: the same values may be given by position or by name."""
+"""Bringing the arguments of a call into the form of the example: a value may be given by position or by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Binding:
-    """Brings arguments into the form of an example.
+    """Rearranges arguments into the form of an example.
 
     Args:
         function: what is called.
@@ -49,7 +49,7 @@ class Binding:
     def as_in_the_example(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """Arguments as the example gives them; None where they cannot be given so.
+        """The arguments in the form of the example; None if that is impossible.
 
         An argument that the example leaves out has to have its default.
         """

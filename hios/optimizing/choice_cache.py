@@ -1,4 +1,4 @@
-"""What is kept on disk: which way to run a network was the fastest here, and that way, ready to be loaded.
+"""The cache on disk: which candidate was the fastest for a model here, and its files, ready to be loaded.
 
 A choice is known by the model's code, attributes and shapes, and by all that measurements depend on
 (`hios.optimizing.cache_key`); other weights share it. What runs it - graph and weights, or what another runtime loads -
@@ -34,7 +34,7 @@ _GRAPH, _WEIGHTS = "graph.json", "weights.safetensors"
 
 
 class ChoiceCache:
-    """The choice of one key.
+    """The cached choice of one key.
 
     Args:
         folder: where choices lie, made when the first is written; None keeps nothing.
@@ -49,7 +49,7 @@ class ChoiceCache:
         self._key = key
 
     def get(self, model: str) -> tuple[Report, Candidate] | None:
-        """The report for a model of this class, and the candidate; None where there is none that can be used."""
+        """The report for a model of this class, and the candidate; None if there is no usable entry."""
         if self._entries is None:
             return None
 
@@ -59,7 +59,7 @@ class ChoiceCache:
         return self._entries.get(self._key, chosen)
 
     def put(self, report: Report, candidate: Candidate) -> None:
-        """Keep a choice.
+        """Store a choice.
 
         Raises:
             ArtifactError: the folder cannot be written.
@@ -69,7 +69,7 @@ class ChoiceCache:
 
 
 class ModelStore:
-    """Folders of what runs a model of a certain state.
+    """Folders with the files that run a model with given weights.
 
     Args:
         folder: where they lie; None keeps nothing, and files are made in a temporary folder.
@@ -79,7 +79,7 @@ class ModelStore:
         self._folder = folder
 
     def find(self, key: Mapping[str, Any], state: str) -> Path | None:
-        """The folder of a key and state; None where there is none."""
+        """The folder of a key and weights; None if there is none."""
         if self._folder is None:
             return None
         path = self._folder / _digest(key, state)
@@ -91,7 +91,7 @@ class ModelStore:
 
     @contextlib.contextmanager
     def workspace(self) -> Any:
-        """A new folder for files of a model; it vanishes behind this unless it is kept."""
+        """A new folder for files of a model; deleted afterwards unless it is kept."""
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
         path = Path(tempfile.mkdtemp(prefix="partial-", dir=self._folder))
@@ -101,7 +101,7 @@ class ModelStore:
             shutil.rmtree(path, ignore_errors=True)
 
     def keep(self, key: Mapping[str, Any], state: str, workspace: Path) -> None:
-        """Keep a workspace as the folder of a key and state; without room for it nothing is kept."""
+        """Keep a workspace as the folder of a key and weights; nothing is kept if there is no room."""
         if self._folder is None:
             return
         target = self._folder / _digest(key, state)

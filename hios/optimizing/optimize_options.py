@@ -1,4 +1,4 @@
-"""What ``hios.optimize`` may be told."""
+"""The options of ``hios.optimize``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DEVICES = 8
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What ``optimize`` may be told; its arguments say what they mean.
+    """The options of ``optimize``; see its arguments.
 
     Raises:
         HiosError: one of them is not allowed.
@@ -82,7 +82,7 @@ class Options:
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """The ways that take part; the model as it runs today does so in any case."""
+        """The candidates that take part; the model as it runs today always does."""
         if self.algorithm != "auto":
             return (SCHEDULE,)
         if isinstance(self.way, str):
@@ -91,15 +91,15 @@ class Options:
 
     @property
     def is_auto(self) -> bool:
-        """Whether the fastest is taken, and none by its name."""
+        """Whether the fastest candidate is chosen, rather than one by name."""
         return self.algorithm == "auto" and self.way not in WAYS
 
     def asks_for(self, kind: str) -> bool:
-        """Whether a way is taken whatever is measured."""
+        """Whether the user chose this kind of candidate, whatever is measured."""
         return not self.is_auto and kind in self.ways
 
     def divisions(self) -> list[list[list[int]]]:
-        """Cores of every device, for each way to divide the machine that is considered.
+        """Cores of every device, for each considered division of the machine.
 
         One way, with a core for each device, where the user says how many devices there are.
         """
@@ -108,7 +108,7 @@ class Options:
         return cpu_topology.divisions(cpu_topology.read(), _DEVICES)
 
     def folder(self) -> Path | None:
-        """Folder of the cache; None, with a warning, where it cannot be written."""
+        """Folder of the cache; None, with a warning, if it is not writable."""
         if self.cache is False:
             return None
         folder = Path(self.cache) if isinstance(self.cache, str | Path) else default_folder().parent

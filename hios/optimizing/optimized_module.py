@@ -1,4 +1,4 @@
-"""The module that the user gets: called like the model, run the chosen way, or as the model itself where that fails."""
+"""The module that ``optimize`` returns: called like the model, which runs itself if the chosen way fails."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _NOT_THE_USER = (str(Path(torch.__file__).parent),)
 
 
 def warn(message: str) -> None:
-    """A ``HiosWarning`` at the line of the user's that led here."""
+    """Issue a ``HiosWarning`` at the user's line."""
     errors.warn(message, _NOT_THE_USER)
 
 
 @contextlib.contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Torch with this many threads inside an operator, for what the calling thread does.
+    """Set the number of intra-operator threads of torch in the calling thread.
 
     Torch keeps the number for each thread, so callers neither wait for nor disturb each other, and calls may be nested.
     A thread that uses torch for the very first time meanwhile takes this number over and keeps it, though: have threads
@@ -48,7 +48,7 @@ def torch_threads(count: int) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """What runs a traced model elsewhere.
+    """Runs a traced model elsewhere.
 
     Attributes:
         inputs: what the model takes.
@@ -66,7 +66,7 @@ class Runner:
 
 
 class OptimizedModule(nn.Module):
-    """A model, run the way that was chosen for it.
+    """A model, run in the way that was chosen for it.
 
     It takes and gives what the model does. Parameters, buffers, submodules and ``state_dict`` are the model's own;
     other attributes are read from the model and set on it, but for those that this class or every module has. It is
@@ -131,7 +131,7 @@ class OptimizedModule(nn.Module):
             return self._model(*args, **kwargs)
 
     def _instead(self, kind: str, why: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """The model itself, with a warning the first time that there is a cause of this kind."""
+        """Run the model itself, with a warning on the first failure of each kind."""
         if kind not in self._warned:
             self._warned.add(kind)
             warn(f"{self.report.model} runs as it was before hios.optimize: {why}")
@@ -144,27 +144,27 @@ class OptimizedModule(nn.Module):
         return model
 
     def settle(self, final: OptimizedModule) -> None:
-        """Run from now on what another module of the same model runs, whose choice is final."""
+        """Switch to the final choice that another module of the same model runs."""
         self.report, self.runner, self.threads = final.report, final.runner, final.threads
 
     def close(self) -> None:
-        """End the workers; from then on the model itself runs."""
+        """Stop the workers; afterwards the model itself runs."""
         runner, self.runner = self.runner, None
         if runner is not None:
             runner.close()
 
     def train(self, mode: bool = True) -> OptimizedModule:
-        """Switch the model, in train mode it runs itself."""
+        """Switch the mode of the model; in train mode the model itself runs."""
         self._model.train(mode)
         self.training = mode
         return self
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """That of the model."""
+        """The state dict of the model."""
         return self._model.state_dict(*args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """That of the model, which from then on runs itself."""
+        """Load into the model, which runs itself afterwards."""
         return self._model.load_state_dict(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -176,7 +176,7 @@ class OptimizedModule(nn.Module):
             return getattr(self.__dict__["_model"], name)
 
     def _is_own(self, name: str) -> bool:
-        """Whether an attribute is the module's and not the model's; another forward is for the model."""
+        """Whether an attribute belongs to this module rather than the model; a new forward is the model's."""
         own = name in self.__dict__ or "_model" not in self.__dict__
         return own or (name != "forward" and hasattr(type(self), name))
 
@@ -201,5 +201,5 @@ class OptimizedModule(nn.Module):
 
 @_disable_dynamo  # as torch.compiler.disable, which imports all of Dynamo at once
 def _around_dynamo(module: OptimizedModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """What torch.compile leaves as it is: nothing of it is traced."""
+    """A function that torch.compile calls without tracing it."""
     return module._run(args, kwargs)

@@ -1,4 +1,4 @@
-"""Which way to divide the cores of this machine into devices is fastest for a network.
+"""The fastest way to divide the cores of this machine into devices for a network.
 
 One device of all n cores, 2 of n/2, 4 of n/4, ..., n of one: each is predicted before any is run, from costs that are
 measured on such devices; those whose prediction is near the best are measured, in turns.
@@ -74,7 +74,7 @@ class PartitionSettings:
 
 
 def partition(graph: Graph, weights: Mapping[str, Tensor], settings: PartitionSettings) -> PartitionFile:
-    """Choose how to divide the cores; returns what partition.json holds.
+    """Choose how to divide the cores; returns the contents of partition.json.
 
     Partitions with more devices than operators that can ever run beside each other are left out: some would be idle.
 
@@ -125,7 +125,7 @@ def partition(graph: Graph, weights: Mapping[str, Tensor], settings: PartitionSe
 
 
 def _predicted(graph: Graph, devices: int, size: int, settings: PartitionSettings) -> Schedule:
-    """The schedule for one partition, by costs measured on its devices."""
+    """The schedule for one partition, from costs measured on its devices."""
     algorithm = settings.algorithm if devices > 1 else "sequential"
     costs = profile(
         graph,
@@ -147,7 +147,7 @@ def _measured(
     ways: Mapping[int, tuple[Schedule, tuple[int, int]]],
     settings: PartitionSettings,
 ) -> dict[int, list[float]]:
-    """Milliseconds of all runs of the promising partitions, which take turns in random order.
+    """Milliseconds of all runs of the promising partitions, run in turns in random order.
 
     Raises:
         PlatformError: outputs differ from those of one device.
@@ -180,7 +180,7 @@ def _measured(
 
 
 def _turns(places: list[int], settings: PartitionSettings) -> Iterator[tuple[int, int]]:
-    """Who runs, with the number of the round."""
+    """Which partition runs next, with the number of the round."""
     shuffle, rounds = random.Random(settings.seed).shuffle, settings.warmup + settings.runs
     with bar(rounds, f"{len(places)} partitions take turns", "rounds") as progress:
         for number in range(rounds):
@@ -203,7 +203,7 @@ def _require_equal(
 
 
 def _reason(partitions: Sequence[Partition], chosen: int) -> str:
-    """Why one was chosen, in words."""
+    """Why a partition was chosen, in words."""
     known = [entry for entry in partitions if entry.latency_ms is not None]
     latency = msgspec.structs.asdict(partitions[chosen])["latency_ms"]
     return (

@@ -1,4 +1,4 @@
-"""Whether a model only computes: it writes into nothing that the user holds, and keeps nothing from call to call.
+"""Whether a model is pure: it writes to none of the user's tensors and keeps no state between calls.
 
 A model that changes its state or its inputs must run exactly as often as the user calls it. So before it runs for the
 first time, it is run on tensors without values (fake ones), in which all that it would write is seen and nothing is.
@@ -44,7 +44,7 @@ _TRAINING = {"aten::native_batch_norm": 5, "aten::cudnn_batch_norm": 5, "aten::m
 
 
 def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuse a model that must not be run more often than its user runs it, or whose outputs share memory.
+    """Refuse a model with side effects, or whose outputs share memory.
 
     It runs once, without values; neither it nor its inputs are changed by that.
 
@@ -97,7 +97,7 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
 
 
 def _is_about_shapes(error: Exception) -> bool:
-    """Whether an operator refused the shapes or dtypes that it was given, which it would with values, too."""
+    """Whether an operator rejected the shapes or dtypes, which would also happen with values."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame.filename for frame in frames if f"{os.sep}torch{os.sep}" in frame.filename]
     # Subclasses are of tensors without values themselves, such as of outputs whose shapes depend on values.
@@ -106,7 +106,7 @@ def _is_about_shapes(error: Exception) -> bool:
 
 @contextlib.contextmanager
 def _unlogged() -> Iterator[None]:
-    """Without the traceback that torch logs where an operator fails without values, beside raising the error."""
+    """Suppress the traceback that torch logs when an operator fails on fake tensors."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     disabled = logger.disabled
     logger.disabled = True
@@ -117,7 +117,7 @@ def _unlogged() -> Iterator[None]:
 
 
 def _require_apart(outputs: Any, inputs: Sequence[Tensor], owners: Mapping[int, str]) -> None:
-    """Outputs may be inputs, or stand several times; all others have memory of their own."""
+    """Check that outputs share no memory; an output may be an input, or be returned several times."""
     seen: dict[int, Tensor] = {}
     for leaf in pytree.tree_leaves(outputs):
         if not isinstance(leaf, Tensor) or any(leaf is tensor for tensor in inputs):
@@ -137,11 +137,11 @@ def _memory(tensor: Tensor) -> int:
 
 
 class _StoppedError(Exception):
-    """An operator is about to write into what is not the model's."""
+    """An operator is about to write to memory that is not its own."""
 
 
 class _Writes(TorchDispatchMode):
-    """Stops ahead of an operator that writes into what belongs to somebody.
+    """Stops before an operator that writes to memory that exists outside of the call.
 
     Args:
         owners: whose memory is whose.
@@ -178,7 +178,7 @@ class _Writes(TorchDispatchMode):
 
 
 class _State:
-    """Attributes, parameters, buffers and submodules of all modules of a model, to be compared and put back."""
+    """Attributes, parameters, buffers and submodules of all modules of a model, to be compared and restored."""
 
     def __init__(self, model: nn.Module) -> None:
         self._modules = dict(model.named_modules())
@@ -196,7 +196,7 @@ class _State:
         self._during = self._tables
 
     def without_values(self, mode: FakeTensorMode) -> dict[str, Tensor]:
-        """Put tensors without values in the places of parameters and buffers; gives them by what they are."""
+        """Replace parameters and buffers with fake tensors; returns these by name."""
         faked_values: dict[str, Tensor] = {}
         during: dict[tuple[str, str], dict[str, Any]] = {}
         for (path, table), entries in self._tables.items():
@@ -213,7 +213,7 @@ class _State:
         return faked_values
 
     def changed(self) -> list[str]:
-        """What is no longer as it was, in words."""
+        """What has changed, in words."""
         changes = []
         for path, before in self._dicts.items():
             after = self._modules[path].__dict__
@@ -236,7 +236,7 @@ class _State:
         return changes
 
     def put_back(self) -> None:
-        """Have everything as it was."""
+        """Restore everything."""
         for path, module in self._modules.items():
             if any(module.__dict__.get(n, self) is not v for n, v in self._dicts[path].items()) or len(
                 module.__dict__
@@ -256,7 +256,7 @@ class _State:
 
 @contextlib.contextmanager
 def _restored(model: nn.Module) -> Iterator[_State]:
-    """The state of a model, which is put back at the end."""
+    """A context that restores the state of a model at its end."""
     state = _State(model)
     try:
         yield state
@@ -265,7 +265,7 @@ def _restored(model: nn.Module) -> Iterator[_State]:
 
 
 def _same(before: Any, after: Any) -> bool:
-    """Whether an attribute is as it was, also where the same number or text was set again."""
+    """Whether an attribute is unchanged, or was set to an equal number or text."""
     return before is after or (type(before) is type(after) and type(after) in _VALUES and bool(before == after))
 
 
@@ -274,7 +274,7 @@ def _joined(path: str, name: str) -> str:
 
 
 def _copied(value: Any) -> Any:
-    """A container with copies of the containers in it; everything else is the same."""
+    """A container with copies of nested containers; everything else is shared."""
     if isinstance(value, dict):
         return {key: _copied(entry) for key, entry in value.items()}
     if isinstance(value, list):
@@ -283,7 +283,7 @@ def _copied(value: Any) -> Any:
 
 
 def _alike(before: Any, after: Any) -> bool:
-    """Whether a container holds the very objects that its copy has."""
+    """Whether a container holds the same objects as its copy."""
     if isinstance(before, dict):
         return before.keys() == after.keys() and all(_alike(entry, after[key]) for key, entry in before.items())
     if isinstance(before, list):
@@ -292,7 +292,7 @@ def _alike(before: Any, after: Any) -> bool:
 
 
 def _refill(container: Any, held: Any) -> None:
-    """Give a container what its copy has."""
+    """Restore a container from its copy."""
     if _alike(held, container):
         return
     container.clear()

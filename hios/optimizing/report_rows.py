@@ -1,4 +1,4 @@
-"""The rows of a report: one for every way that raced, left the race, or took no part."""
+"""The rows of a report, one per candidate: it finished the race, dropped out, or did not start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hios.statistics import speedup_interval, spread
 
 
 def rows(race: Race, preparation: Preparation) -> tuple[WayReport, ...]:
-    """A row for every way, those that raced to the end first.
+    """A row per candidate, those that finished the race first.
 
     Args:
         race: after it was measured.
@@ -40,7 +40,7 @@ def rows(race: Race, preparation: Preparation) -> tuple[WayReport, ...]:
 
 
 def raced_again(ways: tuple[WayReport, ...], race: Race) -> tuple[WayReport, ...]:
-    """Rows of an earlier report with the numbers of a later race.
+    """The rows of an earlier report with the numbers of a later race.
 
     Args:
         ways: of the report.

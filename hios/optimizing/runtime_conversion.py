@@ -1,4 +1,4 @@
-"""Converting a program for another runtime in a process of its own, which ends when the budget does.
+"""Converting a program for another runtime in a separate process, stopped when the budget ends.
 
 ``python -m hios.optimizing.runtime_conversion KIND PROGRAM FILE THREADS`` is what runs there.
 """
@@ -20,7 +20,7 @@ _LONGEST = 300
 
 
 class Conversion:
-    """A conversion that runs.
+    """A running conversion.
 
     Args:
         kind: as of `hios.optimizing.runtimes.convert`.
@@ -49,11 +49,11 @@ class Conversion:
 
     @property
     def runs(self) -> bool:
-        """Whether it is still at work."""
+        """Whether it is still running."""
         return self._process.poll() is None
 
     def finish(self, deadline: float) -> str:
-        """Wait for the result, until ``time.monotonic`` is at the deadline.
+        """Wait for the result, until the deadline by ``time.monotonic``.
 
         Returns:
             Why there is none, in words; empty if there is.
@@ -77,12 +77,12 @@ class Conversion:
         return lines[-1][:_LONGEST] if lines else f"its conversion ended with exit status {code}"
 
     def _lines(self) -> list[str]:
-        """What it printed."""
+        """The lines it printed."""
         self._errors.seek(0)
         return [line.strip() for line in self._errors.read().splitlines() if line.strip()]
 
     def end(self) -> None:
-        """End it, and what it started."""
+        """Stop it and its child processes."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, 9)
             self._process.wait()
@@ -91,7 +91,7 @@ class Conversion:
 
 
 def main(arguments: list[str]) -> None:
-    """Convert; the last line on standard error is an error, or when it was done (``time.monotonic``)."""
+    """Convert; the last line on standard error is an error, or the time of completion (``time.monotonic``)."""
     kind, program, path, threads = arguments
     import torch
 

@@ -1,4 +1,4 @@
-"""Schedules that take part in a race: of every way to divide the machine into devices that is predicted to be fast."""
+"""Candidate schedules for a race, for each division of the machine that is predicted to be fast."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _Division = Sequence[list[int]]
 
 
 @dataclass
-class Proposals:
+class ScheduleProposals:
     """Proposes schedules of a graph.
 
     Args:
@@ -52,7 +52,7 @@ class Proposals:
     absent: list[WayReport] = field(default_factory=list, init=False)
 
     def candidates(self) -> list[Candidate]:
-        """All schedules that take part; of divisions only those whose best prediction is near the best of all.
+        """All candidate schedules, of the divisions whose best prediction is near the overall best.
 
         Raises:
             HiosError: operators could not be measured, or a schedule could not be made.
@@ -76,7 +76,7 @@ class Proposals:
         return candidates
 
     def _problems(self) -> list[tuple[_Division, Problem]]:
-        """Divisions with the scheduling problems that costs on their devices make, as far as the budget goes."""
+        """Divisions with their scheduling problems, from costs measured on their devices within the budget."""
         first, *others = self.divisions
         most = widest(self.graph) if others else 0  # with more devices some would be idle
         wanted = [first, *(division for division in others if len(division) <= most)]
@@ -89,7 +89,7 @@ class Proposals:
         return problems
 
     def _problem(self, division: _Division, left: int) -> Problem:
-        """The problem by costs measured on the devices of a division.
+        """The problem from costs measured on the devices of a division.
 
         Args:
             division: cores of every device.
@@ -132,7 +132,7 @@ class Proposals:
 
 
 def widest(graph: Graph) -> int:
-    """The most operators that have as many others on the longest path before them: so many can run at once."""
+    """The size of the largest level of the graph: this many operators can run at once."""
     depth: dict[int, int] = {}
     problem = Problem(graph, Costs(dict.fromkeys(graph.index, 0.0), {(e.source, e.target): 0.0 for e in graph.edges}))
     for operator in problem.order:
@@ -144,7 +144,7 @@ def widest(graph: Graph) -> int:
 def tasks(
     graph: Graph, candidates: Sequence[Candidate], divisions: Sequence[_Division], everything: list[int]
 ) -> tuple[dict[str, Task], list[list[int]]]:
-    """What an engine runs to race schedules.
+    """The tasks of an engine that races schedules.
 
     Args:
         graph: that they are of.

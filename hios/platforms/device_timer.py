@@ -59,7 +59,7 @@ class DeviceTimer(ABC):
 
     @abstractmethod
     def ends(self, devices: int) -> Mapping[str, object]:
-        """Which hardware the first devices are, as part of the cache's keys: what lies between them depends on it."""
+        """The hardware of the first devices, as part of cache keys, since transfers and co-runs depend on it."""
 
     @abstractmethod
     def probe(self, device: int) -> tuple[float, float]:
@@ -67,7 +67,7 @@ class DeviceTimer(ABC):
 
     @abstractmethod
     def load(self, operators: Mapping[str, int]) -> None:
-        """Have so many copies of operators ready on every device: as many as run beside each other."""
+        """Prepare copies of operators on every device, as many of each as run concurrently."""
 
     @abstractmethod
     def time_operators(self, device: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, list[float]]:
@@ -79,15 +79,15 @@ class DeviceTimer(ABC):
 
     @abstractmethod
     def load_merges(self, merges: Sequence[Sequence[str]]) -> None:
-        """Have merges of operators ready on every device, in place of those that were."""
+        """Prepare merges of operators on every device, replacing earlier ones."""
 
     @abstractmethod
     def time_merges(self, device: int, merges: Sequence[int], rounds: int, warmup: int) -> list[Pairs]:
-        """Milliseconds of loaded merges, by their numbers."""
+        """Milliseconds of prepared merges, by index."""
 
     @abstractmethod
     def time_transfers(self, sizes: Sequence[int], rounds: int, turn: int) -> dict[int, list[float]]:
-        """Milliseconds of hand-overs between the first two devices, or within the only one, by size in bytes.
+        """Milliseconds of transfers between the first two devices, or within the only one, by size in bytes.
 
         Args:
             sizes: bytes.
@@ -107,23 +107,23 @@ class DeviceTimer(ABC):
         """
 
     def time_wide(self, width: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, Pairs]:
-        """Milliseconds of loaded operators on the first ``width`` devices at once, with those on the first alone.
+        """Milliseconds of operators on the first ``width`` devices at once, each paired with the first device alone.
 
         Rounds of both kinds take turns. Only where devices are cores.
         """
         raise NotImplementedError
 
     def resources(self, operators: Sequence[str]) -> dict[str, BlockResources]:
-        """What loaded operators ask of a GPU, as costs.json states it; nothing on other platforms."""
+        """Resources of operators on a GPU, as costs.json states them; empty on other platforms."""
         return {}
 
     def remarks(self) -> list[str]:
-        """What users should know of the measurement, a line each."""
+        """Notes about the measurement for the user, one line each."""
         return []
 
 
 def whose_turn(turn: int, hardware: Sequence[Hashable]) -> int:
-    """The device that is timed while all run: each in turn; where some share hardware, of those that share most.
+    """The device to time while all run: in turn among those that share hardware with the most others.
 
     Args:
         turn: a number that grows.

@@ -1,4 +1,4 @@
-"""The contention model fitted to measured stages, for those that were not measured."""
+"""The contention model, fitted to the measured stages and used for the others."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _summary(errors: Sequence[float]) -> tuple[float, float]:
 
 
 def _is_better(plain: Sequence[float], fitted: Sequence[float]) -> bool:
-    """Whether errors of the same stages are smaller by enough, and in more of them than luck explains."""
+    """Whether errors on the same stages are significantly smaller, and in more of the stages than chance explains."""
     closer = sum(theirs < ours for ours, theirs in zip(plain, fitted, strict=True))
     differ = sum(theirs != ours for ours, theirs in zip(plain, fitted, strict=True))
     luck = sum(math.comb(differ, number) for number in range(closer, differ + 1)) / 2**differ
@@ -101,7 +101,7 @@ def _is_better(plain: Sequence[float], fitted: Sequence[float]) -> bool:
 
 
 def _fitted(measured: Mapping[Stage, float], time_ms: Mapping[str, float]) -> Contention:
-    """The best of all alphas; for each, the utilizations with the least squares.
+    """The best fit over all alphas; for each alpha the utilizations are fitted by least squares.
 
     Relative to sum(t), the part that the stages of which sum(t*u) is the larger part of the maximum add to the model
     is linear in u. Which stages these are is found by repetition, from u = 1 on, where it is all of them.

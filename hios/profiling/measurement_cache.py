@@ -1,4 +1,4 @@
-"""Measurements kept for later: of other runs, and of other networks that have the same operators.
+"""A cache of measurements, shared by runs and by networks that have the same operators.
 
 An entry is known by what was measured (the signatures of its operators) and by all it was measured under (processor,
 clocks, software, code: ``hios.platforms.cpu.cpu_environment``), never by names.
@@ -25,7 +25,7 @@ _ADVICE = "profile without the cache (--no-cache), or with another (--cache FOLD
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Samples of one thing, and when they were taken; ``cached`` if by an earlier run.
+    """Samples of one quantity and when they were taken; ``cached`` if an earlier run took them.
 
     Samples are milliseconds of operators and transfers, and ratios of stages, merges and devices that run at once.
     Of operators ``speed`` is that of the machine when they were measured: milliseconds mean nothing without it.
@@ -38,12 +38,12 @@ class Measured:
 
 
 def now() -> str:
-    """The time in UTC, to the second."""
+    """The current time in UTC, to the second."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def default_folder() -> Path:
-    """Folder of measurements: in ``$HIOS_CACHE``, else in the user's cache folder (XDG)."""
+    """The folder of the cache: in ``$HIOS_CACHE``, otherwise in the user's cache folder (XDG)."""
     return cache_folder() / "measurements"
 
 
@@ -65,7 +65,7 @@ class Cache:
         self._entries = None if folder is None else JsonCache(folder, _ADVICE)
 
     def get(self, kind: str, what: Any) -> Measured | None:
-        """The entry of what is measured; None where there is none that can be used.
+        """The cached entry of what is measured; None if there is no usable one.
 
         Args:
             kind: operator, stage, merge, transfer or corun.
@@ -74,7 +74,7 @@ class Cache:
         return None if self._entries is None else self._entries.get(self._key(kind, what), _measured)
 
     def put(self, kind: str, what: Any, measured: Measured) -> None:
-        """Keep an entry, in place of the one that was there.
+        """Store an entry, replacing an older one.
 
         Raises:
             ArtifactError: it cannot be written.

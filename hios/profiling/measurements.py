@@ -1,4 +1,4 @@
-"""Measuring one graph on the devices of a platform: operators, stages and merges, which devices do in turn."""
+"""Measuring operators, stages and merges of one graph; the devices of the platform take turns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _Key = TypeVar("_Key", Stage, Merge)
 
 @dataclass
 class Session:
-    """Measurements of one graph, by stand-ins: of the operators of one signature one is measured.
+    """Measurements of one graph. Of all operators with the same signature, one stand-in is measured.
 
     ``operators`` are milliseconds, ``transfers`` too, by size in bytes; ``stages`` and ``merges`` are ratios to their
     operators one after another; ``corun`` are ratios of devices that run at once to one alone, by their number.
@@ -76,18 +76,18 @@ class Session:
         self._loaded: Counter[str] = Counter()
 
     def median_ms(self) -> dict[str, float]:
-        """t(v) of the operators that are measured."""
+        """t(v) of the measured operators."""
         return {operator: statistics.median(measured.samples) for operator, measured in self.operators.items()}
 
     def load(self, needed: Mapping[str, int]) -> None:
-        """Have so many of each operator ready on every device."""
+        """Prepare the given number of copies of each operator on every device."""
         more = {operator: number for operator, number in needed.items() if number > self._loaded[operator]}
         if more:
             self.timer.load(more)
             self._loaded.update({operator: number - self._loaded[operator] for operator, number in more.items()})
 
     def known(self, kind: str, what: Any, effort: Effort) -> Measured | None:
-        """What the cache holds, if it was repeated as often as is asked for now."""
+        """The cached entry, if it has at least as many repeats as are requested now."""
         cached = self.cache.get(kind, what)
         return cached if cached is not None and len(cached.samples) >= effort.repeats else None
 
@@ -121,7 +121,7 @@ class Session:
             self.cache.put("operator", self._signature[operator], self.operators[operator])
 
     def profiled(self) -> ProfileProbe | None:
-        """The speed of the machine when t(v) was measured, by the shares of operators in the time of the network.
+        """Speed of the machine while t(v) was measured, weighted by the share of each operator in the network.
 
         Operators that an earlier session measured count with its speed. None where that is not known.
         """
@@ -136,7 +136,7 @@ class Session:
         return ProfileProbe(self.probe.version, speed, self._copy_share(speed), tuple(self.probe.samples))
 
     def _copy_share(self, speed: Speed) -> float:
-        """Share of the network's time in operators that memory limits on this machine.
+        """Share of the network's time spent in operators that are memory-bound on this machine.
 
         By the roofline model they are those with fewer floating-point operations a byte than the probe shows that a
         device can do in the time that it copies one.
@@ -150,7 +150,7 @@ class Session:
         return limited / total if total > 0 else 0.0
 
     def find_resources(self) -> None:
-        """What operators ask of a GPU, where devices are GPUs. It takes a run of each, so none of it is kept."""
+        """Resources that operators need on a GPU. Not cached, as it takes only one run of each."""
         self.resources = self.timer.resources(self._measured)
 
     def _rounds(self, operators: Sequence[str], rounds: int) -> dict[str, list[float]]:
@@ -162,7 +162,7 @@ class Session:
         return _WARMUP if turn < self._devices else _AGAIN
 
     def _is_as_before(self) -> bool:
-        """Whether the operators from the cache take as long as they did; notes the drift."""
+        """Whether cached operators still take as long as before; records the drift."""
         times = self._rounds(self._measured, _DRIFT_ROUNDS)
         before = self.median_ms()
         today, then = sum(statistics.median(times[operator]) for operator in before), sum(before.values())
@@ -170,7 +170,7 @@ class Session:
         return 1 / (1 + _DRIFT) <= self.drift <= 1 + _DRIFT
 
     def _with_neighbours(self, needed: Sequence[str]) -> list[str]:
-        """Operators, and before each as many as fill the caches: they find there what a whole round would leave."""
+        """The operators, each preceded by enough others to fill the caches as a whole round would."""
         order, size = self._measured, self.timer.around_bytes
         bytes_of = {operator.id: operator.bytes or 0 for operator in self.graph.operators}
         if size is None:
@@ -186,7 +186,7 @@ class Session:
         return [operator for operator in order if operator in chosen]
 
     def measure_stages(self, asked: StageRequests, deadline: float) -> None:
-        """t(S) of the stages that are not known, in an order without system: the deadline leaves a fair sample."""
+        """t(S) of the stages that are not cached, in random order, so that a deadline leaves a fair sample."""
         effort = Effort(self.repeats, deadline)
         stages = self._open("stage", set(asked.stages.values()), self.stages, effort)
         if not stages or effort.is_over():
@@ -219,7 +219,7 @@ class Session:
                     break
 
     def measure_merges(self, asked: StageRequests, deadline: float) -> None:
-        """Times of the merges that are not known, as `measure_stages` has those of stages."""
+        """Times of the merges that are not cached, measured like stages."""
         effort = Effort(self.repeats, deadline)
         merges = self._open("merge", set(asked.merges.values()), self.merges, effort)
         if not merges or effort.is_over():
@@ -245,7 +245,7 @@ class Session:
                     break
 
     def _open(self, kind: str, asked: set[_Key], known: dict[_Key, Measured], effort: Effort) -> list[_Key]:
-        """What has to be measured, in random order; first what is not known at all, then what is uncertain.
+        """What remains to be measured, in random order: first what is unknown, then what is imprecise.
 
         What the cache holds is taken from there.
         """
@@ -260,13 +260,13 @@ class Session:
         return absent + uncertain
 
     def _digests(self, kind: str, key: Any) -> list[Any]:
-        """A stage or merge by signatures, in an order that does not depend on names."""
+        """A stage or merge by the signatures of its operators, in an order that does not depend on their names."""
         if kind == "merge":
             return sorted(self.digest[operator] for operator in key)
         return sorted([self.digest[operator] for operator in group] for group in key)
 
     def _batches(self, items: list[_Key], operators: Sequence[Sequence[str]]) -> list[list[_Key]]:
-        """Items in batches that take seconds, so that the deadline is kept."""
+        """The items in batches of a few seconds each, so that the deadline is kept."""
         batches: list[list[_Key]] = []
         seconds, alone = 0.0, self.median_ms()
         for item, own in zip(items, operators, strict=True):
@@ -278,7 +278,7 @@ class Session:
         return batches
 
     def _least_s(self, operators: Iterable[str], alone: Mapping[str, float]) -> float:
-        """How long the least number of repeats takes of what runs operators beside each other and one after another."""
+        """Seconds for the smallest number of repeats, each run once concurrently and once sequentially."""
         each_ms = max(sum(map(alone.__getitem__, operators)), self.timer.least_ms)
         return 2 * self.repeats * (1 + _AGAIN / CHUNK) * each_ms / 1000
 

@@ -1,4 +1,4 @@
-"""Measuring a graph on a platform: t(v), t(S), merged operators and t(u,v)."""
+"""Profiling a graph on a platform: t(v), t(S), merged operators and t(u,v)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def profile(
     widths: Sequence[int] = (),
     warn_of_drift: bool = True,
 ) -> CostsFile:
-    """Measure a graph on the devices of a platform; returns what costs.json holds.
+    """Measure a graph on the devices of a platform; returns the contents of costs.json.
 
     Operators with equal signature are measured once. t(S) and the times of merged operators are measured for the stages
     and merges that the named algorithms ask for on 1 to ``devices`` devices, given the times found so far. Everything
@@ -110,7 +110,7 @@ def _measured(
     warn_of_drift: bool,
     widths: Sequence[int],
 ) -> CostsFile:
-    """What costs.json says of measurements; arguments are those of `profile`, checked."""
+    """The measured part of costs.json; takes the arguments of `profile`, already checked."""
     measuring = platforms.measuring(platform.name)
     quiet = (platform.busy_share or 0.0) <= BUSY
     kept = Cache(cache, measuring.environment(platform), keep=quiet)
@@ -146,7 +146,7 @@ def _measured(
 
 
 def _costs(session: Session, asked: StageRequests, quiet: bool = True) -> CostsFile:
-    """What was measured so far, as costs.json states it."""
+    """The measurements so far, as costs.json states them."""
     graph, alone = session.graph, session.median_ms()
     sizes: dict[tuple[str, str], int] = {}
     for edge in graph.edges:
@@ -198,7 +198,7 @@ def _costs(session: Session, asked: StageRequests, quiet: bool = True) -> CostsF
 
 
 class _Timing(NamedTuple):
-    """What costs.json says of everything that was measured."""
+    """What costs.json states of each measurement."""
 
     time_ms: float
     p20_ms: float
@@ -259,7 +259,7 @@ def _link(link: transfers.FittedLink) -> Link:
 
 
 def _corun(devices: int, measured: Measured, quiet: bool) -> CorunFactor:
-    """The factor of devices that run at once; it counts as 1 if its interval contains 1."""
+    """The co-run factor of a number of devices; 1 if its interval contains 1."""
     low, high = interval(measured.samples)
     factor = 1.0 if low <= 1.0 else statistics.median(measured.samples)
     beside_other_work = None if quiet or measured.cached else True  # what is cached was measured on an idle machine
@@ -267,7 +267,7 @@ def _corun(devices: int, measured: Measured, quiet: bool) -> CorunFactor:
 
 
 def _summary(session: Session, asked: StageRequests, repeats: int, budget_s: float, seconds: float) -> ProfileSummary:
-    """How much was measured, how well, and what came from the cache."""
+    """How much was measured, how precisely, and how much came from the cache."""
     kinds = (session.operators, session.wide, session.transfers, session.stages, session.merges, session.corun)
     everything: list[Measured] = [entry for kind in kinds for entry in kind.values()]
     cached = sorted(entry.measured_at for entry in everything if entry.cached)

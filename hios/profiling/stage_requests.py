@@ -1,4 +1,4 @@
-"""Which stages and merges algorithms ask for: enumerated before they are measured, equal ones once."""
+"""The stages and merges that algorithms ask for, collected before they are measured; equal ones are measured once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StageRequests:
     merges: dict[Merge, Merge] = field(default_factory=dict)
 
     def ask(self, algorithms: Sequence[str], devices: int, costs: Costs) -> None:
-        """Add what algorithms ask for on 1 to ``devices`` devices and what the costs do not hold."""
+        """Add what the algorithms request on 1 to ``devices`` devices and the costs do not contain."""
         for name in algorithms:
             algorithm = find(name)
             for count in range(1, devices + 1 if algorithm.several_devices else 2):
@@ -49,7 +49,7 @@ class StageRequests:
             self.merges[merge] = tuple(sorted(self.stand_in[operator] for operator in merge))
 
     def merge_of(self, alike: Merge) -> Merge:
-        """A merge that was asked for and is measured by these stand-ins, which need not read one value themselves."""
+        """A requested merge measured by these stand-ins; the stand-ins themselves need not read the same value."""
         return next(merge for merge, own in self.merges.items() if own == alike)
 
 
@@ -72,13 +72,13 @@ class RecordingProblem(Problem):
         self.asked_merges: set[frozenset[int]] = set()
 
     def stage_ms(self, stage: Groups) -> float:
-        """t(S) of a stage in milliseconds, and a record of the request."""
+        """t(S) of a stage in milliseconds; records the request."""
         if len(stage) > 1 and (key := frozenset(stage)) not in self.measured:
             self.asked.add(key)
         return super().stage_ms(stage)
 
     def merge_ms(self, operators: Iterable[int]) -> float | None:
-        """Time of operators merged into one, in milliseconds, and a record of the request; None as in `Problem`."""
+        """Time of a merged operator in milliseconds, None as in `Problem`; records the request."""
         key = frozenset(operators)
         time_ms = super().merge_ms(key)
         if time_ms is not None and key not in self.measured_merges:

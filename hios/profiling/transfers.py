@@ -1,4 +1,4 @@
-"""Between devices: transfers, the link model fitted to them, and how much devices running at once slow each other."""
+"""Transfers between devices, the link model fitted to them, and the slowdown of devices that run at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CORUNS = 10
 
 
 def measure_transfers(session: Session, deadline: float) -> None:
-    """t(u,v) for the sizes of all edges, and for those that a link is fitted to."""
+    """t(u,v) for the sizes of all edges and for the sizes that the link model is fitted to."""
     effort = Effort(_TRANSFERS, deadline, _TRANSFERS_CHUNK)
     edges = {edge.bytes or 0 for edge in session.graph.edges}
     sizes = sorted(edges | set(sizes_to_fit(max(edges, default=0))))
@@ -47,7 +47,7 @@ def measure_transfers(session: Session, deadline: float) -> None:
 
 
 def measure_corun(session: Session, deadline: float) -> None:
-    """How much longer a network takes on a device while others run it too, for every number of devices."""
+    """How much longer a network takes on a device while others run it too, for each number of devices."""
     network = [session.stand_in[session.graph.operators[number].id] for number in session.graph.order]
     session.load(Counter(network))
     most = session.timer.devices
@@ -83,7 +83,7 @@ _SMALLEST, _STEP = 1 << 10, 4
 
 @dataclass(frozen=True, slots=True)
 class FittedLink:
-    """A link model with the relative errors of the transfers that it was fitted to."""
+    """A link model with its relative errors on the transfers that it was fitted to."""
 
     model: LinkModel
     median_error: float
@@ -92,7 +92,7 @@ class FittedLink:
 
 
 def sizes_to_fit(largest: int) -> list[int]:
-    """Sizes from 1 KB to the largest, in bytes."""
+    """Sizes in bytes from 1 KB to the largest, to fit the link model to."""
     sizes, size = [], _SMALLEST
     while size < largest:
         sizes.append(size)
@@ -101,7 +101,7 @@ def sizes_to_fit(largest: int) -> list[int]:
 
 
 def fit_link(time_ms: Mapping[int, float]) -> FittedLink | None:
-    """Latency L and bandwidth B with the least squares of relative errors of L + bytes/B, L at least 0.
+    """Latency L >= 0 and bandwidth B that minimise the squared relative errors of L + bytes/B.
 
     Args:
         time_ms: measured times by size in bytes; sizes below 1 KB, which show the latency twice, are left out.

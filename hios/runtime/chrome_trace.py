@@ -1,4 +1,4 @@
-"""A run as a Chrome trace, which Perfetto and chrome://tracing open."""
+"""A run as a Chrome trace, for Perfetto or chrome://tracing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hios.schedule import Placement
 
 
 def write_trace(path: str | Path, title: str, graph: Graph, placements: Sequence[Placement]) -> None:
-    """Write one process a device, one thread a stream, one slice an operator on each of its devices.
+    """Write a process per device, a thread per stream, and a slice per operator on each of its devices.
 
     Args:
         path: JSON file to write.

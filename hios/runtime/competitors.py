@@ -1,4 +1,4 @@
-"""Who takes part in a session: schedules, the baselines of the engine, independent copies, the model itself."""
+"""What takes part in a session: schedules, the sequential baseline, independent copies, and the model itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BASELINE = "sequential on one device"
 
 @dataclass
 class Entry:
-    """A schedule that takes part; ``competitor`` names what runs for it."""
+    """A schedule that takes part; ``competitor`` is the name of the program that runs for it."""
 
     label: str
     schedule: Schedule
@@ -34,7 +34,7 @@ class Entry:
 
     @classmethod
     def of(cls, label: str, schedule: Schedule, graph: Graph, devices: int, cores_per_device: int | None = 1) -> Entry:
-        """Check that a schedule can run; on devices that are no cores ``cores_per_device`` is None.
+        """Check that a schedule can run; ``cores_per_device`` is None if devices are not cores.
 
         Raises:
             ScheduleError: it is for another graph, for more or other devices, has too many streams, deadlocks, or has
@@ -69,7 +69,7 @@ class Entry:
 
 
 def refuse_wide(schedule: Schedule, where: str) -> None:
-    """Refuse operators on several devices at once.
+    """Refuse operators that use several devices at once.
 
     Args:
         schedule: that is to run.
@@ -101,7 +101,7 @@ def read_schedules(paths: Iterable[str | Path]) -> list[tuple[str, Schedule]]:
 
 
 def other_hardware(schedules: Iterable[Schedule], platform: Platform, *, forced: bool) -> str | None:
-    """The hardware that costs of schedules were measured on, where it is of another kind; None where it is of this one.
+    """The hardware on which the costs of schedules were measured, if it differs from this one; None if not.
 
     Args:
         schedules: those that do not state it are not checked.
@@ -125,7 +125,7 @@ def other_hardware(schedules: Iterable[Schedule], platform: Platform, *, forced:
 def entries_of(
     schedules: Iterable[tuple[str, Schedule]], graph: Graph, devices: int, cores_per_device: int | None = 1
 ) -> list[Entry]:
-    """All schedules of a session, told apart by their labels.
+    """All schedules of a session, identified by their labels.
 
     Args:
         schedules: with their labels.
@@ -159,7 +159,7 @@ def competitors(
     cores: int | None = None,
     cores_per_device: int = 1,
 ) -> dict[str, Competitor]:
-    """What runs, by name: the baseline, also with all cores, copies for every number of devices, and the schedules.
+    """All programs by name: the baseline, also with all cores, copies for each device count, and the schedules.
 
     Where the devices together have more cores than one of them, the sequential schedule also runs on one device that
     has them all, with as many threads inside each operator; its worker comes after those of the devices. A schedule

@@ -1,4 +1,4 @@
-"""Which of several ways to run a network to take, by what was measured of each."""
+"""Which of several measured candidates is taken."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _AS_FAST = 1.03
 
 
 def best(runs: Mapping[str, Sequence[float]], baseline: str | None = None) -> str:
-    """The fastest way; among ways that are statistically tied with it, the one with the smallest 80th percentile.
+    """The fastest candidate; among those statistically tied with it, the one with the smallest 80th percentile.
 
     With a baseline, only ways that are significantly faster than it take part: the 95 % interval of the speedup over
     it lies above 1. If there are none, or too few rounds for intervals, the baseline is taken.

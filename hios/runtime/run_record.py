@@ -1,4 +1,4 @@
-"""What run.json says of a session."""
+"""The contents of run.json for a session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hios.statistics import speedup_interval, spread
 
 
 class SessionResults(NamedTuple):
-    """What a session measured, as run.json has it."""
+    """The measurements of a session, as run.json states them."""
 
     ceilings: tuple[Ceiling, ...]
     references: tuple[ReferenceResult, ...]
@@ -103,13 +103,13 @@ def _reference(reference: Reference, baseline: Sequence[float]) -> ReferenceResu
 
 
 def measured(samples: Sequence[float]) -> Latency:
-    """Latency over runs as run.json has it."""
+    """The latencies of runs, as run.json states them."""
     median, p20, p80 = spread(samples)
     return Latency(median, p20, p80, tuple(samples))
 
 
 def gained(baseline: Sequence[float], runs: Sequence[float]) -> tuple[float, tuple[float, float] | None]:
-    """Speedup over the baseline, and its interval where there are rounds enough."""
+    """Speedup over the baseline, with its interval if there are enough rounds."""
     return spread(baseline)[0] / spread(runs)[0], speedup_interval(baseline, runs)
 
 
@@ -149,5 +149,5 @@ def _result(
 
 
 def _launch(competitor: Competitor) -> Launch | None:
-    """How it was launched on GPUs; None on cores."""
+    """How the competitor was launched on GPUs; None on cores."""
     return cast("Launch", competitor.launch) if competitor.launch else None

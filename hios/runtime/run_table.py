@@ -1,4 +1,4 @@
-"""What a session measured, as a table in text."""
+"""The measurements of a session as a table in text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DECIMALS_FROM_MS = ((1000.0, 0), (100.0, 1), (10.0, 2))
 
 
 def latency_table(run: Run) -> str:
-    """A line a competitor with median, spread and speedup over the sequential schedule, aligned under a heading.
+    """One line per competitor with median, spread and speedup over the sequential schedule, in aligned columns.
 
     Speedups have their 95 % interval where there were rounds enough for one. Schedules come first, then the chosen
     one, the references, and the ceilings. The sequential schedule on one device stands among them once, whether a
@@ -57,7 +57,7 @@ def latency_table(run: Run) -> str:
 
 
 def _prediction(result: ScheduleResult | None, decimals: int) -> list[str]:
-    """Predicted latency, drift of the machine since it was profiled, and the error beyond it."""
+    """Predicted latency, drift of the machine since profiling, and the remaining error."""
     if result is None or result.drift is None or result.error_beyond_drift is None:
         return []
     drift, beyond = result.drift.value - 1, result.error_beyond_drift

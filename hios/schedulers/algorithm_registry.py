@@ -19,7 +19,7 @@ Run = TypeVar("Run", bound=Callable[..., Plan | Solution])
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of an algorithm by the name that its paper uses; ``default`` also gives its type.
+    """A parameter of an algorithm, named as in its paper; ``default`` also determines its type.
 
     Examples:
         >>> import hios
@@ -35,21 +35,21 @@ class Parameter:
 
     @property
     def default_text(self) -> str:
-        """The default as it is written in config.yaml."""
+        """The default as written in config.yaml."""
         if self.default == "":
             return '""'
         return str(self.default).lower() if isinstance(self.default, bool) else str(self.default)
 
     @property
     def allowed(self) -> str:
-        """The values that are allowed, in words."""
+        """The allowed values, in words."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         kind = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}[type(self.default)]
         return kind if self.minimum is None else f"{kind} of at least {self.minimum:g}"
 
     def checked(self, algorithm: str, value: Any) -> Any:
-        """The value, if it is allowed.
+        """The value, after checking that it is allowed.
 
         Raises:
             HiosError: wrong type, not finite, below the minimum, or not one of the choices.
@@ -84,7 +84,7 @@ class Algorithm:
 
     @property
     def origin(self) -> str:
-        """The function that it is, by module and name, for messages."""
+        """Module and name of its function, for messages."""
         return f"{self.run.__module__}.{self.run.__qualname__}"
 
     def of(self, distribution: str) -> Algorithm:
@@ -92,7 +92,7 @@ class Algorithm:
         return replace(self, distribution=distribution)
 
     def resolved(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """All parameters with their values, defaults filled in.
+        """All parameters with their values, including defaults.
 
         Raises:
             HiosError: an unknown parameter or a value that is not allowed.
@@ -182,7 +182,7 @@ def register(
 
 
 def _check_parameter(name: str, parameter: Parameter) -> None:
-    """Refuse a parameter that cannot be an option of the command line."""
+    """Refuse a parameter that cannot become a command-line option."""
     if parameter.name in _RESERVED:
         raise ValueError(f"algorithm {name}: parameter {parameter.name}: found this name; allowed: one not in use")
     if type(parameter.default) not in (bool, int, float, str):

@@ -1,4 +1,4 @@
-"""How many devices each operator takes, decided before it is scheduled: CPA and MCPA, for moldable tasks."""
+"""How many devices each operator takes, decided before scheduling: CPA and MCPA for moldable tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HEFT with insertion, the classic yardstick of list scheduling, on equal devices."""
+"""HEFT with insertion, the classic list scheduling baseline, on equal devices."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class _Start:
 
 
 def _starts(problem: Problem, devices: int, bound: float, clock: Clock) -> tuple[list[_Start], list[str]]:
-    """Plans of the other algorithms by latency, and the names of those that came to none in time."""
+    """Plans of the other algorithms by latency, and the names of those that ran out of time."""
     starts: list[_Start] = []
     left_out: list[str] = []
     bound_of_one = max(bound, lower_bound_ms(problem, 1))
@@ -189,7 +189,7 @@ def _widened(plan: Plan, devices: int) -> Plan:
 
 
 def _single(plan: StagedPlan) -> StagedPlan:
-    """The plan with every operator in a stage of its own: no longer, where grouping gains nothing."""
+    """The plan with every operator in a stage of its own: no longer if grouping gains nothing."""
     return StagedPlan(
         tuple(tuple(((operator,),) for stage in row for group in stage for operator in group) for row in plan.devices)
     )

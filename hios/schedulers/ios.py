@@ -163,7 +163,7 @@ class _Search:
 
 
 def _likenesses(problem: Problem, parts: Sequence[Block]) -> list[Any]:
-    """For every block all that its search depends on, equal for blocks that are solved alike."""
+    """For every block a key of all that its search depends on; equal keys have equal solutions."""
     home = {operator: (number, place) for number, b in enumerate(parts) for place, operator in enumerate(b.operators)}
     measured: list[set[Any]] = [set() for _ in parts]
     for stage, time in problem.measured.items():

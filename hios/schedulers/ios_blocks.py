@@ -1,4 +1,4 @@
-"""How a graph is cut into the blocks that IOS searches one by one (IOS section 4.2)."""
+"""Cutting a graph into the blocks that IOS searches one by one (IOS section 4.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opara: streams along first successors, and a launch order that mixes operators by the resources they ask for."""
+"""Opara: streams along first successors, and a launch order that mixes operators by their resource demands."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def allocate_streams(problem: Problem, rule: str = "paper") -> tuple[tuple[int, 
 
 
 class Demands(NamedTuple):
-    """What operators, by number, ask of a GPU.
+    """Resource demands of operators, by number.
 
     Attributes:
         amount: resources of an operator; only comparisons between operators mean something.

@@ -24,7 +24,7 @@ _Arc = tuple[int, float]
 
 
 def parallelize(problem: Problem, plan: StagedPlan, window: int) -> StagedPlan:
-    """Group neighbouring independent operators of a device where that lowers the latency.
+    """Group neighbouring independent operators of a device if that lowers the latency.
 
     Args:
         problem: graph and costs.
@@ -63,7 +63,7 @@ def parallelize(problem: Problem, plan: StagedPlan, window: int) -> StagedPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """Neighbouring stages of a device as the one stage that they may become."""
+    """Neighbouring stages of a device, as the single stage that they may become."""
 
     stages: list[int]
     members: tuple[int, ...]
@@ -156,11 +156,11 @@ class _Stages:
         return StagedPlan(tuple(rows))
 
     def is_single(self, operator: int) -> bool:
-        """Whether the stage of an operator holds no other."""
+        """Whether the stage of an operator contains no other."""
         return len(self._members[self._order[self._place[operator]]]) == 1
 
     def pass_by(self, operator: int) -> None:
-        """No window will start at this operator any more."""
+        """Note that no later window starts at this operator."""
         self._passed[operator] = True
         while self._first < len(self._order):
             stage = self._order[self._first]

@@ -1,4 +1,4 @@
-"""Algorithms from outside hios, imported when they are asked for: by entry point, or as ``package.module:function``.
+"""Algorithms from other packages, imported on demand: by entry point, or as ``package.module:function``.
 
 A distribution names each of its algorithms in its pyproject.toml::
 
@@ -33,7 +33,7 @@ _METADATA = (".dist-info", ".egg-info", "EGG-INFO")
 
 
 def find(name: str) -> Algorithm:
-    """The algorithm of a name; one from outside hios is imported now.
+    """The algorithm with a name; one from another package is imported now.
 
     Args:
         name: of the registry, or ``package.module:function`` of a function under ``@hios.register``.

@@ -21,7 +21,7 @@ _ROUNDING = 1e-6
 
 
 def costs_problems(file: CostsFile, graph: Graph) -> list[str]:
-    """What costs lack or have too much for a graph."""
+    """Costs that are missing or superfluous for a graph."""
     problems = [
         f"operators: no entry for operator {_name(operator)} of the graph; required: time_ms for every operator"
         for operator in graph.index
@@ -59,7 +59,7 @@ def _transfer_problems(file: CostsFile, graph: Graph) -> Iterator[str]:
 
 
 def problem_of(graph: Graph, file: CostsFile) -> Problem | None:
-    """The scheduling problem; None where graph and costs do not make one."""
+    """The scheduling problem; None if graph and costs do not match."""
     try:
         return Problem(graph, Costs.of(file, "costs.json"))
     except HiosError:
@@ -92,12 +92,12 @@ def schedule_problems(schedule: Schedule, graph: Graph | None, problem: Problem 
 
 
 def is_measured(schedule: Schedule) -> bool:
-    """Whether its times are measured ones, which no cost model predicted."""
+    """Whether its times were measured rather than predicted by the cost model."""
     return "times" in schedule.notes
 
 
 def bound_problems(schedule: Schedule, problem: Problem, others: Sequence[Schedule]) -> list[str]:
-    """What is wrong with the lower bounds of a schedule.
+    """Errors in the lower bounds of a schedule.
 
     No schedule may be faster; and a bound is the recomputed one, or, of an algorithm that proves bounds, a better one.
 

@@ -1,4 +1,4 @@
-"""A file against its format: all violations of what its class refuses, by the reference validator."""
+"""A file against its schema: all violations, by the reference validator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Record = TypeVar("_Record", bound=Record)
 
 
 def contents(path: Path, cls: type[_Record], problems: list[str]) -> _Record | None:
-    """What a file holds; None where it is not of its format.
+    """The parsed contents of a file; None if they violate its schema.
 
     Args:
         path: the file.
@@ -54,7 +54,7 @@ def _converted(data: object, cls: type[_Record]) -> _Record | None:
 
 
 def _contradictions(record: Record) -> Iterator[str]:
-    """What a schema cannot say."""
+    """Errors that a schema cannot express."""
     if isinstance(record, GraphFile):
         defects = list(graph.defects(record.operators, record.edges, record.blocks))
         yield from defects
@@ -68,7 +68,7 @@ def _contradictions(record: Record) -> Iterator[str]:
 
 
 def config_problems(path: Path) -> Iterator[str]:
-    """What is wrong with a configuration: all violations of the schema, else the first of its other rules.
+    """Errors in a configuration: all schema violations, or else the first violation of another rule.
 
     Files and modules that it names are not looked up: results may be checked where they are not.
     """

@@ -1,4 +1,4 @@
-"""Whether results of serving hold what they state."""
+"""Whether results of serving are consistent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the files of figures and of their sessions hold what they state."""
+"""Whether the files of figures and of their sessions are consistent."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _instance_problems(instance: Instance) -> Iterator[str]:
 
 
 def _figure_problems(record: FigureFile, path: Path, root: Path) -> Iterator[str]:
-    """What a figure states otherwise than its data do."""
+    """Where a figure contradicts its data."""
     try:
         figure = registry.figure(record.id)
         data = FigureData.read(_found(file, root) for file in record.data)

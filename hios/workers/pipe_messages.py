@@ -1,4 +1,4 @@
-"""Messages through pipes, in parts: a part fits wherever a pipe takes anything, so that no one waits in the middle."""
+"""Messages through pipes, sent in parts small enough to fit a pipe, so that no writer blocks in the middle."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def parts(message: Any) -> Iterator[bytes]:
 
 
 def send(connection: Connection, message: Any) -> None:
-    """Send a message, however long that takes."""
+    """Send a message, blocking as long as needed."""
     for part in parts(message):
         connection.send_bytes(part)
 
 
 def receive(connection: Connection) -> Any:
-    """The next message, however long that takes.
+    """Receive the next message, blocking as long as needed.
 
     Raises:
         EOFError: the other end is closed.
@@ -38,16 +38,16 @@ def receive(connection: Connection) -> Any:
 
 
 class Inbox:
-    """The parts of a message, as they come."""
+    """Assembles a message from its parts."""
 
     def __init__(self) -> None:
         self._text = bytearray()
 
     def add(self, part: bytes) -> bool:
-        """Take the next part; returns whether it is the last."""
+        """Add the next part; returns whether it was the last."""
         self._text += part
         return len(part) < PART
 
     def message(self) -> Any:
-        """The message, once it is whole."""
+        """The complete message."""
         return pickle.loads(self._text)  # noqa: S301 - from our own processes

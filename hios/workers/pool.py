@@ -1,4 +1,4 @@
-"""Worker processes, one a device, and calls to functions inside them."""
+"""Worker processes, one per device, and calls of functions inside them."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class WorkerPool:
         return [process.pid for process in self._processes]
 
     def memory_bytes(self, worker: int) -> int:
-        """Memory that a worker shares with no other process, in bytes; 0 where the system does not tell."""
+        """Memory that a worker shares with no other process, in bytes; 0 if the system does not tell."""
         return private_bytes(self._processes[worker].pid)
 
     def __enter__(self) -> WorkerPool:
@@ -138,7 +138,7 @@ class WorkerPool:
         arguments: Mapping[int, Mapping[str, Any]],
         timeout_s: float | None = None,
     ) -> dict[int, Any]:
-        """Call a function inside several workers at once, each with its own arguments.
+        """Call a function inside several workers concurrently, each with its own arguments.
 
         Args:
             function: a module-level function; its first argument is the worker it runs in.
@@ -162,7 +162,7 @@ class WorkerPool:
         return self._gather(dict.fromkeys(arguments, function.__name__), deadline, limit_s)
 
     def _send(self, worker: int, message: Any, deadline: float) -> bool:
-        """Send a message; returns whether the worker took it in time. One that is stopped takes what its pipe holds."""
+        """Send a message; returns whether the worker took it in time. A stopped one takes what its pipe holds."""
         connection = self._connections[worker]
         pipe = select.poll()
         pipe.register(connection, select.POLLOUT)
@@ -205,7 +205,7 @@ class WorkerPool:
         return {worker: results[worker] for worker in order}
 
     def _where(self, worker: int) -> str:
-        """The last thing that a worker noted, as part of a message."""
+        """The last operator that a worker noted, as part of a message."""
         operator = self.describe(self._markers.read(worker))
         return f", last at {operator}" if operator else ""
 
@@ -217,7 +217,7 @@ class WorkerPool:
         raise PlatformError(f"{said}{hung}; the run was ended")
 
     def _fail(self, worker: int, what: str) -> NoReturn:
-        """End all, and say how a worker died, or that it answers no more."""
+        """Stop all workers, and say how one died or that it does not respond."""
         where, code = self._where(worker), None
         try:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -234,14 +234,14 @@ class WorkerPool:
         self.close()
 
     def release(self, workers: Collection[int]) -> None:
-        """End some workers, which must not be called any more."""
+        """Stop some workers, which must not be called any more."""
         for worker in workers:
             self._connections[worker].close()
         for worker in workers:
             _wait(self._processes[worker])
 
     def close(self) -> None:
-        """End all workers and wait for them."""
+        """Stop all workers and wait for them."""
         for connection in self._connections:
             connection.close()
         for process in self._processes:
@@ -251,7 +251,7 @@ class WorkerPool:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a worker whose connection is closed, not for long."""
+    """Wait briefly for a worker whose connection is closed."""
     try:
         process.wait(timeout=2)
     except subprocess.TimeoutExpired:
@@ -260,7 +260,7 @@ def _wait(process: subprocess.Popen[bytes]) -> None:
 
 
 def _how(code: int | None) -> str:
-    """How a process ended; None if it closed its pipe and goes on."""
+    """How a process ended; None if it closed its pipe but is still running."""
     if code is None:
         return "closed its connection"
     if code >= 0:
@@ -276,7 +276,7 @@ def _left_s(deadline: float) -> float:
 
 
 def import_folders() -> list[str]:
-    """Folders that workers import from, that of hios among them."""
+    """The folders that workers import from, including that of hios."""
     own = str(Path(__file__).parents[2])
     # The empty one is wherever this process is; what is no text Python passes over.
     folders = [folder for folder in sys.path if folder and isinstance(folder, str)]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Worker:
-    """What functions called inside a worker get: who they are, the shared memory, and room for their state.
+    """What functions called inside a worker receive: its number, the shared memory, and a place for their state.
 
     Attributes:
         number: its number in the pool.

@@ -12,7 +12,7 @@ from hios.errors import HiosError
 from hios.optimizing.budget import Budget
 from hios.optimizing.candidates import Candidate, distinct
 from hios.optimizing.optimize_options import Options
-from hios.optimizing.schedule_candidates import Proposals, tasks
+from hios.optimizing.schedule_candidates import ScheduleProposals, tasks
 
 _EIGHT = [LogicalCpu(number, number, cache=4 * (number // 4)) for number in range(8)]
 _ALL = list(range(8))
@@ -22,8 +22,8 @@ _FORK = Graph(
 )
 
 
-class _Times(Proposals):
-    """Proposals by given times of operators, by how many cores a device has.
+class _Times(ScheduleProposals):
+    """ScheduleProposals by given times of operators, by how many cores a device has.
 
     Args:
         times: milliseconds of every operator, by cores of a device.

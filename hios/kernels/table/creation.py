@@ -1,4 +1,4 @@
-"""Tensors from nothing but a shape, and triangles of matrices."""
+"""Tensors created from a shape, and triangles of matrices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading and writing elements at given places."""
+"""Reading and writing elements at given indices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table itself: builders by Relax operator name, and which of them overwrite or allocate memory."""
+"""The registry of the table: builders by Relax operator name, and which of them overwrite or allocate memory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def plain(name: str, function: Kernel) -> None:
 
 
 def always(function: Kernel) -> Builder:
-    """A builder that gives the same kernel whatever the attributes."""
+    """A builder that returns the same kernel for all attributes."""
     return lambda attributes: function
 
 

@@ -1,4 +1,4 @@
-"""Operators that only arrange elements: shapes, axes, joining, splitting, repeating, padding."""
+"""Operators that only rearrange elements: reshaping, permuting, joining, splitting, repeating, padding."""
 
 from __future__ import annotations
 

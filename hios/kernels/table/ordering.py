@@ -1,4 +1,4 @@
-"""Operators that compare the elements along an axis: places of extremes, sorting."""
+"""Operators that compare elements along an axis: argmax and argmin, sorting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operator a device is at: a number in shared memory, written before each, that outlives a worker that dies."""
+"""A marker in shared memory of the operator a device is running; it survives the death of the worker."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _OPERATOR_BITS, _STAGE_BITS = 24, 20
 
 
 def marker(operator: int, stage: int | None, stream: int) -> int:
-    """A place as a number above 0: number of the operator in its graph, stage (None in stream schedules), stream."""
+    """A position as a number above 0: operator index in the graph, stage (None in stream schedules), stream."""
     return operator + 1 | (0 if stage is None else stage + 1) << _OPERATOR_BITS | stream << _OPERATOR_BITS + _STAGE_BITS
 
 
 def text(graph: Graph, marker: int) -> str:
-    """A marker in words; nothing for 0, where no operator was begun."""
+    """A marker in words; empty for 0, when no operator has started."""
     if not marker:
         return ""
     operator = marker % (1 << _OPERATOR_BITS) - 1

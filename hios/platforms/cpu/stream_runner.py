@@ -1,4 +1,4 @@
-"""Running the streams of a stream program on its device.
+"""Runs the streams of a device concurrently.
 
 Every stream is a thread that runs its operators in order. Before an operator that reads values of other streams or
 devices it waits, blocked, until all of them are there; whoever makes the last of them lets it go on, in launch order
@@ -31,7 +31,7 @@ _SPINS = 1 << 14
 
 
 class _Operator:
-    """An operator of a stream with its values bound to slots, and what keeps it from starting."""
+    """An operator of a stream with its values bound to slots, and what it still waits for."""
 
     def __init__(self, program: StreamStep, stream: int, values: Values) -> None:
         self.rank = program.rank
@@ -55,7 +55,7 @@ class _Operator:
         self.gate.acquire()
 
     def arrive(self, value: External) -> bool:
-        """A value is there; the last one opens the gate. Returns whether the stream waited for that."""
+        """Note that a value has arrived; the last one opens the gate. Returns whether the stream was waiting."""
         self.missing.discard(value)
         if self.missing:
             return False
@@ -148,7 +148,7 @@ class StreamRunner:
         self._current[operators[0].stream] = None
 
     def _finish(self, operator: _Operator) -> None:
-        """Let operators start that waited for this one, and values go that nothing reads any more."""
+        """Start operators that waited for this one, and free values that nothing reads any more."""
         with self._bookkeeping:
             operator.missing.update(operator.needs)
             self._busy += sum(dependent.arrive(value) for dependent, value in operator.dependents)
@@ -165,7 +165,7 @@ class StreamRunner:
                     self._users_left[slot] = self._users[slot]
 
     def _spin(self, epoch: int) -> None:
-        """Look for values of other devices, since nothing can run before one of them arrives.
+        """Poll for values of other devices, as nothing can run before one arrives.
 
         Where devices share cores, one look is enough: whoever makes the value may need this core.
         """
@@ -175,7 +175,7 @@ class StreamRunner:
                 return
 
     def _look(self, epoch: int) -> None:
-        """Let operators start whose last values have arrived from other devices."""
+        """Start operators whose last values have arrived from other devices."""
         read = self._values.arena.read
         if not any(read(handover.flag) == epoch for handover, _ in self._pending):
             return
@@ -209,7 +209,7 @@ class StreamRunner:
                 unfinished -= 1
 
     def _hanging(self) -> str:
-        """What a run waits for: an operator that does not finish, else a value of another device."""
+        """What a hanging run waits for: an operator that does not finish, otherwise a value of another device."""
         current = sorted((operator for operator in self._current if operator is not None), key=_rank)
         for operator in current:
             if not operator.missing:

@@ -24,7 +24,7 @@ Run = Callable[[str, Callable[..., Any], list[Tensor]], Any]
 
 
 class Network:
-    """What the devices of one process run.
+    """The network as the devices of one process run it.
 
     Args:
         graph: with calls and shapes.
@@ -49,7 +49,7 @@ class Network:
         }
 
     def write(self, values: Sequence[Tensor]) -> None:
-        """Give the network its inputs, in the order of the graph; they are there when this returns."""
+        """Write the inputs of the network, in the order of the graph; returns when they have arrived."""
         self._given = list(values)
         for place, buffers in self._inputs.items():
             for buffer, value in zip(buffers.values(), values, strict=True):
@@ -58,7 +58,7 @@ class Network:
                 torch.cuda.synchronize(place)
 
     def inputs(self, device: int) -> dict[Value, Tensor]:
-        """The inputs at the place of a device: buffers that stay where they are, whatever is written later."""
+        """The input buffers on a device; their addresses never change."""
         place = self.places[device]
         if place not in self._inputs:
             values: dict[Value, Tensor] = {}
@@ -69,7 +69,7 @@ class Network:
         return self._inputs[place]
 
     def function(self, device: int, operators: tuple[str, ...]) -> tuple[Callable[..., Any], tuple[Value, ...]]:
-        """An operator as a function, or several that run merged into one, with the values that it takes."""
+        """An operator, or several merged into one, as a function, with the values it takes."""
         place = self.places[device]
         if (place, operators) not in self._functions:
             self._functions[place, operators] = self._compiled(place, operators)
@@ -84,7 +84,7 @@ class Network:
         return compile_merged(operators, [known[number] for number in numbers], self._weights[place])
 
     def flow(self, run: Run) -> Flow:
-        """What operators read and make, and which outputs share memory.
+        """What operators read and produce, and which outputs share memory.
 
         Args:
             run: calls an operator's function, one after another, on the first device.
@@ -96,7 +96,7 @@ class Network:
         return [value for value in values if value is not None]
 
     def _views(self, run: Run) -> dict[Value, Collection[Value]]:
-        """For outputs that lie in the memory of an argument, or of another output, those that they share it with."""
+        """For outputs that are views, the arguments or outputs whose memory they share."""
         values: dict[Value, Tensor] = dict(self.inputs(0))
         readers = {value: sum(value in reads for reads in self.reads.values()) for value in self._made()}
         views: dict[Value, Collection[Value]] = {}
@@ -128,7 +128,7 @@ class Network:
 
 
 class _Placed(dict[str, Tensor]):
-    """Weights at a place, brought there when they are first asked for."""
+    """Weights on a device, copied there on first use."""
 
     def __init__(self, weights: Mapping[str, Tensor], place: torch.device) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class _Placed(dict[str, Tensor]):
 
 
 def as_list(result: Any, count: int) -> list[Tensor]:
-    """What an operator returns: a tensor, or several."""
+    """The results of an operator, one or several, as a list."""
     return [result] if count == 1 else list(result)
 
 
@@ -156,5 +156,5 @@ def _at(place: torch.device, operator: Operator, run: Callable[..., Any]) -> Cal
 
 
 def _block(tensor: Tensor) -> int:
-    """Where the memory begins in which a tensor lies."""
+    """The start of the memory block that holds a tensor."""
     return tensor.untyped_storage().data_ptr()

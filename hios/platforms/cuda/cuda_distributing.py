@@ -26,7 +26,7 @@ _OWN, _ALIKE = ("gpus", "gpu_indices", "compute_capability", "memory_gb"), ("dri
 
 
 def device(local_rank: int) -> Gpu:
-    """The GPU of a rank; ranks of a host share GPUs where there are fewer.
+    """The GPU of a rank; ranks share GPUs if the host has fewer.
 
     Raises:
         PlatformError: there is no GPU.
@@ -60,7 +60,7 @@ class Gpu:
         self._began_ns = 0
 
     def describe(self) -> Mapping[str, Any]:
-        """As platform cuda describes it, without what is of the host."""
+        """The GPU part of the description by platform cuda."""
         described = cuda.describe(self.place.index + 1)
         return {
             **{key: [getattr(described, key)[-1]] for key in _OWN},
@@ -74,7 +74,7 @@ class Gpu:
         return worker
 
     def load(self, worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], timeout_s: float) -> None:
-        """Weights go to the GPU, all of them."""
+        """Copy all weights to the GPU."""
         known = Graph.read(graph)
         network = Network(known, load_weights(weights, known), [self.place])
         operators = [
@@ -85,7 +85,7 @@ class Gpu:
     def load_reference(
         self, worker: Worker, program: str, inputs: list[Buffer], outputs: list[Buffer], trusted: bool
     ) -> None:
-        """On this GPU; an ONNX file on the host."""
+        """Load the model on this GPU; an ONNX file on the host."""
         kind = reference.runtime(program)
         if kind == "eager":
             gpu_reference.load(worker, program, inputs, outputs, trusted, kind, self.place.index)
@@ -93,14 +93,14 @@ class Gpu:
             reference.load_in(reference.Place(), worker, program, inputs, outputs, trusted, kind)
 
     def begin(self) -> int:
-        """Now, with nothing left to do from before."""
+        """The current time, after earlier work has finished."""
         torch.cuda.synchronize()
         self._begin.record()
         self._began_ns = time.perf_counter_ns()
         return self._began_ns
 
     def finish(self, rows: Sequence[Any], deadline: float) -> tuple[int, list[Row]]:
-        """Look again and again, as a rank that is gone would let the GPU wait for ever."""
+        """Poll until everything has finished, as the GPU would wait forever for a rank that died."""
         end = _now()
         while not end.query():
             if time.monotonic() > deadline:
@@ -114,14 +114,14 @@ class Gpu:
 
 
 class GpuStreams(Streams):
-    """Streams of a GPU that run functions beside each other; the calling thread launches them one after another."""
+    """Streams of a GPU that run functions concurrently; the calling thread launches them in turn."""
 
     def __init__(self) -> None:
         super().__init__()
         self._streams: list[torch.cuda.Stream] = []
 
     def run(self, functions: Sequence[Callable[[], None]]) -> None:
-        """Launch every function on a stream of its own; the current stream goes on when all have finished."""
+        """Launch every function on its own stream; the current stream continues when all have finished."""
         current = torch.cuda.current_stream()
         while len(self._streams) < len(functions):
             self._streams.append(torch.cuda.Stream())

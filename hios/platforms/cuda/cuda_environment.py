@@ -1,4 +1,4 @@
-"""What measurements on GPUs depend on beside what is measured: the keys of the cache hold all of it."""
+"""The measurement environment on GPUs: part of the keys of cached measurements."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _CODE = ("hios.platforms.cuda.cuda_timing", "hios.platforms.cuda.gpu_probe", "hi
 
 
 def settings(description: Platform) -> dict[str, object]:
-    """GPUs, clocks and software that measurements on devices depend on.
+    """GPUs, clocks and software that measurements depend on.
 
     Args:
         description: of the platform (``hios.platforms.cuda.cuda_platform.describe``).
@@ -63,7 +63,7 @@ def settings(description: Platform) -> dict[str, object]:
 
 
 def clocks(text: str) -> list[dict[str, str]]:
-    """Clocks-relevant settings of all GPUs, each combination once.
+    """Clock-related settings of all GPUs, each combination once.
 
     Args:
         text: what ``nvidia-smi --query-gpu=FIELDS --format=csv,noheader`` prints of `_CLOCKS`, a line a GPU; a
@@ -74,7 +74,7 @@ def clocks(text: str) -> list[dict[str, str]]:
 
 
 def _nvidia_smi() -> str:
-    """What nvidia-smi says of all GPUs; empty where it is not installed or fails."""
+    """The output of nvidia-smi for all GPUs; empty if it is missing or fails."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return ""

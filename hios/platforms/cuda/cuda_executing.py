@@ -1,4 +1,4 @@
-"""Executing on GPUs: one process holds all of them."""
+"""Executing on GPUs: one process drives all of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WORKER = 0
 
 
 def most_threads(description: Platform) -> int:
-    """One: an operator is launched by one thread."""
+    """One, as one thread launches an operator."""
     return 1
 
 
@@ -49,7 +49,7 @@ def workers(
 
 
 def require_runtime(name: str) -> None:
-    """See that a C++ compiler and triton are there for torch.compile, and the package of TensorRT.
+    """Check for a C++ compiler and triton for torch.compile, and for the package of TensorRT.
 
     Raises:
         PlatformError: something is missing.
@@ -69,7 +69,7 @@ def require_runtime(name: str) -> None:
 
 
 def references(description: Platform, runtime: str, baselines: Collection[str]) -> list[Reference]:
-    """The model itself on the first GPU, each in a worker of its own behind the one that holds all GPUs.
+    """The model itself on the first GPU, each runtime in a worker of its own.
 
     An ONNX file runs in ONNX Runtime on cores.
     """
@@ -142,7 +142,7 @@ class CudaWorkers:
         """Nothing: what a run was made of is asked for after the measurement."""
 
     def finish(self) -> dict[str, Any]:
-        """Look at one run of each competitor operator by operator; states whether runs were timed in TF32."""
+        """Record one run of each competitor by operator; states whether runs were timed in TF32."""
         for name, competitor in self._competitors.items():
             if not competitor.copies:
                 competitor.timelines = [
@@ -152,7 +152,7 @@ class CudaWorkers:
 
 
 def plans(competitor: Competitor) -> list[Plan]:
-    """What runs at the same time: one plan, or a copy on each device."""
+    """What runs concurrently: one plan, or a copy on each device."""
     plan = competitor.plan
     if not competitor.copies:
         return [plan]

@@ -1,4 +1,4 @@
-"""Measuring on GPUs: one worker process holds all of them."""
+"""Measuring on GPUs: one worker process drives all of them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class CudaTimer(DeviceTimer):
             raise
 
     def ends(self, devices: int) -> Mapping[str, object]:
-        """The GPUs of the devices, each of which has a number in all the world."""
+        """The GPUs of the devices, by UUID."""
         return {"gpus": self._uuids[:devices]}
 
     def probe(self, device: int) -> tuple[float, float]:
@@ -67,7 +67,7 @@ class CudaTimer(DeviceTimer):
         return time_ms
 
     def load(self, operators: Mapping[str, int]) -> None:
-        """Have copies of operators ready on every device."""
+        """Prepare copies of operators on every device."""
         self._call(cuda_timing.load, operators=dict(operators))
 
     def time_operators(self, device: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, list[float]]:
@@ -85,7 +85,7 @@ class CudaTimer(DeviceTimer):
         return times
 
     def load_merges(self, merges: Sequence[Sequence[str]]) -> None:
-        """Have merges ready on every device."""
+        """Prepare merges on every device."""
         self._call(cuda_timing.load_merges, merges=merges)
 
     def time_merges(self, device: int, merges: Sequence[int], rounds: int, warmup: int) -> list[Pairs]:
@@ -107,13 +107,13 @@ class CudaTimer(DeviceTimer):
         return factor
 
     def resources(self, operators: Sequence[str]) -> dict[str, BlockResources]:
-        """What operators ask of a GPU; nothing where torch.profiler may not say."""
+        """Resources of operators on a GPU; empty if torch.profiler cannot trace kernels."""
         resources_of: dict[str, BlockResources] = self._call(cuda_timing.resources, operators=operators)
         self._is_traced = bool(resources_of)
         return resources_of
 
     def remarks(self) -> list[str]:
-        """What was not timed in a CUDA graph, and whether kernels could be traced."""
+        """What could not be captured in a CUDA graph, and whether kernels could be traced."""
         uncaptured: dict[str, str] = self._call(cuda_timing.uncaptured)
         remarks = []
         for what, why in islice(uncaptured.items(), 1):

@@ -1,4 +1,4 @@
-"""The cuda platform: a device is a GPU, and one worker process holds all of them."""
+"""The platform cuda: a device is a GPU, and one worker process drives all of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _GB = 1e9
 
 
 def gpu_indices(devices: int, *, virtual: bool = False) -> list[int]:
-    """GPU of every device, as torch numbers them; asks torch what there is.
+    """The GPU index of every device in torch; queries torch.
 
     Args:
         devices: how many there are to be.
@@ -38,11 +38,11 @@ def gpu_indices(devices: int, *, virtual: bool = False) -> list[int]:
     """
     import torch
 
-    return indices(devices, _found(torch.__version__, torch.version.cuda, torch.cuda.device_count()), virtual)
+    return indices(devices, _gpu_count(torch.__version__, torch.version.cuda, torch.cuda.device_count()), virtual)
 
 
 def indices(devices: int, gpus: int, virtual: bool) -> list[int]:
-    """GPU of every device, where there are ``gpus``; `gpu_indices` says what it refuses."""
+    """The GPU index of every device among ``gpus``; `gpu_indices` lists the errors."""
     if devices < 1 or (devices > gpus and not virtual):
         raise PlatformError(
             f"platform cuda: devices: found {devices}; allowed: 1 to {gpus}, the GPUs that torch finds, and more with "
@@ -51,7 +51,7 @@ def indices(devices: int, gpus: int, virtual: bool) -> list[int]:
     return [device % gpus for device in range(devices)]
 
 
-def _found(version: str, cuda: str | None, gpus: int) -> int:
+def _gpu_count(version: str, cuda: str | None, gpus: int) -> int:
     """How many GPUs there are, at least one."""
     if cuda is None:
         raise PlatformError(
@@ -111,4 +111,4 @@ def driver_version(text: str) -> str:
 
 
 def device_limit(cores: int, cores_per_device: int = 1) -> None:
-    """How many GPUs there are is asked where they are used: that may be another host."""
+    """None: the GPUs are counted where they are used, which may be another host."""

@@ -1,4 +1,4 @@
-"""The model itself on a GPU: as PyTorch runs it, and in one CUDA graph."""
+"""The model itself on a GPU: in eager PyTorch, compiled, or in one CUDA graph."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Gpu(Place):
         torch.backends.cudnn.benchmark = True
 
     def program(self, loaded: ExportedProgram) -> ExportedProgram:
-        """Weights and constants go to the GPU."""
+        """The program with weights and constants on the GPU."""
         return move_to_device_pass(loaded, str(self._device))
 
     def inputs(self, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -50,11 +50,11 @@ class Gpu(Place):
         return [tensor.to(self._device) for tensor in tensors]
 
     def module(self, kind: str, module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[..., Any]:
-        """A module in a CUDA graph, where that is asked for."""
+        """The module, in a CUDA graph if requested."""
         return in_graph(module, inputs) if kind == "cudagraph" else module
 
     def before_compiling(self, kind: str) -> None:
-        """Have torch.compile know TensorRT; it keeps its processes, as one alone would take too long for a GPU."""
+        """Import TensorRT for torch.compile; its processes stay, as compiling for a GPU in one would be slow."""
         if kind == "tensorrt":
             importlib.import_module("torch_tensorrt")
 
@@ -63,7 +63,7 @@ class Gpu(Place):
         return exactly()
 
     def timed(self, module: Callable[..., Any], inputs: Sequence[Tensor]) -> tuple[Any, int]:
-        """Run a module until the GPU has finished; the process gets the GPU for itself with a first launch."""
+        """Run a module until the GPU has finished, after a first launch that makes this process current on the GPU."""
         module(*inputs)
         torch.cuda.synchronize(self._device)
         began = time.perf_counter_ns()
@@ -103,7 +103,7 @@ def load(
 
 
 def in_graph(module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[..., Any]:
-    """A module captured with its inputs in a CUDA graph; what it returns is written anew by every call."""
+    """A module captured with its inputs in a CUDA graph; every call overwrites the outputs."""
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()  # inputs and weights have arrived: the stream does not wait for others
     with torch.cuda.stream(stream):

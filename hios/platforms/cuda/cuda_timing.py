@@ -1,4 +1,4 @@
-"""Timing on GPUs, inside the one worker that holds them all. Every function here is called through the worker pool."""
+"""Timing on GPUs, inside the one worker that drives them. The functions are called through the worker pool."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INFERENCES = 3
 
 
 def open_gpus(worker: Worker, graph: str, indices: Sequence[int], operators: int) -> list[str]:
-    """Make devices ready; returns the UUID of the GPU of each.
+    """Prepare the devices; returns the UUID of the GPU of each.
 
     Args:
         worker: the one that holds all GPUs.
@@ -46,7 +46,7 @@ def open_gpus(worker: Worker, graph: str, indices: Sequence[int], operators: int
 
 
 def load(worker: Worker, operators: Mapping[str, int]) -> None:
-    """Have so many copies of operators ready on every device."""
+    """Prepare copies of operators on every device."""
     for gpu in _gpus(worker):
         for operator, count in operators.items():
             _mark(worker, gpu, operator)
@@ -112,7 +112,7 @@ def _runs_apart(gpu: Gpu, stage: Stage, count: int) -> Run:
 
 
 def load_merges(worker: Worker, merges: Sequence[Sequence[str]]) -> None:
-    """Have merges of operators ready on every device, in place of those that were."""
+    """Prepare merges of operators on every device, replacing earlier ones."""
     for gpu in _gpus(worker):
         gpu.pairs.clear()
         gpu.merges = [(operators, []) for operators in merges]
@@ -153,7 +153,7 @@ def _times_of_pairs(gpu: Gpu, keys: Sequence[Any], rounds: int, warmup: int) -> 
 
 
 def time_transfers(worker: Worker, sizes: Sequence[int], rounds: int) -> dict[int, list[float]]:
-    """Milliseconds of hand-overs by size: copies between the first two devices, to and fro, each after the one before.
+    """Milliseconds of transfers by size: copies back and forth between the first two devices, in sequence.
 
     So every copy waits for an event of the other device, as whoever receives a value does. Virtual devices, and one
     alone, copy within their GPU.
@@ -218,7 +218,7 @@ def _inferences(devices: Sequence[tuple[Gpu, Run]]) -> list[list[float]]:
 
 
 def resources(worker: Worker, operators: Sequence[str]) -> dict[str, BlockResources]:
-    """What operators ask of a GPU, from one run of each under torch.profiler."""
+    """Resources of operators on a GPU, from one run of each under torch.profiler."""
     gpu = _gpus(worker)[0]
     workloads = {operator: gpu.load(operator, 1)[0] for operator in operators}
     with gpu.current():
@@ -243,7 +243,7 @@ def uncaptured(worker: Worker) -> dict[str, str]:
 
 
 def _taken(held: Sequence[Copy], count: int) -> list[Copy]:
-    """So many copies in turn."""
+    """The next copies in turn."""
     return list(islice(cycle(held), count))
 
 
@@ -253,5 +253,5 @@ def _gpus(worker: Worker) -> list[Gpu]:
 
 
 def _mark(worker: Worker, gpu: Gpu, operator: str) -> None:
-    """Note the operator for the controller, should this worker die or hang: its number in the graph, from 1 on."""
+    """Record the operator for the controller, in case this worker dies or hangs: its index in the graph plus 1."""
     worker.mark(gpu.graph.index[operator] + 1)

@@ -1,4 +1,4 @@
-"""The executor inside the worker that holds all GPUs. Every function here is called through the worker pool."""
+"""The executor inside the worker that drives all GPUs. The functions are called through the worker pool."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ def load(
 
 
 def prepare(worker: Worker, name: str, plans: Sequence[Plan]) -> str:
-    """Make plans ready to run together under a name; returns why they are no CUDA graphs, nothing where they are."""
+    """Prepare plans to run together under a name; returns why they are not CUDA graphs, or an empty text."""
     with _memory():
         return _executor(worker).prepare(name, plans).why
 
 
 def run_exactly(worker: Worker, name: str) -> None:
-    """Run once in full float32 and hand the outputs over; the memory that this took is given back."""
+    """Run once in full float32 and deliver the outputs; releases the memory used."""
     with _memory():
         _deliver(worker, _executor(worker).run_exactly(name))
     torch.cuda.empty_cache()
 
 
 def run(worker: Worker, name: str) -> int:
-    """Run and hand the outputs over; returns nanoseconds from before the launch to when all GPUs had finished.
+    """Run and deliver the outputs; returns nanoseconds from before the launch until all GPUs have finished.
 
     A run that is not timed comes first: other processes had the GPUs, and this one gets them with its first launch.
     """
@@ -74,7 +74,7 @@ def run(worker: Worker, name: str) -> int:
 
 
 def rows(worker: Worker, name: str) -> list[Row]:
-    """When every operator ran, in a run of its own."""
+    """The times of every operator, from a separate run."""
     with _memory():
         return _executor(worker).rows(name)
 
@@ -91,7 +91,7 @@ def _deliver(worker: Worker, outputs: Sequence[Tensor]) -> None:
 
 @contextlib.contextmanager
 def _memory() -> Iterator[None]:
-    """Says in one line that a GPU is out of memory, where no operator is to blame."""
+    """A context that reports out-of-memory errors in one line if no operator is responsible."""
     try:
         yield
     except torch.OutOfMemoryError as error:

@@ -1,4 +1,4 @@
-"""Programs that are prepared once, captured in a CUDA graph where that is possible, and run again and again."""
+"""Programs that are prepared once, captured in a CUDA graph if possible, and run repeatedly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIMED = 5
 
 @dataclass
 class Prepared:
-    """What runs under a name.
+    """The programs that run under a name.
 
     Attributes:
         name: by which it runs.
@@ -44,7 +44,7 @@ class Prepared:
 
     @property
     def devices(self) -> list[int]:
-        """Devices that take part."""
+        """The participating devices."""
         return sorted({device for program in self.programs for device in program.devices})
 
 
@@ -64,7 +64,7 @@ class Executor:
         self._prepared: dict[str, Prepared] = {}
 
     def prepare(self, name: str, plans: Sequence[Plan]) -> Prepared:
-        """Compile and place what plans need, and capture it.
+        """Compile and place what plans need, and capture them.
 
         Args:
             name: by which it runs.
@@ -105,7 +105,7 @@ class Executor:
         return time.perf_counter_ns() - began
 
     def run_exactly(self, name: str) -> list[Tensor]:
-        """Outputs of a run in full float32, launched on streams whatever was captured."""
+        """Outputs of a run in full float32, launched on streams even if there is a graph."""
         prepared = self._prepared[name]
         with self._backend.exactly():
             return self._launch(prepared).outputs
@@ -115,7 +115,7 @@ class Executor:
         return self._prepared[name].outputs
 
     def rows(self, name: str) -> list[Row]:
-        """When every operator ran, in a run of its own that is slower for the events around each."""
+        """The times of every operator, from a separate run that events around each operator slow down."""
         prepared, runs = self._prepared[name], []
         (program,) = prepared.programs
         if prepared.replays:
@@ -148,7 +148,7 @@ class Executor:
                 raise PlatformError(f"{where}: {self._backend.why(error)}") from error
 
     def _run_alone(self, operator: str, function: Callable[..., Any], arguments: list[Tensor]) -> Any:
-        """Run an operator by itself: one that fails or hangs, fails or hangs here, where it can be named."""
+        """Run an operator alone, so that one that fails or hangs can be named."""
         self._mark(launch_marker.launching(0, self._network.graph.index[operator], None, 0))
         try:
             result = function(*arguments)
@@ -159,14 +159,14 @@ class Executor:
 
 
 def cause(error: Exception) -> Exception:
-    """What broke a capture: the end of the capture fails too, and says less."""
+    """The original error of a failed capture, as ending the capture fails too and says less."""
     while error.__cause__ is None and isinstance(error.__context__, Exception):
         error = error.__context__
     return error
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether a GPU was out of memory, first or in the end."""
+    """Whether an error, or its cause, is a GPU running out of memory."""
     while error is not None:
         if isinstance(error, OutOfMemoryError):
             return True

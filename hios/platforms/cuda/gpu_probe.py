@@ -1,4 +1,4 @@
-"""The probe on GPUs, called through the worker pool: convolutions as torch runs them there, and a copy within the GPU.
+"""The probe on GPUs, called through the worker pool: convolutions run by torch, and a copy within the GPU.
 
 What it does is enough to keep the largest GPU busy for longer than launching it takes, so it needs no CUDA graph.
 """
@@ -32,7 +32,7 @@ NBYTES = 2 * _COPIED
 
 
 class _Probe:
-    """The work on one GPU."""
+    """The work of the probe on one GPU."""
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._stream = device, torch.cuda.Stream(device)
@@ -43,7 +43,7 @@ class _Probe:
             self._target = torch.ones(_COPIED, dtype=torch.uint8, device=device)
 
     def times_ms(self) -> tuple[list[float], list[float]]:
-        """Milliseconds of all convolutions, and of the copy, in every pass that counts."""
+        """Milliseconds of all convolutions, and of the copy, in every timed pass."""
         marks = marks_of(2 * (_WARMUP + _PASSES) + 1)
         # Trials of algorithms (cudnn.benchmark) could end otherwise in each session.
         cudnn = torch.backends.cudnn

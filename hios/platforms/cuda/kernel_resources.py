@@ -1,4 +1,4 @@
-"""What the kernels of an operator ask of a GPU, from a trace of torch.profiler."""
+"""GPU resources of the kernels of operators, from a trace of torch.profiler."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _is_within(call: Mapping[str, Any], annotation: Mapping[str, Any]) -> bool:
 
 
 def _most_demanding(kernels: Iterable[Mapping[str, Any]]) -> BlockResources:
-    """The kernel that asks for most, with what it asks for."""
+    """The kernel with the highest demand, with its resources."""
     asked = [(_asked(kernel), kernel) for kernel in kernels]
     if not asked:
         return BlockResources(0, 0, 1)
@@ -68,6 +68,6 @@ def _most_demanding(kernels: Iterable[Mapping[str, Any]]) -> BlockResources:
 
 
 def _asked(kernel: Mapping[str, Any]) -> Resources:
-    """Resources of a block: Kineto has registers of a thread, and shared memory, static and dynamic, of a block."""
+    """Resources of a block: Kineto has registers per thread, and shared memory per block, static and dynamic."""
     threads = math.prod(kernel["block"])
     return Resources(kernel["shared memory"], kernel["registers per thread"] * threads, threads)

@@ -1,4 +1,4 @@
-"""What the process that holds the GPUs is at: a number in shared memory that outlives it, and the same in words."""
+"""A marker in shared memory of what the process that drives the GPUs is doing; it survives that process."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _STAGE_AT, _STREAM_AT, _DEVICE_AT = _OPERATOR, _OPERATOR + _STAGE, _OPERATOR + _
 
 
 def launching(device: int, operator: int, stage: int | None, stream: int) -> int:
-    """A mark for an operator, by its number in the graph, that is about to be launched; above 0."""
+    """The marker of an operator, by its index in the graph, that is about to be launched; above 0."""
     return operator + 1 | (0 if stage is None else stage + 1) << _STAGE_AT | stream << _STREAM_AT | _device(device)
 
 
 def waiting(device: int, competitor: int) -> int:
-    """A mark for a device that has everything of a competitor, by its number, and that the host waits for; above 0."""
+    """The marker of a device that has all launches of a competitor, by its index, while the host waits; above 0."""
     return competitor + 1 << _STAGE_AT | _device(device)
 
 
 def text(graph: Graph, names: Sequence[str], marker: int) -> str:
-    """A mark in words; nothing for 0.
+    """A marker in words; empty for 0.
 
     Args:
         graph: whose operators are launched.
@@ -40,7 +40,7 @@ def text(graph: Graph, names: Sequence[str], marker: int) -> str:
 
 
 def place(device: int, operators: str, stage: int | None, stream: int) -> str:
-    """Where operators run, in words."""
+    """The position of operators, in words."""
     return f"device {device}, operator {operators}, {f'stream {stream}' if stage is None else f'stage {stage}'}"
 
 

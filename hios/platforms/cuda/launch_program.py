@@ -1,4 +1,4 @@
-"""Launches of a plan bound to operators, launched on a backend."""
+"""The launches of a plan bound to operators, issued through a backend."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = tuple[str, int, int, int | None, float, float]
 
 
 class Backend(Protocol):
-    """Streams of devices, which run what is launched on them one after another, while the host goes on.
+    """Streams of devices: each runs its launches in order, asynchronously to the host.
 
     Values are handles: what they hold may not be there yet.
     """
@@ -32,37 +32,37 @@ class Backend(Protocol):
         """Launch a copy of a value to the device of a stream, and return the copy."""
 
     def record(self, lane: Lane, event: Any = None, *, timed: bool = False) -> Any:
-        """An event that happens when all launched on a stream so far has finished; one given is used again."""
+        """An event after everything launched on a stream so far; a given event is reused."""
 
     def wait(self, lane: Lane, event: Any) -> None:
-        """Have everything launched on a stream from here on wait for an event."""
+        """Let everything launched on a stream from now on wait for an event."""
 
     def forget(self, lane: Lane, values: list[Any]) -> None:
-        """Nothing uses the memory of values any more that begins after what was launched on a stream so far."""
+        """Values whose memory may be reused by whatever follows the launches on a stream so far."""
 
     def elapsed_ms(self, event: Any, later: Any) -> float:
         """Milliseconds between two timed events of one device."""
 
     def capture(self, lanes: tuple[Lane, ...], launch: Callable[[], _T]) -> tuple[Callable[[], None], _T]:
-        """Record what a function launches on streams, without running it.
+        """Capture what a function launches on streams, without running it.
 
         Returns:
             A function that runs it all, and what the function returned: values that every such run makes anew.
         """
 
     def exactly(self) -> AbstractContextManager[None]:
-        """Full precision of float32 for what is launched within."""
+        """A context of full float32 precision for launches."""
 
     def synchronize(self, device: int) -> None:
-        """Return when a device has finished all that was launched on it."""
+        """Wait until a device has finished everything launched on it."""
 
     def why(self, error: Exception) -> str:
-        """What went wrong, in one line."""
+        """The cause of an error, in one line."""
 
 
 @dataclass
 class Launched:
-    """What a run left: outputs of the network, and of timed ones events by launch, before and after it."""
+    """The result of a run: outputs of the network and, of timed runs, events before and after each launch."""
 
     outputs: list[Any]
     began: dict[int, Any] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class Program:
         values.update(zip([(lane.device, value) for value in step.makes], results, strict=True))
 
     def rows(self, backend: Backend, launched: Launched) -> list[Row]:
-        """When every operator ran, by the events of a timed run that has finished."""
+        """The times of every operator, from the events of a finished timed run."""
         timed: list[Row] = []
         for place, (start, end) in launched.spans.items():
             launch = self._steps[place].launch

@@ -1,4 +1,4 @@
-"""What a plan is made of: streams, values, and launches with everything that they need."""
+"""What a plan consists of: streams, values, and launches with their dependencies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Value = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A stream of a device; with ``source``, the one on which values of that device arrive."""
+    """A stream of a device; with ``source``, the stream on which values from that device arrive."""
 
     device: int
     number: int = 0
@@ -20,7 +20,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What operators read and make, by id, and which values are outputs of the network.
+    """What operators read and produce, by id, and the outputs of the network.
 
     Attributes:
         reads: of every operator what it reads, inputs of the network too, each value once.
@@ -37,7 +37,7 @@ class Flow:
 
 @dataclass(slots=True)
 class Step:
-    """A launch with all that it needs: earlier launches by place, and values on its device, or on the source's."""
+    """A launch with its dependencies: earlier launches by position, and values on its device or on the source."""
 
     lane: Lane
     operators: tuple[str, ...]

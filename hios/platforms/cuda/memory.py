@@ -1,4 +1,4 @@
-"""When the memory of values may be used again.
+"""When the memory of a value may be reused.
 
 The allocator of torch gives memory that was let go to the next operator on the stream that it was allocated on, at
 once, whatever other streams are doing. So a value is let go right before the first launch of that stream which begins
@@ -11,13 +11,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from hios.platforms.cuda.launches import Flow, Lane, Step, Value
-from hios.platforms.cuda.vector_clocks import Order
+from hios.platforms.cuda.vector_clocks import VectorClocks
 
 
 def let_go(
-    steps: Sequence[Step], order: Order, flow: Flow, home: Mapping[str, int], outputs: Iterable[tuple[int, Value]]
+    steps: Sequence[Step],
+    order: VectorClocks,
+    flow: Flow,
+    home: Mapping[str, int],
+    outputs: Iterable[tuple[int, Value]],
 ) -> Mapping[int, list[Value]]:
-    """Values that may go right before every launch.
+    """The values that can be freed right before each launch.
 
     Args:
         steps: all launches.
@@ -71,7 +75,7 @@ class _Memory:
                     self.users[block].append(place)
 
     def blocks(self, device: int, value: Value) -> set[tuple[int, Value]]:
-        """Blocks in which a value may lie on a device; none for inputs, which stay."""
+        """The blocks that may hold a value on a device; none for inputs, which are never freed."""
         if value[0] == "input":
             return set()
         if self._home[value[1]] != device or value not in self._views:

@@ -1,4 +1,4 @@
-"""Arithmetic of timing on a GPU: what takes microseconds is timed in chains, and by how much longer ones take longer.
+"""Timing short kernels by repetition: a chain of K runs and one of 2K; the difference is the time of K runs.
 
 A CUDA graph takes some microseconds to start, as much as many an operator takes to run. So a chain of K runs is timed
 and one of 2K; what the second takes longer is K runs and nothing else.
@@ -19,17 +19,17 @@ _MEMORY = 0.5
 
 
 def runs_of_chain(each_ms: float) -> int:
-    """K: how many runs the shorter chain has, given the time of one."""
+    """K, the length of the shorter chain, given the time of one run."""
     return MOST if each_ms * MOST <= TARGET_MS else max(1, math.ceil(TARGET_MS / each_ms))
 
 
 def time_of_run(short_ms: float, long_ms: float, runs: int) -> float:
-    """Milliseconds of one run, by the times of chains of ``runs`` and of twice as many."""
+    """Milliseconds of one run, from the times of chains of ``runs`` and of twice as many."""
     return max((long_ms - short_ms) / runs, _LEAST_MS)
 
 
 def copies_of(wanted: int, needed: int, bytes_each: int, limit: int) -> int:
-    """How many copies of an operator a chain goes through in turn.
+    """How many copies of an operator a chain cycles through.
 
     Args:
         wanted: runs of the longest chain: with a copy for each, all find weights and inputs as cold.

@@ -1,4 +1,4 @@
-"""What has finished before what begins, and which waits that takes."""
+"""Vector clocks of launches: which have finished before another begins, and which waits that requires."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from hios.platforms.cuda.launches import Lane, Step
 
 
-class Order:
-    """What has finished before what, by vector clocks: how many launches of every stream are known to have finished.
+class VectorClocks:
+    """For every stream, how many of its launches are known to have finished before each launch.
 
     Attributes:
         place: number of every launch on its stream, from 1.

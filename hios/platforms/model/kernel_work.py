@@ -1,4 +1,4 @@
-"""The kernels that an operator of a graph runs on a GPU: what each computes and moves.
+"""The kernels of operators on a GPU: the FLOPs and bytes of each.
 
 The one module of this platform that reads calls, arguments and shapes of operators. How long a kernel takes is for
 ``hios.platforms.model.roofline`` to say.
@@ -53,7 +53,7 @@ _PASSES = {"relax.nn.softmax": 2, "relax.nn.log_softmax": 2, "relax.nn.layer_nor
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """Products of matrices, as which convolutions too are computed: ``batch`` times (m x k) by (k x n).
+    """Matrix products, including convolutions: ``batch`` times (m x k) by (k x n).
 
     Attributes:
         batch: independent products: groups of a convolution, heads of attention.
@@ -83,7 +83,7 @@ class Contraction:
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """A kernel with a thread for each few output elements: elementwise, pooling, reduction, copies, depthwise filters.
+    """A memory-bound kernel: elementwise, pooling, reduction, copies, depthwise filters.
 
     Attributes:
         elements: of the output, or of the input where that is larger (reductions).
@@ -112,7 +112,7 @@ def kernels(graph: Graph) -> dict[str, tuple[Kernel, ...]]:
 
 
 class _Reader:
-    """Shapes of everything that operators read, by where it comes from."""
+    """Shapes of everything that operators read, by origin."""
 
     def __init__(self, graph: Graph) -> None:
         self._source = graph.source
@@ -174,7 +174,7 @@ class _Reader:
 
 
 def _joined(kernel: Kernel, call: Call, arguments: Sequence[Shape], dtype: str) -> Kernel:
-    """A kernel that also does an elementwise call: it reads what else the call takes."""
+    """A kernel fused with an elementwise call, whose other operands it reads too."""
     size = ELEMENT_BYTES.get(dtype, 4)
     more = size * sum(
         math.prod(shape)
@@ -189,7 +189,7 @@ def _joined(kernel: Kernel, call: Call, arguments: Sequence[Shape], dtype: str) 
 
 
 def _output(call: Call, arguments: Sequence[Shape], otherwise: Shape) -> Shape:
-    """Shape that a call within an operator makes; graph.json states that of the last one only."""
+    """The output shape of a call within an operator; graph.json states only that of the last one."""
     function, attributes = call.function, call.attributes
     if function.startswith("relax.nn.conv") and not function.endswith("transpose"):
         return _convolved(attributes, arguments)

@@ -1,4 +1,4 @@
-"""The model platform: a device is a GPU that is not here, known by its description."""
+"""The platform model: a device is a GPU that is not installed here, known from its description."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def describe(devices: int, *, virtual: bool = False, **options: str) -> Platform
 
 
 def described(gpu: Gpu, link: Link, devices: int) -> Platform:
-    """The platform of a number of GPUs, and of what lies between each two of them.
+    """The platform of a number of GPUs and the link between them.
 
     Raises:
         PlatformError: a number of devices that no schedule can have.
@@ -61,4 +61,4 @@ def described(gpu: Gpu, link: Link, devices: int) -> Platform:
 
 
 def device_limit(cores: int, cores_per_device: int = 1) -> None:
-    """Any number of them is as good as any other."""
+    """None: there is no limit."""

@@ -1,4 +1,4 @@
-"""A graph and descriptions of GPUs to costs: t(v), u(v) and t(u,v), all of them predicted."""
+"""Predicting costs from a graph and descriptions of GPUs: t(v), u(v) and t(u,v)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from hios.platforms.model.roofline import Prediction, predict
 
 
 def costs(graph: Graph, description: Platform) -> CostsFile:
-    """Costs on the GPUs of a description (`hios.platforms.model.model_platform.describe`)."""
+    """Predicted costs on the GPUs of a description (`hios.platforms.model.model_platform.describe`)."""
     gpu = descriptions.gpu(description.gpu or "")
     return predicted_costs(graph, gpu, descriptions.link(description.link, gpu), description.devices or 1)
 
 
 def files(**options: str) -> list[Path]:
-    """The files of the descriptions of a GPU, and of what lies between two of them.
+    """The description files of a GPU and of the link.
 
     Args:
         options: ``gpu``, and ``link`` if it is not to be the first that the GPU's description lists.
@@ -38,7 +38,7 @@ def files(**options: str) -> list[Path]:
 
 
 def predicted_costs(graph: Graph, gpu: Gpu, link: Link, devices: int, efficiency: Efficiency = DEFAULT) -> CostsFile:
-    """What costs.json holds for GPUs that are not here.
+    """The contents of costs.json for GPUs that are not installed here.
 
     An operator takes the times of its kernels and a pause after each; its utilization is the mean of theirs, weighted
     by time. Operators that only give another view of a value take no time. Of stages nothing is predicted: scheduling

@@ -1,4 +1,4 @@
-"""GPUs that are not here, in words."""
+"""GPUs that are not installed here, in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _UNKNOWN = "not recorded"
 
 
 def facts(description: Platform) -> dict[str, str]:
-    """How many of which GPU, and what lies between them."""
+    """The number and model of the GPUs, and the link between them."""
     gpu = (description.gpus or (_UNKNOWN,))[0]
     return {
         "GPUs": f"{description.devices or _UNKNOWN} x {gpu} ({description.gpu or _UNKNOWN})",
@@ -18,5 +18,5 @@ def facts(description: Platform) -> dict[str, str]:
 
 
 def shared(description: Platform) -> str:
-    """Nothing: GPUs that are not here are never virtual."""
+    """Nothing, as these GPUs are never virtual."""
     return "nothing"

@@ -28,8 +28,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Never
 
 from hios.errors import PlatformError
-from hios.runtime.distributed.progress_state import Position
-from hios.runtime.distributed.topology import Place
+from hios.runtime.distributed.progress_state import ProgressState
+from hios.runtime.distributed.topology import RankPlace
 
 #: Seconds between two messages about what a rank is doing.
 _BEAT_S = 0.1
@@ -44,13 +44,13 @@ FAILED, LATE, LOST, ENDED = "failed", "late", "lost", "ended"
 _LAST_LINE = threading.Lock()
 
 
-class Control:
-    """This rank's line.
+class ControlChannel:
+    """This rank's connection to rank 0.
 
     Args:
         rank: number of this rank.
         places: of all ranks.
-        position: of this rank.
+        state: what this rank is doing.
         address: host and port of rank 0.
         key: what rank 0 knows its ranks by.
         timeout_s: longest time to reach rank 0.
@@ -62,13 +62,13 @@ class Control:
     def __init__(
         self,
         rank: int,
-        places: Sequence[Place],
-        position: Position,
+        places: Sequence[RankPlace],
+        state: ProgressState,
         address: tuple[str, int],
         key: bytes,
         timeout_s: float,
     ) -> None:
-        self._rank, self._places, self._position = rank, places, position
+        self._rank, self._places, self._state = rank, places, state
         try:
             line = socket.create_connection(address, timeout=timeout_s)
             line.sendall(key + rank.to_bytes(4, "big"))
@@ -87,16 +87,16 @@ class Control:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def report(self, step: int, data: Any) -> None:
-        """Give rank 0 what a step brought."""
+        """Send rank 0 the result of a step."""
         self._send({"is": "report", "step": step, "data": data})
 
     def beat(self) -> None:
-        """Say what this rank is doing."""
+        """Send what this rank is doing."""
         with contextlib.suppress(OSError):  # seen where the line is listened to
-            self._send({"is": "beat", "at": self._position.text(), "for": self._position.waits_for()})
+            self._send({"is": "beat", "at": self._state.text(), "for": self._state.waits_for()})
 
     def fail(self, kind: str, text: str, ending_s: float = _ENDING_S) -> Never:
-        """Say why this rank cannot go on, and end with all others.
+        """Send why this rank cannot continue, and end with all others.
 
         Args:
             kind: one of ``FAILED``, ``LATE``, ``LOST``, ``ENDED``.
@@ -109,7 +109,7 @@ class Control:
         end(text)
 
     def finish(self, timeout_s: float) -> None:
-        """Return when all ranks have come to their end."""
+        """Return when all ranks have finished."""
         self._send({"is": "done"})
         if not self._over.wait(timeout_s):
             self.fail(LATE, f"the other ranks did not come to their end within {timeout_s:g} s")
@@ -131,7 +131,7 @@ class Control:
             self.beat()
 
     def _listen(self) -> bool:
-        """Take a message of rank 0; returns whether all is over."""
+        """Receive a message of rank 0; returns whether the session is over."""
         try:
             message = json.loads(self._line.recv_bytes())
         except (EOFError, OSError):
@@ -141,7 +141,7 @@ class Control:
             os._exit(1)
         if message["is"] == "end":
             os._exit(1)
-        if message["is"] == "position":
+        if message["is"] == "state":
             self._doing_of_0 = message["at"]
         elif message["is"] == "over":
             with self._sending:
@@ -159,17 +159,17 @@ class Control:
             os._exit(130)
         if time.monotonic() > when + _GRACE_S:
             if self._rank == 0:  # the monitor, in this process, may know of a rank that is gone
-                self.fail(ENDED, f"{who(self._places, 0)}: ended by the launcher: {self._position.text()}", _GRACE_S)
+                self.fail(ENDED, f"{who(self._places, 0)}: ended by the launcher: {self._state.text()}", _GRACE_S)
             os._exit(128 + signal.SIGTERM)
 
 
-def who(places: Sequence[Place], rank: int) -> str:
+def who(places: Sequence[RankPlace], rank: int) -> str:
     """A rank in messages."""
     return f"rank {rank} on {places[rank].host}"
 
 
-def died(places: Sequence[Place], rank: int, doing: str) -> str:
-    """What is said of a rank that is gone."""
+def died(places: Sequence[RankPlace], rank: int, doing: str) -> str:
+    """The message about a rank that died."""
     return f"{who(places, rank)} died; last seen: {doing or 'starting'}"
 
 
@@ -186,7 +186,7 @@ def _end(line: str, code: int) -> Never:
 
 
 def _signals() -> int:
-    """A descriptor on which the numbers of SIGINT and SIGTERM arrive, whatever the main thread does."""
+    """A file descriptor that receives the numbers of SIGINT and SIGTERM, whatever the main thread does."""
     ours, theirs = os.pipe()
     os.set_blocking(theirs, False)
     signal.set_wakeup_fd(theirs)

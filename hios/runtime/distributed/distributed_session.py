@@ -27,12 +27,12 @@ from hios.platforms.reference import run as run_reference
 from hios.platforms.reference import runtime as runtime_of
 from hios.runtime.competitors import BASELINE, Entry, competitors, entries_of, read_schedules, refuse_wide
 from hios.runtime.distributed.clock_sync import barrier
-from hios.runtime.distributed.control_channel import FAILED, LATE, LOST, Control, who
-from hios.runtime.distributed.progress_state import Position
-from hios.runtime.distributed.rank_monitor import Monitor
+from hios.runtime.distributed.control_channel import FAILED, LATE, LOST, ControlChannel, who
+from hios.runtime.distributed.progress_state import ProgressState
+from hios.runtime.distributed.rank_monitor import RankMonitor
 from hios.runtime.distributed.rank_runner import Turns, joined
-from hios.runtime.distributed.rendezvous import Given, connect
-from hios.runtime.distributed.topology import Place, local_rank, pin, shared
+from hios.runtime.distributed.rendezvous import RankInputs, connect
+from hios.runtime.distributed.topology import RankPlace, local_rank, pin, shared
 from hios.runtime.distributed.transports import Transport
 from hios.runtime.distributed.value_exchange import RESERVED, Tags
 from hios.runtime.rounds import Outcome, Session
@@ -86,7 +86,7 @@ class Job:
 
 
 def distribute(job: Job) -> Run | None:
-    """Run schedules with every device a rank; called by all processes that the launcher started.
+    """Run schedules with one rank per device; called by all processes that the launcher started.
 
     Competitors take turns in random order, the same on all ranks: every schedule, the sequential schedule on rank 0,
     independent copies of it on several ranks, and, with a program, the model itself on rank 0. A rank that fails, dies
@@ -105,54 +105,54 @@ def distribute(job: Job) -> Run | None:
     if _is_orphan():
         os._exit(1)
     transport = connect(job.transport, job.platform, job.timeout_s)
-    position = Position()
-    places = [Place(*place) for place in transport.gather(_place())]
-    monitor = Monitor(places) if transport.rank == 0 else None
+    state = ProgressState()
+    places = [RankPlace(*place) for place in transport.gather(_place())]
+    monitor = RankMonitor(places) if transport.rank == 0 else None
     address, key = transport.gather(None if monitor is None else (monitor.address, monitor.key))[0]
-    control = Control(transport.rank, places, position, address, key, job.timeout_s)
-    runner = RankRunner(job, transport, position, places, monitor, control)
+    control = ControlChannel(transport.rank, places, state, address, key, job.timeout_s)
+    runner = RankRunner(job, transport, state, places, monitor, control)
     this = who(places, transport.rank)
     try:
         with torch.inference_mode():
             data = runner.execute()
         control.finish(job.timeout_s)
     except TimeoutError:
-        control.fail(LATE, f"{this} did not go on within {job.timeout_s:g} s: {position.text()}")
+        control.fail(LATE, f"{this} did not go on within {job.timeout_s:g} s: {state.text()}")
     except ConnectionError as error:
-        control.fail(LOST, f"{this}: {position.text()}: the connection broke ({first_line(error)})")
+        control.fail(LOST, f"{this}: {state.text()}: the connection broke ({first_line(error)})")
     except HiosError as error:
         control.fail(FAILED, runner.blame(this, error))
     except Exception as error:  # a defect of hios: the others are ended all the same
         traceback.print_exc()
-        control.fail(FAILED, f"{this}: {position.text()}: {type(error).__name__}: {first_line(error)}")
+        control.fail(FAILED, f"{this}: {state.text()}: {type(error).__name__}: {first_line(error)}")
     transport.close()
     return data
 
 
 def _is_orphan() -> bool:
-    """Whether init took this process over, which is no launcher but in containers."""
+    """Whether init adopted this process; in containers the launcher itself may be process 1."""
     init = Path("/proc/1/cmdline")
     return os.getppid() == 1 and init.exists() and not any(word in init.read_bytes() for word in _LAUNCHERS)
 
 
 def _place() -> tuple[str, str, tuple[int, ...]]:
-    here = Place.here()
+    here = RankPlace.here()
     return here.host, here.boot, here.cores
 
 
 class RankRunner:
-    """One rank's part in a session: it runs what the others run, in the same order."""
+    """One rank's part in a session: it runs the same as the others, in the same order."""
 
     def __init__(
         self,
         job: Job,
         transport: Transport,
-        position: Position,
-        places: Sequence[Place],
-        monitor: Monitor | None,
-        control: Control,
+        state: ProgressState,
+        places: Sequence[RankPlace],
+        monitor: RankMonitor | None,
+        control: ControlChannel,
     ) -> None:
-        self._job, self._transport, self._position = job, transport, position
+        self._job, self._transport, self._state = job, transport, state
         self._places, self._monitor, self._control = places, monitor, control
         self._step = 0
         self._rows: list[Placement] = []
@@ -161,13 +161,13 @@ class RankRunner:
         self._cores_each = job.cores_per_device or 1
 
     def blame(self, this: str, error: HiosError) -> str:
-        """What is said of an error: of files that all ranks read alike, rank 0 speaks for all."""
+        """The message for an error; only rank 0 reports errors in files that all ranks read."""
         if not self._prepared:
             return str(error) if self._monitor is not None else f"{this}: {error}"
-        return f"{this}: {self._position.doing}: {error}"
+        return f"{this}: {self._state.doing}: {error}"
 
     def execute(self) -> Run | None:
-        """Load, take all turns, and write run.json on rank 0."""
+        """Load, run all rounds, and return run.json on rank 0."""
         began = datetime.now(UTC)
         cores = pin(self._places, self._transport.rank, self._cores_each)
         torch.set_num_threads(self._cores_each)
@@ -192,14 +192,14 @@ class RankRunner:
         return run
 
     def _load(self) -> None:
-        """Read and compile everything: first on rank 0, so that what is wrong with the files is said once."""
+        """Read and compile everything, first on rank 0, so that errors in files are reported once."""
         job, transport = self._job, self._transport
         self._hardware = platforms.distributing(job.platform).device(local_rank(self._places, transport.rank))
-        self._position.enter("meeting the devices of other ranks")
+        self._state.enter("meeting the devices of other ranks")
         channel = transport.channel(time.monotonic() + job.timeout_s)
         if transport.rank != 0:
             self._let_load()
-        self._position.enter("loading")
+        self._state.enter("loading")
         self._graph = Graph.read(job.graph)
         require_executable(self._graph)
         self._entries = entries_of(read_schedules(job.schedules), self._graph, transport.size, self._grouped())
@@ -218,7 +218,7 @@ class RankRunner:
             transport,
             channel,
             self._hardware,
-            self._position,
+            self._state,
             elsewhere,
             job.tolerance,
             job.timeout_s,
@@ -237,15 +237,15 @@ class RankRunner:
             self._let_load()
 
     def _grouped(self) -> int | None:
-        """Cores of each rank; None where ranks have GPUs."""
+        """Cores of each rank; None if ranks have GPUs."""
         return self._cores_each if platforms.find(self._job.platform).GROUPS_CORES else None
 
     def _let_load(self) -> None:
         deadline = time.monotonic() + self._job.timeout_s
-        barrier(self._transport, Tags(RESERVED, self._transport.tags), 0, self._position, deadline)
+        barrier(self._transport, Tags(RESERVED, self._transport.tags), 0, self._state, deadline)
 
     def _agree(self, cores: list[int]) -> list[Mapping[str, Any]]:
-        """See that all ranks do the same with the same files; returns what all ranks run on, on rank 0.
+        """Check that all ranks have the same options and files; returns the hardware of all ranks on rank 0.
 
         Raises:
             PlatformError: a rank has another file, or was given another option.
@@ -254,15 +254,15 @@ class RankRunner:
         files = [job.graph, job.weights, *job.schedules]
         options = {name: getattr(job, name) for name in _AGREED}
         options |= {"program": job.program is not None, "number of schedules": len(job.schedules)}
-        mine = Given.of(options, files)
+        mine = RankInputs.of(options, files)
         everything = {"given": asdict(mine), "cores": cores, "hardware": self._hardware.describe()}
         self._control.report(self._step, everything)
         if self._monitor is None:
             return []
         deadline = time.monotonic() + job.timeout_s
-        hardware_of = self._monitor.collect(self._step, range(self._transport.size), self._position, deadline)
+        hardware_of = self._monitor.collect(self._step, range(self._transport.size), self._state, deadline)
         for rank, theirs in hardware_of.items():
-            if difference := mine.difference(Given(**theirs["given"])):
+            if difference := mine.difference(RankInputs(**theirs["given"])):
                 raise PlatformError(
                     f"{who(self._places, rank)} and {who(self._places, 0)} differ in {difference}; all ranks need the "
                     "same"
@@ -270,7 +270,7 @@ class RankRunner:
         return [{"cores": theirs["cores"], **theirs["hardware"]} for theirs in hardware_of.values()]
 
     def _expect(self) -> None:
-        """Learn what outputs are to be, and see that the sequential schedule makes them."""
+        """Compute the expected outputs, and check that the sequential schedule produces them."""
         if self._references:
             self.run_reference(self._references[0])
         else:
@@ -281,17 +281,17 @@ class RankRunner:
             self._competitors[BASELINE].difference = outcome.difference
 
     def run_reference(self, reference: Reference) -> Outcome | None:
-        """The model itself, on rank 0 while the others wait."""
+        """Run the model itself on rank 0 while the others wait."""
         if self._monitor is None:
             return None
-        self._position.enter("the program itself")
+        self._state.enter("the program itself")
         return Outcome(run_reference(self._reference) / 1e6, None)
 
     def run(self, name: str) -> Outcome | None:
-        """Run a competitor on all ranks; rank 0 hears what each measured."""
+        """Run a competitor on all ranks; rank 0 receives the measurements."""
         self._step += 1
         deadline = time.monotonic() + self._job.timeout_s
-        self._position.enter(name)
+        self._state.enter(name)
         self._control.beat()  # now, as messages would lengthen the run
         turn = self._turns.run(name)
         if turn is not None:
@@ -300,12 +300,12 @@ class RankRunner:
             return None
         competitor = self._competitors[name]
         ranks = [program.device for program in competitor.programs]
-        reports = self._monitor.collect(self._step, ranks, self._position, deadline)
+        reports = self._monitor.collect(self._step, ranks, self._state, deadline)
         latency, self._rows = joined(reports, self._turns.offsets, competitor.copies)
         return Outcome(latency, max(report["difference"] for report in reports.values()))
 
     def take_rows(self, name: str) -> None:
-        """Keep the rows of the last run, and by how much clocks may have been off in it."""
+        """Keep the rows of the last run, with the possible clock error."""
         self._competitors[name].timelines.append(self._rows)
         self._uncertainty_ns = max(self._uncertainty_ns, *(off for _, off in self._turns.offsets.values()), 0)
 

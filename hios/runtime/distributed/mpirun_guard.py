@@ -1,4 +1,4 @@
-"""A parent for a rank under mpirun, which forwards nothing that ranks print from the moment one of them has ended.
+"""A parent process for a rank under mpirun, which drops all output once one of its processes has ended.
 
 The line that says why a run failed would be lost, since it is the death of a rank that brings it about. So the process
 that mpirun knows only waits for the one that does the work, and ends a moment after it.
@@ -18,7 +18,7 @@ _HOLD_S = 1.0
 
 
 def guard() -> None:
-    """Go on in a child; the parent ends as the child does. To be called before anything starts a thread."""
+    """Continue in a child process; the parent ends as the child does. Must be called before threads are started."""
     parent = os.getpid()
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""Rank 0's end of the lines of all ranks: what they report, and who is to blame when one fails."""
+"""Monitoring of all ranks on rank 0: their reports, and which rank is at fault when one fails or dies."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from hios.runtime.distributed.control_channel import ENDED, FAILED, LATE, died, end, who
-from hios.runtime.distributed.progress_state import Position
-from hios.runtime.distributed.topology import Place
+from hios.runtime.distributed.progress_state import ProgressState
+from hios.runtime.distributed.topology import RankPlace
 
 _KEY_BYTES = 32
 #: Seconds that a line may take to say whose it is.
@@ -29,14 +29,14 @@ _GRACE_S = 0.4
 _LOOK_S = 0.1
 
 
-class Monitor:
-    """Listens to all ranks in a thread of its own.
+class RankMonitor:
+    """Listens to all ranks in a separate thread.
 
     Args:
         places: of all ranks.
     """
 
-    def __init__(self, places: Sequence[Place]) -> None:
+    def __init__(self, places: Sequence[RankPlace]) -> None:
         self._places = places
         alone = len({place.boot for place in places}) == 1
         # Ranks of other hosts come over any of the networks; whoever lacks the key is turned away.
@@ -53,15 +53,15 @@ class Monitor:
         self._suspicion: tuple[float, str] | None = None
         threading.Thread(target=self._listen, daemon=True).start()
 
-    def collect(self, step: int, ranks: Collection[int], position: Position, deadline: float) -> dict[int, Any]:
-        """What ranks report of a step.
+    def collect(self, step: int, ranks: Collection[int], state: ProgressState, deadline: float) -> dict[int, Any]:
+        """The reports of ranks on a step.
 
         Raises:
             TimeoutError: not all do so before the deadline.
         """
         reports: dict[int, Any] = {}
         while missing := [rank for rank in ranks if rank not in reports]:
-            with position.wait(f"rank {missing[0]} to report", missing[0]):
+            with state.wait(f"rank {missing[0]} to report", missing[0]):
                 try:
                     rank, number, data = self._reports.get(timeout=max(0.0, deadline - time.monotonic()))
                 except Empty:
@@ -84,7 +84,7 @@ class Monitor:
         self._dismiss()
 
     def _dismiss(self) -> None:
-        """Tell all ranks that it is over, this one when the others have heard it.
+        """Tell all ranks that the session is over, this one after the others have received it.
 
         They close their lines then. If this process ended before, with messages of theirs unread, the system would take
         back what was sent to them, and they would take it for dead.
@@ -120,7 +120,7 @@ class Monitor:
         if message["is"] == "beat":
             self._at[rank] = message["at"], message["for"]
             if rank != 0 and 0 in self._at:
-                self._send(rank, {"is": "position", "at": self._at[0][0]})
+                self._send(rank, {"is": "state", "at": self._at[0][0]})
         elif message["is"] == "report":
             self._reports.put((rank, message["step"], message["data"]))
         elif message["is"] == "done":
@@ -129,24 +129,24 @@ class Monitor:
             self._judge(rank, message["kind"], message["text"])
 
     def _bury(self, rank: int) -> None:
-        """A rank is gone: say so when the others had time to tell where they miss it."""
+        """Record that a rank died; reported after a delay, so that others can say where they miss it."""
         self._lines.pop(rank).close()
         self._dead.append(rank)
         self._suspicion = time.monotonic() + _GRACE_S, ""
 
     def _reason(self) -> str:
-        """What is suspected, or who is gone."""
+        """The suspected error, or which rank died."""
         return (self._suspicion and self._suspicion[1]) or self._last_words()
 
     def _last_words(self) -> str:
-        """What is said of the rank that was gone first, and of one that waits for it."""
+        """The message about the rank that died first, and about one that waits for it."""
         dead = self._dead[0]
         line = died(self._places, dead, self._at.get(dead, ("", None))[0])
         missing = [rank for rank in self._lines if self._at.get(rank, ("", None))[1] == dead]
         return line + "".join(f"; {who(self._places, rank)}: {self._at[rank][0]}" for rank in missing[:1])
 
     def _judge(self, rank: int, kind: str, text: str) -> None:
-        """End all, now or a little later, for what a rank says of itself or of another one."""
+        """Decide on the message of a failing rank: end all ranks now, or after a delay."""
         if kind == FAILED:
             self._end(text)
         elif kind == LATE:
@@ -157,7 +157,7 @@ class Monitor:
             self._suspicion = time.monotonic() + _GRACE_S, text
 
     def _slowest(self, rank: int) -> str | None:
-        """Whom a rank waits for in the end, if that one is busy: it did not finish what it does."""
+        """The busy rank that a rank waits for, directly or through others: it did not finish in time."""
         seen: set[int] = set()
         while rank not in seen:
             seen.add(rank)

@@ -14,8 +14,8 @@ from hios.runtime.distributed.transports import Transport
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What a rank was given.
+class RankInputs:
+    """The options and files of a rank.
 
     Attributes:
         options: by name.
@@ -26,12 +26,12 @@ class Given:
     files: Sequence[tuple[str, str]]
 
     @classmethod
-    def of(cls, options: Mapping[str, Any], files: Sequence[Path]) -> Given:
-        """Options, and files to be read."""
+    def of(cls, options: Mapping[str, Any], files: Sequence[Path]) -> RankInputs:
+        """From options, and from files, which are hashed."""
         return cls(options, [(str(path), _digest(path)) for path in files])
 
-    def difference(self, theirs: Given) -> str:
-        """What another rank was given that is not the same, in words; nothing where all is."""
+    def difference(self, theirs: RankInputs) -> str:
+        """How another rank's options or files differ, in words; empty if they do not."""
         for name, own in self.options.items():
             if theirs.options[name] != own:
                 return f"{name.removesuffix('_s')}, {theirs.options[name]} and {own}"
@@ -45,7 +45,7 @@ def _digest(path: Path) -> str:
 
 
 def connect(name: str, platform: str, timeout_s: float) -> Transport:
-    """Meet the other ranks.
+    """Connect to the other ranks.
 
     Args:
         name: gloo, nccl or mpi.

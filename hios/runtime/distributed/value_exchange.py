@@ -17,7 +17,7 @@ from torch import Tensor
 from hios.errors import PlatformError
 from hios.kernels.tensors import nbytes
 from hios.platforms.device_program import FIRST_READY, Handover, StagedProgram
-from hios.runtime.distributed.progress_state import Position
+from hios.runtime.distributed.progress_state import ProgressState
 from hios.runtime.distributed.transports import Channel, Request
 from hios.workers.arena import Arena
 
@@ -27,7 +27,7 @@ RESERVED = 64
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """Tags of messages: a number of its own for every message of an epoch.
+    """Tags of messages: unique for every message of an epoch.
 
     No more than two epochs are under way at once, so that numbers may come again after ``limit``.
 
@@ -54,7 +54,7 @@ class Tags:
 
 
 class Memory(Arena):
-    """A rank's memory: of the host, or of its GPU.
+    """The memory of a rank, on its host or its GPU.
 
     Args:
         flags: number of flags.
@@ -62,10 +62,10 @@ class Memory(Arena):
         place: where the buffers are.
 
     Attributes:
-        mail: of the program that is being prepared or run.
+        exchange: of the program that is being prepared or run.
     """
 
-    mail: Mail
+    exchange: ValueExchange
 
     def __init__(self, flags: int, size: int, place: torch.device) -> None:
         on_host = place.type == "cpu"
@@ -85,21 +85,21 @@ class Memory(Arena):
         return self._bytes[offset : offset + count * dtype.itemsize].view(dtype)
 
     def setter(self, flag: int) -> Callable[[int], None]:
-        """Sends the value of a flag."""
-        mail = self.mail
+        """A function that sends the value of a flag."""
+        exchange = self.exchange
 
         def send(_: int) -> None:
-            mail.send(flag)
+            exchange.send(flag)
 
         return send
 
     def wait(self, flag: int, value: int, timeout_s: float, what: str, *, yielding: bool = False) -> None:
         """Wait for the message of a flag."""
-        self.mail.wait(flag, what)
+        self.exchange.wait(flag, what)
 
 
-class Mail:
-    """Messages of one rank in a program.
+class ValueExchange:
+    """The messages of one rank in a program.
 
     Args:
         programs: of all ranks that take part.
@@ -107,7 +107,7 @@ class Mail:
         memory: of this rank.
         channel: to the others.
         tags: of messages.
-        position: of this rank.
+        state: what this rank is doing.
     """
 
     def __init__(
@@ -117,9 +117,9 @@ class Mail:
         memory: Memory,
         channel: Channel,
         tags: Tags,
-        position: Position,
+        state: ProgressState,
     ) -> None:
-        self._channel, self._tags, self._position = channel, tags, position
+        self._channel, self._tags, self._state = channel, tags, state
         self._destinations: dict[int, list[int]] = defaultdict(list)
         self._sources: dict[int, int] = {}
         self._memory: dict[int, Tensor] = {}
@@ -148,7 +148,7 @@ class Mail:
         )
 
     def open(self, epoch: int, deadline: float) -> None:
-        """Post the receives of a run, ahead of everything that could be sent, where messages have tags."""
+        """Post the receives of a run before anything can be sent, if messages have tags."""
         self._epoch, self._deadline = epoch, deadline
         self._received = {}
         self._open = list(self._arrivals)
@@ -177,13 +177,13 @@ class Mail:
         if flag in self._open:  # in the order in which the sender makes them, and sends
             same = [other for other in self._open if self._sources[other] == source]
             self._receive(same[: same.index(flag) + 1])
-        with self._position.wait(what, source):
+        with self._state.wait(what, source):
             self._received.pop(flag).wait(self._deadline)
 
     def close(self) -> None:
-        """Wait until everything sent has left, so that its memory may be written again."""
+        """Wait until everything has been sent, so that its memory may be overwritten."""
         for rank, request in self._sent:
-            with self._position.wait("its messages to be taken", rank):
+            with self._state.wait("its messages to be taken", rank):
                 request.wait(self._deadline)
         self._sent.clear()
 
