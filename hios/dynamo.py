@@ -3,7 +3,7 @@
 Every part between two graph breaks is treated as ``hios.optimize`` treats a model. A part that takes less than
 ``least_ms`` (2 ms) by itself is left as it is: waking workers costs too much for it. Left as they are with a warning
 are parts with dynamic shapes, parts that are to be differentiated, and what ``hios.optimize`` cannot take: among others
-parts that write into inputs or buffers, which run once for every call of the user's, and parts whose outputs share
+parts that write into inputs or buffers, which run once for every call of the user, and parts whose outputs share
 memory, as the next part may write into one of them.
 """
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from hios import cpu_topology
 
-#: Share of the cores' time that other work takes from which on measurements are not to be trusted: they are not kept,
-#: and people are warned.
+#: Share of the cores' time used by other processes above which measurements are not trusted: they are not cached, and
+#: users are warned.
 BUSY = 0.1
 
 _STATISTICS = Path("/proc/stat")

@@ -62,7 +62,7 @@ class MergedKernel:
 
 
 def convolutions(graph: Graph) -> list[Convolution | None]:
-    """For every operator by position what merging needs to know, or None where it cannot be merged.
+    """For every operator by position what merging needs to know, or None if it cannot be merged.
 
     Kept are operators of one plain convolution (two-dimensional, dilation 1, groups 1, symmetric padding, weights
     from the weights file) that nothing but elementwise activations follow.

@@ -14,7 +14,7 @@ from hios.operator_merge import MERGEABLE, convolutions, merged_kernel
 
 #: Operators that run one after another, by number.
 Group = tuple[int, ...]
-#: Groups that run beside each other on one device.
+#: Groups that run concurrently on one device.
 Stage = tuple[Group, ...]
 
 
@@ -38,16 +38,16 @@ class Problem:
         successors: for every operator, (successor, t(u,v) in milliseconds) pairs in topological order.
         order: operator numbers in topological order.
         alpha: share of serialisation of the contention model; None without contention.
-        convolutions: by number, what merging an operator needs to know; None where it cannot be merged.
+        convolutions: by number, what merging an operator needs to know; None if it cannot be merged.
         measured_merges: measured times of merged operators, milliseconds.
         wide_ms: t(v, k) in milliseconds by operator number and number of devices k, for the operators that may take
             several devices at once; at most as many as ``on`` was asked for.
-        predicted_for: the GPUs that costs are predicted for, in words; empty where they were measured.
-        disturbed: that other work kept the cores busy while costs were measured, in words; empty where it did not.
-        devices: number of devices whose co-run factor the times hold; 0 where it is left to ``on``.
-        probe: speed of the machine when the times were measured; None where unknown.
-        cores_per_device: cores of each device that times were measured on; None where unknown.
-        hardware: kind of hardware that times were measured on; None where unknown.
+        predicted_for: the GPUs that costs are predicted for, in words; empty if they were measured.
+        disturbed: that other processes kept the cores busy while costs were measured, in words; empty if they did not.
+        devices: number of devices whose co-run factor the times hold; 0 if it is left to ``on``.
+        probe: speed of the machine when the times were measured; None if unknown.
+        cores_per_device: cores of each device that times were measured on; None if unknown.
+        hardware: kind of hardware that times were measured on; None if unknown.
 
     Raises:
         ArtifactError: an operator or edge has no cost, the costs are those of another graph, they have a merge of

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-#: Of `difference`, by the precision of the output; others, such as whole numbers, must be the same.
+#: Of `difference`, by the precision of the output; others, such as integers, must be the same.
 TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float32: 1e-4, torch.float64: 1e-8}
 #: Of `scaled`: what timed runs in TF32 are allowed.
 TF32_TOLERANCE = 2e-2

@@ -153,7 +153,7 @@ def bars(rows: Rows, *, x: alt.X, y: alt.Y, series: str, beside: alt.XOffset | a
         x: the horizontal axis.
         y: the vertical axis.
         series: column that names the series.
-        beside: column by which bars of one place stand beside each other: XOffset of upright bars, YOffset of others.
+        beside: column by which bars of one place stand side by side: XOffset of upright bars, YOffset of others.
     """
     import altair as alt
 

@@ -15,7 +15,7 @@ def example_inputs(inputs: Sequence[TensorSpec], seed: int) -> tuple[Tensor, ...
     """Seeded random inputs.
 
     Args:
-        inputs: as graph.json describes them; whole numbers stay below ``below``, or are 0 and 1.
+        inputs: as graph.json describes them; integers stay below ``below``, or are 0 and 1.
         seed: of the random numbers.
     """
     generator = torch.Generator().manual_seed(seed)

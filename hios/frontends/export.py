@@ -36,7 +36,7 @@ def export(
         text: a network of models/, ``package.module:function``, or a file .pt2.
         options: keyword arguments of the function that builds the network.
         inputs: shapes of inputs by name, of a file .pt2 that leaves dimensions open.
-        seed: of the random weights of a network of models/; torch.manual_seed before a function of the user's.
+        seed: of the random weights of a network of models/; torch.manual_seed before a function of the user.
         trusted: whether the user trusts who made a .pt2 file, which then may run code.
 
     Raises:

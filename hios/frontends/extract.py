@@ -47,7 +47,7 @@ def extract(
         program: a program, or program.pt2 or program.onnx.
         name: name of the graph.
         units: scheduling units, a key of ``patterns.UNITS``; those that the model declares if None.
-        below: by name of inputs that are whole numbers, such as tokens, what their values are less than; as the model
+        below: by name of inputs that are integers, such as tokens, what their values are less than; as the model
             declares, or 2, where absent.
         trusted: whether the user trusts a program that can run code when it is loaded.
 
@@ -130,7 +130,7 @@ def _with_limits(graph: Graph, below: Mapping[str, int]) -> Graph:
     """The graph with the input limits given by the user.
 
     Raises:
-        HiosError: of an input that is not there, or does not hold whole numbers.
+        HiosError: of an input that is not there, or does not hold integers.
     """
     known = {entry.name: entry for entry in graph.inputs}
     for name, limit in below.items():

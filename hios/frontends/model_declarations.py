@@ -21,7 +21,7 @@ class Declarations:
     Attributes:
         units: one of ``hios.graph.UNITS``; None where the model leaves it open.
         blocks: paths of the submodules that are a block each; empty where the model declares none.
-        below: for each input what its whole numbers stay below, such as the size of a vocabulary, as the example
+        below: for each input what its integers stay below, such as the size of a vocabulary, as the example
             inputs show it; None for other inputs. Empty where nothing is known.
     """
 

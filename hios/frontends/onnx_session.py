@@ -18,7 +18,7 @@ class Session:
         path: the file.
         content: what to load in its place.
         threads: of an operator.
-        parallel: whether the threads run operators beside each other instead, each with one.
+        parallel: whether the threads run operators concurrently instead, each with one.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
 from hios.errors import HiosError, UnsupportedError, shown
 
-#: Elements that are whole numbers.
+#: Elements that are integers.
 _WHOLE = (TensorProto.INT32, TensorProto.INT64)
 #: Shapes by input name.
 Shapes = Mapping[str, Sequence[int]]

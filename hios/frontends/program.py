@@ -38,7 +38,7 @@ class Program:
     Attributes:
         exported: the program.
         declared: scheduling units, blocks and limits of inputs.
-        name: of the network; empty where it has none.
+        name: of the network; empty if it has none.
     """
 
     exported: ExportedProgram
@@ -100,7 +100,7 @@ def export(module: nn.Module, inputs: tuple[Tensor, ...], model: nn.Module | Non
 def save(program: ExportedProgram, path: str | Path, declared: Declarations | None = None) -> None:
     """Write program.pt2 with the declarations of the model.
 
-    The example inputs, which it would embed, are left out; what they show of whole numbers stays.
+    The example inputs, which it would embed, are left out; what they show of integers stays.
     """
     # Given a path, torch names the folder inside the archive after it; given a stream, equal programs give equal files.
     with replacing(path) as temporary, temporary.open("wb") as stream:

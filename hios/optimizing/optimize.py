@@ -64,8 +64,8 @@ def optimize(
     the module just calls the model. Its ``report`` has a row for every way; for those that were left out, with the
     reason. The choice, the measurements and what runs the model are kept on disk, so that the next start takes seconds.
 
-    While other work keeps the cores busy, no choice is final: nothing is kept on disk, the report claims no speedup,
-    and the ways take turns again in later calls, once the cores are idle.
+    While other processes keep the cores busy, no choice is final: nothing is cached, the report claims no speedup, and
+    the race is repeated in later calls, once the cores are idle.
 
     A model that torch.export, Relax or the kernel table cannot handle runs as it is, with one ``HiosWarning`` that
     names the reason; so does a model with hooks, a model that changes its state or its inputs, a model whose outputs

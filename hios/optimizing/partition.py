@@ -76,7 +76,7 @@ class PartitionSettings:
 def partition(graph: Graph, weights: Mapping[str, Tensor], settings: PartitionSettings) -> PartitionFile:
     """Choose how to divide the cores; returns the contents of partition.json.
 
-    Partitions with more devices than operators that can ever run beside each other are left out: some would be idle.
+    Partitions with more devices than operators that can ever run concurrently are left out: some would be idle.
 
     Args:
         graph: with calls and shapes.

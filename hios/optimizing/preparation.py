@@ -39,7 +39,7 @@ class Prepared:
         candidate: what it is.
         run: runs it.
         prepare_s: seconds that it took, exporting included.
-        memory_mb: memory beside the model itself; None where it is not known yet.
+        memory_mb: memory beside the model itself; None if it is not known yet.
         file: what a runtime was loaded from.
     """
 

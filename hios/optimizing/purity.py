@@ -1,7 +1,7 @@
 """Whether a model is pure: it writes to none of the user's tensors and keeps no state between calls.
 
 A model that changes its state or its inputs must run exactly as often as the user calls it. So before it runs for the
-first time, it is run on tensors without values (fake ones), in which all that it would write is seen and nothing is.
+first time, it is run on fake tensors, which record every write without carrying it out.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _WARMUP = 3
 _MOST_ROUNDS = 42
 #: A third of them has an interval of 95 %.
 FEWEST_ROUNDS = 18
-#: Pairs of calls that show whether a choice of earlier still holds, and seconds after which two have to do.
+#: Pairs of calls to check whether a cached choice still holds, and seconds after which two pairs must suffice.
 _PAIRS, _PAIRS_S, _FEWEST_PAIRS = 7, 1.0, 2
 #: Fewer do, too, where all of them differ by this factor the same way.
 _CLEARLY = 1.2

@@ -83,8 +83,8 @@ class Report:
         model: class of the model.
         chosen: label of the way that the module runs.
         reason: why, in words.
-        ways: every way that was considered; none where nothing was measured.
-        measured_at: when, UTC; empty where nothing was measured.
+        ways: every way that was considered; none if nothing was measured.
+        measured_at: when, UTC; empty if nothing was measured.
         busy_share: share of the cores' time that other work took while the ways raced.
         cached: whether the numbers are those of an earlier call.
         seconds: how long it took to choose.

@@ -131,7 +131,7 @@ def describe(
 
     Args:
         name: of the platform.
-        devices: how many there are to be.
+        devices: how many.
         virtual: whether devices may share hardware.
         cores_per_device: cores of each device, where devices are groups of cores; the platform's default if None.
         options: of the platform, by name.

@@ -72,7 +72,7 @@ class Platform(Protocol):
         """Its devices, as artifacts state them.
 
         Args:
-            devices: how many there are to be.
+            devices: how many.
             virtual: whether devices may share hardware; the description then has ``virtual`` if they do.
             options: of the platform, by the names in ``hios.platforms.PLATFORMS``.
 
@@ -244,7 +244,7 @@ class Workers(Protocol):
     Attributes:
         names: of the workers, for messages.
         cores: of every worker.
-        reduced: how timed runs are less precise than float32, None where they are not; known when they are loaded.
+        reduced: how timed runs are less precise than float32, None if they are not; known when they are loaded.
         probe_version: tells what the probe of the platform does from what others do.
         environment: environment variables that workers have beside those of this process, by number.
     """

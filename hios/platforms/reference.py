@@ -124,7 +124,7 @@ def load(
         outputs: of the graph, in the arena.
         trusted: whether the user trusts a program that can run code when it is loaded.
         kind: what runs it, one of ``RUNTIMES``.
-        parallel: whether threads of ONNX Runtime run operators beside each other.
+        parallel: whether threads of ONNX Runtime run operators concurrently.
 
     Returns:
         Seconds that torch.compile took, its first inference among them; None for other kinds.

@@ -33,7 +33,7 @@ class Contention:
     """The model t(S) = a*sum(t) + (1-a)*max(sum(t*u), longest group), with its relative errors.
 
     Errors are of ``held_out`` stages that the model was not fitted to; None where too few were measured. By default
-    operators beside each other take their sum, as on a device that is one core, which every operator keeps busy.
+    concurrent operators take their sum, as on a device that is one core, which every operator keeps busy.
     """
 
     alpha: float = 1.0

@@ -25,9 +25,9 @@ from hios.progress import Meter
 
 #: Rounds before the measured ones: of the first call to a worker, and of those that follow soon.
 _WARMUP, _AGAIN = 3, 1
-#: Stages or merges of one batch, and the seconds that it should take at most: the deadline is looked at in between.
+#: Stages or merges in a batch, and its maximum duration in seconds: the deadline is checked between batches.
 _BATCH, _BATCH_S = 100, 5.0
-#: Rounds that tell whether operators still take as long as they did, and the share that they may be off.
+#: Rounds to check whether cached times of operators still hold, and the allowed relative difference.
 _DRIFT_ROUNDS, _DRIFT = 5, 0.05
 
 _Key = TypeVar("_Key", Stage, Merge)
@@ -123,7 +123,7 @@ class Session:
     def profiled(self) -> ProfileProbe | None:
         """Speed of the machine while t(v) was measured, weighted by the share of each operator in the network.
 
-        Operators that an earlier session measured count with its speed. None where that is not known.
+        Operators that an earlier session measured count with its speed. None if that is not known.
         """
         shares: dict[Speed, float] = defaultdict(float)
         times = self.median_ms()

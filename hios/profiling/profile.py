@@ -78,8 +78,8 @@ def profile(
         repeats: least number of measurements of all that is measured.
         stages_of: algorithms whose stages and merges are measured; others use models.
         budget_s: seconds for repeating beyond ``repeats``, and for stages and merges.
-        cache: folder of measurements that are used, and added to unless other work kept the cores busy right before;
-            None for neither.
+        cache: folder of cached measurements, extended unless other processes kept the cores busy just before; None for
+            no cache.
         platform: one of ``PLATFORMS`` on which schedules run; `hios.profiling.predict` is for the others.
         virtual: whether devices may share cores or GPUs.
         cores_per_device: cores of each device, and threads inside its operators, where devices are cores; 1 if None.

@@ -209,7 +209,7 @@ def require(baselines: Collection[str], runtime: str | None, platform: str = "cp
 
     Args:
         baselines: names of ``RUNTIMES``.
-        runtime: of the program, one of ``RUNTIMES``; None where there is no program.
+        runtime: of the program, one of ``RUNTIMES``; None if there is no program.
         platform: one of ``PLATFORMS``.
 
     Returns:

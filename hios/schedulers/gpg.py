@@ -1,4 +1,4 @@
-"""GPG: a learned policy that chooses the last stage of what is left, again and again (Algorithm 2 of TOP)."""
+"""GPG: a learned policy that chooses the last stage of what is left, repeatedly (Algorithm 2 of TOP)."""
 
 from __future__ import annotations
 

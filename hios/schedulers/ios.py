@@ -46,7 +46,7 @@ def ios(
     """The best schedule of every block among those whose stages are endings pruned by r and s.
 
     cost[S] = min over endings S' of S of cost[S - S'] + t(S'), with the last stage recorded that gives it. t(S') is
-    the time of its groups beside each other or of its operators merged into one, whichever is less: both are
+    the time of its groups run concurrently or of its operators merged into one, whichever is less: both are
     measured where costs.json holds them and modelled otherwise (``Problem.stage_ms``, ``Problem.merge_ms``).
 
     Modes are those of section 6.1: ``both`` (IOS-Both), ``parallel`` (IOS-Parallel: no merges) and ``merge``
@@ -63,7 +63,7 @@ def ios(
       of blocks; with none, the schedule of every block is the best that r and s allow. Blocks that are alike in
       structure and costs are searched once.
     - Merging is restricted to where it is correct (``hios.operator_merge``), which the released program does not check.
-    - At equal times the groups run beside each other, and among equal schedules the first found counts, endings
+    - At equal times the groups run concurrently, and among equal schedules the first found counts, endings
       of fewer groups being tried first; Algorithm 1 merges at equal times (Lines 30 to 33).
 
     O(transitions), at most O((n/d + 1)^d (r + 1)^s) for a block of n operators and width d.

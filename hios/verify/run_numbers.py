@@ -25,7 +25,7 @@ def run_problems(run: Run, graph: Graph | None, schedules: Mapping[str, Schedule
 
     Args:
         run: what run.json holds.
-        graph: the graph; None where there is no valid one.
+        graph: the graph; None if there is no valid one.
         schedules: valid schedules by the stem of their file, which labels results.
     """
     problems = [*_latencies(run), *_ratios(run), *_intervals(run), *_probe(run)]

@@ -101,8 +101,8 @@ class Arena:
     def wait(self, flag: int, value: int, timeout_s: float, what: str, *, yielding: bool = False) -> None:
         """Spin until a flag has a value: a worker owns its core, and sleeping would cost more than the wait.
 
-        Where workers share cores, it gives its core away after every look: whoever is to raise the flag may need it.
-        (Short sleeps cost those who work on that core a third of its time.)
+        If workers share cores, it yields its core after every look, as the process that sets the flag may need it.
+        (Short sleeps took a third of that core's time from the processes working on it.)
 
         Args:
             flag: its number.

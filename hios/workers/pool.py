@@ -40,7 +40,7 @@ class WorkerPool:
         timeout_s: longest time that one call may take.
         names: what to call the workers in messages; ``device 0`` and so on where absent.
         environment: environment variables that some workers have beside those of this process, by number.
-        descriptors: file descriptors that workers inherit beside that of the arena, under the same numbers.
+        descriptors: file descriptors that workers inherit besides that of the arena, under the same numbers.
 
     Attributes:
         describe: a number that a worker noted (``Worker.mark``) in words, for messages on workers that die or hang.

@@ -51,7 +51,7 @@ class Ring:
             raise PlatformError(f"a ring of {ENTRIES} messages of {self._width - 1} numbers is full")
         base = head % ENTRIES * self._width
         self._words[base : base + 1 + len(message)] = array("q", (len(message), *message))
-        self._arena.write(self._head, head + 1)  # after the message: whoever sees the flag sees the message
+        self._arena.write(self._head, head + 1)  # after the message: a reader that sees the flag sees the message
 
     def get(self) -> list[int] | None:
         """The next message; None if there is none."""

@@ -15,9 +15,9 @@ _Work = tuple[Callable[[], None], Done, int]
 
 
 class Streams:
-    """Runs functions beside each other, each on a thread of its own.
+    """Runs functions concurrently, each on a thread of its own.
 
-    Threads start when first needed and stay. Functions that run beside each other share the cores of the device:
+    Threads start when first needed and stay. Functions that run concurrently share the cores of the device:
     operators of each use an equal part of them, and at least one.
 
     Args:

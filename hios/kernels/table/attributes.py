@@ -70,7 +70,7 @@ def sizes(attributes: Attributes, name: str, count: int, least: int = 1) -> tupl
     A stride of 0 would end the process: oneDNN divides by it.
 
     Raises:
-        UnsupportedError: there are more or fewer, or one is not a whole number or too small.
+        UnsupportedError: there are more or fewer, or one is not an integer or too small.
     """
     value = attributes[name]
     if (

@@ -121,7 +121,7 @@ def _clip_in_place(x: Tensor, low: _Number, high: _Number) -> Tensor:
 def _bounds(x: Tensor, low: _Number, high: _Number) -> tuple[_Number, _Number]:
     if x.is_floating_point():
         return low, high
-    limits = torch.iinfo(x.dtype)  # for a bound of infinity torch would make whole numbers into fractions
+    limits = torch.iinfo(x.dtype)  # for a bound of infinity torch would make integers into fractions
     return max(low, limits.min), min(high, limits.max)
 
 

@@ -12,7 +12,7 @@ from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel
 @kernel("relax.sum", allocates=True)
 def _sum(attributes: Attributes) -> Kernel:
     axes, keepdims = axes_of(attributes), attributes["keepdims"]
-    # Relax keeps the dtype of whole numbers, torch would widen it.
+    # Relax keeps the dtype of integers, torch would widen it.
     return lambda x: torch.sum(x, axes, keepdims, dtype=x.dtype)
 
 

@@ -79,7 +79,7 @@ def surroundings(cores: list[list[int]]) -> dict[str, object]:
 
 
 def cache_bytes(core: int) -> int:
-    """Size of the largest cache that a core has, shared or not; 0 where unknown."""
+    """Size of the largest cache that a core has, shared or not; 0 if unknown."""
     return max((_size(text) for text in _caches([core])), default=0)
 
 
@@ -105,7 +105,7 @@ def _processor_fields() -> dict[str, str]:
 
 
 def _read(path: Path) -> str:
-    """Text of a file of the system; empty where there is none or it may not be read."""
+    """Text of a file of the system; empty if there is none or it may not be read."""
     try:
         return path.read_text(encoding="utf-8").strip()
     except OSError:

@@ -63,7 +63,7 @@ def references(description: Platform, runtime: str, baselines: Collection[str]) 
 
     It has a thread on each of its cores.
 
-    An ONNX file runs in ONNX Runtime only, whose threads also run operators beside each other (ORT_PARALLEL).
+    An ONNX file runs in ONNX Runtime only, whose threads also run operators concurrently (ORT_PARALLEL).
     """
     cores: list[list[int]] = cores_of(description)
     everything = all_cores(cores)

@@ -132,7 +132,7 @@ class CpuTimer(DeviceTimer):
     def at_once(self, networks: Mapping[int, Sequence[str]], alone_ms: float) -> dict[int, float]:
         """Milliseconds that every device takes for its loaded operators, while all of these devices run theirs.
 
-        Each runs its operators again and again, so that the others never run alone; of several times the median counts,
+        Each runs its operators repeatedly, so that the others never run alone; of several times the median counts,
         on virtual devices the mean.
 
         Args:

@@ -13,7 +13,7 @@ from hios.formats.base import Platform
 #: Virtual devices of a core at most: each is a process that holds torch and the weights.
 _MOST_OF_A_CORE = 16
 #: Pause in seconds after something that ran with several threads: idle threads of OpenMP spin on for some milliseconds,
-#: and would slow whoever takes its turn next on their cores.
+#: and would slow whatever runs next on their cores.
 SETTLE_S = 0.03
 VIRTUAL = True
 GROUPS_CORES = True
@@ -26,7 +26,7 @@ def device_cores(devices: int, cores_per_device: int = 1, *, virtual: bool = Fal
     """Cores of every device: groups by the topology of the machine (`cpu_topology.shared_groups`).
 
     Args:
-        devices: how many there are to be.
+        devices: how many.
         cores_per_device: cores of each.
         virtual: whether devices may share cores where there are fewer: they then take them in turn.
 
@@ -65,7 +65,7 @@ def describe(devices: int, *, virtual: bool = False, cores_per_device: int = 1, 
     """The platform as artifacts state it; takes half a second to see what else keeps its cores busy.
 
     Args:
-        devices: how many there are to be.
+        devices: how many.
         virtual: whether devices may share cores; the description then has ``virtual`` if they do.
         cores_per_device: cores of each.
 

@@ -52,7 +52,7 @@ def load(worker: Worker, graph: str, operators: Mapping[str, int]) -> None:
     Args:
         worker: where they will run.
         graph: graph.json.
-        operators: how many of each operator are needed: as many as a stage runs beside each other, since real
+        operators: how many of each operator are needed: as many as a stage runs concurrently, since real
             operators of equal signature do not share weights and inputs.
     """
     keep_memory()  # as the engine does
@@ -81,7 +81,7 @@ def time_operators(worker: Worker, operators: Sequence[str], rounds: int, warmup
 def time_inferences(worker: Worker, operators: Sequence[str], begin_ns: int, end_ns: int) -> list[float]:
     """Milliseconds of all operators of a network together, of every time they run between two moments.
 
-    The operators run again and again from now on until the end, so that devices called with the same moments run at
+    The operators run repeatedly from now on until the end, so that devices called with the same moments run at
     once throughout. Where they never do so in between, as other programs take the core, the first time that begins
     there counts.
 

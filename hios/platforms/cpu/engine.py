@@ -1,8 +1,7 @@
-"""A persistent executor: workers that keep a network loaded and run schedules of it as often as they are asked to.
+"""A persistent executor: workers that keep a network loaded and run schedules of it on request.
 
-Between calls the workers sleep in their pipes, so that a program that does other things has its cores to itself. A call
-copies the inputs into shared memory, wakes the workers that take part, sleeps until they answer and copies the outputs
-out. ``python benchmarks/optimize_gain.py --overhead`` prints what that costs.
+Between calls the workers block on their pipes, so that the program has its cores to itself. A call copies the inputs
+into shared memory, wakes the workers that take part, sleeps until they answer and copies the outputs back. ``python benchmarks/optimize_gain.py --overhead`` prints what that costs.
 """
 
 from __future__ import annotations
@@ -186,7 +185,7 @@ class _Keeper:
         self._over = threading.Event()
         self._started = threading.Event()
         self._result: WorkerPool | BaseException  # once started
-        #: The pool until it is closed; whoever takes it out closes it.
+        #: The pool until it is closed; the thread that takes it out closes it.
         self._open: list[WorkerPool] = []
 
     def start(

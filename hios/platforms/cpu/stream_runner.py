@@ -1,9 +1,9 @@
 """Runs the streams of a device concurrently.
 
 Every stream is a thread that runs its operators in order. Before an operator that reads values of other streams or
-devices it waits, blocked, until all of them are there; whoever makes the last of them lets it go on, in launch order
-where several become ready at once. Values of other devices are looked for now and then while a stream is running, and
-without a pause by the thread that finished last when all streams wait. The calling thread watches and says what hangs.
+devices, the thread blocks until all of them have arrived; the thread that produces the last one wakes it, in launch
+order if several become ready at once. Values of other devices are polled occasionally while a stream is running, and
+continuously by the thread that finished last when all streams wait. The calling thread monitors for hangs.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class StreamRunner:
     def _spin(self, epoch: int) -> None:
         """Poll for values of other devices, as nothing can run before one arrives.
 
-        Where devices share cores, one look is enough: whoever makes the value may need this core.
+        If devices share cores, it polls once only: the producer of the value may need this core.
         """
         for _ in range(1 if self._values.arena.shares_cores else _SPINS):
             self._look(epoch)

@@ -29,7 +29,7 @@ def gpu_indices(devices: int, *, virtual: bool = False) -> list[int]:
     """The GPU index of every device in torch; queries torch.
 
     Args:
-        devices: how many there are to be.
+        devices: how many.
         virtual: whether devices may share GPUs: device i has GPU i modulo the number of GPUs.
 
     Raises:
@@ -70,7 +70,7 @@ def describe(devices: int, *, virtual: bool = False, **_: Any) -> Platform:
     """The platform as artifacts state it; takes half a second to see what else keeps the host's cores busy.
 
     Args:
-        devices: how many there are to be.
+        devices: how many.
         virtual: whether devices may share GPUs; the description then has ``virtual`` if they do.
 
     Raises:
@@ -104,7 +104,7 @@ def driver_version(text: str) -> str:
     """Version of the driver.
 
     Args:
-        text: of /proc/driver/nvidia/version; empty where that is missing, as in some containers.
+        text: of /proc/driver/nvidia/version; empty if that is missing, as in some containers.
     """
     match = _DRIVER_VERSION.search(text)
     return match[1] if match else f"unknown, on {platform.system()} {platform.release()}"

@@ -155,8 +155,8 @@ def _times_of_pairs(gpu: Gpu, keys: Sequence[Any], rounds: int, warmup: int) -> 
 def time_transfers(worker: Worker, sizes: Sequence[int], rounds: int) -> dict[int, list[float]]:
     """Milliseconds of transfers by size: copies back and forth between the first two devices, in sequence.
 
-    So every copy waits for an event of the other device, as whoever receives a value does. Virtual devices, and one
-    alone, copy within their GPU.
+    So every copy waits for an event of the other device, like the receiver of a value in a schedule. Virtual devices,
+    and a single device, copy within their GPU.
     """
     first, *others = _gpus(worker)[:2]
     second = others[0] if others else first

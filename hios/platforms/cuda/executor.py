@@ -30,8 +30,8 @@ class Prepared:
         name: by which it runs.
         number: of the name, for marks.
         programs: one, or independent copies.
-        replays: of its CUDA graphs; empty where it is launched on streams every time.
-        why: why it could not be captured; empty where it was.
+        replays: of its CUDA graphs; empty if it is launched on streams every time.
+        why: why it could not be captured; empty if it was.
         outputs: of the network, of the last of its programs; those of graphs stay where they are.
     """
 

@@ -1,8 +1,8 @@
 """A schedule as launches on the streams of GPUs.
 
-Streams run what is launched on them in order; between streams only events do: a launch waits for what it needs, unless
-that is implied by what its stream has waited for before. A value that another device needs is copied there once, on a
-stream for what comes from the device that made it, right after it was made.
+A stream runs its launches in order; streams are ordered only by events: a launch waits for its dependencies, except
+those implied by earlier waits of its stream. A value that another device needs is copied there once, right after it was
+produced, on a stream for values from that device.
 """
 
 from __future__ import annotations

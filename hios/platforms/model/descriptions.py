@@ -63,7 +63,7 @@ class Gpu:
         blocks_per_sm: that an SM holds.
         registers_per_sm: of 32 bits.
         shared_bytes_per_sm: shared memory of an SM.
-        tf32_tflops: 10^12 operations a second of tensor cores in TF32, without sparsity; 0 where they have none.
+        tf32_tflops: 10^12 operations a second of tensor cores in TF32, without sparsity; 0 if they have none.
         fp16_tflops: the same in FP16 with sums in FP32.
         links: what can lie between two of them: name of a link's description, or its file, by the word for ``--link``.
     """

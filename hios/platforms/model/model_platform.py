@@ -22,7 +22,7 @@ def describe(devices: int, *, virtual: bool = False, **options: str) -> Platform
     """The platform as artifacts state it.
 
     Args:
-        devices: how many there are to be.
+        devices: how many.
         virtual: never, as there is nothing to share.
         options: ``gpu``, what every device is, a name or a .yaml file; ``link``, what lies between each two of them,
             the first that the GPU's description lists if absent.

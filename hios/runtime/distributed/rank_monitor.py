@@ -39,7 +39,7 @@ class RankMonitor:
     def __init__(self, places: Sequence[RankPlace]) -> None:
         self._places = places
         alone = len({place.boot for place in places}) == 1
-        # Ranks of other hosts come over any of the networks; whoever lacks the key is turned away.
+        # Ranks of other hosts connect over any network; a connection without the key is refused.
         self._server = socket.create_server(("127.0.0.1" if alone else "", 0), backlog=len(places))
         host = "127.0.0.1" if alone else os.environ.get("MASTER_ADDR") or socket.gethostname()
         self.address: tuple[str, int] = (host, self._server.getsockname()[1])

@@ -1,8 +1,8 @@
 """Values of a program as messages between ranks.
 
-A rank's memory is laid out as the memory that devices of one node share (``hios.workers.arena``), but it is its own:
-raising the flag of a value sends it to the ranks that need it, and waiting for a flag waits for the message. So the
-same runner runs a stage here and there.
+The memory of a rank has the same layout as the memory that devices of one node share (``hios.workers.arena``), but is
+private: setting the flag of a value sends it to the ranks that need it, and waiting for a flag waits for the message.
+So stages are run by the same code in both cases.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 @compiled
 def draw(state: Array, bound: int) -> int:
-    """A whole number in 0..bound-1 (xorshift64, Marsaglia 2003)."""
+    """An integer in 0..bound-1 (xorshift64, Marsaglia 2003)."""
     x = state.random
     x ^= x << np.uint64(13)
     x ^= x >> np.uint64(7)

@@ -30,7 +30,7 @@ def proven_bound_ms(problem: Problem, devices: int) -> float:
 
 
 def trade_off_bound_ms(problem: Problem, devices: int) -> float:
-    """A bound on the latency of every schedule from path and area together, in milliseconds; 0 where it says nothing.
+    """A bound on the latency of every schedule from path and area together, in milliseconds; 0 if it says nothing.
 
     The path bound takes the least t(v, k), the area bound the least k*t(v, k): both cannot be had at once. Here every
     operator has one time T and one area A, a mixture of those that it can have, and a start s:
