@@ -250,7 +250,7 @@ def test_divisions_of_cores_are_checked(folder: Path, changes: dict[str, Any], m
         Partition(devices=1, cores_per_device=2, algorithm="sequential", predicted_ms=4.0),
         Partition(devices=2, cores_per_device=1, algorithm="hios-lp", predicted_ms=2.0, latency_ms=latency),
     )
-    right = {"graph_fingerprint": graph.fingerprint, "cores": 2, "devices": 2, "cores_per_device": 1}
+    right: dict[str, Any] = {"graph_fingerprint": graph.fingerprint, "cores": 2, "devices": 2, "cores_per_device": 1}
     division = PartitionFile(graph=graph.name, partitions=ways, reason="it is the fastest", **(right | changes))
     artifacts.write(folder / "first" / "partition.json", "partition", division)
     (problems,) = [entry.problems for entry in verify(folder) if entry.kind == "partition"]
