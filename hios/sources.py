@@ -24,6 +24,8 @@ STAGES = {
     "schedule": ("hios.schedulers",),
     "simulation": ("hios.study.simulation",),
     "convolutions": ("hios.study.convolutions",),
+    "serve": ("hios.serving.simulate",),
+    "load": ("hios.serving.load_session",),
     "execute": ("hios.runtime.session", "hios.runtime.trace"),
     "report": ("hios.report",),
     "provenance": ("hios.versions",),
@@ -33,6 +35,7 @@ _PARTS = {
     "profile": ("platform", "measuring"),
     "predict": ("platform", "predicting"),
     "convolutions": ("platform", "measuring"),
+    "load": ("platform", "executing"),
     "execute": ("platform", "executing"),
     "report": ("reporting",),
 }

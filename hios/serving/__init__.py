@@ -10,6 +10,7 @@ policies         a pipeline for every policy, by name
 simulator        the reference: discrete events, one task at a time to be followed
 event_kernel     the same compiled by numba, event by event
 choosing         auto: the policy that is best on other traces
+jobs             what config.yaml says about serving, and the files of the pipeline's jobs
 simulate         a scenario under a policy to result.json
 result_table     a result in the terminal
 

@@ -283,12 +283,12 @@ def _require_lanes(scenario: Scenario, name: str) -> None:
     if scenario.gpu:
         raise HiosError(
             f"{scenario.source}: policy {name} runs on lanes, and the costs are those of a GPU; allowed: "
-            f"{', '.join(known for known in POLICIES if known not in _LANES_ONLY)}"
+            f"{', '.join(known for known in POLICIES if known not in LANES_ONLY)}"
         )
 
 
 #: Policies for which a GPU has no times: what several tasks at once take there is in no costs.json.
-_LANES_ONLY = ("one-per-lane", "threads", "top-open")
+LANES_ONLY = ("one-per-lane", "threads", "top-open")
 
 
 def _require_few(members: Sequence[SubBlock], where: str) -> None:
