@@ -16,6 +16,7 @@ from hios import artifacts
 from hios.blocks import found_blocks, in_order
 from hios.costs import Costs
 from hios.errors import ArtifactError, HiosError, shown
+from hios.formats.calibration_file import CalibrationFile
 from hios.formats.costs_file import CostsFile
 from hios.formats.scenario_file import ModelOfScenario, ScenarioFile
 from hios.graph import Graph
@@ -64,6 +65,8 @@ class Scenario:
         load: what the rates of the file were multiplied by.
         source: the file's name, for messages.
         folder: what the paths in the file are relative to.
+        calibration: measured constants of the machine; None where times are those of the costs.
+        planned: the scenario without them, by which policies plan; None where that is this one.
     """
 
     file: ScenarioFile
@@ -73,6 +76,17 @@ class Scenario:
     load: float = 1.0
     source: str = "scenario"
     folder: Path = Path()
+    calibration: CalibrationFile | None = None
+    planned: Scenario | None = None
+
+    @property
+    def plain(self) -> Scenario:
+        """The scenario as policies plan by it, without measured constants."""
+        return self if self.planned is None else self.planned
+
+    def factor(self, number: int) -> float:
+        """How many times as long the operators of a model take as its costs say."""
+        return 1.0 if self.calibration is None else self.calibration.models[self.models[number].label]
 
     @functools.cached_property
     def number(self) -> dict[str, int]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hios import artifacts
 from hios.errors import HiosError
+from hios.formats.calibration_file import CalibrationFile
 from hios.formats.serving_result_file import ResultFile, ServedResult
 from hios.validation import schema_errors
 from hios.verify.contents import contents
@@ -33,6 +34,10 @@ def serving_problems(root: Path) -> Iterator[tuple[Path, str, list[str]]]:
             problems += _contradictions(result)
             problems += _misplaced(result, path) if path in named else ()
         yield path, "result", problems
+    for path in sorted(root.rglob("calibration.json")):
+        problems = []
+        contents(path, CalibrationFile, problems)
+        yield path, "calibration", problems
     for path in sorted(root.rglob("serving/*/scenario.yaml")):
         yield path, "scenario", list(_scenario_problems(path))
 

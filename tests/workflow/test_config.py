@@ -91,6 +91,14 @@ def test_defaults(models: Path) -> None:
         "algorithms": {"wide": {"algorithm": "hios-lp", "window": 2, "fill_gaps": False}},
         "profile": {"stages_of": ["greedy", "hios-lp"], "repeats": 20, "budget": 120, "widths": [], "cache": True},
         "execute": {"runs": 1, "warmup": 3, "tolerance": 0.0001, "baselines": ["eager"], "other_hardware": False},
+        "serving": {
+            "policies": [],
+            "loads": [0.8],
+            "measure": False,
+            "scenarios": {},
+            "duration_s": 60.0,
+            "slo_scale": 5.0,
+        },
         "study": {
             "scale": "quick",
             "sessions": ["networks"],
