@@ -44,6 +44,8 @@ if not PREDICTED:
     include: "workflow/rules/execute.smk"
 
 
+include: "workflow/rules/scenario.smk"
+include: "workflow/rules/serve.smk"
 include: "workflow/rules/simulation.smk"
 include: "workflow/rules/ablation.smk"
 include: "workflow/rules/convolutions.smk"

@@ -302,16 +302,17 @@ def options(values: Mapping[str, Any], *, without: str = "") -> str:
 
 def contents(settings: Config) -> Json:
     """Settings as a configuration file has them, with nothing left to defaults."""
-    plain: Json = _contents(settings)
+    plain: Json = plain_contents(settings)
     return plain
 
 
-def _contents(value: Any) -> Any:
+def plain_contents(value: Any) -> Any:
+    """A record as dicts and lists, without its absent keys."""
     if isinstance(value, Record):
         fields = msgspec.structs.asdict(value)
-        return {key: _contents(item) for key, item in fields.items() if item is not None}
+        return {key: plain_contents(item) for key, item in fields.items() if item is not None}
     if isinstance(value, dict):
-        return {key: _contents(item) for key, item in value.items()}
+        return {key: plain_contents(item) for key, item in value.items()}
     return list(value) if isinstance(value, tuple) else value
 
 

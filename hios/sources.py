@@ -25,6 +25,8 @@ STAGES = {
     "schedule": ("hios.schedulers",),
     "simulation": ("hios.study.simulation",),
     "convolutions": ("hios.study.convolutions",),
+    "serve": ("hios.serving.simulate",),
+    "load": ("hios.serving.load_session",),
     "execute": ("hios.runtime.session", "hios.runtime.trace"),
     "report": ("hios.report",),
     "provenance": ("hios.versions",),
@@ -35,6 +37,7 @@ _PARTS = {
     "partition": ("platform", "measuring"),
     "predict": ("platform", "predicting"),
     "convolutions": ("platform", "measuring"),
+    "load": ("platform", "executing"),
     "execute": ("platform", "executing"),
     "report": ("reporting",),
 }

@@ -91,6 +91,14 @@ def test_defaults(models: Path) -> None:
         "algorithms": {"wide": {"algorithm": "hios-lp", "window": 2, "fill_gaps": False}},
         "profile": {"stages_of": ["greedy", "hios-lp"], "repeats": 20, "budget": 120, "widths": [], "cache": True},
         "execute": {"runs": 1, "warmup": 3, "tolerance": 0.0001, "baselines": ["eager"], "other_hardware": False},
+        "serving": {
+            "policies": [],
+            "loads": [0.8],
+            "measure": False,
+            "scenarios": {},
+            "duration_s": 60.0,
+            "slo_scale": 5.0,
+        },
         "study": {
             "scale": "quick",
             "sessions": ["networks"],
@@ -135,7 +143,7 @@ def test_default_configuration_shows_the_defaults() -> None:
     known = artifacts.schema("config")["properties"]
     for key in ("platform", "virtual", "devices", "seed", "results"):
         assert shown[key] == known[key]["default"]
-    for section in ("profile", "execute"):
+    for section in ("profile", "execute", "serving"):
         assert shown[section] == {key: rule["default"] for key, rule in known[section]["properties"].items()}
     study = known["study"]["properties"]
     series = {key: rule["default"] for key, rule in study["simulation"]["properties"].items() if "default" in rule}
@@ -463,11 +471,11 @@ BAD = [
     *[
         pytest.param(
             {"models": {name: {"model": "net"}}},
-            f'models: found the key "{name}"; allowed: anything but "benchmarks", "figures", "logs", "study", '
-            '"tables" (Folders of these',
+            f'models: found the key "{name}"; allowed: anything but "benchmarks", "figures", "logs", "serving", '
+            '"study", "tables" (Folders of these',
             id=f"label {name}",
         )
-        for name in ("benchmarks", "figures", "logs", "study", "tables")
+        for name in ("benchmarks", "figures", "logs", "serving", "study", "tables")
     ],
     pytest.param({"seed": 2**63}, f"seed: found {2**63}; allowed: at most {2**63 - 1}", id="seed too large"),
     pytest.param(

@@ -16,6 +16,7 @@ from hios.formats.config_file import AUTO_DEVICES
 from hios.machine import usable_cores
 from hios.models import files as model_files_of
 from hios.schedulers import find
+from hios.serving import jobs as serving_jobs
 from hios.sources import code_hash, source_hash
 from hios.study import registry
 from hios.study.random_graphs import GENERATORS
@@ -73,6 +74,7 @@ settings = checked(
     source=source,
     cores=None if on_cluster else len(usable_cores()),
 )
+checked(serving_jobs.checked, settings, source)
 
 # Some platforms predict and run nothing; their costs depend on descriptions of what is not here.
 PREDICTED = configuration.predicts(settings)
@@ -248,7 +250,14 @@ def figure_data(wildcards):
 PAGE_FIGURES = page_figures(settings, measures=not PREDICTED)
 
 
+# Several models on one device: results of every scenario under every policy and load.
+SERVED = serving_jobs.result_files(settings)
+
+
 wildcard_constraints:
+    scenario=alternatives(serving_jobs.labels(settings)),
+    policy=alternatives(settings.serving.policies),
+    load=alternatives(f"{load:g}" for load in settings.serving.loads),
     setting=alternatives(SETTINGS),
     generator=alternatives(GENERATORS),
     figure=alternatives(registry.ids()),
