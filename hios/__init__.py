@@ -76,7 +76,7 @@ __all__ = [
 ]
 
 
-#: What is imported when it is first used, as its module loads torch or pandas.
+#: Names imported on first use, as their modules load torch or pandas.
 _LAZY = {
     "Results": "hios.report.dataframes",
     "load_results": "hios.report.dataframes",

@@ -34,7 +34,7 @@ def found_blocks(graph: Graph) -> tuple[tuple[str, ...], ...]:
     for piece in pieces(graph.order, predecessors):
         block += piece
         furthest = max([furthest, *(last_reader[operator] for operator in piece[:-1])])
-        if furthest <= place[piece[-1]]:  # nothing made before this operator is read behind it
+        if furthest <= place[piece[-1]]:  # nothing produced before this operator is read after it
             if chain and len(block) == 1:
                 blocks[-1] += block
             else:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 _SYSTEM = Path("/sys")
-#: Share of the largest capacity from which on cores count as equally fast: some clock a little higher than others.
+#: Share of the largest capacity above which cores count as equally fast, as some clock slightly higher than others.
 _FAST = 0.75
 
 

@@ -21,8 +21,8 @@ from hios.statistics import interval
 
 #: Change of the machine's speed within a session, as a share, from which users are warned.
 MOST_CHANGE = 0.05
-#: Samples of the running medians that a change is looked for in: the interval of 15 leaves three outliers out at each
-#: end. Short series have windows of a third of their length, of ``_FEWEST`` samples at least.
+#: Window of the running medians used to detect a change: the interval of 15 samples tolerates three outliers at each
+#: end. For short series the window is a third of their length, at least ``_FEWEST`` samples.
 _WINDOW, _FEWEST = 15, 4
 
 

@@ -106,7 +106,7 @@ class ModelPart(nn.Module):
 
     def __init__(self, part: fx.GraphModule, example_inputs: Sequence[Any], static: Sequence[bool]) -> None:
         super().__init__()
-        _LazyGraphModule.force_recompile(part)  # its first call would do that, which looks like a change of state
+        _LazyGraphModule.force_recompile(part)  # the first call would do it, which looks like a change of state
         self.part = part
         #: The part in operators that every frontend has, for exporting; the part itself where it has them.
         self.__dict__["_plain"] = without_fast_paths(part)

@@ -89,7 +89,7 @@ def _ticks_of(pid: int) -> int:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except OSError:
         return 0
-    user, system = text.rpartition(")")[2].split()[11:13]  # what is in brackets is its name, of any characters
+    user, system = text.rpartition(")")[2].split()[11:13]  # the name in parentheses may contain any characters
     return int(user) + int(system)
 
 

@@ -89,7 +89,7 @@ def model(text: str, directory: Path | None = None) -> Model:
         return Model(text, suffix[1:])
     if _FUNCTION.fullmatch(text):
         return Model(text, "function")
-    known = names(directory)  # names come from the folder, so that a name can never lead out of it
+    known = names(directory)  # names are listed from the folder, so that no name can point outside of it
     if text not in known:
         raise HiosError(
             f"unknown model {text}; allowed: {', '.join(known) or 'none yet'} (to add one, write "
@@ -145,12 +145,12 @@ def _with_imports(module: str, folder: Path, search: list[str]) -> list[Path]:
         if (spec := _spec(name, search)) is None:
             return
         if "." in name:
-            yield name.rpartition(".")[0]  # packages run when what is in them is imported
+            yield name.rpartition(".")[0]  # packages are executed when their modules are imported
         file = Path(spec.origin or "")
         if file.suffix == ".py" and file.is_relative_to(folder):
             sources.add(file)
             package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
-            # What is wrong with a file that cannot be parsed, the export says.
+            # A file that cannot be parsed is reported by the export.
             yield from imported_names(parsed(file.read_bytes()) or ast.Module([], []), package)
 
     reached([module], imported)

@@ -23,7 +23,7 @@ def _constant(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str
     """Constant: the importer knows only tensors, not the plain numbers of later ONNX versions."""
     if "value" in attributes:
         value = to_array(attributes["value"])
-        return relax.const(value, str(value.dtype))  # left to itself it narrows integers to 32 bits
+        return relax.const(value, str(value.dtype))  # by default it narrows integers to 32 bits
     for kind, dtype in (("float", "float32"), ("int", "int64")):
         for name in (f"value_{kind}", f"value_{kind}s"):
             if name in attributes:

@@ -79,7 +79,7 @@ def load(path: str | Path, batch_size: int | None = None, shapes: Shapes | None 
                 "allowed: operators of ONNX itself; export the model without operators of other domains"
             )
     _forget_defaults(model.graph)
-    model.ir_version = max(model.ir_version, 4)  # earlier ones have weights among the inputs
+    model.ir_version = max(model.ir_version, 4)  # earlier versions list weights among the inputs
     left = fix_values(model, shapes or {})
     fix_shapes(model, inputs_of(model.graph), path, left, batch_size)
     if shapes is not None and len(left) < len(shapes):

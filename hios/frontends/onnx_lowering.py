@@ -73,7 +73,7 @@ def _imported(importer: _Importer, model: ModelProto) -> tvm.IRModule:
     """The model in Relax; errors name the node being imported."""
     opset = next(entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"})
     try:
-        # The importer warns of every name that it changes, and prints what it fails on.
+        # The importer warns about every renaming, and prints the node it fails on.
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             module = importer.from_onnx(model.graph, opset)
@@ -112,7 +112,7 @@ class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
     def _parse_graph_initializers(self, graph: GraphProto) -> None:
         for tensor in graph.initializer:
             array = self._parse_array(tensor)
-            # Relax makes names of weights identifiers, by which two of them may become one.
+            # Relax turns names of weights into identifiers, so that two may become equal.
             name = str(self._name_supply.fresh_name("weight"))
             self._nodes[tensor.name] = self._new_var(name, shape=array.shape, dtype=array.dtype)
             self._params[name] = (self._nodes[tensor.name], array)
@@ -125,7 +125,7 @@ class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             for name in node.output:
                 value = self._nodes.get(name)
                 if isinstance(value, tvm.ir.Call) and isinstance(value.ty, relax.TensorType):
-                    self._nodes[name] = self.bb.emit(value)  # now, so that it is known which node it is of
+                    self._nodes[name] = self.bb.emit(value)  # now, so that its node is known
             self.made.append((_origin(node), [self._nodes.get(name) for name in node.output]))
 
     def _convert_operator(self, op_name: str, inputs: Sequence[Any], attrs: dict[str, Any], opset: int) -> Any:

@@ -20,7 +20,7 @@ from hios.frontends.onnx_recurrent import unroll
 _PADDED = ("AveragePool", "Conv", "LpPool", "MaxPool")
 _REAL = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE)
 
-logging.getLogger("onnxscript.optimizer").setLevel(logging.ERROR)  # it warns of what it leaves as it is
+logging.getLogger("onnxscript.optimizer").setLevel(logging.ERROR)  # it warns about everything it does not change
 
 
 def rewritten(model: ModelProto) -> ModelProto:

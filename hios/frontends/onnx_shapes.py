@@ -46,7 +46,7 @@ def fix_shapes(
     if any([_fix(value, asked[value.name], sizes) for value in inputs]):  # noqa: C419 - all are fixed, not the first
         del model.graph.value_info[:]  # states the open dimensions
         for size in (size for value in model.graph.output for size in value.type.tensor_type.shape.dim):
-            if size.dim_value < 0:  # open; no name that shape inference could replace
+            if size.dim_value < 0:  # open, without a name that shape inference could replace
                 size.ClearField("dim_value")
     _require_fixed(inputs, path)
 

@@ -81,7 +81,7 @@ class Session:
             "INFERENCE_PRECISION_HINT": PRECISION,
             "INFERENCE_NUM_THREADS": threads,
             "NUM_STREAMS": 1,
-            "ENABLE_CPU_PINNING": False,  # which cores it may use is the process's affinity, as for all others
+            "ENABLE_CPU_PINNING": False,  # the cores follow from the affinity of the process, as for other runtimes
         }
         try:
             self._compiled = openvino.Core().compile_model(model, "CPU", settings)
@@ -105,7 +105,7 @@ def _quiet() -> Iterator[None]:
     root, handler = logging.getLogger(), logging.NullHandler()
     disabled = root.manager.disable
     logging.disable(logging.CRITICAL)
-    root.addHandler(handler)  # without any, the root logger would be given one for good
+    root.addHandler(handler)  # without a handler, the root logger would get a permanent one
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

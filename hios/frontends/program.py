@@ -185,7 +185,7 @@ def _require_whole(path: Path) -> None:
         raise ArtifactError(f"{path}: not a program written by torch.export (.pt2), or cut off; export it again")
     try:
         with zipfile.ZipFile(path) as archive:
-            broken = archive.testzip()  # torch does not look at the checksums of weights
+            broken = archive.testzip()  # torch does not verify the checksums of weights
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, ValueError) as error:
         raise ArtifactError(f"{path}: damaged ({first_line(error)}); export it again") from error
     if broken is not None:

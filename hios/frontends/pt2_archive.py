@@ -145,14 +145,14 @@ class _Checked:
         data = self._read(_EXAMPLES) if _EXAMPLES in self._names else b""
         try:
             loaded = torch.load(io.BytesIO(data), weights_only=True) if data else None
-        except Exception:  # whatever else is pickled there: nothing depends on it
+        except Exception:  # any other pickled object: nothing depends on it
             return b""
         return data if isinstance(loaded, tuple) and len(loaded) == 2 else b""
 
     def _check_names(self) -> None:
         seen: set[str] = set()
         for name in self._names:
-            if name.lower() in seen:  # torch finds records whatever their case
+            if name.lower() in seen:  # torch ignores the case of record names
                 raise _refused(self._path, f"it holds {_shown(name)} twice")
             seen.add(name.lower())
             if name.startswith(_COMPILED):

@@ -80,7 +80,7 @@ def _addmm(node: Any, importer: Any) -> relax.Var:
     product = importer.block_builder.emit(relax.op.matmul(first, second, dtype))
     product = _scaled(product, node.kwargs.get("alpha", 1), dtype, importer)
     beta = node.kwargs.get("beta", 1)
-    if beta == 0:  # as in torch the bias counts for nothing then, not even where it is not finite
+    if beta == 0:  # as in torch the bias is then ignored, even if it is not finite
         return product
     return importer.block_builder.emit(relax.op.add(_scaled(bias, beta, dtype, importer), product))
 

@@ -42,7 +42,7 @@ class Binding:
             ) from None
         parameters = list(self._signature.parameters.values())
         if any(parameter.kind in _VARIABLE for parameter in parameters):
-            self._signature = None  # what has no name of its own cannot be told apart
+            self._signature = None  # arguments without names cannot be distinguished
         self._by_position = [parameter.name for parameter in parameters[: len(args)]]
         self._by_name = list(kwargs)
 

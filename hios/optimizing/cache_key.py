@@ -19,11 +19,11 @@ from torch import Tensor, fx, nn
 from hios.machine import usable_cores
 from hios.optimizing.model_code import code_digest
 
-#: Variables that change how threads inside operators wait and where they run.
+#: Environment variables that change how intra-operator threads wait and where they run.
 _VARIABLES = ("GOMP_", "KMP_", "OMP_")
 #: Attributes that every module has: tables that are looked at by themselves, and hooks, which no optimised model has.
 _OWN = frozenset(nn.Module().__dict__) - {"training"}
-#: How deep containers and objects among the attributes are looked into.
+#: Depth to which containers and objects among the attributes are examined.
 _DEPTH = 4
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
 
@@ -66,7 +66,7 @@ def model_key(model: nn.Module, tensors: Sequence[Tensor]) -> dict[str, object]:
 def state_digest(model: nn.Module) -> str:
     """Hash of the contents of all tensors of a model: parameters, buffers, and plain attributes."""
     tensors = list(_tensors(model))
-    with ThreadPoolExecutor(max(1, len(usable_cores()))) as pool:  # hashing lets go of Python's lock
+    with ThreadPoolExecutor(max(1, len(usable_cores()))) as pool:  # hashing releases the GIL
         hashes = pool.map(_content, (tensor for _, tensor in tensors))
         whole = hashlib.sha256()
         for (name, tensor), content in zip(tensors, hashes, strict=True):

@@ -142,7 +142,7 @@ def distinct(candidates: Sequence[Candidate], graph: Graph) -> list[Candidate]:
         what: Any = (candidate.kind, candidate.threads)
         if candidate.schedule is not None:
             plan = candidate.schedule.plan(graph)
-            # Devices without work behind the last one with work make no difference.
+            # Idle devices after the last one with work make no difference.
             rows = plan.devices[: 1 + max(number for number, row in enumerate(plan.devices) if row)]
             cores = "all" if candidate.wide else candidate.schedule.cores_per_device or 1
             what = (type(plan), rows, plan.merges if isinstance(plan, StagedPlan) else plan.launch, cores)

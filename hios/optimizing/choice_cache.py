@@ -28,7 +28,7 @@ from hios.optimizing.candidates import SCHEDULE, Candidate
 from hios.optimizing.report import Report
 
 _ADVICE = "give another folder (cache=FOLDER), or keep nothing (cache=False)"
-#: What is kept of models in all; those that were not used for longest go first.
+#: Maximum size of all kept models; the least recently used are deleted first.
 _MOST_BYTES = 10 * 10**9
 _GRAPH, _WEIGHTS = "graph.json", "weights.safetensors"
 

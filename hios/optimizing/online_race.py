@@ -21,7 +21,7 @@ from hios.optimizing.candidates import Candidate
 from hios.optimizing.race import FEWEST_ROUNDS, Race
 from hios.optimizing.runtimes import Run
 
-#: Seconds between two looks at what else keeps the cores busy.
+#: Seconds between two checks whether other processes keep the cores busy.
 LOOK_S = 10.0
 #: Rounds after which candidates leave that are clearly slower, and how many times the shortest median these take.
 _QUALIFYING, _SLOWER = 4, 1.3

@@ -30,7 +30,7 @@ from hios.tolerances import beyond
 
 #: Runs of the model that show how long it takes, before anything else.
 _TIMED = 3
-#: A way that took more times as long as the fastest beside other work is not tried in the user's own calls.
+#: A candidate slower than the fastest by more than this factor on a busy machine is not tried in the user's own calls.
 _ABLE = 3.0
 #: Milliseconds after which fewer runs have to do.
 _TIMED_MS = 500.0

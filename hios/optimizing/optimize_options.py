@@ -18,7 +18,7 @@ from hios.schedulers import find
 
 #: What ``way`` may be beside one of ``WAYS`` or several of them.
 AUTO = "auto"
-#: The most devices where the user names no number: networks seldom have more branches of equal weight.
+#: Maximum number of devices by default: networks seldom have more branches of similar size.
 _DEVICES = 8
 
 

@@ -83,20 +83,20 @@ class OptimizedModule(nn.Module):
     """
 
     report: Report
-    #: torch.compile sets it on what it is given: not a change of the model.
+    #: An attribute that torch.compile sets; not a change of the model.
     _is_torch_compile: bool = False
 
     def __init__(self, model: nn.Module, report: Report, runner: Runner | None = None, threads: int = 0) -> None:
         super().__init__()
         self.report = report
-        # The model's own tables, not copies: so all that torch asks of modules is answered as by the model.
+        # The model's own tables, not copies, so that torch sees the same as for the model.
         for table in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
             self.__dict__[table] = model.__dict__[table]
         self.training = model.training
         self.runner = runner
         self.threads = threads
         self._warned: set[str] = set()
-        self.__dict__["_model"] = model  # from here on other attributes are the model's
+        self.__dict__["_model"] = model  # from here on all other attributes belong to the model
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the model computes."""

@@ -27,7 +27,7 @@ from hios.optimizing.schedule_candidates import ScheduleProposals, tasks
 from hios.optimizing.tracing import Exported, Traced, export, extract
 from hios.platforms.cpu.engine import Engine
 
-#: Runtimes that are converted in a process of their own: they take long, and can be ended there.
+#: Runtimes converted in a separate process: conversion takes long, and can be stopped there.
 _APART = ("onnxruntime", "compile")
 
 
