@@ -81,7 +81,7 @@ class Problem:
         transfers: dict[tuple[int, int], float] = {}
         for edge in graph.edges:
             ends = (graph.index[edge.source], graph.index[edge.target])
-            # Of several values on one way the largest counts: they travel at the same time.
+            # Of several values between two operators the largest counts, as they are sent at the same time.
             transfers[ends] = max(transfers.get(ends, 0.0), costs.transfer_ms(edge))
         self.predecessors: list[list[tuple[int, float]]] = [[] for _ in self.ids]
         self.successors: list[list[tuple[int, float]]] = [[] for _ in self.ids]

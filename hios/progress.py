@@ -66,7 +66,7 @@ class Meter:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is None:
-            self._bar.total = self._bar.n  # what was given up is no longer left
+            self._bar.total = self._bar.n  # the rest was given up
             self._bar.refresh()
         self._bar.close()
 

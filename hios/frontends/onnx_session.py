@@ -28,9 +28,7 @@ class Session:
         options.intra_op_num_threads, options.inter_op_num_threads = (1, threads) if parallel else (threads, 1)
         if parallel:
             options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
-        options.add_session_config_entry(
-            "session.force_spinning_stop", "1"
-        )  # others take turns on its cores
+        options.add_session_config_entry("session.force_spinning_stop", "1")  # others take turns on its cores
         options.log_severity_level = 3  # errors; its warnings are about its own optimisations
         self._names: list[str] = []
         try:

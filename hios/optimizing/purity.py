@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hios.errors import ExampleInputsError, UnsupportedError, first_line
 
-#: Files of torch that check the shapes and dtypes that operators are given, and what they raise.
+#: Files of torch that check shapes and dtypes of operators, and the errors they raise.
 _SHAPE_CHECKS = (
     "_meta_registrations.py",
     "_prims_common/__init__.py",
@@ -39,7 +39,7 @@ _TABLES = ("_parameters", "_buffers", "_modules")
 _DERIVED = frozenset({"_flat_weights", "_flat_weight_refs"})
 #: Types of attributes that may be set to what they were.
 _VALUES = (int, float, str, torch.Size)
-#: Operators that write running statistics in training, which their schemas do not say, and which argument that is.
+#: Operators that update running statistics in training without saying so in their schema, and the argument they update.
 _TRAINING = {"aten::native_batch_norm": 5, "aten::cudnn_batch_norm": 5, "aten::miopen_batch_norm": 5}
 
 
@@ -66,7 +66,7 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
         try:
             held = state.without_values(mode)
             given = pytree.tree_map_only(Tensor, mode.from_tensor, (tuple(args), dict(kwargs)))
-        except Exception as error:  # torch has no fake tensors for some subclasses and layouts
+        except Exception as error:  # torch does not support fake tensors for some subclasses and layouts
             raise UnsupportedError(f"found a tensor that cannot be examined: {first_line(error)}") from error
         inputs = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, Tensor)]
         owners = {_memory(tensor): f"its {what}" for what, tensor in held.items()}

@@ -30,7 +30,7 @@ FEWEST_ROUNDS = 18
 _PAIRS, _PAIRS_S, _FEWEST_PAIRS = 7, 1.0, 2
 #: Fewer do, too, where all of them differ by this factor the same way.
 _CLEARLY = 1.2
-#: A candidate that takes this much longer than the fastest while warming up takes no further part.
+#: A candidate slower than the fastest by this factor while warming up drops out.
 _HOPELESS = 1.5
 #: Qualifying rounds, and how many times the shortest median a candidate may have after them. They are not part of the
 #: final rounds, so that leaving the race early says nothing about who wins it.
@@ -83,7 +83,7 @@ class Race:
         order, rounds = list(racing), self._rounds(racing)
         began = time.monotonic()
         for number in range(rounds):
-            # What is compared are rounds in which all took part: those that no longer fit are not begun.
+            # Only rounds with all candidates are compared: a round that no longer fits is not started.
             three_s = 3 * (time.monotonic() - began) / max(number, 1)
             if number % 3 == 0 and time.monotonic() + three_s > self.deadline:
                 break

@@ -44,7 +44,7 @@ class Conversion:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
-            start_new_session=True,  # so that compilers that it starts end with it
+            start_new_session=True,  # so that compilers it starts end with it
         )
 
     @property

@@ -18,7 +18,7 @@ from hios.schedulers import find, schedule
 
 #: Schedulers whose schedules take part in ``auto`` where there are several devices: good ones that take milliseconds.
 SCHEDULERS = ("hios-lp", "heft")
-#: The fewest measurements of every operator; those whose interval is wide get more as far as the budget lasts.
+#: Minimum measurements of every operator; those with wide intervals get more as the budget allows.
 _REPEATS = 3
 #: Predictions up to so many times the best one are measured: they may be off by 15 % (docs/speed.md), either way.
 PROMISING = 1.3
@@ -106,7 +106,7 @@ class ScheduleProposals:
                 stages_of=(),
                 budget_s=max(min(_PROFILE_SHARE * left_s, _PROFILE_S), 0.1),
                 cache=cache and cache / "measurements",
-                warn_of_drift=False,  # the race measures anew what the costs only suggest
+                warn_of_drift=False,  # the race measures what the costs only predict
             )
         return Problem(self.graph, Costs.of(measured))
 

@@ -61,7 +61,7 @@ def fit(measured: Mapping[Stage, float], time_ms: Mapping[str, float], seed: int
         time_ms: t(v) by the same names.
         seed: of the choice of the stages that are held out.
     """
-    # In one order, however they come: sums of floating-point numbers depend on it.
+    # In a fixed order, as floating-point sums depend on it.
     measured = {stage: measured[stage] for stage in sorted(measured) if measured[stage] > 0}
     stages = sorted(measured)
     plain = Contention()

@@ -23,7 +23,7 @@ from hios.profiling.sampling import CHUNK, Effort, sample
 from hios.profiling.stage_requests import StageRequests
 from hios.progress import Meter
 
-#: Rounds before the measured ones: of the first call to a worker, and of those that follow soon.
+#: Warm-up rounds: of the first call to a worker, and of later calls.
 _WARMUP, _AGAIN = 3, 1
 #: Stages or merges in a batch, and its maximum duration in seconds: the deadline is checked between batches.
 _BATCH, _BATCH_S = 100, 5.0

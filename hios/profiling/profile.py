@@ -41,7 +41,7 @@ from hios.statistics import FEWEST, PRECISION, interval, is_precise, spread
 from hios.versions import versions
 from hios.workers.memory_file import memory_file
 
-#: How often algorithms are asked again after new stages were measured; each answer may bring new questions.
+#: How often algorithms are run again after new stages were measured, as they may request more.
 _STAGE_PASSES = 3
 #: Shares of the budget after which operators, those on several devices, transfers and devices at once are no longer
 #: repeated.
@@ -127,7 +127,7 @@ def _measured(
             asked.ask(algorithms, timer.devices, Costs.of(_costs(session, asked)))
             if len(asked.stages) + len(asked.merges) == before:
                 break
-            # Merges are few; stages may take all the time that there is.
+            # Merges are few; stages may take all the remaining time.
             session.measure_merges(asked, time.monotonic() + _MERGES * (began + budget_s - time.monotonic()))
             session.measure_stages(asked, began + budget_s)
         session.probe.take_at_end()

@@ -15,7 +15,7 @@ from hios.profiling.sampling import Effort, sample
 from hios.progress import Meter
 from hios.statistics import is_precise
 
-#: Hand-overs measured per size, and of one call; they take microseconds.
+#: Transfers measured per size, and per call; they take microseconds.
 _TRANSFERS, _TRANSFERS_CHUNK = 100, 25
 #: How often devices that run at once are measured at least.
 _CORUNS = 10
@@ -59,7 +59,7 @@ def measure_corun(session: Session, deadline: float) -> None:
         if known is None or not effort.is_settled(known.samples):
             known = _at_once(session, network, devices, effort)
         session.corun[devices] = known
-        if is_precise(known.samples):  # else other programs may have had a part in it
+        if is_precise(known.samples):  # otherwise other programs may have affected it
             session.cache.put("corun", what, known)
 
 

@@ -114,7 +114,7 @@ class Algorithm:
 
 #: Not an algorithm: the fastest of all as measured, which nothing but an execution can tell.
 AUTO = "auto"
-#: More than any machine has; a typing error must not ask for memory by the gigabyte.
+#: More than any machine has, so that a typo does not allocate gigabytes.
 MOST_DEVICES = 1024
 
 #: Names are labels of config.yaml and parts of file names.
@@ -192,7 +192,7 @@ def _check_parameter(name: str, parameter: Parameter) -> None:
         )
     for other in ALGORITHMS.values():
         kinds = {type(known.default) for known in other.parameters if known.name == parameter.name}
-        if other.name != name and kinds - {type(parameter.default)}:  # they are one option of the command line
+        if other.name != name and kinds - {type(parameter.default)}:  # both become the same command-line option
             raise ValueError(f"algorithm {name}: {parameter.name} has another type than in {other.name}")
 
 

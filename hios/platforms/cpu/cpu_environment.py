@@ -15,12 +15,12 @@ from hios.sources import code_hash
 
 _CPUINFO = Path("/proc/cpuinfo")
 _CPUS = Path("/sys/devices/system/cpu")
-#: What tells processors of one name apart, which virtual machines often have.
+#: Fields that distinguish processors of the same name, as is common in virtual machines.
 _PROCESSOR_FIELDS = ("vendor_id", "cpu family", "model", "stepping", "microcode")
 #: Clocks-relevant settings, where the system has them: of the machine, and of a core.
 _MACHINE_CLOCKS = ("cpufreq/boost", "intel_pstate/no_turbo", "intel_pstate/max_perf_pct", "smt/active")
 _CORE_CLOCKS = ("cpufreq/scaling_driver", "cpufreq/scaling_governor", "cpufreq/scaling_max_freq")
-#: Variables that change what kernels of torch, and its memory, do.
+#: Environment variables that affect torch's kernels and memory.
 _VARIABLES = (
     "ATEN_",
     "DNNL_",
@@ -33,7 +33,7 @@ _VARIABLES = (
     "OMP_WAIT_",
     "ONEDNN_",
 )
-#: Runs operators and stages, hands values over, and times the probe.
+#: The code that runs operators and stages, transfers values and times the probe.
 _CODE = (
     "hios.platforms.cpu.cpu_timing",
     "hios.platforms.cpu.transfer_timing",

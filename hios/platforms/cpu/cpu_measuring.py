@@ -20,7 +20,7 @@ from hios.workers.pool import WorkerPool
 _WARMUP = 3
 #: Inferences that devices run at once between two looks at the clock, and seconds before them.
 _INFERENCES, _LEAD_S = 3, 0.005
-#: Seconds that virtual devices run at once at least, so that those of a core take turns often.
+#: Minimum seconds that virtual devices run at once, so that those sharing a core alternate often.
 _VIRTUAL_S = 0.1
 
 

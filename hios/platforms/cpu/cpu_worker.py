@@ -33,7 +33,7 @@ from hios.workers.arena import Arena
 from hios.workers.process_settings import keep_memory
 from hios.workers.worker import Worker
 
-#: A device gives up waiting before the controller gives up on the device: it knows what it waited for.
+#: A device times out before the controller does, since it knows what it waited for.
 WAIT_SHARE = 0.8
 
 

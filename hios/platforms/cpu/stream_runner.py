@@ -26,7 +26,7 @@ from hios.workers.worker import Worker, reason
 #: How long the watching thread sleeps between looks at values that are to arrive: it takes its time from the streams,
 #: which share its core.
 _LOOK_S = 50e-6
-#: Looks without a pause; then the watching thread is left to look.
+#: Polls without a pause; afterwards the watching thread polls.
 _SPINS = 1 << 14
 
 
@@ -40,7 +40,7 @@ class _Operator:
         self.needs = frozenset(program.needs)
         self.departures = tuple(values.departure(handover) for handover in program.departures)
         self.results = tuple(values.result(*result) for result in program.results)
-        #: What is not there yet. Full again when the operator has run.
+        #: Missing inputs; complete again after the operator has run.
         self.missing = set(self.needs)
         #: Whether its stream has come to it and waits.
         self.blocked = False
@@ -50,7 +50,7 @@ class _Operator:
         self.dependents: tuple[tuple[_Operator, External], ...] = ()
         #: Slots that this operator may be the last to use.
         self.uses: tuple[int, ...] = ()
-        # Locked but for the moment between the arrival of the last value and the start.
+        # Locked except between the arrival of the last value and the start.
         self.gate = threading.Lock()
         self.gate.acquire()
 

@@ -64,7 +64,7 @@ class ThreadTeam:
             return
         size = len(cores)
         torch.set_num_threads(size)
-        if size > 1 and size != self._size:  # a team of another size has other threads
+        if size > 1 and size != self._size:  # a team of a different size has different threads
             torch.zeros(size * _GRAIN, dtype=torch.uint8).fill_(1)
             names = {thread.native_id for thread in threading.enumerate()}
             self._helpers = sorted(_threads() - self._others - names)

@@ -24,7 +24,7 @@ def send(worker: Worker, sizes: Sequence[int], rounds: int, epoch: int) -> dict[
     shared = {size: arena.tensor(0, (size,), torch.uint8) for size in sizes}
     for _ in range(rounds):
         for size in sizes:
-            own[size].add_(1)  # just made, as the output of an operator would be
+            own[size].add_(1)  # freshly written, like the output of an operator
             epoch += 1
             began[size].append(time.perf_counter_ns())
             shared[size].copy_(own[size])

@@ -49,7 +49,7 @@ class CudaBackend:
         with ExitStack() as stack:
             if value.device != arriving.device:
                 leaving = self._leaving_stream(value.device.index, lane.device)
-                leaving.wait_stream(arriving)  # where GPUs cannot reach each other, it packs the value first
+                leaving.wait_stream(arriving)  # without peer access the value is packed first
                 stack.enter_context(torch.cuda.stream(leaving))
             stack.enter_context(torch.cuda.stream(arriving))
             return torch.empty_like(value, device=arriving.device).copy_(value, non_blocking=True)
@@ -100,7 +100,7 @@ class CudaBackend:
         graph = torch.cuda.CUDAGraph()
         with ExitStack() as stack:
             pool: Any = pools[first].id
-            stack.enter_context(torch.cuda.stream(origin))  # left even where the capture fails
+            stack.enter_context(torch.cuda.stream(origin))  # also exited if the capture fails
             stack.enter_context(torch.cuda.graph(graph, pool, origin, capture_error_mode="thread_local"))
             for gpu in more:  # torch has the pool of the first only serve a graph by itself
                 stack.enter_context(torch.cuda.use_mem_pool(pools[gpu], gpu))

@@ -16,7 +16,7 @@ from hios.kernels.unit import externals
 from hios.operator_merge import convolutions
 from hios.platforms.cuda.launches import Flow, Value
 
-#: Functions that make a tensor from nothing, which torch does on the host if not told otherwise.
+#: Functions that create tensors, by default on the host.
 _FROM_NOTHING = frozenset({"relax.full", "relax.zeros", "relax.ones", "relax.arange"})
 
 #: Calls the function of an operator, given by its id, with arguments.
@@ -54,7 +54,7 @@ class Network:
         for place, buffers in self._inputs.items():
             for buffer, value in zip(buffers.values(), values, strict=True):
                 buffer.copy_(value)
-            if place.type == "cuda":  # other streams do not wait for the one that copies
+            if place.type == "cuda":  # other streams do not wait for the copying one
                 torch.cuda.synchronize(place)
 
     def inputs(self, device: int) -> dict[Value, Tensor]:

@@ -21,7 +21,7 @@ from hios.platforms.weights import load_weights
 from hios.workers.stream_threads import Streams
 from hios.workers.worker import Worker
 
-#: What a rank states of its GPU, and what all ranks have alike.
+#: What a rank states about its GPU, and what all ranks share.
 _OWN, _ALIKE = ("gpus", "gpu_indices", "compute_capability", "memory_gb"), ("driver", "cuda", "cudnn")
 
 

@@ -38,7 +38,7 @@ _CLOCKS = (
 )
 #: Seconds that nvidia-smi may take.
 _ANSWER_S = 30.0
-#: Runs operators and stages, hands values over, and times the probe.
+#: The code that runs operators and stages, transfers values and times the probe.
 _CODE = ("hios.platforms.cuda.cuda_timing", "hios.platforms.cuda.gpu_probe", "hios.workers.worker")
 
 

@@ -48,7 +48,7 @@ class CudaTimer(DeviceTimer):
         pool = WorkerPool([cores], Arena(8, 64), TIMEOUT_S, ["the worker of the GPUs"])
         self._is_traced = True
         pool.describe = lambda number: f"operator {graph.operators[number - 1].id}" if number else ""
-        # What a chain goes through fills the caches: no other operators have to.
+        # The copies in a chain fill the caches, so no other operators are needed.
         super().__init__(pool, len(self._indices), around_bytes=0, least_ms=_LEAST_MS)
         try:
             given = {"indices": self._indices, "operators": len(set(signatures(graph).values()))}

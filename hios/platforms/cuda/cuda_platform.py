@@ -12,7 +12,7 @@ from hios import machine
 from hios.errors import PlatformError
 from hios.formats.base import Platform
 
-#: As on platform cpu: what has several threads beside the GPUs is ONNX Runtime, which runs on cores here.
+#: As on platform cpu, for ONNX Runtime, which runs on cores here.
 SETTLE_S = 0.03
 VIRTUAL = True
 GROUPS_CORES = False

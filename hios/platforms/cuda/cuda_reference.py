@@ -105,7 +105,7 @@ def load(
 def in_graph(module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[..., Any]:
     """A module captured with its inputs in a CUDA graph; every call overwrites the outputs."""
     stream = torch.cuda.Stream()
-    torch.cuda.synchronize()  # inputs and weights have arrived: the stream does not wait for others
+    torch.cuda.synchronize()  # wait for inputs and weights, as the stream does not wait for others
     with torch.cuda.stream(stream):
         for _ in range(_WARM_UP):
             module(*inputs)

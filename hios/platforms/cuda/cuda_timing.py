@@ -35,7 +35,7 @@ def open_gpus(worker: Worker, graph: str, indices: Sequence[int], operators: int
         indices: the GPU of every device; virtual devices share one.
         operators: how many operators are measured.
     """
-    torch.backends.cudnn.benchmark = True  # as runs have it: cuDNN tries its algorithms, and takes the fastest
+    torch.backends.cudnn.benchmark = True  # as in runs: cuDNN tries its algorithms and takes the fastest
     known = Graph.read(graph)
     free = {index: torch.cuda.mem_get_info(index)[0] for index in set(indices)}
     worker.state["gpus"] = [
@@ -222,7 +222,7 @@ def resources(worker: Worker, operators: Sequence[str]) -> dict[str, BlockResour
     gpu = _gpus(worker)[0]
     workloads = {operator: gpu.load(operator, 1)[0] for operator in operators}
     with gpu.current():
-        run_all(workloads.values())  # what libraries try when they choose their kernels is no part of it
+        run_all(workloads.values())  # kernel selection by libraries is not measured
         torch.cuda.synchronize(gpu.device)
         activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
         with torch.profiler.profile(activities=activities) as profiler:

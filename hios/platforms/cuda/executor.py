@@ -18,7 +18,7 @@ from hios.schedule import Plan
 
 #: Launches ahead of a capture: libraries choose algorithms and get workspaces in the first ones.
 _WARM_UP = 2
-#: Runs that are looked at operator by operator; the one of median length is shown.
+#: Runs timed by operator; the one of median length is shown.
 _TIMED = 5
 
 
@@ -75,7 +75,7 @@ class Executor:
         """
         programs = [Program(self._network, self._flow, plan, self._mark) for plan in plans]
         prepared = Prepared(name, len(self._prepared), programs)
-        self._synchronize(prepared)  # weights and inputs have arrived: streams of programs do not wait for others
+        self._synchronize(prepared)  # wait for weights and inputs, as streams of programs do not wait for others
         for _ in range(_WARM_UP):
             prepared.outputs = self._launch(prepared).outputs
         prepared.outputs = []
@@ -143,7 +143,7 @@ class Executor:
             self._mark(launch_marker.waiting(device, prepared.number))
             try:
                 self._backend.synchronize(device)
-            except Exception as error:  # of a kernel, which tells nobody else
+            except Exception as error:  # of a kernel, reported only here
                 where = launch_marker.everything(device, prepared.name)
                 raise PlatformError(f"{where}: {self._backend.why(error)}") from error
 

@@ -21,7 +21,7 @@ _COPIED = 256 << 20
 #: Passes of one call: the first one goes ahead while the others are launched. Of the others it is the mean.
 _WARMUP, _PASSES = 1, 3
 
-#: Another one for other work, as times of different work are not compared.
+#: Version of the probe: times of different versions are not compared.
 VERSION = "cuda-1"
 #: Floating-point operations of the convolutions, a multiply-add as two.
 FLOPS = sum(

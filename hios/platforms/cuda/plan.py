@@ -126,7 +126,7 @@ class _Draft:
             if plan.is_merged(stage):
                 before[device] = [self._launch(names, Lane(device), range(len(names)), number, needs)]
             else:
-                # Groups take turns, so that none of them waits for the host to launch all of another.
+                # Groups are launched in turns, so that none waits for the host to launch all of another.
                 last = {}
                 for rank, row in enumerate(zip_longest(*groups)):
                     for group, name in enumerate(row):

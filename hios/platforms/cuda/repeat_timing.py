@@ -10,7 +10,7 @@ import math
 
 #: Milliseconds that the shorter chain should take at least: events tell times to about half a microsecond.
 TARGET_MS = 0.2
-#: Runs of the chain by which the length of others is found, and the most of the shorter one.
+#: Runs of the trial chain that determines the length, and the maximum length of the shorter chain.
 TRIAL, MOST = 4, 512
 #: What a run takes at least, in milliseconds: a view launches nothing, and ratios need numbers above 0.
 _LEAST_MS = 1e-6

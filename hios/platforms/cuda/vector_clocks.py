@@ -26,7 +26,7 @@ class VectorClocks:
         for number, step in enumerate(steps):
             clock = dict(after[last[step.lane]]) if step.lane in last else {}
             waits = []
-            # The latest first: it may imply the others, which cannot imply it.
+            # The latest first, as it may imply the others but not vice versa.
             for other in sorted(set(step.needs), reverse=True):
                 if clock.get(self.lanes[other], 0) < self.place[other]:
                     waits.append(other)

@@ -27,7 +27,7 @@ ELEMENT_BYTES = {
 #: Element types of convolutions and products of matrices whose rates descriptions state.
 CONTRACTED = ("float32", "float16", "bfloat16")
 
-#: Calls that launch nothing: torch gives another view of the same memory.
+#: Calls that launch nothing: torch returns a view of the same memory.
 VIEWS = frozenset(
     f"relax.{name}"
     for name in (

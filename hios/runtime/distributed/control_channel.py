@@ -92,7 +92,7 @@ class ControlChannel:
 
     def beat(self) -> None:
         """Send what this rank is doing."""
-        with contextlib.suppress(OSError):  # seen where the line is listened to
+        with contextlib.suppress(OSError):  # detected by the listening side
             self._send({"is": "beat", "at": self._state.text(), "for": self._state.waits_for()})
 
     def fail(self, kind: str, text: str, ending_s: float = _ENDING_S) -> Never:

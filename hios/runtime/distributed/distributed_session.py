@@ -122,7 +122,7 @@ def distribute(job: Job) -> Run | None:
         control.fail(LOST, f"{this}: {state.text()}: the connection broke ({first_line(error)})")
     except HiosError as error:
         control.fail(FAILED, runner.blame(this, error))
-    except Exception as error:  # a defect of hios: the others are ended all the same
+    except Exception as error:  # a bug in hios: the other ranks are stopped all the same
         traceback.print_exc()
         control.fail(FAILED, f"{this}: {state.text()}: {type(error).__name__}: {first_line(error)}")
     transport.close()
@@ -292,7 +292,7 @@ class RankRunner:
         self._step += 1
         deadline = time.monotonic() + self._job.timeout_s
         self._state.enter(name)
-        self._control.beat()  # now, as messages would lengthen the run
+        self._control.beat()  # now, so that messages do not lengthen the run
         turn = self._turns.run(name)
         if turn is not None:
             self._control.report(self._step, asdict(turn))

@@ -17,7 +17,7 @@ from hios.runtime.distributed.transports import Channel
 _GIVEN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
-#: Seconds that ranks have to meet at least, however short runs have to be.
+#: Minimum seconds for ranks to connect, however short the time-out of runs.
 _LEAST_S = 30.0
 
 

@@ -23,7 +23,7 @@ _GIVEN = (
 class _Request:
     def __init__(self, request: Any, memory: Tensor, broken: type[Exception]) -> None:
         self._request = request
-        self._memory = memory  # MPI knows its address only: it has to stay
+        self._memory = memory  # must stay alive, as MPI knows only its address
         self._broken = broken
 
     def wait(self, deadline: float) -> None:

@@ -49,7 +49,7 @@ class ProgressState:
     def wait(self, what: str, rank: int) -> Iterator[None]:
         """A context in which this rank waits for another one."""
         self.waiting = what, rank
-        yield  # an error leaves it as it is: it is what the rank failed in
+        yield  # not reset after an error, as it shows where the rank failed
         self.waiting = None
 
     def enter(self, doing: str, stages: Mapping[str, int] | None = None) -> None:

@@ -22,9 +22,9 @@ from hios.runtime.distributed.topology import RankPlace
 _KEY_BYTES = 32
 #: Seconds that a line may take to say whose it is.
 _HELLO_S = 2.0
-#: Seconds that all together may take to hear that it is over.
+#: Seconds for all ranks together to receive that the session is over.
 _FAREWELL_S = 10.0
-#: When a rank is gone, or another one finds it so, a better reason may be on its way still.
+#: Seconds to wait after a rank died or is missed, as a more precise reason may still arrive.
 _GRACE_S = 0.4
 _LOOK_S = 0.1
 
@@ -177,5 +177,5 @@ class RankMonitor:
                 self._send(rank, message)
 
     def _send(self, rank: int, message: Mapping[str, object]) -> None:
-        with contextlib.suppress(OSError):  # its end is seen where it is listened to
+        with contextlib.suppress(OSError):  # its end is detected by the listening side
             self._lines[rank].send_bytes(json.dumps(message).encode())

@@ -148,7 +148,7 @@ class Turns:
         transport, state = self._transport, self._state
         state.enter(name, self._stages.get(name))
         deadline = time.monotonic() + self._timeout_s
-        for buffer in self._plan.outputs:  # a competitor that writes nothing is not taken for one that is right
+        for buffer in self._plan.outputs:  # so that a competitor that writes nothing fails
             self.tensor(buffer).zero_()
         self._epoch += 1
         exchange = self.memory.exchange = self._exchanges[name]
