@@ -24,7 +24,7 @@ class Number(Record, frozen=True):
 
 
 class WholeNumber(Record, frozen=True):
-    """An integer and where it is from."""
+    """A whole number and where it is from."""
 
     value: Annotated[Positive, doc("The number.")]
     source: _Source
