@@ -208,7 +208,7 @@ def starts(name: str) -> None:
 
 def _print_kept(name: str, what: str, cache: str, **options: Any) -> None:
     """Print the median of some starts from a cache, or that it holds no choice."""
-    made = []
+    made: list[Start] = []
     while len(made) < STARTS:
         made.append(started(name, cache, **options))
         if not made[-1].kept:  # a choice beside other work is not kept

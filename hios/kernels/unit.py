@@ -43,7 +43,7 @@ def parts(made: Any, count: int) -> Sequence[Tensor]:
     number = len(made) if isinstance(made, tuple | list) else 1
     if number != count or number == 1:
         raise ArtifactError(f"makes {number} output(s), of which the graph states {count}; extract the graph again")
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def externals(operator: Operator) -> tuple[External, ...]:
