@@ -2,7 +2,7 @@
 
 The package is layered; a module imports only from layers above its own:
 
-    errors defaults cpu_topology machine statistics progress    used by every layer
+    errors defaults cpu_topology machine statistics progress csv_tables    used by every layer
     formats validation artifacts json_cache code_cache drift versions batch_job    one class per file
     graph blocks operator_merge costs problem schedule
     evaluate bound schedule_check bound_check retargeting    the problem and its solution (no torch, no TVM)
