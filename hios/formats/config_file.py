@@ -234,7 +234,7 @@ class SimulationStudy(Record, frozen=True):
 
 
 #: What figures are drawn from, by the first part of its name.
-Session = Literal["simulation", "ablation", "networks", "convolutions", "pruning"]
+Session = Literal["simulation", "ablation", "networks", "convolutions", "pruning", "serving"]
 
 
 class ConvolutionStudy(Record, frozen=True):

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from hios import config
+from hios import artifacts, config
 from hios.errors import HiosError
 from hios.formats.config_file import Config
+from hios.formats.scenario_file import ScenarioFile
 from hios.serving import jobs
 from hios.serving.scenario import Scenario
 from tests.serving.scenarios import written
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def configured(tmp_path: Path, serving: dict[str, Any], **more: Any) -> Config:
@@ -73,6 +77,19 @@ def test_files_that_scenarios_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert jobs.files_of(settings, "mine")[:2] == ["mine/tasks.csv", "a/graph.json"]
     with pytest.raises(HiosError, match=r"none\.yaml: cannot be read"):
         jobs.files_of(configured(tmp_path, {"policies": ["top"], "scenarios": {"x": "none.yaml"}}), "x")
+
+
+def test_the_example_of_the_papers_rates() -> None:
+    """examples/top is valid, and its scenarios read what its networks are profiled to."""
+    source = ROOT / "examples" / "top" / "config.yaml"
+    settings = config.without_files(yaml.safe_load(source.read_text(encoding="utf-8")), source.name)
+    assert jobs.checked(settings, source.name).study.sessions == ("serving",)
+    known = {f"{settings.results}/{label}/{name}" for label in settings.models for name in ("graph.json", "costs.json")}
+    for path in settings.serving.scenarios.values():
+        data = yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+        file = artifacts.parsed(data, ScenarioFile, path)
+        named = {Path(path).parent / name for model in file.models.values() for name in (model.graph, model.costs)}
+        assert {os.path.normpath(name) for name in named} <= known
 
 
 @pytest.mark.parametrize(
