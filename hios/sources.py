@@ -35,7 +35,6 @@ _PARTS = {
     "profile": ("platform", "measuring"),
     "predict": ("platform", "predicting"),
     "convolutions": ("platform", "measuring"),
-    "load": ("platform", "executing"),
     "execute": ("platform", "executing"),
     "report": ("reporting",),
 }
