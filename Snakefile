@@ -28,6 +28,13 @@ rule all:
 
 include: "workflow/rules/export.smk"
 include: "workflow/rules/extract.smk"
+
+
+if configuration.divides(settings):
+
+    include: "workflow/rules/partition.smk"
+
+
 include: "workflow/rules/profile.smk"
 include: "workflow/rules/schedule.smk"
 

@@ -20,6 +20,7 @@ STAGES = {
     "export": ("hios.frontends.export", "hios.frontends.onnx"),
     "extract": ("hios.frontends.extract",),
     "profile": ("hios.profiling.profile",),
+    "partition": ("hios.optimizing.partition",),
     "predict": ("hios.profiling.predict",),
     "schedule": ("hios.schedulers",),
     "simulation": ("hios.study.simulation",),
@@ -33,6 +34,7 @@ STAGES = {
 #: Modules of a platform that a stage uses (``hios.platforms.protocol``), which are imported by name.
 _PARTS = {
     "profile": ("platform", "measuring"),
+    "partition": ("platform", "measuring"),
     "predict": ("platform", "predicting"),
     "convolutions": ("platform", "measuring"),
     "execute": ("platform", "executing"),

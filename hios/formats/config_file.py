@@ -292,6 +292,10 @@ class Study(Record, frozen=True):
     pruning: PruningStudy = field(default_factory=PruningStudy)
 
 
+#: In place of numbers of devices: the fastest division of the machine's cores.
+AUTO_DEVICES = "auto"
+
+
 class Serving(Record, frozen=True):
     """Several models on one device: scenarios under policies, simulated and perhaps run (TOP)."""
 
@@ -368,9 +372,15 @@ class Config(Record, frozen=True, kw_only=True):
         ]
     ] = None
     devices: Annotated[
-        tuple[Annotated[Positive, doc("Number of devices.")], ...],
-        Meta(min_length=1, extra_json_schema={"uniqueItems": True}),
-        doc("Numbers of devices to schedule for, each once."),
+        Annotated[
+            tuple[Annotated[Positive, doc("Number of devices.")], ...],
+            Meta(min_length=1, extra_json_schema={"uniqueItems": True}),
+        ]
+        | Literal["auto"],
+        doc(
+            "Numbers of devices to schedule for, each once; or auto, with platform cpu: for each network the division "
+            "of the machine's cores into devices that `hios partition` measures to be fastest."
+        ),
     ] = (1, 2)
     algorithms: Annotated[
         dict[Label, AlgorithmEntry],
@@ -404,7 +414,7 @@ class Config(Record, frozen=True, kw_only=True):
         if taken := self.models.keys() & TAKEN:
             raise ValueError(f"networks cannot be called {', '.join(taken)}")
         for name, values in (
-            ("devices", self.devices),
+            ("devices", () if self.devices == AUTO_DEVICES else self.devices),
             ("profile.stages_of", self.profile.stages_of),
             ("profile.widths", self.profile.widths),
             ("execute.baselines", self.execute.baselines),

@@ -93,14 +93,22 @@ def test_the_example_of_the_papers_rates() -> None:
 
 
 @pytest.mark.parametrize(
-    ("serving", "platform", "message"),
+    ("serving", "more", "message"),
     [
-        ({"policies": ["fast"]}, "cpu", r"serving.policies\[0\]: found fast; allowed: sequential, "),
-        ({"policies": ["top", "top-open"]}, "cuda", r"serving.policies\[1\]: found top-open; allowed with platform"),
-        ({"measure": True}, "cuda", "serving.measure: found true; allowed with platform cuda: false"),
+        ({"policies": ["top"]}, {"devices": "auto"}, "serving.scenarios: missing; required with devices: auto"),
+        ({"measure": True}, {"cores_per_device": 2}, "found true with cores_per_device 2; allowed with 1: true"),
+        ({"policies": ["fast"]}, {}, r"serving.policies\[0\]: found fast; allowed: sequential, "),
+        (
+            {"policies": ["top", "top-open"]},
+            {"platform": "cuda"},
+            r"serving.policies\[1\]: found top-open; allowed with platform",
+        ),
+        ({"measure": True}, {"platform": "cuda"}, "serving.measure: found true; allowed with platform cuda: false"),
     ],
 )
-def test_what_cannot_be_served_is_refused(tmp_path: Path, serving: dict[str, Any], platform: str, message: str) -> None:
+def test_what_cannot_be_served_is_refused(
+    tmp_path: Path, serving: dict[str, Any], more: dict[str, Any], message: str
+) -> None:
     """Unknown policies, and what a platform has no times for."""
     with pytest.raises(HiosError, match=message):
-        jobs.checked(configured(tmp_path, serving, platform=platform), "config.yaml")
+        jobs.checked(configured(tmp_path, serving, **more), "config.yaml")

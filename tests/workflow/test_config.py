@@ -273,6 +273,25 @@ def test_competitors(models: Path) -> None:
     assert config.competitors(settings) == [("sequential", 1), ("lp", 1), ("lp", 4)]
 
 
+def test_devices_that_are_found_by_measurement(models: Path) -> None:
+    """`devices: auto` leaves numbers open for algorithms of several devices; the others schedule one device."""
+    data = {**SMALL, "algorithms": {"sequential": {}, "lp": {"algorithm": "hios-lp"}}, "devices": "auto"}
+    settings = config.resolve(data, "", cores=1, models=models)
+    assert config.competitors(settings) == [("sequential", 1), ("lp", "auto")]
+    assert config.resolve(config.contents(settings), "", models=models) == settings
+    measured = {"profile": {"repeats": 7, "budget": 1.5, "cache": False}, "execute": {"runs": 5, "warmup": 2}}
+    words = shlex.split(config.partition_options(config.resolve({**data, **measured}, "", models=models)))
+    assert words == shlex.split("--repeats 7 --budget 1.5 --no-cache --runs 5 --warmup 2 --tolerance 0.0001 --seed 0")
+    for change, message in (
+        ({"devices": "all"}, "devices: found "),
+        ({"platform": "cuda"}, "devices: found auto with platform cuda; allowed: with platform cpu"),
+        ({"cores_per_device": 2}, "cores_per_device: found with devices: auto; allowed: with numbers of devices"),
+        ({"profile": {"widths": [2]}}, "profile.widths: found with devices: auto; allowed: with numbers of devices"),
+    ):
+        with pytest.raises(HiosError, match=f"^config.yaml: {message}"):
+            config.resolve({**data, **change}, "config.yaml", models=models)
+
+
 def test_auto(models: Path) -> None:
     """Auto is not scheduled: it is chosen among what the other algorithms schedule."""
     data = {**SMALL, "algorithms": {"sequential": {}, "auto": {}, "hios-lp": {}}, "devices": [2, 1]}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from hios.study import registry
 from tests import plugin
@@ -351,6 +353,25 @@ def test_nested_values_of_config_option(checkout: Checkout) -> None:
     broken = checkout.snakemake("-n", "--config", "devices=[1")
     assert broken.returncode != 0
     assert "Error: --config: devices: found [1, which is not YAML" in broken.stdout
+
+
+def test_devices_that_are_found_by_measurement(checkout: Checkout) -> None:
+    """`devices: auto` divides the cores for each network first; costs and schedules follow its partition.json."""
+    config = checkout.config(devices="auto")
+    answer = checkout.snakemake("-n", "--printshellcmds", "--configfile", config)
+    assert answer.returncode == 0, answer.stdout
+    commands = re.findall(r"-m hios (profile|schedule|execute) (.*)", answer.stdout)
+    assert {command for command, _ in commands} == {"profile", "schedule", "execute"}
+    for command, words in commands:
+        if command == "execute":
+            assert "--devices" not in words
+        elif "-1.json" in words:
+            assert "--devices 1" in words
+            assert "--partition" not in words
+        else:
+            assert "--devices" not in words
+            assert "/partition.json" in words.partition("--partition ")[2]
+    assert checkout.planned("--configfile", config)["partition"] == len(yaml.safe_load(config.read_text())["models"])
 
 
 def test_slurm_profile(checkout: Checkout) -> None:
