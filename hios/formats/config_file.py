@@ -292,10 +292,6 @@ class Study(Record, frozen=True):
     pruning: PruningStudy = field(default_factory=PruningStudy)
 
 
-#: In place of numbers of devices: the fastest division of the machine's cores.
-AUTO_DEVICES = "auto"
-
-
 class Serving(Record, frozen=True):
     """Several models on one device: scenarios under policies, simulated and perhaps run (TOP)."""
 
@@ -329,6 +325,10 @@ class Serving(Record, frozen=True):
             "Latency within which a task counts as goodput in that scenario, as a multiple of its time alone on a lane."
         ),
     ] = 5.0
+
+
+#: In place of numbers of devices: the fastest division of the machine's cores.
+AUTO_DEVICES = "auto"
 
 
 class Config(Record, frozen=True, kw_only=True):
