@@ -47,6 +47,7 @@ def _row(scenario: str, result: ResultFile) -> Row:
     done = result.total.completed / (result.duration_s * result.repeats)
     return {
         "scenario": scenario,
+        "models": len(result.models),
         "policy": result.policy,
         "load": result.load,
         "device": result.device or "lanes",
@@ -54,30 +55,41 @@ def _row(scenario: str, result: ResultFile) -> Row:
         "offered per s": result.total.offered / (result.duration_s * result.repeats),
         "tasks per s": done,
         "bound per s": result.bound_per_s,
-        "utilisation %": 100 * result.utilisation,
+        "work done %": 100 * result.work_share,
+        "device busy %": 100 * result.utilisation,
         "queue variance": result.queue_variance,
         "p99 ms": result.total.p99_ms,
         "Jain's index": result.jain,
     }
 
 
-def gains(rows: Rows, column: str, over: Iterable[str]) -> list[float]:
-    """By how many per cent TOP has more of a column than other policies, at the highest load of every scenario.
+def gains(rows: Rows, column: str, over: Iterable[str]) -> dict[float, list[float]]:
+    """By how many per cent TOP has more of a column than other policies, predicted; by load.
 
     Args:
         rows: of policies.
         column: a number above 0.
         over: names of the policies.
     """
-    found = []
-    for scenario in dict.fromkeys(row["scenario"] for row in rows):
-        own = [row for row in rows if row["scenario"] == scenario and row["mark"] == marks.PREDICTED.name]
-        most = max((row["load"] for row in own), default=0.0)
-        values = {row["policy"]: row[column] for row in own if row["load"] == most}
-        found += [
-            100 * (values[TOP] / values[name] - 1) for name in over if TOP in values and values.get(name, 0.0) > 0
-        ]
-    return found
+    values = {
+        (row["scenario"], row["load"], row["policy"]): float(row[column])
+        for row in rows
+        if row["mark"] == marks.PREDICTED.name
+    }
+    names = list(over)
+    found: dict[float, list[float]] = {}
+    for (scenario, load, policy), value in values.items():
+        others = [values.get((scenario, load, name), 0.0) for name in names] if policy == TOP else []
+        for other in others:
+            if other > 0:
+                found.setdefault(load, []).append(100 * (value / other - 1))
+    return dict(sorted(found.items()))
+
+
+def range_of(found: dict[float, list[float]], *, all_loads: bool) -> tuple[float, float] | None:
+    """The least and the largest gain, at all loads or at the highest; None without any."""
+    values = [value for load in (found if all_loads else list(found)[-1:]) for value in found[load]]
+    return (min(values), max(values)) if values else None
 
 
 def on_gpu(rows: Rows) -> bool:
@@ -85,32 +97,35 @@ def on_gpu(rows: Rows) -> bool:
     return bool(rows) and all(row["device"] == "gpu" for row in rows)
 
 
-def compare_gains(figure: str, column: str, over: Sequence[str]) -> Callable[[Rows], list[Comparison]]:
+def compare_gains(
+    figure: str, column: str, over: Sequence[str], *, all_loads: bool = False
+) -> Callable[[Rows], list[Comparison]]:
     """Compares the gain of TOP in a column with the statement ``gain`` of a figure.
 
     Args:
         figure: id in published.yaml.
         column: of the rows.
         over: policies that stand for the paper's baselines.
+        all_loads: whether every load counts, or the highest, at which nothing keeps up.
     """
 
     def compare(rows: Rows) -> list[Comparison]:
-        found = gains(rows, column, over) if on_gpu(rows) else []
-        return [Comparison(published(figure)["gain"], (min(found), max(found)))] if found else []
+        found = range_of(gains(rows, column, over), all_loads=all_loads) if on_gpu(rows) else None
+        return [] if found is None else [Comparison(published(figure)["gain"], found)]
 
     return compare
 
 
 def finding(column: str, over: Sequence[str]) -> Callable[[Rows], str]:
-    """Makes a sentence on what TOP gains, and how far every policy is from the bound."""
+    """Makes a sentence on what TOP gains at each load."""
 
     def say(rows: Rows) -> str:
         found = gains(rows, column, over)
-        what = "on lanes, so not compared with the paper's GPUs" if not on_gpu(rows) else "predicted for a GPU"
         if not found:
             return f"No scenario has top and {' or '.join(over)} at one load."
-        low, high = min(found), max(found)
-        return f"top over {' and '.join(over)} at the highest load, {what}: {low:+.1f} to {high:+.1f} % ({column})."
+        what = "predicted for a GPU" if on_gpu(rows) else "predicted on lanes, so not compared with the paper's GPUs"
+        texts = [f"{min(values):+.1f} to {max(values):+.1f} % at load {load:g}" for load, values in found.items()]
+        return f"top over {' and '.join(over)} in {column}, {what}: {'; '.join(texts)}."
 
     return say
 
@@ -127,8 +142,13 @@ def why(rows: Rows) -> str:
         f"No policy can complete more than {best['bound per s']:.4g} of the {best['offered per s']:.4g} tasks/s that "
         f"arrive in {best['scenario']} at load {most:g}; {best['policy']} completes {best['tasks per s']:.4g}."
     )
-    if any(row["policy"] == "pos-strict" for row in shown):
-        text += " Strict rounds wait for all models and cannot pass their number times the smallest rate."
+    waiting = [row for row in own if row["policy"] == "pos-strict" and row["models"] > 1]
+    if waiting:
+        least = min(waiting, key=lambda row: float(row["load"]))
+        text += (
+            " Strict rounds wait for all models and cannot pass their number times the smallest rate: "
+            f"{least['tasks per s']:.4g} of {least['offered per s']:.4g} tasks/s at load {least['load']:g}."
+        )
     return (
         f"{text} The paper's systems are not public: policies here are ours, with IOS's stages, untuned to its numbers."
     )

@@ -13,7 +13,7 @@ register(
         sessions=("serving",),
         rows=lambda data: serving.policy_rows(data, several=True),
         chart=serving.bar_chart("tasks per s", "tasks per second"),
-        compare=serving.compare_gains(_ID, "tasks per s", _OVER),
+        compare=serving.compare_gains(_ID, "tasks per s", _OVER, all_loads=True),
         finding=serving.finding("tasks per s", _OVER),
         reason=serving.why,
     )
