@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "--calibrate",
     is_flag=True,
-    help="Measure instead, in less than a minute, what the simulator needs to predict this machine; the output is "
+    help="Measure instead, in about a minute, what the simulator needs to predict this machine; the output is "
     "calibration.json, for `hios simulate --calibration`.",
 )
 @click.option(
