@@ -32,5 +32,6 @@ load_session     a scenario under a policy to result.json
 calibrating      these constants, measured in about a minute
 model_outputs    what a model itself computes, as the reference
 lane_trace       what ran on which lane, for Perfetto
+metrics_file     metrics in the text format of Prometheus
 live_table       how it goes, in the terminal
 """
