@@ -20,6 +20,8 @@ _ENDS = ("completed", "dropped", "expired", "failed")
 class MetricsFile:
     """Counters, gauges and a histogram of latencies by model, in a file that appears whole.
 
+    Latencies are those up to the last look at the server, at most half a second before.
+
     Args:
         path: the file.
     """

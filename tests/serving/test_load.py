@@ -40,9 +40,9 @@ def test_the_command_runs_a_scenario(tmp_path: Path) -> None:
     path = scenario_file(tmp_path / "scenario.yaml", duration_s=2.0, arrivals="periodic")
     before = set(children())
     command = [sys.executable, "-m", "hios", "load", str(path), "--policy", "top-open", "--virtual"]
+    files = {"--output": "result.json", "--trace": "trace.json", "--metrics": "metrics.prom"}
     done = subprocess.run(
-        [*command, "--output", str(tmp_path / "result.json"), "--trace", str(tmp_path / "trace.json")]
-        + ["--metrics", str(tmp_path / "metrics.prom")],
+        [*command, *(word for option, name in files.items() for word in (option, str(tmp_path / name)))],
         capture_output=True,
         text=True,
         check=True,
