@@ -1,6 +1,7 @@
 """Settings of all tests."""
 
 import atexit
+import math
 import os
 import shutil
 import signal
@@ -25,6 +26,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # A shell starts what it runs in the background with Ctrl-C ignored, and its children inherit that; tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """More processes than cores: tests wait for processes that they start, and for time-outs, a fifth of their time."""
+    return math.ceil(1.25 * len(os.sched_getaffinity(0)))
 
 
 #: Files that take longest, the longest first: begun last, one of them would keep a process at work while others wait.
