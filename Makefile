@@ -13,6 +13,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Tests and rules start hundreds of processes, each of which would otherwise compile all of hios.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: report test test-all setup check docs dist bench data fuzz audit clean
 

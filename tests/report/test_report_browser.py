@@ -38,10 +38,17 @@ def browser() -> Iterator[Any]:
         yield browser
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (360, "light"),
+        (1280, "dark"),
+        pytest.param(360, "dark", marks=pytest.mark.slow),
+        pytest.param(1280, "light", marks=pytest.mark.slow),
+    ],
+)
 def test_page_opens_clean(browser: Any, path: Path, width: int, scheme: str) -> None:
-    """No message, no request, no sideways scrolling, nothing that axe calls serious, and at most 3 seconds of work to open."""
+    """No message, request or sideways scrolling, nothing that axe calls serious, at most 3 seconds of work to open."""
     visit = visited(browser, path, width=width, scheme=scheme)
     taken_s = visit.processor_s()
     assert taken_s > 0

@@ -137,6 +137,7 @@ def _overload(folder: Path, policy_name: str, duration_s: float) -> None:
         assert now < was + (4 << 20)
 
 
+@pytest.mark.slow
 def test_overload_is_shed(tmp_path: Path) -> None:
     """A few seconds of overload, for the policy with most parts at work at once."""
     _overload(tmp_path, "top-open", 3.0)
@@ -149,6 +150,7 @@ def test_overload_is_shed_for_long(policy_name: str, tmp_path: Path) -> None:
     _overload(tmp_path, policy_name, 30.0)
 
 
+@pytest.mark.slow
 def test_outputs_are_compared_with_the_program(tmp_path: Path) -> None:
     """Where a scenario names programs, outputs are compared with the model itself; a program of another is refused."""
     from hios.errors import HiosError
