@@ -91,7 +91,7 @@ def read_files(files: Files, module: nn.Module, inputs: tuple[Tensor, ...]) -> N
 
 
 def write_squeezenet(folder: Path, image_size: int = 64) -> Files:
-    """SqueezeNet on small images, exported and extracted once for all processes of tests; the graph is named as the folder."""
+    """SqueezeNet on small images, extracted once for all processes of tests; the graph is named as the folder."""
     made = _squeezenet(image_size)
     files = Files(*(folder / path.name for path in (made.program, made.graph, made.weights)))
     shutil.copy(made.program, files.program)
