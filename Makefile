@@ -13,30 +13,25 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Tests and rules start hundreds of processes, each of which would otherwise compile all of hios.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: report test test-all erase-coverage setup check docs dist bench data fuzz audit clean
+.PHONY: report test test-all setup check docs dist bench data fuzz audit clean
 
 report: setup
 	@snakemake --cores all
 	@python -c 'import pathlib, yaml; folder = yaml.safe_load(open("config.yaml")).get("results", "results"); print("The report is", pathlib.Path(folder, "report.html").resolve())'
 
-# What measures has the machine to itself. The other tests share it, a file to a process, so that what a file prepares is
-# prepared once; files start in the order that tests/conftest.py gives them, the longest first.
-TOGETHER := python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
-ALONE := python -m pytest
+# A file of tests to a process, so that what a file prepares is prepared once; files start in the order that
+# tests/conftest.py gives them, the longest first.
+TESTS := python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 test: setup
-	@$(TOGETHER) $(COVERAGE) -m 'not slow and not measures'
-	@$(ALONE) $(COVERAGE) -m 'not slow and measures'
+	@$(TESTS) -m 'not slow'
 
-test-all: COVERAGE := --cov --cov-append --cov-report=
-test-all: erase-coverage test
-	@$(TOGETHER) $(COVERAGE) -m 'slow and not measures'
-	@$(ALONE) $(COVERAGE) -m 'slow and measures'
-	@coverage report
-
-erase-coverage: setup
-	@coverage erase
+# In one session, so that slow tests and quick ones fill each other's waits.
+test-all: setup
+	@$(TESTS) --cov
 
 setup: .venv/installed
 
