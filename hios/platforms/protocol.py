@@ -90,7 +90,7 @@ class Measuring(Protocol):
     """Module ``measuring``: costs by measurement."""
 
     def environment(self, description: Description) -> Mapping[str, object]:
-        """All that measurements depend on beside what is measured: part of the keys under which they are kept."""
+        """The measurement environment, such as clocks and versions: part of the keys of kept measurements."""
 
     def bench(self, graph: Graph, path: str, description: Description, widths: Sequence[int] = ()) -> Bench:
         """The devices, ready to measure operators of a graph.

@@ -1,4 +1,4 @@
-"""What measurements on GPUs depend on beside what is measured: the keys of the cache hold all of it."""
+"""The measurement environment of GPUs; the keys of the cache hold all of it."""
 
 from __future__ import annotations
 
