@@ -94,6 +94,8 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
         ("platforms/protocol.py", set()),
         ("runtime/chrome_trace.py", {"execute"}),
         ("report/gantt_chart.py", {"report"}),
+        ("serving/simulator.py", {"serve", "load"}),
+        ("serving/dispatcher.py", {"load"}),
         ("charts/rendering.py", {"report"}),
         ("study/released_program.py", {"simulation"}),
         ("study/registry.py", {"report"}),

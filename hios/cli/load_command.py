@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--calibrate",
     is_flag=True,
-    help="Measure instead, in less than a minute, what the simulator needs to predict this machine; the output is "
+    help="Measure instead, in about a minute, what the simulator needs to predict this machine; the output is "
     "calibration.json, for `hios simulate --calibration`.",
 )
 @click.option(
@@ -41,6 +42,11 @@ if TYPE_CHECKING:
 )
 @output_option("result.json")
 @click.option("--trace", type=PATH, help="Chrome/Perfetto trace to write of what ran on which lane.")
+@click.option(
+    "--metrics",
+    type=PATH,
+    help="File for counters and latencies in the text format of Prometheus, written at the end and on SIGUSR1.",
+)
 @click.option(
     "--virtual",
     is_flag=True,
@@ -64,6 +70,7 @@ def command(
     load: float,
     output: Path,
     trace: Path | None,
+    metrics: Path | None,
     virtual: bool,
     tolerance: float,
     timeout_s: float,
@@ -73,8 +80,8 @@ def command(
     from hios.artifacts import require_writable, write
     from hios.serving.scenario import Scenario
 
-    refuse_overwriting([scenario], [output, trace])
-    for path in (output, trace):
+    refuse_overwriting([scenario], [output, trace, metrics])
+    for path in (output, trace, metrics):
         if path is not None:
             require_writable(path)
     given = Scenario.read(scenario, load=load)
@@ -87,6 +94,12 @@ def command(
     from hios.serving.load_session import load as run
     from hios.serving.result_table import result_table
 
+    show, written = LiveTable().show, None
+    if metrics is not None:
+        from hios.serving.metrics_file import MetricsFile
+
+        written = MetricsFile(metrics)
+        written.listen()
     found = run(
         given,
         policy,
@@ -95,10 +108,12 @@ def command(
         tolerance=tolerance,
         timeout_s=timeout_s,
         trusted=trust,
-        show=LiveTable().show,
+        show=show if written is None else _both(show, written.show),
         trace=trace,
     )
     write(output, "result", found.result)
+    if written is not None:
+        written.write()
     click.echo(result_table(found.result))
     click.echo(
         f"control (launcher, dispatch, results): {found.result.control_share or 0:.1%} of the time that lanes "
@@ -106,6 +121,14 @@ def command(
     )
     if found.wrong:
         click.echo(f"first failure: {found.wrong}", err=True)
+
+
+def _both(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
+    def show(*arguments: Any) -> None:
+        second(*arguments)
+        first(*arguments)
+
+    return show
 
 
 def _calibrate(scenario: Scenario, policy: str | None, output: Path, *, virtual: bool, timeout_s: float) -> None:

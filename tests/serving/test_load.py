@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,8 +40,9 @@ def test_the_command_runs_a_scenario(tmp_path: Path) -> None:
     path = scenario_file(tmp_path / "scenario.yaml", duration_s=2.0, arrivals="periodic")
     before = set(children())
     command = [sys.executable, "-m", "hios", "load", str(path), "--policy", "top-open", "--virtual"]
+    files = {"--output": "result.json", "--trace": "trace.json", "--metrics": "metrics.prom"}
     done = subprocess.run(
-        [*command, "--output", str(tmp_path / "result.json"), "--trace", str(tmp_path / "trace.json")],
+        [*command, *(word for option, name in files.items() for word in (option, str(tmp_path / name)))],
         capture_output=True,
         text=True,
         check=True,
@@ -53,6 +55,9 @@ def test_the_command_runs_a_scenario(tmp_path: Path) -> None:
     assert contents["simulated"] is False
     assert contents["platform"]["name"] == "cpu"
     assert contents["control_share"] > 0
+    metrics = (tmp_path / "metrics.prom").read_text()
+    # The server also counts the inferences that warm it up.
+    assert int(re.search(r'hios_tasks_total\{model="blocks",outcome="completed"\} (\d+)', metrics)[1]) >= 40  # type: ignore[index]
     assert "control (launcher, dispatch, results): " in done.stdout
     events = [event for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if event["ph"] == "X"]
     blocks = len(Scenario.read(path).models[1].blocks)
