@@ -7,7 +7,8 @@
 # make dist     wheel and sdist in dist/, installed and tried in environments of their own
 # make bench    the benchmarks under benchmarks/
 # make fuzz     a million hostile files for every reader together; takes hours
-# make audit    sbom.json, the list of all components, and known flaws of their versions
+# make sbom     sbom.json, the list of all components (CycloneDX)
+# make audit    that, and known flaws of their versions
 # make data     download the published instances that some tests compare with (benchmarks/data/README.md)
 
 PYTHON ?= python3
@@ -16,7 +17,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests and rules start hundreds of processes, each of which would otherwise compile all of hios.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: report test test-all setup check docs dist bench data fuzz audit clean
+.PHONY: report test test-all setup check docs dist bench data fuzz sbom audit clean
 
 report: setup
 	@snakemake --cores all
@@ -71,10 +72,13 @@ data: setup
 fuzz: setup
 	HIOS_FUZZ=1000000 python -m pytest tests/verify/test_fuzz.py --no-header
 
-# The tools lie apart from the environment that they describe. Known flaws are asked of a database on the internet.
-audit: setup .venv-audit/installed
+# The tools lie apart from the environment that they describe.
+sbom: setup .venv-audit/installed
 	.venv-audit/bin/cyclonedx-py environment --output-file sbom.json --output-reproducible .venv
 	@python -c 'import json; print("sbom.json:", len(json.load(open("sbom.json"))["components"]), "components")'
+
+# Known flaws are asked of a database on the internet.
+audit: sbom
 	.venv-audit/bin/pip-audit --no-deps --disable-pip --requirement constraints.txt
 
 .venv-audit/installed:

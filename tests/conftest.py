@@ -53,7 +53,7 @@ LONGEST = (
     "test_dynamo.py",
     "test_api.py",
     "platforms/cpu/test_engine.py",
-    "frontends/test_converters.py",
+    "frontends/test_torch_converters.py",
     "cli/test_cli.py",
     "workflow/test_run.py",
     "profiling/test_cached.py",
