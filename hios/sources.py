@@ -37,7 +37,6 @@ _PARTS = {
     "partition": ("platform", "measuring"),
     "predict": ("platform", "predicting"),
     "convolutions": ("platform", "measuring"),
-    "load": ("platform", "executing"),
     "execute": ("platform", "executing"),
     "report": ("reporting",),
 }

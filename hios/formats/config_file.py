@@ -234,7 +234,7 @@ class SimulationStudy(Record, frozen=True):
 
 
 #: The data of figures, by the first part of its name.
-Session = Literal["simulation", "ablation", "networks", "convolutions", "pruning"]
+Session = Literal["simulation", "ablation", "networks", "convolutions", "pruning", "serving"]
 
 
 class ConvolutionStudy(Record, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -94,6 +94,7 @@ class ResultFile(Record, frozen=True, kw_only=True):
     simulated: Annotated[bool, doc("Whether times are predicted by the simulator; else they were measured.")]
     launcher: Annotated[LauncherKind, doc("How fast tasks leave the queues.")]
     lanes: Annotated[DeviceCount, doc("Lanes of the device.")]
+    device: OrAbsent[Annotated[Literal["lanes", "gpu"], doc("What the models share: lanes, or a GPU.")]] = None
     duration_s: Annotated[AboveZero, doc("How long a repeat took, seconds.")]
     seed: Annotated[Count, doc("Seed of the first trace of arrivals.")]
     repeats: Annotated[Positive, doc("Traces of arrivals; counts are sums over them.")] = 1
