@@ -21,7 +21,7 @@ settings.load_profile("hios")
 os.environ["HIOS_CACHE"] = tempfile.mkdtemp(prefix="hios-tests-")
 atexit.register(shutil.rmtree, os.environ["HIOS_CACHE"], ignore_errors=True)
 
-# What processes of pytest-xdist prepare once for all of them (tests/frontends/networks.py).
+# What processes of pytest-xdist prepare once for all of them (tests/frontends/small_networks.py).
 if "HIOS_TESTS_SHARED" not in os.environ:
     os.environ["HIOS_TESTS_SHARED"] = tempfile.mkdtemp(prefix="hios-tests-shared-")
     atexit.register(shutil.rmtree, os.environ["HIOS_TESTS_SHARED"], ignore_errors=True)
@@ -44,8 +44,8 @@ LONGEST = (
     "workflow/test_slurm.py",
     "workflow/test_dry_run.py",
     "runtime/test_distributed.py",
-    "frontends/test_models.py",
-    "workflow/test_figures.py",
+    "frontends/test_extract_models.py",
+    "workflow/test_figure_rules.py",
     "serving/test_load.py",
     "optimizing/test_optimize.py",
     "optimizing/test_optimize_choice.py",
@@ -53,7 +53,7 @@ LONGEST = (
     "test_dynamo.py",
     "test_api.py",
     "platforms/cpu/test_engine.py",
-    "frontends/test_converters.py",
+    "frontends/test_torch_converters.py",
     "cli/test_cli.py",
     "workflow/test_run.py",
     "profiling/test_cached.py",
