@@ -68,7 +68,7 @@ bench: setup
 	python benchmarks/extraction_speed.py
 	python benchmarks/engine_overhead.py
 	python benchmarks/certified.py planted --time-limit 2  # 40 s on two cores
-	python benchmarks/optimize.py squeezenet inception_v3  # some minutes
+	python benchmarks/optimize_gain.py squeezenet inception_v3  # some minutes
 
 data: setup
 	@python benchmarks/published_data.py

@@ -536,8 +536,8 @@ def test_missing_files_are_named(folder: Path, tmp_path: Path, command: str) -> 
     ("package", "model", "modules"),
     [
         ("torch", "squeezenet", ["hios.frontends.export", "hios.frontends.program"]),
-        ("onnx", "model.onnx", ["hios.frontends.onnx"]),
-        ("onnxruntime", "model.onnx", ["hios.frontends.onnx", "hios.frontends.onnx_session"]),
+        ("onnx", "model.onnx", ["hios.frontends.onnx_file"]),
+        ("onnxruntime", "model.onnx", ["hios.frontends.onnx_file", "hios.frontends.onnx_session"]),
     ],
 )
 def test_missing_extras_are_named(
@@ -546,7 +546,7 @@ def test_missing_extras_are_named(
     """A command whose optional package is not installed says how to install it."""
     for module in modules:
         monkeypatch.delitem(sys.modules, module, raising=False)
-    monkeypatch.delattr("hios.frontends.onnx", raising=False)
+    monkeypatch.delattr("hios.frontends.onnx_file", raising=False)
     monkeypatch.setitem(sys.modules, package, None)  # what an import finds where the package is not installed
     found = _error(*_export(model, tmp_path / f"program{Path(model).suffix or '.pt2'}"))
     extra = package.removesuffix("runtime")

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 import hios
 from hios import HiosWarning
-from hios.optimizing import optimize, preparation, proposals, race
-from hios.optimizing.cache import ChoiceCache
+from hios.optimizing import optimize, preparation, race, schedule_candidates
 from hios.optimizing.cache_key import model_key
 from hios.optimizing.candidates import Candidate, itself, scheduled
-from hios.optimizing.module import OptimizedModule
+from hios.optimizing.choice_cache import ChoiceCache
+from hios.optimizing.optimized_module import OptimizedModule
 from hios.optimizing.report import Report
 from hios.tolerances import beyond
 from tests.optimizing.quiet import pretend_busy
@@ -155,8 +155,8 @@ def test_wrong_outputs_take_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_second_call_measures_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same network again, with other weights, is neither profiled nor measured; another image size is."""
     calls: list[str] = []
-    profile, measure = proposals.profile, race.Race.measure  # type: ignore[attr-defined] # what the module imported
-    monkeypatch.setattr(proposals, "profile", lambda *a, **k: calls.append("profile") or profile(*a, **k))
+    profile, measure = schedule_candidates.profile, race.Race.measure  # type: ignore[attr-defined] # what the module imported
+    monkeypatch.setattr(schedule_candidates, "profile", lambda *a, **k: calls.append("profile") or profile(*a, **k))
     monkeypatch.setattr(race.Race, "measure", lambda self: calls.append("measure") or measure(self))
     first = _scheduled(Branches(), _image(0), tmp_path)
     assert calls == ["profile", "measure"]

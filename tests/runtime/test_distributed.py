@@ -24,12 +24,12 @@ import hios
 from hios import Graph, artifacts
 from hios.errors import PlatformError
 from hios.runtime.distributed.clock_sync import offsets
-from hios.runtime.distributed.exchange import Tags
-from hios.runtime.distributed.progress_state import Position
-from hios.runtime.distributed.topology import Place, shared
+from hios.runtime.distributed.progress_state import ProgressState
+from hios.runtime.distributed.topology import RankPlace, shared
+from hios.runtime.distributed.value_exchange import Tags
 from hios.schedule import Plan, StagedPlan, StreamPlan
-from tests.frontends.networks import Files, Model, write_files
-from tests.gpu import needs_two_gpus, requires_gpu
+from tests.frontends.small_networks import Files, Model, write_files
+from tests.gpu_marker import needs_two_gpus, requires_gpu
 from tests.runtime.schedules import random_plan, random_streams, random_wide, schedule_of
 from tests.workers.processes import eventually, running
 
@@ -380,12 +380,12 @@ def test_clocks_are_compared() -> None:
     def there() -> None:
         transport: Any = _Threads(1, queues)
         clock = lambda: time.perf_counter_ns() + hour  # noqa: E731
-        assert offsets(transport, tags, 1, [1], Position(), deadline, clock) == {}
+        assert offsets(transport, tags, 1, [1], ProgressState(), deadline, clock) == {}
 
     thread = threading.Thread(target=there)
     thread.start()
     here: Any = _Threads(0, queues)
-    ((rank, (offset, uncertainty)),) = offsets(here, tags, 1, [1], Position(), deadline).items()
+    ((rank, (offset, uncertainty)),) = offsets(here, tags, 1, [1], ProgressState(), deadline).items()
     thread.join()
     assert rank == 1
     assert abs(offset - hour) <= uncertainty
@@ -404,7 +404,7 @@ def test_tags_differ_within_two_epochs() -> None:
 
 def test_shared_cores_are_noticed() -> None:
     """Ranks of one host on one core are virtual devices; the same number on another host is another core."""
-    one, other = Place("a", "1", (0, 1)), Place("b", "2", (0, 1))
+    one, other = RankPlace("a", "1", (0, 1)), RankPlace("b", "2", (0, 1))
     assert shared([one, one], [[0], [0]])
     assert not shared([one, one], [[0], [1]])
     assert not shared([one, other], [[0], [0]])

@@ -11,15 +11,15 @@ import pytest
 from hios import Graph, HiosError
 from hios.cli.files import execute
 from hios.errors import PlatformError
-from hios.platforms.cpu import markers
-from hios.platforms.cpu import running as device
-from hios.platforms.cpu.platform import device_cores
+from hios.platforms.cpu import cpu_worker as device
+from hios.platforms.cpu import progress_marker
+from hios.platforms.cpu.cpu_platform import device_cores
 from hios.platforms.device_program import ArenaPlan
 from hios.runtime.session import Settings
 from hios.schedule import StagedPlan
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
-from tests.frontends.networks import Files
+from tests.frontends.small_networks import Files
 from tests.runtime import faults
 from tests.runtime.conftest import DEVICES
 from tests.runtime.schedules import merged_plan, schedule_of
@@ -37,7 +37,7 @@ def _run(
     before, devices = set(children()), [part.device for part in programs]
     try:
         with WorkerPool(device_cores(len(devices)), Arena(layout.flags, layout.size), 60.0) as pool:
-            pool.describe = partial(markers.text, graph)
+            pool.describe = partial(progress_marker.text, graph)
             weights = {"graph": str(files.graph), "weights": str(files.weights)}
             pool.call_each(device.load, {d: {**weights, "inputs": layout.inputs, "timeout_s": wait_s} for d in devices})
             pool.call(devices[-1], faults.spoil, operator=spoilt, how=how)
@@ -120,11 +120,11 @@ def _descriptors() -> int:
 )
 def test_markers_in_words(graph: Graph, operator: int, stage: int | None, stream: int, where: str) -> None:
     """A marker fits a flag of 64 bits, and holds operator, and stage or stream."""
-    found = markers.marker(operator, stage, stream)
+    found = progress_marker.marker(operator, stage, stream)
     assert 0 < found < 2**63
-    assert markers.text(graph, found) == f"operator {graph.operators[operator].id}, {where}"
+    assert progress_marker.text(graph, found) == f"operator {graph.operators[operator].id}, {where}"
 
 
 def test_no_marker(graph: Graph) -> None:
     """Before its first operator a device is nowhere."""
-    assert markers.text(graph, 0) == ""
+    assert progress_marker.text(graph, 0) == ""

@@ -14,7 +14,7 @@ import pytest
 import hios
 from hios import Graph
 from hios.schedule import StagedPlan
-from tests.frontends.networks import Files
+from tests.frontends.small_networks import Files
 from tests.runtime.schedules import schedule_of
 from tests.workers.processes import children, eventually, running
 

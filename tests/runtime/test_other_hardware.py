@@ -17,9 +17,9 @@ from hios.errors import PlatformError
 from hios.formats.base import Platform
 from hios.formats.costs_file import CostsFile, OperatorCost, TransferCost
 from hios.runtime.competitors import other_hardware
+from hios.runtime.run_table import latency_table
 from hios.runtime.session import Settings
-from hios.runtime.table import latency_table
-from tests.frontends.networks import Files
+from tests.frontends.small_networks import Files
 
 ROOT = Path(hios.__file__).resolve().parents[1]
 

@@ -14,16 +14,16 @@ from hios import schedule as solve
 from hios.cli.files import execute, profile
 from hios.errors import PlatformError
 from hios.machine import usable_cores
-from hios.platforms.cpu import markers
-from hios.platforms.cpu import running as device
-from hios.platforms.cpu.platform import device_cores
+from hios.platforms.cpu import cpu_worker as device
+from hios.platforms.cpu import progress_marker
+from hios.platforms.cpu.cpu_platform import device_cores
 from hios.platforms.cpu.thread_team import environment
 from hios.platforms.device_program import ArenaPlan, WideProgram
 from hios.runtime.session import Settings
 from hios.schedule import StreamPlan
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
-from tests.frontends.networks import Files
+from tests.frontends.small_networks import Files
 from tests.runtime import faults
 from tests.runtime.schedules import random_wide, schedule_of
 from tests.workers.processes import children
@@ -147,7 +147,7 @@ def _run_spoilt(files: Files, graph: Graph, spoilt: int, how: str, *, wait_s: fl
     try:
         arena = Arena(layout.flags, layout.size)
         with WorkerPool(list(cores.values()), arena, 60.0, environment={0: environment()}) as pool:
-            pool.describe = partial(markers.text, graph)
+            pool.describe = partial(progress_marker.text, graph)
             given = {"graph": str(files.graph), "weights": str(files.weights), "inputs": layout.inputs}
             pool.call_each(device.load, {key: {**given, "timeout_s": wait_s} for key in cores})
             name = graph.operators[order[spoilt]].id

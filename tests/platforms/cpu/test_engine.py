@@ -19,8 +19,8 @@ from torch import Tensor
 
 from hios.errors import HiosError, PlatformError
 from hios.machine import usable_cores
+from hios.platforms.cpu import cpu_worker as device
 from hios.platforms.cpu import engine as engine_module
-from hios.platforms.cpu import running as device
 from hios.platforms.cpu.engine import Engine, Task
 from hios.schedule import StreamPlan
 from hios.workers.pool import WorkerPool

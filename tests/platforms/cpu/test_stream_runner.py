@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from hios import Graph, HiosError
-from hios.platforms.cpu import running as device
-from hios.platforms.cpu.platform import device_cores
+from hios.platforms.cpu import cpu_worker as device
+from hios.platforms.cpu.cpu_platform import device_cores
 from hios.platforms.device_program import ArenaPlan, StreamProgram
 from hios.schedule import StreamPlan
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
-from tests.frontends.networks import Files
+from tests.frontends.small_networks import Files
 from tests.runtime import faults
 
 #: Seconds until a device gives up; little where it is to do so, so that nothing may run beside that test.
