@@ -79,7 +79,7 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
             failed = error
         changed = [*writes.written_into, *state.changed()]
     if failed is not None and not writes.written_into:
-        if _is_about_shapes(failed):
+        if _is_about_shapes(failed) or (type(failed) in _REFUSALS and writes.is_refused_with_values()):
             raise ExampleInputsError(
                 f"example inputs: {type(model).__name__} cannot run on them: {type(failed).__name__}: "
                 f"{first_line(failed)}"
@@ -153,6 +153,7 @@ class _Writes(TorchDispatchMode):
     def __init__(self, owners: Mapping[int, str]) -> None:
         super().__init__()
         self._owners = owners
+        self._failed: tuple[Any, Any, Any] | None = None
         self.written_into: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -164,7 +165,26 @@ class _Writes(TorchDispatchMode):
         training = _TRAINING.get(schema.name)
         if training is not None and args[training]:
             self._note(args[3:5])
-        return func(*args, **kwargs)
+        try:
+            return func(*args, **kwargs)
+        except Exception:
+            self._failed = (func, args, kwargs)
+            raise
+
+    def is_refused_with_values(self) -> bool:
+        """Whether the operator that failed last also refuses zeros of the same shapes and dtypes."""
+        if self._failed is None:
+            return False
+        func, *given = self._failed
+        try:
+            args, kwargs = pytree.tree_map_only(Tensor, _zeros, given)
+        except Exception:  # sizes that depend on values, devices that are not here
+            return False
+        try:
+            func(*args, **kwargs)
+        except Exception as error:
+            return type(error) in _REFUSALS
+        return False
 
     def _note(self, written: Any) -> None:
         for leaf in pytree.tree_leaves(written):
@@ -175,6 +195,10 @@ class _Writes(TorchDispatchMode):
             if owner is not None:
                 self.written_into.append(owner)
                 raise _StoppedError
+
+
+def _zeros(like: Tensor) -> Tensor:
+    return torch.zeros([int(size) for size in like.shape], dtype=like.dtype, device=like.device)
 
 
 class _State:

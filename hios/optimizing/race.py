@@ -118,9 +118,8 @@ class Race:
         """Record the shortest warm-up latency, or the error."""
         today = candidate is self.candidates[0]
         try:
-            began = time.perf_counter()
-            off = self._difference(self.call(candidate))
-            first_ms = (time.perf_counter() - began) * 1e3
+            outputs, first_ms = self._first(candidate)
+            off = self._difference(outputs)
             if off is not None:
                 self.wrong[candidate.label] = off
                 return
@@ -174,6 +173,12 @@ class Race:
         ranked = sorted(racing, key=lambda candidate: medians[candidate.label])
         faster = {candidate.label for candidate in ranked[: max(2, math.ceil(len(ranked) / 2))]}
         return [candidate for candidate in racing if self._stays(candidate) or candidate.label in faster]
+
+    def _first(self, candidate: Candidate) -> tuple[list[Tensor], float]:
+        """Outputs and milliseconds of the first call."""
+        began = time.perf_counter_ns()
+        outputs = self.call(candidate)
+        return outputs, (time.perf_counter_ns() - began) / 1e6
 
     def _timed(self, candidate: Candidate) -> float:
         began = time.perf_counter_ns()

@@ -339,6 +339,7 @@ def test_bad_execute_options(folder: Path, tmp_path: Path, options: list[object]
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_wrong_weights(folder: Path, tmp_path: Path) -> None:
     """A weights file that is none is one line, also though a worker finds it."""
     files = [folder / "graph.json", folder / "graph.json", folder / "schedules" / "greedy.json"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
+import fcntl
 import functools
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,9 @@ from hios.frontends.model_registry import build_model
 from hios.frontends.program import export, save
 from hios.graph import Value
 from hios.kernels import compile_operator
+
+#: Variable that names a folder which processes of one run of the tests share (tests/conftest.py).
+SHARED_FOLDER = "HIOS_TESTS_SHARED"
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ def read_files(files: Files, module: nn.Module, inputs: tuple[Tensor, ...]) -> N
 
 
 def write_squeezenet(folder: Path, image_size: int = 64) -> Files:
-    """SqueezeNet on small images, exported and extracted once in this process; the graph is named as the folder."""
+    """SqueezeNet on small images, extracted once for all processes of tests; the graph is named as the folder."""
     made = _squeezenet(image_size)
     files = Files(*(folder / path.name for path in (made.program, made.graph, made.weights)))
     shutil.copy(made.program, files.program)
@@ -98,9 +102,14 @@ def write_squeezenet(folder: Path, image_size: int = 64) -> Files:
 
 @functools.cache
 def _squeezenet(image_size: int) -> Files:
-    folder = Path(tempfile.mkdtemp(prefix="hios-squeezenet-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return write_files(folder, *build_model("squeezenet", {"image_size": image_size}, seed=0))
+    folder = Path(os.environ[SHARED_FOLDER], f"squeezenet-{image_size}")
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            made = Path(tempfile.mkdtemp(dir=folder.parent))
+            write_files(made, *build_model("squeezenet", {"image_size": image_size}, seed=0))
+            made.rename(folder)
+    return Files(folder / "program.pt2", folder / "graph.json", folder / "weights.safetensors")
 
 
 def run_graph(graph: Graph, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:

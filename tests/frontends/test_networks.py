@@ -57,6 +57,7 @@ def test_classifier_adds_operators(name: str, image_size: int, batch_size: int, 
     torch.testing.assert_close(output.sum(1), torch.ones(batch_size))
 
 
+@pytest.mark.slow
 def test_inception_is_folded() -> None:
     """Every convolution holds its batch norm and bias: three arguments, then at most a ReLU."""
     for operator in network("inception_v3", 75, 2).graph.operators:

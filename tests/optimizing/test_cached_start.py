@@ -163,6 +163,7 @@ print(fast.report.cached, sorted({"tvm", "onnx", "onnxscript", "pandas"} & set(s
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, reason="needs the extra onnx")
 def test_a_start_from_the_cache_imports_little(tmp_path: Path) -> None:
     """Nothing is imported that only converts or extracts."""

@@ -316,6 +316,7 @@ def test_nothing_is_kept_if_so_asked(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(list((tmp_path / "given" / "choices").rglob("*.json"))) == 1
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
     """Where the cache cannot be written, a warning says so, and the model is optimised all the same."""
     (tmp_path / "file").write_text("")

@@ -177,6 +177,7 @@ def test_operators_run_behind_those_that_fill_the_caches(graph_file: Path) -> No
         assert size not in (0, 1) or set(chosen) == expected
 
 
+@pytest.mark.slow
 def test_without_time_stages_are_modelled(graph_file: Path, tmp_path: Path) -> None:
     """A budget of nothing leaves the least number of repeats, and stages to the model."""
     found = _profile(graph_file, tmp_path / "costs.json", None, budget_s=0.0)

@@ -66,6 +66,7 @@ def test_other_hardware_is_refused(graph: Graph) -> None:
     assert other_hardware([own, other], HERE, forced=True) == "There 2"
 
 
+@pytest.mark.slow
 def test_a_forced_run_is_marked(files: Files, graph: Graph, tmp_path: Path) -> None:
     """Refused before anything runs; with --other-hardware run.json and the table say what was profiled."""
     made = replace(schedule(_problem(graph, HERE), "sequential"), hardware="There 2")

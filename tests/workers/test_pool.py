@@ -67,8 +67,8 @@ def pool() -> Iterator[_Pool]:
 
 @pytest.fixture
 def impatient() -> Iterator[_Pool]:
-    """A pool as above that waits for two seconds, so that nothing may run beside its test."""
-    made = _Pool(timeout_s=2.0)
+    """A pool as above that waits for five seconds."""
+    made = _Pool(timeout_s=5.0)
     yield made
     assert made.is_gone()
 
@@ -176,18 +176,16 @@ def test_a_worker_that_died_between_calls_is_named(pool: _Pool) -> None:
         pool.call_each(tasks.who, {0: {}, 1: {}})
 
 
-@pytest.mark.measures
 def test_a_hang_ends(impatient: _Pool) -> None:
     """A worker that never answers is named after the time-out, and all are ended."""
-    with pytest.raises(PlatformError, match=r"^device 0 did not answer within 2 s \(hang\); the run was ended$"):
+    with pytest.raises(PlatformError, match=r"^device 0 did not answer within 5 s \(hang\); the run was ended$"):
         impatient.call_each(tasks.hang, {0: {}, 1: {}})
 
 
-@pytest.mark.measures
 def test_a_worker_that_takes_no_message_is_named(impatient: _Pool) -> None:
     """A worker that is stopped ends a call with more than its pipe holds after the time-out."""
     os.kill(impatient.pids[1], signal.SIGSTOP)
-    with pytest.raises(PlatformError, match=r"^device 1 did not answer within 2 s \(remember\); the run was ended$"):
+    with pytest.raises(PlatformError, match=r"^device 1 did not answer within 5 s \(remember\); the run was ended$"):
         impatient.call(1, tasks.remember, name="x", value=bytes(1 << 22))
 
 
@@ -212,7 +210,7 @@ def test_parts_make_up_the_message() -> None:
 def test_a_wait_in_vain_says_for_what() -> None:
     """A worker that waits for a value that never comes says which; a worker may have a name of its own."""
     with (
-        WorkerPool(_cores(1), Arena(4, 0), 60.0, ["the only device"]) as pool,
+        WorkerPool(_cores(1), Arena(4, 0), 300.0, ["the only device"]) as pool,
         pytest.raises(HiosError, match=r"^the only device: waited 0\.2 s for the output of operator conv1$"),
     ):
         pool.call(0, tasks.wait_in_vain)
@@ -226,7 +224,7 @@ def test_workers_import_from_where_the_controller_does(monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.syspath_prepend("")
     monkeypatch.syspath_prepend(tmp_path / "mine")
-    with WorkerPool(_cores(1), Arena(4, 0), 60.0) as pool:
+    with WorkerPool(_cores(1), Arena(4, 0), 300.0) as pool:
         assert pool.call(0, importlib.import_module("own_tasks").one) == 1
 
 
@@ -235,7 +233,7 @@ def test_a_worker_that_does_not_start_is_named() -> None:
     missing = os.cpu_count() or 1
     before = set(children())
     with pytest.raises(PlatformError, match=r"^device 1 died with exit status 1 \(starting\); the run was ended$"):
-        WorkerPool([*_cores(1), [missing + 1000]], Arena(4, 0), 60.0)
+        WorkerPool([*_cores(1), [missing + 1000]], Arena(4, 0), 300.0)
     assert set(children()) <= before
 
 
