@@ -15,7 +15,7 @@ from hios.defaults import TIMEOUT_S, TOLERANCE
 @click.option(
     "--policy",
     required=True,
-    help="One of those of hios simulate; auto: the one that the simulator finds best on other traces.",
+    help="One of those of hios simulate but learned; auto: the one that the simulator finds best on other traces.",
 )
 @click.option(
     "--launcher",
@@ -28,6 +28,12 @@ from hios.defaults import TIMEOUT_S, TOLERANCE
     default=1.0,
     show_default=True,
     help="What the rates of the scenario are multiplied by.",
+)
+@click.option(
+    "--weights",
+    type=PATH,
+    help="Launcher that hios train --learn launcher wrote, for the policies learned and learned-static, and for auto; "
+    "default: as the scenario states.",
 )
 @output_option("result.json")
 @click.option("--trace", type=PATH, help="Chrome/Perfetto trace to write of what ran on which lane.")
@@ -51,6 +57,7 @@ def command(
     policy: str,
     launcher: str | None,
     load: float,
+    weights: Path | None,
     output: Path,
     trace: Path | None,
     virtual: bool,
@@ -67,6 +74,8 @@ def command(
         if path is not None:
             require_writable(path)
     given = Scenario.read(scenario, load=load)
+    if weights is not None:
+        given = given.with_launcher(weights)
     from hios.serving.live_table import LiveTable
     from hios.serving.load_session import load as run
     from hios.serving.result_table import result_table

@@ -14,8 +14,8 @@ from hios.cli.options import PATH, output_option, refuse_overwriting
 @click.option(
     "--policy",
     required=True,
-    help="sequential, one-per-lane, threads, ios, nimble, opara, hios-lp, pos-strict, pos-relaxed, top, top-open; or "
-    "auto: the best of them on other traces.",
+    help="sequential, one-per-lane, threads, ios, nimble, opara, hios-lp, pos-strict, pos-relaxed, top, top-open; with "
+    "--weights also learned and learned-static; or auto: the best of them on other traces.",
 )
 @click.option(
     "--launcher",
@@ -29,8 +29,14 @@ from hios.cli.options import PATH, output_option, refuse_overwriting
     show_default=True,
     help="What the rates of the scenario are multiplied by.",
 )
+@click.option(
+    "--weights",
+    type=PATH,
+    help="Launcher that hios train --learn launcher wrote, for the policies learned and learned-static, and for auto; "
+    "default: as the scenario states.",
+)
 @output_option("result.json")
-def command(scenario: Path, policy: str, launcher: str | None, load: float, output: Path) -> None:
+def command(scenario: Path, policy: str, launcher: str | None, load: float, weights: Path | None, output: Path) -> None:
     """Simulate what becomes of the tasks of SCENARIO under a policy; nothing runs, times are those of costs.json."""
     from hios.artifacts import require_writable, write
     from hios.errors import warn
@@ -40,6 +46,8 @@ def command(scenario: Path, policy: str, launcher: str | None, load: float, outp
 
     require_writable(output)
     given = Scenario.read(scenario, load=load)
+    if weights is not None:
+        given = given.with_launcher(weights)
     refuse_overwriting([scenario, *given.files], [output])
     for model in given.models:
         if model.problem.disturbed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -92,7 +92,10 @@ class ResultFile(Record, frozen=True, kw_only=True):
     chosen: OrAbsent[Annotated[Text, doc("The policy that auto chose.")]] = None
     candidates: Annotated[tuple[Candidate, ...], doc("What auto compared, best first.")] = ()
     simulated: Annotated[bool, doc("Whether times are predicted by the simulator; else they were measured.")]
-    launcher: Annotated[LauncherKind, doc("How fast tasks leave the queues.")]
+    launcher: Annotated[
+        LauncherKind | Literal["learned"],
+        doc("How fast tasks leave the queues; learned: as a trained launcher decides."),
+    ]
     lanes: Annotated[DeviceCount, doc("Lanes of the device.")]
     duration_s: Annotated[AboveZero, doc("How long a repeat took, seconds.")]
     seed: Annotated[Count, doc("Seed of the first trace of arrivals.")]

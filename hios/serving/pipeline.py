@@ -43,6 +43,8 @@ class Pipeline:
         stages: by combined block, its stages one after another; absent sub-blocks are left out of them. Empty where
             ``plans`` says what runs.
         plans: by model, where and in which order its operators run over the lanes; empty where ``stages`` says it.
+        intervals_s: by model, seconds between two ticks of its launcher, where the policy itself decides them; else
+            they are those of the scenario's launcher.
     """
 
     lanes: int
@@ -57,6 +59,7 @@ class Pipeline:
     max_wait_s: float = math.inf
     stages: tuple[tuple[UnionStage, ...], ...] = ()
     plans: tuple[Plan, ...] = ()
+    intervals_s: tuple[float, ...] | None = None
 
     def task_s(self, model: int) -> float:
         """Time of the lanes that a task of a model keeps busy when it runs alone, on as many lanes as it can get."""
