@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 )
 @click.option("--set", "changes", metavar="NAME=VALUE", multiple=True, help="Another setting of a launcher's training.")
 @click.option("--as-printed", is_flag=True, help="Train a launcher by Algorithm 1 of TOP as it is printed.")
-@click.option("--load", type=float, default=1.0, show_default=True, help="What the rates of a scenario are multiplied by.")
+@click.option(
+    "--load", type=float, default=1.0, show_default=True, help="What the rates of a scenario are multiplied by."
+)
 @click.option(
     "--sub-blocks", type=click.IntRange(1), default=4, show_default=True, help="Most blocks of a combination."
 )

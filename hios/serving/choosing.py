@@ -35,7 +35,7 @@ def compare(
     found, left_out = [], []
     for name in policies_of(scenario) if names is None else names:
         try:
-            found.append(candidate(scenario, name, run(name, HELD_OUT)))
+            found.append(_candidate(scenario, name, run(name, HELD_OUT)))
         except HiosError as error:
             left_out.append(Candidate(policy=name, goodput_per_s=0.0, left_out=str(error)))
     if not found:
@@ -50,8 +50,7 @@ def order_key(goodput_per_s: float, mean_ms: float | None, best_per_s: float) ->
     return -goodput, math.inf if mean_ms is None else mean_ms
 
 
-def candidate(scenario: Scenario, name: str, outcomes: Sequence[Outcome]) -> Candidate:
-    """What a policy achieved: completed tasks within their SLO in a second, and the mean latency."""
+def _candidate(scenario: Scenario, name: str, outcomes: Sequence[Outcome]) -> Candidate:
     slos = [math.inf if model.settings.slo_ms is None else model.settings.slo_ms for model in scenario.models]
     timed = [
         (latency, slo)

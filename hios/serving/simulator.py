@@ -285,7 +285,9 @@ def outcome(record: Record, pipeline: Pipeline, trace: Trace, duration_s: float)
             ended.append((record.finish_s[task], task))
     for finish, task in sorted(ended):
         tallies[trace.models[task]].latencies_ms.append((finish - trace.times_s[task]) * 1e3)
-    busy = sum(_busy_s(run, own, duration_s) for run, own in zip(record.runs, _pipelines(record, pipeline), strict=False))
+    busy = sum(
+        _busy_s(run, own, duration_s) for run, own in zip(record.runs, _pipelines(record, pipeline), strict=False)
+    )
     blocks = sum(run.present.bit_count() for run in record.runs)
     return Outcome(tallies, busy, record.variance_s / duration_s, record.promoted, blocks)
 

@@ -36,13 +36,15 @@ class Steps(ABC):
     """A simulation that can be stopped; by numba and by the reference, which do the same.
 
     Attributes:
+        first: what ran at the beginning.
         pipeline: what runs at present.
         trace: when tasks arrive.
         now: the moment up to which all has happened, seconds.
     """
 
     def __init__(self, pipeline: Pipeline, trace: Trace) -> None:
-        self.pipeline, self.trace = pipeline, trace
+        self.first = self.pipeline = pipeline
+        self.trace = trace
         self.now = 0.0
         self._times, self._models = np.array(trace.times_s, np.float64), np.array(trace.models, np.int64)
         self._changes: list[tuple[int, Pipeline]] = []
@@ -109,6 +111,14 @@ class Steps(ABC):
             total = float((ended[completed] - begin[completed]).sum() + (self.now - begin[present]).sum())
             means.append(1e3 * total / max(1, int(completed.sum() + present.sum())))
         return StepMeasures(share, tuple(means), variance(self.lengths()))
+
+    def latencies_ms(self) -> list[Array]:
+        """By model, from arrival, those of the tasks that were completed."""
+        state, _, ended = self._tasks()
+        done = state == COMPLETED
+        return [
+            1e3 * (ended - self._times)[done & (self._models == model)] for model in range(len(self.pipeline.blocks))
+        ]
 
     def waits_s(self) -> float:
         """Mean time since the arrival of the tasks that wait in the queues; 0 without any."""

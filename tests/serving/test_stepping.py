@@ -18,7 +18,9 @@ def _regrouped(pipeline: Pipeline, draw: random.Random) -> Pipeline:
     members = [member for own in pipeline.combined for member in own]
     combined = random_partition(draw, members)
     times = tuple(
-        tuple(tuple(draw.choice([0.5, 1.0, draw.random()]) for _ in range(pipeline.lanes)) for _ in range(1 << len(own)))
+        tuple(
+            tuple(draw.choice([0.5, 1.0, draw.random()]) for _ in range(pipeline.lanes)) for _ in range(1 << len(own))
+        )
         for own in combined
     )
     return dataclasses.replace(pipeline, combined=tuple(combined), times_s=times, busy_s=times, several=False)

@@ -32,8 +32,8 @@ class LauncherSettings:
         value_layers: units of the hidden layers of the critics (paper: 1024, 512, 300).
         policy_layers: units of the hidden layers of the actors (paper: 500, 128).
         follow: how far target networks follow in a step (paper: unknown); 1: there are none.
-        exploration: noise on ``part`` of the actions, on ``all``, or ``none`` (paper). With noise on all of them nearly
-            every action is a superblock.
+        exploration: ``none`` (paper), noise on ``all`` actions, or on a random ``part`` of them after random decisions
+            without superblocks that fill the replay buffer. With noise on all, nearly every action is a superblock.
         noise_first: standard deviation of the noise in the first step.
         noise_last: the same in the last step.
         update: the critics move by the TD ``error``, or as ``printed`` in (3) (paper), which lacks it.
@@ -41,7 +41,8 @@ class LauncherSettings:
             ``running`` (paper: unknown), which changes rewards of the past.
         interval_scale: intervals between the shortest useful one and 1 s on a ``log`` scale, or ``linear`` (paper).
         latency: counts from the ``arrival`` of a task, or from when it left its queue: ``inference`` (paper).
-        start: the first policy puts every block into a combined block ``alone``, or anywhere: ``random`` (paper).
+        start: the first policy combines nothing (``alone``), or anything: ``random`` (paper); ``searched``: when the
+            replay buffer is full, it is the best of the decisions in it, as far as some traces can tell.
         deviations: deviations of the queues enter the networks as sign(d) ln(1 + |d|): ``log``, or ``raw`` (paper).
         device: ``top-open``, ``top`` (paper), or ``any``: top-open on lanes, top on a GPU.
         variance: the launcher decides anew when the variance of the queues' lengths is above it (T, paper: 2e5, which
@@ -72,7 +73,7 @@ class LauncherSettings:
     scores: Literal["frozen", "running"] = "frozen"
     interval_scale: Literal["log", "linear"] = "log"
     latency: Literal["arrival", "inference"] = "arrival"
-    start: Literal["alone", "random"] = "alone"
+    start: Literal["searched", "alone", "random"] = "searched"
     deviations: Literal["log", "raw"] = "log"
     device: Literal["any", "top-open", "top"] = "any"
     variance: float = 25.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,8 +13,8 @@ from torch import Tensor
 
 from hios.artifacts import Json
 from hios.schedulers.policy.perceptron import Array
-from hios.serving.arrivals import draw
-from hios.serving.choosing import HELD_OUT, candidate, compare, order_key
+from hios.serving.arrivals import Trace, draw
+from hios.serving.choosing import HELD_OUT, compare, order_key
 from hios.serving.launcher.actions import ActionSpace, Decision
 from hios.serving.launcher.environment import Decisions, LauncherEnvironment
 from hios.serving.launcher.launcher_file import Launcher, blocks_of
@@ -28,11 +29,14 @@ from hios.serving.policies import LEARNED, LEARNED_STATIC, POLICIES
 from hios.serving.scenario import Scenario
 from hios.serving.simulate import outcomes_of
 from hios.serving.simulator import outcome
+from hios.serving.stepping import Steps
 
 #: Traces on which policies are judged while they learn; those of the comparison at the end are others.
 JUDGING = range(2_000_000, 2_000_002)
 #: Decisions of the training that are tried as static ones: those with the largest rewards of the launcher.
 _TRIED = 24
+#: Noise on part of the actions is drawn so often at most, until they are no superblock.
+_REDRAWN = 4
 
 #: Is told the number of steps, and the goodput a second where the policy was judged.
 Progress = Callable[[int, float | None], None]
@@ -49,33 +53,34 @@ class Judge:
 
     def __init__(self, scenario: Scenario, device: str, repeats: Sequence[int] = JUDGING) -> None:
         self.decisions = Decisions(scenario, device)
-        self._scenario, self._repeats = scenario, repeats
+        self._scenario = scenario
         self._traces = [draw(scenario, repeat) for repeat in repeats]
 
     def static(self, decision: Decision) -> tuple[float, float]:
         """Goodput a second and mean latency of a decision that is held throughout."""
-        return self._judged(self.outcomes(decision))
-
-    def outcomes(self, decision: Decision) -> list[Outcome]:
-        """What becomes of the tasks under a decision that is held throughout."""
-        found = []
-        for trace in self._traces:
-            steps = self.decisions.begin(decision, trace, self._scenario.duration_s)
-            steps.run_to(self._scenario.duration_s)
-            found.append(outcome(steps.record(), steps.pipeline, trace, self._scenario.duration_s))
-        return found
+        return self._judged([self._held(decision, trace) for trace in self._traces])
 
     def online(self, launcher: Launcher) -> tuple[float, float]:
         """Goodput a second and mean latency of a launcher."""
-        found = []
-        for trace in self._traces:
-            record, pipeline = OnlineLauncher(self._scenario, launcher, self.decisions).run(trace)
-            found.append(outcome(record, pipeline, trace, self._scenario.duration_s))
-        return self._judged(found)
+        online = OnlineLauncher(self._scenario, launcher, self.decisions)
+        return self._judged([online.run(trace) for trace in self._traces])
 
-    def _judged(self, outcomes: Sequence[Outcome]) -> tuple[float, float]:
-        found = candidate(self._scenario, "", outcomes)
-        return found.goodput_per_s, float("inf") if found.mean_ms is None else found.mean_ms
+    def outcomes(self, decision: Decision) -> list[Outcome]:
+        """What becomes of the tasks under a decision that is held throughout."""
+        ended = [self._held(decision, trace) for trace in self._traces]
+        return [outcome(steps.record(), steps.first, steps.trace, self._scenario.duration_s) for steps in ended]
+
+    def _held(self, decision: Decision, trace: Trace) -> Steps:
+        steps = self.decisions.begin(decision, trace, self._scenario.duration_s)
+        steps.run_to(self._scenario.duration_s)
+        return steps
+
+    def _judged(self, ended: Sequence[Steps]) -> tuple[float, float]:
+        slos = [model.settings.slo_ms or math.inf for model in self._scenario.models]
+        latencies = [steps.latencies_ms() for steps in ended]
+        good = sum(int((own <= slo).sum()) for row in latencies for own, slo in zip(row, slos, strict=True))
+        every = np.concatenate([own for row in latencies for own in row])
+        return good / (self._scenario.duration_s * len(ended)), float(every.mean()) if len(every) else math.inf
 
     @staticmethod
     def better(one: tuple[float, float], other: tuple[float, float]) -> bool:
@@ -133,22 +138,25 @@ class _Training:
         self._scenario, self._settings = scenario, settings
         self._space = space = ActionSpace.of(scenario, settings)
         self._chance = np.random.default_rng([settings.seed, 2])
-        first = space.alone() if settings.start == "alone" else self._chance.random(space.total)
+        first = self._chance.random(space.total) if settings.start == "random" else space.alone()
         state = state_size(space.blocks, settings.samples)
-        self._alone = space.decision(space.alone())
+        self._alone = self._searched = space.decision(space.alone())
         self._environment = LauncherEnvironment(scenario, settings, self._alone)
-        self._agents = Agents(actor_weights(space.sizes, first, state, settings), space.sizes, state, settings)
+        self._agents = self._from(first)
         self._replay = Replay(settings.replay, state, space.total, len(space.blocks) + 2)
         self._judge = Judge(scenario, settings.device)
         self._scores: Scores | None = None
         self._seen: list[tuple[Decision, Sequence[float]]] = []
+        self._random = random.Random(f"{settings.seed}/decisions")
+        #: Whether there are parts of [0, 1] enough for all blocks.
+        self._distinct = space.parts >= sum(space.blocks)
         self._superblocks = 0
 
     def run(self, progress: Progress | None) -> Launcher:
         """Lines 2 to 24 of Algorithm 1."""
         settings = self._settings
         best: Launcher | None = None
-        best_value = (0.0, float("inf"))
+        best_value = (0.0, math.inf)
         curve: list[tuple[int, float]] = []
         for step in range(settings.steps + 1):
             goodput = None
@@ -176,6 +184,12 @@ class _Training:
             },
         )
 
+    def _from(self, first: Array) -> Agents:
+        """Agents whose first actions are these."""
+        space, settings = self._space, self._settings
+        state = state_size(space.blocks, settings.samples)
+        return Agents(actor_weights(space.sizes, first, state, settings), space.sizes, state, settings)
+
     def _launcher(self, static: Decision) -> Launcher:
         given = self._scenario
         lanes = 0 if given.gpu else given.lanes
@@ -184,14 +198,21 @@ class _Training:
     def _step(self, done: float) -> None:
         """Act, carry out, store, learn."""
         state = self._environment.state
-        actions = self._noisy(self._agents.act(self._tensor(state[None])).numpy()[0], done)
-        decision = self._space.decision(actions)
+        if self._settings.exploration == "part" and not self._replay.full and self._distinct:
+            decision = self._space.drawn(self._random, self._settings.most)
+            actions = self._space.numbers(decision)
+        else:
+            actions = self._noisy(self._agents.act(self._tensor(state[None])).numpy()[0], done)
+            decision = self._space.decision(actions)
         after, measures = self._environment.step(decision)
         self._replay.add(state, actions, None if measures is None else np.array(measures), after)
         if measures is None:
             self._superblocks += 1
         else:
             self._seen.append((decision, measures))
+        if self._replay.count == self._settings.replay and self._settings.start == "searched":
+            self._searched = best_static(self._judge, [self._alone, *self._promising()])[0]
+            self._agents = self._from(self._space.numbers(self._searched))
         if self._replay.full:
             self._learn(self._replay.drawn(self._settings.batch, self._chance))
 
@@ -199,10 +220,15 @@ class _Training:
         settings, count = self._settings, len(actions)
         if settings.exploration == "none":
             return actions
-        noise = self._chance.normal(0.0, settings.noise_first + (settings.noise_last - settings.noise_first) * done, count)
-        if settings.exploration == "part":
-            noise *= self._chance.random(count) < self._chance.random() ** 2
-        found: Array = np.clip(actions + noise, 0.0, 1.0).astype(np.float32)
+        size = settings.noise_first + (settings.noise_last - settings.noise_first) * done
+        found = actions
+        for _ in range(_REDRAWN if settings.exploration == "part" else 1):
+            noise = self._chance.normal(0.0, size, count)
+            if settings.exploration == "part":
+                noise *= self._chance.random(count) < self._chance.random() ** 2
+            found = np.clip(actions + noise, 0.0, 1.0).astype(np.float32)
+            if self._space.decision(found).largest <= settings.most:
+                break
         return found
 
     def _learn(self, batch: Batch) -> None:
@@ -223,14 +249,18 @@ class _Training:
         return torch.from_numpy(np.ascontiguousarray(values, np.float32))
 
     def _best_static(self, best: Launcher) -> tuple[Decision, tuple[float, float]]:
-        """The best decision of those with the largest rewards, the first one, and what the launcher decides first."""
-        tried = [self._alone, OnlineLauncher(self._scenario, best, self._judge.decisions).first()]
-        if self._seen:
-            measures = np.array([row for _, row in self._seen])
-            scores = self._scores or Scores.of(measures)
-            order = np.argsort(-rewards(scores.normalised(measures))[:, 0], kind="stable")
-            tried += [self._seen[place][0] for place in order[:_TRIED]]
-        return best_static(self._judge, tried)
+        """The best of the decisions with the largest rewards, those that began, and what the launcher decides first."""
+        online = OnlineLauncher(self._scenario, best, self._judge.decisions)
+        return best_static(self._judge, [self._alone, self._searched, online.first(), *self._promising()])
+
+    def _promising(self) -> list[Decision]:
+        """Decisions that were carried out, those with the largest rewards of the launcher."""
+        if not self._seen:
+            return []
+        measures = np.array([row for _, row in self._seen])
+        scores = self._scores or Scores.of(measures)
+        order = np.argsort(-rewards(scores.normalised(measures))[:, 0], kind="stable")
+        return [self._seen[place][0] for place in order[:_TRIED]]
 
 
 def best_static(judge: Judge, decisions: Sequence[Decision]) -> tuple[Decision, tuple[float, float]]:
@@ -242,9 +272,7 @@ def best_static(judge: Judge, decisions: Sequence[Decision]) -> tuple[Decision, 
     return chosen, value
 
 
-def random_search(
-    scenario: Scenario, settings: LauncherSettings, judge: Judge
-) -> tuple[Decision, tuple[float, float]]:
+def random_search(scenario: Scenario, settings: LauncherSettings, judge: Judge) -> tuple[Decision, tuple[float, float]]:
     """What a search without learning finds with the steps of a training: random decisions, a step each.
 
     No step is lost on superblocks. The decisions with the largest rewards of the launcher are judged, as many as those

@@ -165,8 +165,6 @@ def _actions(actors: Sequence[TorchPerceptron], states: Tensor) -> Tensor:
 
 def _descend(step: torch.optim.Optimizer, network: TorchPerceptron, loss: Tensor) -> None:
     """Downhill for one network alone: gradients with respect to others are not computed."""
-    for parameter, gradient in zip(
-        network.parameters, torch.autograd.grad(loss, network.parameters), strict=True
-    ):
+    for parameter, gradient in zip(network.parameters, torch.autograd.grad(loss, network.parameters), strict=True):
         parameter.grad = gradient
     step.step()

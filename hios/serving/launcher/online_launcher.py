@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hios.errors import HiosError
 from hios.serving.arrivals import Trace, draw
 from hios.serving.launcher.actions import Decision
 from hios.serving.launcher.environment import Decisions
 from hios.serving.launcher.launcher_file import Launcher
 from hios.serving.launcher.observation import sampled, state_size
 from hios.serving.measures import Outcome, variance
-from hios.serving.pipeline import Pipeline
 from hios.serving.scenario import Scenario
-from hios.serving.simulator import Record, outcome
+from hios.serving.simulator import outcome
 from hios.serving.stepping import Steps
 
 
@@ -24,8 +24,13 @@ def launcher_of(scenario: Scenario) -> Launcher:
     """The launcher that a scenario names, if it was trained for it.
 
     Raises:
-        ArtifactError: it cannot be read, or was trained for another scenario.
+        HiosError: there is none, it cannot be read, or it was trained for another scenario.
     """
+    if not scenario.file.top.weights:
+        raise HiosError(
+            f"{scenario.source}: policy learned: needs a launcher that hios train --learn launcher wrote; name it as "
+            "top.weights or with --weights"
+        )
     path = scenario.folder / scenario.file.top.weights
     launcher = _read(str(path), path.stat().st_mtime_ns if path.exists() else 0)
     launcher.require(scenario, path)
@@ -62,13 +67,12 @@ class OnlineLauncher:
         found = self._launcher.decide(np.zeros(state_size(blocks, self._settings.samples), np.float32))
         return found if found.largest <= self._settings.most else self._launcher.static
 
-    def run(self, trace: Trace) -> tuple[Record, Pipeline]:
-        """One repeat: all that happened, and the pipeline that ran first."""
+    def run(self, trace: Trace) -> Steps:
+        """One repeat, at its end."""
         duration_s, length_s = self._scenario.duration_s, self._settings.step_s
         decision = self.first()
         self.made = 1
         steps = self._decisions.begin(decision, trace, duration_s)
-        first = steps.pipeline
         chance = random.Random(f"{self._scenario.file.seed}/online")
         while steps.now < duration_s:
             state = sampled(steps, min(duration_s, steps.now + length_s), self._settings.samples, chance)
@@ -79,15 +83,15 @@ class OnlineLauncher:
             if after != decision and after.largest <= self._settings.most:
                 decision = after
                 self._decisions.change(steps, decision)
-        return steps.record(), first
+        return steps
 
     def outcomes(self, repeats: Sequence[int]) -> list[Outcome]:
         """Several repeats."""
         found = []
         for repeat in repeats:
             trace = draw(self._scenario, repeat)
-            record, pipeline = self.run(trace)
-            found.append(outcome(record, pipeline, trace, self._scenario.duration_s))
+            steps = self.run(trace)
+            found.append(outcome(steps.record(), steps.first, trace, self._scenario.duration_s))
         return found
 
     def _due(self, steps: Steps) -> bool:

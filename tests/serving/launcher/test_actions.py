@@ -63,3 +63,13 @@ def test_random_decisions_are_no_superblocks() -> None:
         assert decision.largest <= 2
         assert all(0.001 <= interval <= 1.0 for interval in decision.intervals_s)
     assert len({decision.combined for decision in drawn}) > 5
+
+
+def test_numbers_of_a_decision() -> None:
+    """Actions that are made of a decision mean that decision."""
+    chance = random.Random(1)
+    for _ in range(20):
+        decision = _SPACE.drawn(chance, 3)
+        found = _SPACE.decision(_SPACE.numbers(decision))
+        assert sorted(found.combined) == sorted(decision.combined)
+        assert found.intervals_s == pytest.approx(decision.intervals_s)

@@ -17,7 +17,11 @@ def _filled(capacity: int, count: int) -> Replay:
 
 def test_keeps_the_last_transitions() -> None:
     """Once it is full, the oldest goes."""
-    assert [(_filled(4, count).full, len(_filled(4, count))) for count in (3, 4, 6)] == [(False, 3), (True, 4), (True, 4)]
+    assert [(_filled(4, count).full, len(_filled(4, count))) for count in (3, 4, 6)] == [
+        (False, 3),
+        (True, 4),
+        (True, 4),
+    ]
     batch = _filled(4, 6).drawn(200, np.random.default_rng(0))
     assert set(batch.actions[:, 0]) == {2, 3, 4, 5}
 
