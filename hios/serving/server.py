@@ -83,8 +83,8 @@ class Server:
             )
         if policy_name == LEARNED:
             raise HiosError(
-                f"policy: found {LEARNED}, which combines blocks anew while it runs, as only hios simulate can; allowed: "
-                f"{LEARNED_STATIC}, the best fixed decision of its training"
+                f"policy: found {LEARNED}, which combines blocks anew while it runs, as only hios simulate can; "
+                f"allowed: {LEARNED_STATIC}, the best fixed decision of its training"
             )
         self.scenario, self.policy = scenario, policy_name
         self._graphs = {model.label: model.problem.graph for model in scenario.models}

@@ -9,8 +9,10 @@ import pytest
 
 from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.simulator import Record, Simulation, outcome
-from hios.serving.stepping import CompiledSteps, ReferenceSteps, Steps
+from hios.serving.stepping import CompiledSteps, ReferenceSteps
 from tests.serving.scenarios import OPEN, random_case, random_partition, trace
+
+_Kind = type[ReferenceSteps] | type[CompiledSteps]
 
 
 def _regrouped(pipeline: Pipeline, draw: random.Random) -> Pipeline:
@@ -26,7 +28,7 @@ def _regrouped(pipeline: Pipeline, draw: random.Random) -> Pipeline:
     return dataclasses.replace(pipeline, combined=tuple(combined), times_s=times, busy_s=times, several=False)
 
 
-def _stopped(kind: type[Steps], seed: int, stops: int) -> tuple[Record, list[object]]:
+def _stopped(kind: _Kind, seed: int, stops: int) -> tuple[Record, list[object]]:
     """A random case that goes on otherwise after every stop, and what was seen at the stops."""
     pipeline, queues, tasks, duration_s = random_case(seed)
     pipeline = dataclasses.replace(pipeline, several=False)
@@ -67,7 +69,7 @@ def _flat(value: object) -> list[float]:
 
 
 @pytest.mark.parametrize("kind", [ReferenceSteps, CompiledSteps])
-def test_stopping_changes_nothing(kind: type[Steps]) -> None:
+def test_stopping_changes_nothing(kind: _Kind) -> None:
     """A simulation that stops on the way has the same runs as one that does not."""
     for seed in range(10):
         case = random_case(seed)
@@ -88,7 +90,7 @@ def _chain() -> Pipeline:
 
 
 @pytest.mark.parametrize("kind", [ReferenceSteps, CompiledSteps])
-def test_measures_by_hand(kind: type[Steps]) -> None:
+def test_measures_by_hand(kind: _Kind) -> None:
     """A step of 4 s: what it brought, counted from arrival and from the launch."""
     # Model 0 arrives at 0 and runs from 0 to 1 and from 1 to 3. The tasks of model 1 arrive at 1, 1 and 1: the first
     # leaves the queue at once, and runs from 3 to 4; the second leaves the queue at 3, and the third waits.
@@ -122,7 +124,7 @@ def test_runs_under_way_end_as_they_began() -> None:
 
 
 @pytest.mark.parametrize("kind", [ReferenceSteps, CompiledSteps])
-def test_new_intervals_begin_with_their_next_multiple(kind: type[Steps]) -> None:
+def test_new_intervals_begin_with_their_next_multiple(kind: _Kind) -> None:
     """From an interval of 3 s to one of 2 s at 4 s: tasks leave the queue at 0, 3, 4, 6 and 8."""
     times = (((0.0,), (0.5,)),)
     pipeline = Pipeline(1, (1,), (((0, 0),),), times, times, "all")

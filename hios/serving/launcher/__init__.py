@@ -1,4 +1,4 @@
-"""The learned launcher of TOP (Algorithm 1): one agent for the intervals of the queues, one for the blocks of each model.
+"""The learned launcher of TOP (Algorithm 1): an agent for the queues, and one for each model.
 
 launcher_settings    how it is trained: every choice that the paper leaves open, with the paper's value
 actions              numbers in [0, 1] to intervals and combined blocks

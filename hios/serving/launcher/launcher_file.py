@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -143,7 +144,7 @@ def _of(facts: dict[str, Any], actors: Weights) -> Launcher:
     state = state_size(found.space.blocks, found.settings.samples)
     for agent, size in enumerate(found.space.sizes):
         layers = [state, *found.settings.policy_layers, size]
-        for layer, shape in enumerate(zip(layers, layers[1:], strict=False)):
+        for layer, shape in enumerate(itertools.pairwise(layers)):
             if (own := actors[f"actor{agent}.{layer}.weight"].shape) != shape:
                 raise ValueError(f"actor{agent}.{layer}.weight has shape {list(own)}, not {list(shape)}")
     return found

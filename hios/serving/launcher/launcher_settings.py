@@ -27,7 +27,7 @@ class LauncherSettings:
         batch: transitions of a step of learning (paper: 100).
         gamma: discount (paper: 0.95).
         rate: of learning of the critics (paper: 0.001).
-        policy_rate: of learning of the actors (paper: 0.001). At 0.001 actions run into an end of [0, 1] and stay there.
+        policy_rate: of learning of the actors (paper: 0.001, with which actions run into an end of [0, 1] and stay).
         alone: steps in which the critics learn alone (paper: 0).
         value_layers: units of the hidden layers of the critics (paper: 1024, 512, 300).
         policy_layers: units of the hidden layers of the actors (paper: 500, 128).

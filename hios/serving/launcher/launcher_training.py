@@ -139,10 +139,10 @@ class _Training:
         self._space = space = ActionSpace.of(scenario, settings)
         self._chance = np.random.default_rng([settings.seed, 2])
         first = self._chance.random(space.total) if settings.start == "random" else space.alone()
-        state = state_size(space.blocks, settings.samples)
         self._alone = self._searched = space.decision(space.alone())
         self._environment = LauncherEnvironment(scenario, settings, self._alone)
         self._agents = self._from(first)
+        state = state_size(space.blocks, settings.samples)
         self._replay = Replay(settings.replay, state, space.total, len(space.blocks) + 2)
         self._judge = Judge(scenario, settings.device)
         self._scores: Scores | None = None
@@ -155,8 +155,7 @@ class _Training:
     def run(self, progress: Progress | None) -> Launcher:
         """Lines 2 to 24 of Algorithm 1."""
         settings = self._settings
-        best: Launcher | None = None
-        best_value = (0.0, math.inf)
+        best, best_value = self._launcher(self._alone), (-1.0, math.inf)
         curve: list[tuple[int, float]] = []
         for step in range(settings.steps + 1):
             goodput = None
@@ -165,13 +164,12 @@ class _Training:
                 value = self._judge.online(launcher)
                 goodput = value[0]
                 curve.append((step, goodput))
-                if best is None or self._judge.better(value, best_value):
+                if self._judge.better(value, best_value):
                     best, best_value = launcher, value
             if progress is not None:
                 progress(step, goodput)
             if step < settings.steps:
                 self._step(step / settings.steps)
-        assert best is not None
         static, static_value = self._best_static(best)
         return replace(
             best,
@@ -286,8 +284,8 @@ def random_search(scenario: Scenario, settings: LauncherSettings, judge: Judge) 
     for _ in range(settings.steps):
         decision = space.drawn(chance, settings.most)
         measures = environment.step(decision)[1]
-        assert measures is not None
-        seen.append((decision, measures))
+        if measures is not None:
+            seen.append((decision, measures))
     rows = np.array([row for _, row in seen])
     order = np.argsort(-rewards(Scores.of(rows).normalised(rows))[:, 0], kind="stable")
     return best_static(judge, [first, *(seen[place][0] for place in order[:_TRIED])])

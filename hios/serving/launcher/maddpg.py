@@ -93,7 +93,7 @@ class Agents:
     ) -> None:
         self._settings, self._bounds, self._updates = settings, bounds(sizes), 0
         chance = np.random.default_rng([settings.seed, 1])
-        weights = {key: value.astype(dtype) for key, value in actors.items()}
+        weights: Weights = {key: value.astype(dtype) for key, value in actors.items()}
         for agent in range(len(sizes)):
             layers = (state + sum(sizes), *settings.value_layers, 1)
             weights |= initial(f"critic{agent}", layers, chance, dtype)
@@ -137,7 +137,7 @@ class Agents:
 
     @torch.no_grad()
     def targets(self, rewards: Tensor, next_states: Tensor) -> Tensor:
-        """y of (3): r^i + gamma Q'^i(s_t, rho'(s_t)), a column for each agent."""
+        """The y of (3): r^i + gamma Q'^i(s_t, rho'(s_t)), a column for each agent."""
         joined = torch.cat([next_states, _actions(self._target_actors, next_states)], dim=1)
         after = torch.cat([critic(joined) for critic in self._target_critics], dim=1)
         return rewards + self._settings.gamma * after

@@ -12,7 +12,7 @@ from hios.serving.stepping import Steps
 
 
 def row(progress: Sequence[bool], lengths: Sequence[int]) -> list[float]:
-    """A sample: 1 for every block that holds an instance, 0 for others; then the deviation of every queue from the mean.
+    """A sample: 1 for each block that holds an instance, 0 for others; then deviations of the queues from their mean.
 
     Args:
         progress: by block of all models, one model after another.
@@ -23,7 +23,7 @@ def row(progress: Sequence[bool], lengths: Sequence[int]) -> list[float]:
 
 
 def state_size(blocks: Sequence[int], samples: int) -> int:
-    """n x (W + sum B_i)."""
+    """Numbers of a state, n x (W + sum B_i)."""
     return samples * (len(blocks) + sum(blocks))
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from hios.schedulers.policy.perceptron import Array
 
 
 class Batch(NamedTuple):
-    """Transitions in rows. ``measures`` are as they were measured: rewards of the past do not change with the scores."""
+    """Transitions in rows. Measures are kept, not rewards: those follow from frozen scores."""
 
     states: Array
     actions: Array
     measures: Array
-    superblock: Array
+    superblock: npt.NDArray[np.bool_]
     next_states: Array
 
 

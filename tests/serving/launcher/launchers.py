@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hios.schedulers.policy.perceptron import Weights
 from hios.serving.launcher.actions import ActionSpace, Decision
 from hios.serving.launcher.launcher_file import Launcher, blocks_of
 from hios.serving.launcher.launcher_settings import LauncherSettings
@@ -26,7 +27,8 @@ def deciding(given: Scenario, actions: list[float], static: Decision | None = No
     """A launcher that decides the same in all states: actions of all agents one after another."""
     settings = LauncherSettings(**{"samples": 2, "step_s": 0.5, "policy_layers": (3,), **changes})
     space = ActionSpace.of(given, settings)
-    weights, begin = {}, 0
+    weights: Weights = {}
+    begin = 0
     for agent, size in enumerate(space.sizes):
         own = np.clip(np.array(actions[begin : begin + size], np.float32), 1e-6, 1 - 1e-6)
         begin += size

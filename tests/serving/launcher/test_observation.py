@@ -18,7 +18,7 @@ def test_a_row() -> None:
 
 
 def test_size() -> None:
-    """n x (W + sum B): 330 numbers for the paper's three models of 13, 5 and 12 blocks."""
+    """Samples x (W + sum B): 330 numbers for the paper's three models of 13, 5 and 12 blocks."""
     assert state_size((13, 5, 12), 10) == 330
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,13 +40,14 @@ def test_intervals_hold_tasks_back(tmp_path: Path) -> None:
 def test_decides_where_the_queues_say_so() -> None:
     """At most once a step: never as long as nothing waits, after every step where the queues grow."""
     trace_of = two_models(duration_s=4.0)
-    for actions, changes, decisions in (
+    cases: tuple[tuple[list[float], dict[str, Any], int], ...] = (
         (_FAST, {"variance": 1e9, "wait_ms": 0.0}, 1),
         ([1.0, 1.0, 0.1, 0.5, 0.9], {"variance": 1e9, "wait_ms": 0.0}, 1),
         ([1.0, 1.0, 0.1, 0.5, 0.9], {"variance": 1e9, "wait_ms": 1.0}, 1 + 8),
         ([1.0, 1.0, 0.1, 0.5, 0.9], {"variance": 1.0, "wait_ms": 0.0}, 1 + 8),
         ([1.0, 1.0, 0.1, 0.5, 0.9], {"variance": 2e5, "wait_ms": 0.0}, 1),  # the paper's T: a backlog of hundreds
-    ):
+    )
+    for actions, changes, decisions in cases:
         online = OnlineLauncher(trace_of, deciding(trace_of, actions, **changes))
         online.run(draw(trace_of))
         assert online.made == decisions
@@ -98,5 +100,5 @@ def test_a_launcher_is_required(tmp_path: Path) -> None:
     with_launcher(two_models(), tmp_path, _FAST)
     with pytest.raises(ArtifactError, match="device: found 2 lane"):
         simulate(two_models(lanes=4).with_launcher(tmp_path / "launcher.safetensors"), "learned")
-    with pytest.raises(ArtifactError, match="none.safetensors: cannot be read"):
+    with pytest.raises(ArtifactError, match=r"none\.safetensors: cannot be read"):
         simulate(two_models().with_launcher(tmp_path / "none.safetensors"), "learned")
