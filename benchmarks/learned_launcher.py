@@ -4,8 +4,8 @@
                                           [--loads SHARE ...] [--duration S] [--set NAME=VALUE ...] [--as-printed]
 
 Without a scenario: SqueezeNet and Inception-v3 (and ResNet-50) at 4 to 1 (to 2) tasks, with 12, 13 (and 5) blocks, on
-two lanes, Poisson arrivals. Times of operators are made up (`synthetic_costs`), so nothing here depends on the machine but
-the seconds. A load of 1 keeps both lanes busy; a task is in time within five times its sequential time.
+two lanes, Poisson arrivals. Times of operators are made up (`synthetic_costs`), so only the seconds depend
+on the machine. A load of 1 keeps both lanes busy; a task is in time within five times its sequential time.
 
 For every load, first the learning curves: goodput of the launcher on the traces that judge, over steps, one row for
 each seed; beside them what random search finds with as many steps, and the best policy without learning on these

@@ -23,7 +23,6 @@ from hios.formats.base import (
     doc,
 )
 from hios.formats.config_file import Label
-from hios.formats.scenario_file import LauncherKind
 
 _Bound = Annotated[NonNegative, doc("Lower, then upper bound.")]
 _Interval = Annotated[
@@ -93,7 +92,7 @@ class ResultFile(Record, frozen=True, kw_only=True):
     candidates: Annotated[tuple[Candidate, ...], doc("What auto compared, best first.")] = ()
     simulated: Annotated[bool, doc("Whether times are predicted by the simulator; else they were measured.")]
     launcher: Annotated[
-        LauncherKind | Literal["learned"],
+        Literal["open", "fixed", "water-filling", "learned"],
         doc("How fast tasks leave the queues; learned: as a trained launcher decides."),
     ]
     lanes: Annotated[DeviceCount, doc("Lanes of the device.")]

@@ -60,7 +60,10 @@ class Replay:
     def drawn(self, count: int, chance: np.random.Generator) -> Batch:
         """Random transitions, some perhaps more than once."""
         rows = chance.integers(0, len(self), count)
-        return Batch(*(values[rows] for values in self._rows))
+        own = self._rows
+        return Batch(
+            own.states[rows], own.actions[rows], own.measures[rows], own.superblock[rows], own.next_states[rows]
+        )
 
     def measured(self) -> Array:
         """Measures of all steps that were no superblocks."""
