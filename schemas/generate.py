@@ -18,6 +18,7 @@ import yaml
 from msgspec import inspect as types
 
 from hios.formats.base import END
+from hios.formats.calibration_file import CalibrationFile
 from hios.formats.config_file import Config
 from hios.formats.convolutions_file import ConvolutionsFile
 from hios.formats.costs_file import CostsFile
@@ -47,6 +48,7 @@ CLASSES: dict[str, type[msgspec.Struct]] = {
     "convolutions": ConvolutionsFile,
     "published": PublishedFile,
     "figure": FigureFile,
+    "calibration": CalibrationFile,
     "scenario": ScenarioFile,
     "result": ResultFile,
 }

@@ -27,6 +27,7 @@ KINDS = (
     "figure",
     "scenario",
     "result",
+    "calibration",
 )
 
 

@@ -35,11 +35,27 @@ from hios.cli.options import PATH, output_option, refuse_overwriting
     help="Launcher that hios train --learn launcher wrote, for the policies learned and learned-static, and for auto; "
     "default: as the scenario states.",
 )
+@click.option(
+    "--calibration",
+    type=PATH,
+    help="calibration.json of these models on this machine, as `hios load --calibrate` writes it.",
+)
 @output_option("result.json")
-def command(scenario: Path, policy: str, launcher: str | None, load: float, weights: Path | None, output: Path) -> None:
+def command(
+    scenario: Path,
+    policy: str,
+    launcher: str | None,
+    load: float,
+    weights: Path | None,
+    calibration: Path | None,
+    output: Path,
+) -> None:
     """Simulate what becomes of the tasks of SCENARIO under a policy; nothing runs, times are those of costs.json."""
+    from hios.artifacts import load as load_file
     from hios.artifacts import require_writable, write
     from hios.errors import warn
+    from hios.formats.calibration_file import CalibrationFile
+    from hios.serving.calibration import calibrated
     from hios.serving.result_table import result_table
     from hios.serving.scenario import Scenario
     from hios.serving.simulate import simulate
@@ -48,7 +64,9 @@ def command(scenario: Path, policy: str, launcher: str | None, load: float, weig
     given = Scenario.read(scenario, load=load)
     if weights is not None:
         given = given.with_launcher(weights)
-    refuse_overwriting([scenario, *given.files], [output])
+    refuse_overwriting([scenario, *given.files, *([calibration] if calibration else [])], [output])
+    if calibration is not None:
+        given = calibrated(given, load_file(calibration, CalibrationFile), str(calibration))
     for model in given.models:
         if model.problem.disturbed:
             warn(f"{model.costs.source}: {model.problem.disturbed}; profile again on an idle machine")

@@ -13,6 +13,8 @@ event_kernel     the same compiled by numba, event by event
 stepping         either of them in steps, with other combined blocks on the way
 launcher         a learned launcher and its training (Algorithm 1 of TOP)
 choosing         auto: the policy that is best on other traces
+calibration      measured constants: factors, overheads, co-run by pair of models, jitter
+jobs             what config.yaml says about serving, and the files of the pipeline's jobs
 simulate         a scenario under a policy to result.json
 result_table     a result in the terminal
 
@@ -30,6 +32,7 @@ run_programs     all programs of a pipeline
 block_values     values between blocks, and the slots that hold them
 load_generator   tasks sent on time, whatever has become of those before
 load_session     a scenario under a policy to result.json
+calibrating      these constants, measured in less than a minute
 model_outputs    what a model itself computes, as the reference
 lane_trace       what ran on which lane, for Perfetto
 live_table       how it goes, in the terminal

@@ -31,8 +31,9 @@ Array: TypeAlias = Any
 
 #: Whole numbers of a state: the lanes that are idle, the next task, the runs that started, those that were promoted.
 _IDLE, _NEXT, _RUNS, _PROMOTED = range(4)
-#: Of a run that goes on: its number, lanes and how many instances it has; -1 as number where there is none.
-_NUMBER, _LANES, _COUNT = range(3)
+#: Of a run that goes on: its number, lanes, instances, and its combined block by its number in the present pipeline; -1
+#: as number where there is none.
+_NUMBER, _LANES, _COUNT, _COMBINED = range(4)
 #: Ways to take lanes.
 _TAKE = {"all": 0, "one": 1, "shared": 2}
 _ALL, _ONE = 0, 1
@@ -61,6 +62,8 @@ class Given(NamedTuple):
     slots: int
     max_wait: float
     duration: float
+    beside: Array  # (C, C) float; (0, 0) where runs do not slow each other down
+    jitter: Array  # (k,) float; [1] for none
 
 
 class State(NamedTuple):
@@ -79,7 +82,7 @@ class State(NamedTuple):
     slot_count: Array  # (B,) int
     running: Array  # (B,) bool
     able: Array  # (m,) bool
-    going: Array  # (lanes, 3) int: _NUMBER and the following
+    going: Array  # (lanes, 4) int: _NUMBER and the following
     going_finish: Array  # (lanes,) float: infinite where there is none
     going_task: Array  # (lanes, most sub-blocks) int
     going_block: Array  # (lanes, most sub-blocks) int: number of the block among all
@@ -240,6 +243,16 @@ def _next(given: Given, state: State) -> Any:
 
 
 @_compiled
+def _stretch(given: Given, state: State, combined: int, run: int) -> float:
+    factor = 1.0
+    if len(given.beside):
+        for place in range(given.lanes):
+            if state.going[place, _NUMBER] >= 0:
+                factor += given.beside[combined, state.going[place, _COMBINED]] - 1.0
+    return factor * given.jitter[run % len(given.jitter)]
+
+
+@_compiled
 def _start(given: Given, state: State, combined: int, present: int, due: int) -> None:
     lanes = given.lanes
     if given.take == _ONE:
@@ -259,9 +272,11 @@ def _start(given: Given, state: State, combined: int, present: int, due: int) ->
             state.slot_head[block] = (state.slot_head[block] + 1) % given.slots
             state.slot_count[block] -= 1
             state.running[block] = not given.several
-    finish = state.clock[0] + given.times[given.first_time[combined] + present * given.lanes + lanes - 1]
     run = state.numbers[_RUNS]
-    state.going[place, _NUMBER], state.going[place, _LANES], state.going[place, _COUNT] = run, lanes, count
+    time = given.times[given.first_time[combined] + present * given.lanes + lanes - 1]
+    finish = state.clock[0] + time * _stretch(given, state, combined, run)
+    state.going[place, _NUMBER], state.going[place, _LANES] = run, lanes
+    state.going[place, _COUNT], state.going[place, _COMBINED] = count, combined
     state.going_finish[place] = finish
     state.runs[run, 0], state.runs[run, 1], state.runs[run, 2] = combined, present, lanes
     state.run_times[run, 0], state.run_times[run, 1] = state.clock[0], finish
@@ -387,6 +402,8 @@ def given_of(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, dur
         pipeline.slots,
         pipeline.max_wait_s,
         duration_s,
+        _beside(pipeline),
+        np.array(pipeline.jitter or (1.0,), np.float64),
     )
 
 
@@ -403,10 +420,23 @@ def _combined_arrays(pipeline: Pipeline) -> tuple[Array, Array, Array, Array]:
     )
 
 
+def _beside(pipeline: Pipeline) -> Array:
+    return np.array(pipeline.beside or np.zeros((0, 0)), np.float64)
+
+
+def _owners(first_member: Array) -> Array:
+    """By sub-block of all combined blocks, the number of its combined block."""
+    return np.repeat(np.arange(len(first_member) - 1), np.diff(first_member))
+
+
 def changed(given: Given, state: State, pipeline: Pipeline, queues: Sequence[QueueRules]) -> Given:
     """Go on with other combined blocks and intervals, as ``Simulation.change``."""
     first_member, member, first_time, times = _combined_arrays(pipeline)
     interval = np.array([rules.interval_s for rules in queues], np.float64)
+    home = {int(block): number for number, block in zip(_owners(first_member), member, strict=True)}
+    for place in range(given.lanes):
+        if state.going[place, _NUMBER] >= 0:
+            state.going[place, _COMBINED] = home[int(state.going_block[place, 0])]
     for model, rules in enumerate(queues):
         if rules.interval_s > 0:
             state.ticks[model] = first_tick(float(state.clock[0]), rules.interval_s)
@@ -417,6 +447,7 @@ def changed(given: Given, state: State, pipeline: Pipeline, queues: Sequence[Que
         first_time=first_time,
         times=times,
         max_wait=pipeline.max_wait_s,
+        beside=_beside(pipeline),
     )
     start_all(after, state)
     return after
@@ -442,7 +473,7 @@ def state_of(given: Given, pipeline: Pipeline) -> State:
         np.zeros(blocks, np.int64),
         np.zeros(blocks, np.bool_),
         np.zeros(len(given.member), np.bool_),
-        np.full((given.lanes, 3), -1, np.int64),
+        np.full((given.lanes, 4), -1, np.int64),
         np.full(given.lanes, np.inf),
         np.zeros((given.lanes, largest), np.int64),
         np.zeros((given.lanes, largest), np.int64),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from hios.formats.serving_result_file import Candidate, ResultFile
 from hios.serving import choosing
 from hios.serving.arrivals import Trace, draw
+from hios.serving.calibration import with_interference
 from hios.serving.measures import Outcome, result
 from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.policies import AUTO, LEARNED, LEARNED_POLICIES, policies_of, policy, rules_of
@@ -67,7 +68,7 @@ def outcomes_of(
         from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
 
         return OnlineLauncher(scenario, launcher_of(scenario)).outcomes(repeats)
-    pipeline = policy(name).make(scenario)
+    pipeline = with_interference(policy(name).make(scenario), scenario)
     rules = rules_of(scenario, pipeline, launcher)
     expected = sum(model.rate * count for model, count in zip(scenario.models, pipeline.blocks, strict=True))
     run = engine or _engine(expected * scenario.duration_s * len(repeats))

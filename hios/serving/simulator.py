@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from hios.serving.arrivals import Trace
 from hios.serving.measures import Outcome, Tally, variance
-from hios.serving.pipeline import Pipeline, QueueRules
+from hios.serving.pipeline import Pipeline, QueueRules, SubBlock
 
 #: What becomes of a task.
 OFFERED, WAITING, IN_FLIGHT, COMPLETED, DROPPED, EXPIRED = range(6)
@@ -61,6 +61,14 @@ class Record:
     changes: list[tuple[int, Pipeline]] = field(default_factory=list)
 
 
+class _Going(NamedTuple):
+    """A run that goes on: its number, its combined block by its number in the present pipeline, its first sub-block."""
+
+    number: int
+    combined: int
+    first: SubBlock
+
+
 class Simulation:
     """One repeat: all tasks of a trace through a pipeline.
 
@@ -94,6 +102,8 @@ class Simulation:
         self.slots: list[list[deque[tuple[int, float]]]] = [[deque() for _ in range(n)] for n in pipeline.blocks]
         self.running = [[False] * count for count in pipeline.blocks]
         self.present = [0] * len(queues)
+        #: The runs that go on, by place; a run takes the first free place.
+        self._going: dict[int, _Going] = {}
         count = len(queues)
         never = [math.inf] * len(trace)
         self.record = Record([OFFERED] * len(trace), never, [], [0.0] * count, [0.0] * count, launched_s=never.copy())
@@ -129,8 +139,9 @@ class Simulation:
     def change(self, pipeline: Pipeline, queues: Sequence[QueueRules]) -> None:
         """Go on with other combined blocks and intervals (D13).
 
-        Runs that have started end as they would have; instances keep their places. Each launcher begins with the first
-        multiple of its new interval from now on.
+        Runs that have started end as they would have, and slow others down as the combined block that now holds their
+        first sub-block; instances keep their places. Each launcher begins with the first multiple of its new interval
+        from now on.
 
         Args:
             pipeline: of the same models, blocks, lanes and slots.
@@ -138,6 +149,8 @@ class Simulation:
         """
         self.record.changes.append((len(self.record.runs), pipeline))
         self.pipeline, self.queues = pipeline, queues
+        home = {member: number for number, members in enumerate(pipeline.combined) for member in members}
+        self._going = {place: run._replace(combined=home[run.first]) for place, run in self._going.items()}
         self._events = [event for event in self._events if event[1] != _TICK]
         heapq.heapify(self._events)
         for model, rules in enumerate(queues):
@@ -244,14 +257,27 @@ class Simulation:
             instances.append((self.slots[model][block].popleft()[0], model, block))
             self.running[model][block] = not self.pipeline.several
         self.idle -= lanes
-        finish = self.now + self.pipeline.times_s[combined][present][lanes - 1]
         number = len(self.record.runs)
+        finish = self.now + self.pipeline.times_s[combined][present][lanes - 1] * self._stretch(combined, number)
+        free = next(place for place in itertools.count() if place not in self._going)
+        self._going[free] = _Going(number, combined, instances[0][1:])
         self.record.runs.append(BlockRun(self.now, finish, combined, present, lanes))
         heapq.heappush(self._events, (finish, _FINISH, number, tuple(instances)))
+
+    def _stretch(self, combined: int, number: int) -> float:
+        """How many times as long a run takes as alone and without jitter."""
+        factor = 1.0
+        if self.pipeline.beside:
+            for _, other in sorted(self._going.items()):
+                factor += self.pipeline.beside[combined][other.combined] - 1.0
+        if self.pipeline.jitter:
+            factor *= self.pipeline.jitter[number % len(self.pipeline.jitter)]
+        return factor
 
     def _finish(self, number: int, *instances: tuple[int, int, int]) -> None:
         """End a run: every instance goes to the next block of its model, or its task is complete."""
         self.idle += self.record.runs[number].lanes
+        self._going = {place: other for place, other in self._going.items() if other.number != number}
         for task, model, block in instances:
             self.running[model][block] = False
             if block + 1 == self.pipeline.blocks[model]:
@@ -304,6 +330,10 @@ def _pipelines(record: Record, pipeline: Pipeline) -> Iterator[Pipeline]:
 def _busy_s(run: BlockRun, pipeline: Pipeline, duration_s: float) -> float:
     """Time of lanes that a run takes before the end."""
     busy = pipeline.busy_s[run.combined][run.present][run.lanes - 1]
+    if (pipeline.beside or pipeline.jitter) and (
+        planned := pipeline.times_s[run.combined][run.present][run.lanes - 1]
+    ) > 0:
+        busy *= (run.finish_s - run.start_s) / planned
     if run.finish_s <= duration_s:
         return busy
     return busy * (duration_s - run.start_s) / (run.finish_s - run.start_s)

@@ -63,7 +63,7 @@ class TopPipelines:
         self._device = Device(scenario, shared=shared)
         settings = scenario.file.top
         self._by_block = [
-            block_stages(scenario, number, settings.r, settings.s) for number in range(len(scenario.models))
+            block_stages(scenario.plain, number, settings.r, settings.s) for number in range(len(scenario.models))
         ]
         self._block = functools.cache(self._combined)  # the stage_dict of Algorithm 1
 

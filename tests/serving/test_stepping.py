@@ -25,7 +25,19 @@ def _regrouped(pipeline: Pipeline, draw: random.Random) -> Pipeline:
         )
         for own in combined
     )
-    return dataclasses.replace(pipeline, combined=tuple(combined), times_s=times, busy_s=times, several=False)
+    return dataclasses.replace(
+        pipeline,
+        combined=tuple(combined),
+        times_s=times,
+        busy_s=times,
+        several=False,
+        beside=_factors(draw, len(combined)) if pipeline.beside else (),
+    )
+
+
+def _factors(draw: random.Random, count: int) -> tuple[tuple[float, ...], ...]:
+    """How much runs of combined blocks slow each other down."""
+    return tuple(tuple(draw.choice([1.0, 1.3]) for _ in range(count)) for _ in range(count))
 
 
 def _stopped(kind: _Kind, seed: int, stops: int) -> tuple[Record, list[object]]:
@@ -33,6 +45,8 @@ def _stopped(kind: _Kind, seed: int, stops: int) -> tuple[Record, list[object]]:
     pipeline, queues, tasks, duration_s = random_case(seed)
     pipeline = dataclasses.replace(pipeline, several=False)
     draw = random.Random(seed)
+    if seed % 2:
+        pipeline = dataclasses.replace(pipeline, beside=_factors(draw, len(pipeline.combined)), jitter=(1.0, 1.1, 0.9))
     steps = kind(pipeline, queues, tasks, duration_s)
     seen: list[object] = []
     moments = sorted(draw.choice([draw.uniform(0, duration_s), float(draw.randrange(12))]) for _ in range(stops))

@@ -11,6 +11,7 @@ import numpy as np
 
 from hios.schedulers.policy.perceptron import Array
 from hios.serving.arrivals import Trace, draw
+from hios.serving.calibration import with_interference
 from hios.serving.launcher.actions import Decision
 from hios.serving.launcher.launcher_settings import LauncherSettings
 from hios.serving.launcher.observation import sampled, state_size
@@ -40,7 +41,8 @@ class Decisions:
 
     def pipeline(self, decision: Decision) -> Pipeline:
         """The combined blocks, with the launcher's intervals."""
-        return replace(self._pipelines.of(decision.combined), intervals_s=decision.intervals_s)
+        own = with_interference(self._pipelines.of(decision.combined), self.scenario)
+        return replace(own, intervals_s=decision.intervals_s)
 
     def queues(self, decision: Decision) -> list[QueueRules]:
         """The queues, which are emptied in these intervals."""
