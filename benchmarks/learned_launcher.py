@@ -10,7 +10,7 @@ on the machine. A load of 1 keeps both lanes busy; a task is in time within five
 For every load, first the learning curves: goodput of the launcher on the traces that judge, over steps, one row for
 each seed; beside them what random search finds with as many steps, and the best policy without learning on these
 traces. Then goodput and mean latency on held-out traces, of every policy; those of learned launchers as the mean over
-the seeds and their range, and what would be deployed.
+the seeds and their range, and what would be deployed; and the best policy with the launcher water-filling.
 """
 
 from __future__ import annotations
@@ -109,6 +109,12 @@ def table(rows: Sequence[tuple[str, dict[str, tuple[float, float]]]]) -> None:
     print(f"  deployed: {', '.join(chosen for chosen, _ in rows)}", flush=True)
 
 
+def water_filling(scenario: Scenario) -> None:
+    """Print the best policy without learning whose launcher shares the device evenly, on the same traces."""
+    found = compare(scenario, lambda name, repeats: outcomes_of(scenario, name, "water-filling", repeats))
+    print(f"  with launcher water-filling: {found[0].policy} {found[0].goodput_per_s:.2f}", flush=True)
+
+
 def main() -> None:
     """Print curves and table of every load."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -132,6 +138,7 @@ def main() -> None:
         rates = ", ".join(f"{model.label} {model.rate:.3g}/s" for model in scenario.models)
         print(f"load {load:g}: {rates}", flush=True)
         table(curves(scenario, settings))
+        water_filling(scenario)
 
 
 if __name__ == "__main__":
