@@ -11,7 +11,7 @@ from hios.formats.figure_file import FigureFile
 from hios.formats.simulation_file import AblationFile, Instance, SimulationFile
 from hios.study import cards, registry
 from hios.study.figure_data import FigureData
-from hios.study.figure_files import compared, csv_text
+from hios.study.figure_files import compared, table_text
 from hios.verify.contents import contents
 
 #: Relative difference that is rounding in floating point.
@@ -68,7 +68,7 @@ def _figure_problems(record: FigureFile, path: Path, root: Path) -> Iterator[str
         keys = [entry.key for entry, own in zip(record.comparisons, comparisons, strict=False) if entry != own]
         yield f"comparisons: {keys[0] if keys else 'their number'}: not what the data give; draw the figure again"
     table = path.with_suffix(".csv")
-    if not table.is_file() or table.read_bytes() != csv_text(record.rows).encode():
+    if not table.is_file() or table.read_bytes() != table_text(record.rows).encode():
         yield f"{table.name}: not the rows of {path.name}; draw the figure again"
 
 
