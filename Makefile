@@ -7,36 +7,32 @@
 # make dist     wheel and sdist in dist/, installed and tried in environments of their own
 # make bench    the benchmarks under benchmarks/
 # make fuzz     a million hostile files for every reader together; takes hours
-# make audit    sbom.json, the list of all components, and known flaws of their versions
+# make sbom     sbom.json, the list of all components (CycloneDX)
+# make audit    that, and known flaws of their versions
 # make data     download the published instances that some tests compare with (benchmarks/data/README.md)
 
 PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Tests and rules start hundreds of processes, each of which would otherwise compile all of hios.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: report test test-all erase-coverage setup check docs dist bench data fuzz audit clean
+.PHONY: report test test-all setup check docs dist bench data fuzz sbom audit clean
 
 report: setup
 	@snakemake --cores all
 	@python -c 'import pathlib, yaml; folder = yaml.safe_load(open("config.yaml")).get("results", "results"); print("The report is", pathlib.Path(folder, "report.html").resolve())'
 
-# What measures has the machine to itself. The other tests share it, a file to a process, so that what a file prepares is
-# prepared once; files start in the order that tests/conftest.py gives them, the longest first.
-TOGETHER := python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
-ALONE := python -m pytest
+# A file of tests to a process, so that what a file prepares is prepared once; files start in the order that
+# tests/conftest.py gives them, the longest first.
+TESTS := python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 test: setup
-	@$(TOGETHER) $(COVERAGE) -m 'not slow and not measures'
-	@$(ALONE) $(COVERAGE) -m 'not slow and measures'
+	@$(TESTS) -m 'not slow'
 
-test-all: COVERAGE := --cov --cov-append --cov-report=
-test-all: erase-coverage test
-	@$(TOGETHER) $(COVERAGE) -m 'slow and not measures'
-	@$(ALONE) $(COVERAGE) -m 'slow and measures'
-	@coverage report
-
-erase-coverage: setup
-	@coverage erase
+# In one session, so that slow tests and quick ones fill each other's waits.
+test-all: setup
+	@$(TESTS) --cov
 
 setup: .venv/installed
 
@@ -68,7 +64,7 @@ bench: setup
 	python benchmarks/extraction_speed.py
 	python benchmarks/engine_overhead.py
 	python benchmarks/certified.py planted --time-limit 2  # 40 s on two cores
-	python benchmarks/optimize.py squeezenet inception_v3  # some minutes
+	python benchmarks/optimize_gain.py squeezenet inception_v3  # some minutes
 
 data: setup
 	@python benchmarks/published_data.py
@@ -76,10 +72,13 @@ data: setup
 fuzz: setup
 	HIOS_FUZZ=1000000 python -m pytest tests/verify/test_fuzz.py --no-header
 
-# The tools lie apart from the environment that they describe. Known flaws are asked of a database on the internet.
-audit: setup .venv-audit/installed
+# The tools lie apart from the environment that they describe.
+sbom: setup .venv-audit/installed
 	.venv-audit/bin/cyclonedx-py environment --output-file sbom.json --output-reproducible .venv
 	@python -c 'import json; print("sbom.json:", len(json.load(open("sbom.json"))["components"]), "components")'
+
+# Known flaws are asked of a database on the internet.
+audit: sbom
 	.venv-audit/bin/pip-audit --no-deps --disable-pip --requirement constraints.txt
 
 .venv-audit/installed:

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-from instances import planted, problem, standard_task_graph
+from comparison_problems import planted, problem, standard_task_graph
 from published_data import data_folder
 
 from hios import ALGORITHMS, Schedule

@@ -22,7 +22,7 @@ from typing import Any
 
 import hios
 from hios.formats.run_file import Latency, Run
-from hios.platforms.cuda.platform import RUNTIMES
+from hios.platforms.cuda.cuda_platform import RUNTIMES
 
 NETWORKS = ("googlenet", "inception_v3", "nasnet_large", "squeezenet")
 #: Algorithms for one device; ios measures the stages it tries, which are too many for NASNet.

@@ -27,7 +27,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from instances import hios_simulation, problem
+from comparison_problems import hios_simulation, problem
 
 from hios import ALGORITHMS, Graph, Schedule, artifacts, schedule
 from hios.formats.run_file import Baseline, Ceiling, Latency, Run, RunPlatform, ScheduleResult

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import statistics
 
-from instances import Instance, hios_simulation, problem
+from comparison_problems import Instance, hios_simulation, problem
 
 from hios import HiosError, Problem
 from hios.evaluate import staged_times

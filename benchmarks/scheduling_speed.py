@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from instances import hios_simulation, problem
+from comparison_problems import hios_simulation, problem
 from networks import inception_v3, nasnet_large, randwire, synthetic_costs
 from published_data import data_folder
 

@@ -3,7 +3,7 @@
     python benchmarks/serving_prediction.py SCENARIO [--calibration FILE] [--duration SECONDS]
 
 SCENARIO is as `hios load` takes it, such as examples/scenario.yaml; its rates should be shares of what the machine can
-do (`share` in place of `rate`). Without --calibration, calibration comes first (less than a minute). Then every policy
+do (`share` in place of `rate`). Without --calibration, calibration comes first (about a minute). Then every policy
 runs at every load for so many seconds, on traces that the simulation gets too, but drawn with another seed than the
 calibration's tasks. Goals: throughput within 5 %, p50 within 10 %, p99 within 20 % up to load 0.85; beyond it
 throughput only. Measure on an idle machine.

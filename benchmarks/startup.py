@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from instances import hios_simulation, write
+from comparison_problems import hios_simulation, write
 
 RUNS = 15
 

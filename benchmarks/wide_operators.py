@@ -21,7 +21,7 @@ import random
 import statistics
 from collections.abc import Callable, Iterator
 
-from instances import hios_simulation
+from comparison_problems import hios_simulation
 
 from hios import Costs, Problem, lower_bound_ms, schedule, violations
 from hios.evaluate import evaluate, latency_ms

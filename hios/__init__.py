@@ -2,20 +2,20 @@
 
 The package is layered; a module imports only from layers above its own:
 
-    errors defaults cpu_topology machine statistics progress csv_tables    what every layer uses
-    formats validation artifacts json_cache code_cache drift versions batch_job    a class a file; the machine's speed
-    topological_order graph blocks merging costs problem recording schedule
-    evaluate bound check bound_check retargeting    the problem and its solution (no torch, no TVM)
-    schedulers imports models yaml_file sources  one algorithm a file, one registry; what MODEL may be; code hashes
+    errors defaults cpu_topology machine statistics progress csv_tables    used by every layer
+    formats validation artifacts json_cache code_cache drift versions batch_job    one class per file
+    graph blocks operator_merge costs problem schedule
+    evaluate bound schedule_check bound_check retargeting    the problem and its solution (no torch, no TVM)
+    schedulers python_imports models yaml_file sources  one algorithm per file, one registry; models; code hashes
     tolerances tensor_types kernels frontends    Relax operator -> torch call; torch.export -> Relax -> graph
     workers                              processes, shared memory, calls
-    platforms config                     a folder a platform: devices, measuring, executing; config.yaml
-    profiling runtime                    what measuring, and executing, on any platform have in common
-    optimizing dynamo                    a model of torch in, the fastest way to run it out
+    platforms config                     one folder per platform: devices, measuring, executing; config.yaml
+    profiling runtime                    measuring and executing on any platform
+    optimizing dynamo                    from a torch model to the fastest way to run it
     serving                              several models on one device: policies, simulation, measures
-    charts                               one look for all charts; Altair to SVG and PDF
+    charts                               one style for all charts; Altair to SVG and PDF
     study                                figures and tables of the papers
-    report verify api cli                what people see; whether results hold what they state; stages and commands
+    report verify api cli                report, consistency of results, stages as functions, commands
 
 ``import hios`` is light: neither torch, TVM nor pandas is loaded; functions load what they need when they are called.
 """
@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 
 from hios.api import execute, export, extract, profile, report
 from hios.bound import lower_bound_ms
-from hios.check import violations
 from hios.costs import Costs
 from hios.errors import HiosError, HiosWarning
 from hios.evaluate import evaluate
@@ -34,6 +33,7 @@ from hios.formats.run_file import Run
 from hios.graph import Edge, Graph, Operator
 from hios.problem import Problem
 from hios.schedule import Placement, Schedule, Solution, StagedPlan, StreamPlan
+from hios.schedule_check import violations
 from hios.schedulers import ALGORITHMS, Parameter, register, schedule
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ __all__ = [
 ]
 
 
-#: What is imported when it is first used, as its module loads torch or pandas.
+#: Names imported on first use, as their modules load torch or pandas.
 _LAZY = {
     "Results": "hios.report.dataframes",
     "load_results": "hios.report.dataframes",
@@ -88,7 +88,7 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        found = globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)
+        attribute = globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)
     except ModuleNotFoundError as error:
         from hios.errors import missing_extra
 
@@ -96,7 +96,7 @@ def __getattr__(name: str) -> Any:
         if explained is None:
             raise
         raise explained from error
-    return found
+    return attribute
 
 
 def __dir__() -> list[str]:

@@ -124,7 +124,7 @@ def extract(
     units
         What is one operator: ``conv-relu``, ``relu-sepconv`` or ``operator``; as the model declares if None.
     below
-        By name of inputs that are whole numbers, such as tokens, what their values are less than; as the model
+        By name of inputs that are integers, such as tokens, what their values are less than; as the model
         declares, or 2, where absent.
     trusted
         Whether you trust who made a ``.pt2`` file, which then may run code when it is loaded.
@@ -236,7 +236,7 @@ def profile(
         from hios.profiling.predict import predict
 
         return predict(graph, platform, devices, options or {})
-    from hios.profiling.cache import default_folder
+    from hios.profiling.measurement_cache import default_folder
     from hios.profiling.profile import profile as run
     from hios.progress import on_terminals_only
 

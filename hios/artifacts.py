@@ -47,7 +47,7 @@ _CLASSES = {
     "scenario": ("scenario_file", "ScenarioFile"),
     "result": ("serving_result_file", "ResultFile"),
 }
-#: Text of JSON without a match holds no number beyond floating point: it needs three digits of exponent, or very many.
+#: JSON text without a match holds no number beyond float range, which needs a three-digit exponent or very many digits.
 _PERHAPS_NOT_FINITE = re.compile(r"NaN|Infinity|[eE]\+?[0-9]{3}|[0-9]{200}")
 
 
@@ -81,8 +81,8 @@ def schema(kind: str) -> Json:
 def record_class(kind: str) -> type[Record]:
     """The class of an artifact kind."""
     module, name = _CLASSES[kind]
-    found: type[Record] = getattr(importlib.import_module(f"hios.formats.{module}"), name)
-    return found
+    record: type[Record] = getattr(importlib.import_module(f"hios.formats.{module}"), name)
+    return record
 
 
 def plain(record: Record) -> Json:
@@ -139,7 +139,7 @@ def read_json(path: str | Path, report: Callable[[str], None] | None = None) -> 
     try:
         text = path.read_text(encoding="utf-8")
         data = json.loads(text, object_pairs_hook=functools.partial(_object, report or _refuse))
-        if "\\ud" in text.lower():  # an escaped surrogate: half of one is no text, and could not be written again
+        if "\\ud" in text.lower():  # an escaped lone surrogate, which could not be written again
             json.dumps(data, ensure_ascii=False).encode()
         if _PERHAPS_NOT_FINITE.search(text):
             for message in _not_finite(data):
@@ -155,7 +155,7 @@ def read_json(path: str | Path, report: Callable[[str], None] | None = None) -> 
         ) from error
     except RecursionError as error:
         raise ArtifactError(f"{path}: nested too deeply to be an artifact of hios") from error
-    except ValueError as error:  # a key given twice, a number not finite or of thousands of digits, half a surrogate
+    except ValueError as error:  # a duplicate key, an infinite number or one of thousands of digits, a lone surrogate
         raise ArtifactError(f"{path}: {first_line(error)}") from error
     return data
 
@@ -263,7 +263,7 @@ def _converted(data: Any, cls: type[_Record], source: str) -> _Record:
     _require_version(data, source)
     try:
         return msgspec.convert(data, cls)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.ValidationError, RecursionError, UnicodeEncodeError) as error:
         raise ArtifactError(f"{source}: {_reason(data, kind_of(cls), source, error)}") from error
 
 

@@ -1,4 +1,4 @@
-"""What this process was given: its node, its cores and, on a cluster, its job."""
+"""Where this process runs: its node, its cores and, on a cluster, its batch job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SYSTEMS: dict[Literal["slurm", "pbs", "lsf"], tuple[str, str]] = {
 
 
 def allocation(environment: Mapping[str, str] = os.environ) -> Allocation:
-    """What the system gave this process, and the batch system its job.
+    """The node and cores of this process, and its batch job.
 
     Args:
         environment: variables of the process.

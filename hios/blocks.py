@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hios.errors import ArtifactError, HiosError
-from hios.graph import Graph
-from hios.topological_order import topological_order
+from hios.graph import Graph, topological_order
 
 
 def found_blocks(graph: Graph) -> tuple[tuple[str, ...], ...]:
@@ -29,21 +28,21 @@ def found_blocks(graph: Graph) -> tuple[tuple[str, ...], ...]:
     for operator, read in enumerate(predecessors):
         for source in read:
             last_reader[source] = max(last_reader[source], place[operator])
-    found: list[list[int]] = []
+    blocks: list[list[int]] = []
     block: list[int] = []
     furthest, chain = 0, False
     for piece in pieces(graph.order, predecessors):
         block += piece
         furthest = max([furthest, *(last_reader[operator] for operator in piece[:-1])])
-        if furthest <= place[piece[-1]]:  # nothing made before this operator is read behind it
+        if furthest <= place[piece[-1]]:  # nothing produced before this operator is read after it
             if chain and len(block) == 1:
-                found[-1] += block
+                blocks[-1] += block
             else:
-                found.append(block)
+                blocks.append(block)
                 chain = len(block) == 1
             block = []
         furthest = max(furthest, last_reader[piece[-1]])
-    return tuple(tuple(graph.operators[operator].id for operator in part) for part in found)
+    return tuple(tuple(graph.operators[operator].id for operator in part) for part in blocks)
 
 
 def declared_blocks(
@@ -59,14 +58,14 @@ def declared_blocks(
     Raises:
         HiosError: the blocks cannot run one after another.
     """
-    found: dict[tuple[str, int], list[str]] = {}
+    members: dict[tuple[str, int], list[str]] = {}
     runs = 0
     for operator in graph.operators:
         path = next((path for module in modules[operator.id] if (path := _innermost(module, paths))), "")
         if path:
-            runs += ("", runs) in found
-        found.setdefault((path, 0 if path else runs), []).append(operator.id)
-    blocks = tuple(tuple(block) for block in found.values())
+            runs += ("", runs) in members
+        members.setdefault((path, 0 if path else runs), []).append(operator.id)
+    blocks = tuple(tuple(block) for block in members.values())
     try:
         order = in_order(replace(graph, blocks=blocks))
     except ArtifactError as error:
@@ -138,10 +137,10 @@ def pieces(operators: Sequence[int], predecessors: Sequence[Sequence[int]]) -> l
     after = [count] * count
     for position in reversed(range(count - 1)):
         after[position] = min(after[position + 1], latest[position + 1])
-    found, begin, before = [], 0, -1
+    parts, begin, before = [], 0, -1
     for position in range(count):
         if position == count - 1 or before <= position <= after[position]:
-            found.append(operators[begin : position + 1])
+            parts.append(operators[begin : position + 1])
             begin = position + 1
         before = max(before, first[position])
-    return found
+    return parts

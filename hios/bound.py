@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hios.merging import least_growth
+from hios.operator_merge import least_growth
 from hios.problem import Group, Problem
 
 
@@ -91,21 +91,21 @@ def scales(problem: Problem) -> tuple[Mapping[int, float], Mapping[int, float]]:
         operators = [operator for group in stage for operator in group]
         longest = max(_group_ms(problem, group) for group in stage)
         work = sum(work_ms(problem, operator) for operator in operators)
-        for found, modelled in ((path_scale, longest), (work_scale, work)):
+        for scale_of, modelled in ((path_scale, longest), (work_scale, work)):
             if measured < modelled:
                 for operator in operators:
-                    found[operator] = min(found.get(operator, 1.0), measured / modelled)
+                    scale_of[operator] = min(scale_of.get(operator, 1.0), measured / modelled)
     return path_scale, work_scale
 
 
 def _merging_scales(problem: Problem) -> dict[int, float]:
     """t*g*u over the work of an operator, where that is less than 1."""
-    found = {}
+    scales = {}
     for operator, growth in least_growth(problem.convolutions).items():
         work, merged = work_ms(problem, operator), problem.time[operator] * problem.utilization[operator] * growth
         if merged < work:
-            found[operator] = merged / work
-    return found
+            scales[operator] = merged / work
+    return scales
 
 
 def _group_ms(problem: Problem, group: Group) -> float:

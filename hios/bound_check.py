@@ -1,4 +1,4 @@
-"""Verdicts on the lower bounds that a schedule states: wrong, recomputed, weaker, or not confirmed here."""
+"""Verdicts on the lower bounds stated in a schedule: wrong, recomputed, weaker, or not confirmed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hios.bound import least_ms, lower_bound_ms
-from hios.check import SLACK
 from hios.problem import Problem
 from hios.schedule import Schedule
+from hios.schedule_check import SLACK
 
 #: Relative difference up to which a stated and a recomputed bound are the same.
 _SAME = 1e-6
@@ -17,7 +17,7 @@ _SAME = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class BoundVerdict:
-    """A stated lower bound beside what is known without the program that stated it; milliseconds.
+    """A stated lower bound and what is known independently; milliseconds.
 
     Attributes:
         name: the key of schedule.json, ``lower_bound_ms`` or ``staged_lower_bound_ms``.
@@ -35,7 +35,7 @@ class BoundVerdict:
     verdict: Literal["wrong", "recomputed", "weaker", "unconfirmed"]
 
     def __str__(self) -> str:
-        """The verdict in a line."""
+        """The verdict as one line."""
         if self.verdict == "wrong":
             return (
                 f"{self.name}: found {self.stated_ms:g} ms; allowed: at most {self.attained_ms:g} ms, which is possible"
@@ -44,14 +44,14 @@ class BoundVerdict:
 
 
 def judge_bounds(problem: Problem, schedule: Schedule, others: Iterable[Schedule] = ()) -> list[BoundVerdict]:
-    """A verdict on every lower bound that a schedule states.
+    """A verdict on each lower bound stated in a schedule.
 
     A bound is wrong where something is faster: the schedule itself, all operators one after another on one device, or
     each on as many as it takes least time on, or another schedule.
 
     Args:
         problem: graph and costs.
-        schedule: a valid schedule of the problem, see `hios.check.violations`.
+        schedule: a valid schedule of the problem, see `hios.schedule_check.violations`.
         others: further valid schedules of the problem; those for another number of devices are passed over, as times
             may depend on it (``Problem.on``).
     """

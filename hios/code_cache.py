@@ -1,4 +1,4 @@
-"""What was read of Python sources, kept between processes: parsing all of hios takes seconds.
+"""A cache of parsed Python sources, shared by processes: parsing all of hios takes seconds.
 
 Snakemake asks for the hashes of the code at every start, and once more in every job of a cluster.
 """
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from hios import artifacts
 from hios.json_cache import cache_folder
 
-#: More entries than a few versions of hios have modules; beyond, only those that this process used are kept.
+#: Maximum number of entries, enough for several versions of hios; beyond it only those this process used are kept.
 _MOST = 4000
 
 
@@ -65,7 +65,7 @@ class CodeCache:
         self._kept = {**self._read(), **self._used}
         if len(self._kept) > _MOST:
             self._kept = dict(self._used)
-        # Parsing again is slower, not wrong: a folder that cannot be written stops nobody.
+        # A folder that is not writable is no error: parsing again is only slower.
         with contextlib.suppress(OSError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
             with artifacts.replacing(self.file) as temporary:

@@ -24,7 +24,7 @@ from hios.formats.base import Record
 from hios.formats.config_file import AUTO_DEVICES, Config, ModelEntry, Scalar
 from hios.models import RUNTIMES, Model, files, model
 from hios.schedulers import find
-from hios.schedulers.registry import AUTO
+from hios.schedulers.algorithm_registry import AUTO
 from hios.yaml_file import plain
 
 
@@ -224,7 +224,7 @@ def parsed_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """Shapes by input name, given as ``NAME=SIZES`` such as ``x=1x3x224x224``.
 
     Raises:
-        HiosError: one without a name, with other sizes than whole numbers of at least 1, or one given twice.
+        HiosError: one without a name, with other sizes than integers of at least 1, or one given twice.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     for text in texts:
@@ -241,7 +241,7 @@ def parsed_limits(texts: Iterable[str]) -> dict[str, int]:
     """Limits by input name, given as ``NAME=NUMBER`` such as ``tokens=30522``.
 
     Raises:
-        HiosError: one without a name, with another value than a whole number of at least 1, or one given twice.
+        HiosError: one without a name, with another value than an integer of at least 1, or one given twice.
     """
     limits: dict[str, int] = {}
     for text in texts:

@@ -26,7 +26,7 @@ __all__ = [
     "predicted_for",
 ]
 
-#: A stage in terms of operator ids: groups beside each other, the operators of a group one after another.
+#: A stage in terms of operator ids: groups that run concurrently, the operators of a group one after another.
 #: The order of the groups does not matter, the order within a group does.
 StageIds = frozenset[tuple[str, ...]]
 
@@ -85,17 +85,17 @@ class Costs:
         resources: resource demands by operator id, where a GPU profile gave them (Opara).
         contention: ``blend`` or ``none``, for stages that were not measured.
         alpha: share of serialisation in the blend.
-        graph: name of the graph that was measured; empty where unknown.
-        graph_fingerprint: ``Graph.fingerprint`` of that graph; empty where unknown.
+        graph: name of the graph that was measured; empty if unknown.
+        graph_fingerprint: ``Graph.fingerprint`` of that graph; empty if unknown.
         source: file name for messages.
         corun: how many times as long operators take while so many devices work at once, by their number.
-        probe: speed of the machine when times were measured; None where unknown.
-        predicted_for: the GPUs that times are predicted for, in words; empty where they were measured.
+        probe: speed of the machine when times were measured; None if unknown.
+        predicted_for: the GPUs that times are predicted for, in words; empty if they were measured.
         cores_per_device: cores of each device that times were measured on; None where devices are no cores, or nobody
             says.
         wide_ms: t(v, k) by operator id and number of devices k of at least 2, for the numbers that are allowed.
-        disturbed: that other work kept the cores busy meanwhile, in words; empty where it did not.
-        hardware: kind of hardware that times were measured on; None where unknown.
+        disturbed: that other processes kept the cores busy meanwhile, in words; empty if they did not.
+        hardware: kind of hardware that times were measured on; None if unknown.
 
     Examples:
         >>> import hios

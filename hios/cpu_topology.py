@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 _SYSTEM = Path("/sys")
-#: Share of the largest capacity from which on cores count as equally fast: some clock a little higher than others.
+#: Share of the largest capacity above which cores count as equally fast, as some clock slightly higher than others.
 _FAST = 0.75
 
 
@@ -44,7 +44,7 @@ _Core = tuple[LogicalCpu, ...]
 
 
 def read(usable: Collection[int] | None = None, system: Path = _SYSTEM) -> list[LogicalCpu]:
-    """The logical CPUs that may be used; what the system does not say counts as shared by all.
+    """The usable logical CPUs; whatever the system does not state counts as shared by all.
 
     Args:
         usable: their numbers; those that this process may run on if None, which CPUs outside its cpuset or affinity
@@ -54,12 +54,12 @@ def read(usable: Collection[int] | None = None, system: Path = _SYSTEM) -> list[
     numbers = sorted(os.sched_getaffinity(0) if usable is None else usable)
     nodes = _nodes(system / "devices/system/node")
     efficient = _numbers(_text(system / "devices/cpu_atom/cpus"))
-    found = []
+    cpus = []
     for number in numbers:
         folder = system / f"devices/system/cpu/cpu{number}"
         siblings = _numbers(_text(folder / "topology/thread_siblings_list"))
         capacity = _text(folder / "cpu_capacity")  # Arm; on hybrid processors of Intel there are two kinds of PMU
-        found.append(
+        cpus.append(
             LogicalCpu(
                 number,
                 core=min(siblings, default=number),
@@ -69,7 +69,7 @@ def read(usable: Collection[int] | None = None, system: Path = _SYSTEM) -> list[
                 capacity=_whole(capacity, 0 if number in efficient else 1),
             )
         )
-    return found
+    return cpus
 
 
 def in_order(topology: Topology) -> list[int]:
@@ -113,7 +113,7 @@ def groups(topology: Topology, devices: int, size: int) -> list[list[int]]:
 
 
 def shared_groups(topology: Topology, devices: int, size: int) -> list[list[int]]:
-    """As `groups`; where there are too few logical CPUs, devices take them in turn, the same ones several times.
+    """Like `groups`; if there are too few logical CPUs, devices take them in turn.
 
     Args:
         topology: the logical CPUs that may be used.
@@ -152,7 +152,7 @@ def divisions(topology: Topology, most: int) -> list[list[list[int]]]:
 
 
 def shape(topology: Topology, group: Iterable[int]) -> tuple[int, int, int]:
-    """How many physical cores, last-level caches and NUMA nodes a group of logical CPUs lies on."""
+    """How many physical cores, last-level caches and NUMA nodes a group of logical CPUs spans."""
     members = [cpu for cpu in topology if cpu.number in set(group)]
     return len({cpu.core for cpu in members}), len({cpu.cache for cpu in members}), len({cpu.node for cpu in members})
 
@@ -167,12 +167,12 @@ def _cores(topology: Topology) -> list[_Core]:
 
 
 def _domain(cpu: LogicalCpu) -> tuple[int, ...]:
-    """Where a core is, from the largest domain to the smallest."""
+    """The position of a core, from the largest domain to the smallest."""
     return -cpu.capacity, cpu.socket, cpu.node, cpu.cache
 
 
 def _carved(cores: Sequence[_Core], devices: int, size: int) -> list[list[int]]:
-    """Groups of so many physical cores, those within the smallest domains first."""
+    """Groups of physical cores of a given size, those within the smallest domains first."""
     carved: list[Sequence[_Core]] = []
     left = list(cores)
     for depth in range(len(_domain(cores[0][0])), -1, -1):
@@ -203,11 +203,11 @@ def _last_level(folder: Path) -> int:
 
 def _numbers(text: str) -> set[int]:
     """Numbers of a list as Linux writes it, such as ``0-3,8``."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return found
+        numbers.update(range(int(first), int(last or first) + 1))
+    return numbers
 
 
 def _whole(text: str, default: int) -> int:
@@ -215,7 +215,7 @@ def _whole(text: str, default: int) -> int:
 
 
 def _text(path: Path) -> str:
-    """Text of a file of the system; empty where there is none or it may not be read."""
+    """The text of a system file; empty if it is missing or unreadable."""
     try:
         return path.read_text(encoding="utf-8").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""The defaults that command line, config.yaml and library share; each is stated here and nowhere else.
+"""Defaults shared by command line, config.yaml and library; each is defined only here.
 
 Parameters of algorithms have theirs in the registry (`hios.schedulers`). Limits that nobody sets, such as how long a
 worker process may take to start, stand in the module that uses them.

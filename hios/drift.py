@@ -1,4 +1,4 @@
-"""How the speed of the machine changed: between two sessions, and within one.
+"""Drift of the machine's speed: between two sessions, and within one.
 
 A session times a fixed probe, convolutions and copies whose shapes never change, on every device throughout
 (``hios.platforms.probe_schedule``). If a network takes longer than predicted, drift is the part by which the probe
@@ -21,8 +21,8 @@ from hios.statistics import interval
 
 #: Change of the machine's speed within a session, as a share, from which users are warned.
 MOST_CHANGE = 0.05
-#: Samples of the running medians that a change is looked for in: the interval of 15 leaves three outliers out at each
-#: end. Short series have windows of a third of their length, of ``_FEWEST`` samples at least.
+#: Window of the running medians used to detect a change: the interval of 15 samples tolerates three outliers at each
+#: end. For short series the window is a third of their length, at least ``_FEWEST`` samples.
 _WINDOW, _FEWEST = 15, 4
 
 
@@ -55,7 +55,7 @@ def median(samples: Sequence[float]) -> Estimate:
 
 
 def weighted(terms: Iterable[tuple[float, Estimate]]) -> Estimate:
-    """The sum of independent estimates, each times a weight of at least 0."""
+    """The sum of independent estimates with non-negative weights."""
     terms = list(terms)
     value = sum(weight * term.value for weight, term in terms)
     below = math.hypot(*(weight * (term.value - term.low) for weight, term in terms))
@@ -64,7 +64,7 @@ def weighted(terms: Iterable[tuple[float, Estimate]]) -> Estimate:
 
 
 def ratio(now: Estimate, then: Estimate) -> Estimate:
-    """One estimate over another, independent one; all bounds are above 0."""
+    """The ratio of two independent estimates; all bounds are above 0."""
     value = now.value / then.value
     below = math.hypot(math.log(now.value / now.low), math.log(then.high / then.value))
     above = math.hypot(math.log(now.high / now.value), math.log(then.value / then.low))
@@ -117,7 +117,7 @@ def between(now: Speed, then: Speed, copy_share: float) -> Estimate:
 
 
 def since(then: ProfiledSpeed | None, version: str, samples: Sequence[Sample], devices: int) -> Estimate | None:
-    """Drift of the devices of a schedule since its costs were measured; None where that is not known.
+    """Drift of the devices of a schedule since its costs were measured; None if unknown.
 
     Args:
         then: the speed when they were; None where it was not measured.
@@ -132,24 +132,24 @@ def since(then: ProfiledSpeed | None, version: str, samples: Sequence[Sample], d
 
 
 def error_beyond(drift: Estimate, predicted_ms: float, measured_ms: float) -> float:
-    """Error of a prediction on the machine as it was in the run: (predicted * drift - measured) / measured."""
+    """The prediction error after correcting for drift: (predicted * drift - measured) / measured."""
     return (predicted_ms * drift.value - measured_ms) / measured_ms
 
 
 def within(samples: Sequence[Sample]) -> Change | None:
-    """The largest change of any device within a session; None where samples are too few to see one."""
-    found: list[Change] = []
+    """The largest change of any device within a session; None if there are too few samples."""
+    changes: list[Change] = []
     for device in sorted({sample.device for sample in samples}):
         own = sorted((sample for sample in samples if sample.device == device), key=lambda sample: sample.at_s)
         series = {"convolutions": [s.compute_ms for s in own], "copies": [s.copy_ms for s in own]}
         for part, times in series.items():
             if len(times) >= 2 * _FEWEST:
-                found.append(Change(device, part, *_change(times)))
-    return max(found, key=lambda change: change.factor, default=None)
+                changes.append(Change(device, part, *_change(times)))
+    return max(changes, key=lambda change: change.factor, default=None)
 
 
 def _change(times: Sequence[float]) -> tuple[float, bool]:
-    """Slowest over fastest running median, and whether the slowest comes later.
+    """The ratio of the slowest to the fastest running median, and whether the slowest comes later.
 
     A running median is not moved by single outliers. Noise alone makes some of them larger than others, so they count
     as one unless the intervals of two lie apart.

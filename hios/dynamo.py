@@ -3,7 +3,7 @@
 Every part between two graph breaks is treated as ``hios.optimize`` treats a model. A part that takes less than
 ``least_ms`` (2 ms) by itself is left as it is: waking workers costs too much for it. Left as they are with a warning
 are parts with dynamic shapes, parts that are to be differentiated, and what ``hios.optimize`` cannot take: among others
-parts that write into inputs or buffers, which run once for every call of the user's, and parts whose outputs share
+parts that write into inputs or buffers, which run once for every call of the user, and parts whose outputs share
 memory, as the next part may write into one of them.
 """
 
@@ -21,9 +21,9 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from hios.errors import ExampleInputsError, HiosError
 from hios.optimizing.fast_paths import without_fast_paths
-from hios.optimizing.module import OptimizedModule, warn
 from hios.optimizing.optimize import accelerated
-from hios.optimizing.options import Options
+from hios.optimizing.optimize_options import Options
+from hios.optimizing.optimized_module import OptimizedModule, warn
 from hios.optimizing.report import Report
 
 #: What a placeholder of Dynamo's graph says if it is a parameter or buffer, which stays the same from call to call.
@@ -106,7 +106,7 @@ class ModelPart(nn.Module):
 
     def __init__(self, part: fx.GraphModule, example_inputs: Sequence[Any], static: Sequence[bool]) -> None:
         super().__init__()
-        _LazyGraphModule.force_recompile(part)  # its first call would do that, which looks like a change of state
+        _LazyGraphModule.force_recompile(part)  # the first call would do it, which looks like a change of state
         self.part = part
         #: The part in operators that every frontend has, for exporting; the part itself where it has them.
         self.__dict__["_plain"] = without_fast_paths(part)

@@ -10,7 +10,7 @@ from typing import Any
 _LONGEST_VALUE_SHOWN = 60
 #: Characters of a message.
 _LONGEST_MESSAGE = 4000
-#: Extras of the package that hold what a command or function may lack.
+#: Extras of the package that provide optional dependencies of commands and functions.
 _EXTRAS = {
     "torch": "torch",
     "safetensors": "opt",
@@ -39,9 +39,9 @@ def shown(value: Any, *, quoted: bool = True) -> str:
         quoted: whether text stands in quotes.
     """
     if isinstance(value, str):
-        value = value[: 2 * _LONGEST_VALUE_SHOWN]  # of text without end no more is needed
+        value = value[: 2 * _LONGEST_VALUE_SHOWN]  # enough of very long text
     text = value if isinstance(value, str) and not quoted else json.dumps(value)
-    text = text.encode(errors="backslashreplace").decode()  # half a surrogate can neither be written nor printed
+    text = text.encode(errors="backslashreplace").decode()  # a lone surrogate can neither be written nor printed
     return text if len(text) <= _LONGEST_VALUE_SHOWN else f"{text[: _LONGEST_VALUE_SHOWN - 3]}..."
 
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ import msgspec
 from hios import artifacts
 from hios.errors import ArtifactError, shown
 from hios.formats.graph_file import Call, Edge, GraphFile, Operator, Shapes, TensorSpec, Value
-from hios.topological_order import topological_order
 
 __all__ = ["UNITS", "Call", "Edge", "Graph", "Operator", "Shapes", "TensorSpec", "Value"]
 
@@ -108,7 +108,7 @@ class Graph:
 
     @classmethod
     def of(cls, file: GraphFile, source: str = "graph") -> Graph:
-        """The graph that a file holds."""
+        """The graph in a parsed file."""
         return cls(
             file.name,
             file.operators,
@@ -148,7 +148,7 @@ class Graph:
 
 
 def defects(operators: Sequence[Operator], edges: Sequence[Edge], blocks: Sequence[Sequence[str]]) -> Iterator[str]:
-    """What the parts of a graph, each valid by itself, contradict each other in; cycles aside."""
+    """Contradictions between the parts of a graph, each valid by itself; without cycles."""
     known: set[str] = set()
     for position, operator in enumerate(operators):
         if operator.id in known:
@@ -199,3 +199,33 @@ def _find_cycle(successors: Sequence[Sequence[int]], order: Sequence[int]) -> li
         trail.append(position)
         position = predecessor[position]
     return [position, *reversed(trail[trail.index(position) :])]
+
+
+def topological_order(successors: Sequence[Iterable[int]], preference: Iterable[int] | None = None) -> list[int]:
+    """Nodes of a directed graph, each after all its predecessors (Kahn's algorithm with a heap).
+
+    Args:
+        successors: for every node, the nodes that come after it; parallel edges are allowed.
+        preference: every node once; of the nodes that could come next, the first in it does. None: by number.
+
+    Returns:
+        All nodes in order; without the nodes on cycles, and those after them, where the graph has cycles.
+    """
+    nodes = list(range(len(successors)) if preference is None else preference)
+    rank = [0] * len(nodes)
+    for place, node in enumerate(nodes):
+        rank[node] = place
+    missing = [0] * len(nodes)  # predecessors that are not in the order yet
+    for following in successors:
+        for node in following:
+            missing[node] += 1
+    ready = [place for place, node in enumerate(nodes) if missing[node] == 0]
+    order = []
+    while ready:
+        node = nodes[heappop(ready)]
+        order.append(node)
+        for successor in successors[node]:
+            missing[successor] -= 1
+            if missing[successor] == 0:
+                heappush(ready, rank[successor])
+    return order

@@ -1,4 +1,4 @@
-"""A folder of JSON files, each known by a key: what is expensive to find out is kept for later.
+"""A cache of JSON files, each identified by a key.
 
 The name of a file is a hash of its key, and the key is in the file too. A file appears whole, by rename, so several
 processes can share a folder. A file that is damaged, or of another key, counts as absent and is replaced by the next
@@ -49,7 +49,7 @@ class JsonCache:
         self._advice = advice
 
     def get(self, key: Mapping[str, Any], convert: Callable[[Any], _Entry | None]) -> _Entry | None:
-        """The entry of a key; None where there is none that can be used.
+        """The entry of a key; None if there is no usable one.
 
         Args:
             key: all that the entry depends on, as JSON.
@@ -64,7 +64,7 @@ class JsonCache:
             return None
 
     def put(self, key: Mapping[str, Any], members: Mapping[str, Any]) -> None:
-        """Keep an entry, in place of the one that was there.
+        """Store an entry, replacing an older one.
 
         Args:
             key: all that the entry depends on, as JSON.
@@ -88,5 +88,5 @@ class JsonCache:
 
 
 def _as_read(key: Mapping[str, Any]) -> Any:
-    """A key as it comes back from a file: tuples as lists."""
+    """A key as it is read back from a file: tuples become lists."""
     return json.loads(json.dumps(key))

@@ -1,4 +1,4 @@
-"""The machine: which cores this process may use, its processor, and what else keeps its cores busy."""
+"""The machine: the cores that this process may use, its processor, and how busy other processes keep the cores."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from hios import cpu_topology
 
-#: Share of the cores' time that other work takes from which on measurements are not to be trusted: they are not kept,
-#: and people are warned.
+#: Share of the cores' time used by other processes above which measurements are not trusted: they are not cached, and
+#: users are warned.
 BUSY = 0.1
 
 _STATISTICS = Path("/proc/stat")
@@ -33,7 +33,7 @@ def processor() -> str:
 
 
 def busy_share(cores: Collection[int], seconds: float = 0.5) -> float:
-    """Share of the next ``seconds`` that cores spend on other work, stolen time included; 0 where unknown."""
+    """The share of the next ``seconds`` that cores spend on other work, including stolen time; 0 if unknown."""
     if not _STATISTICS.exists():
         return 0.0
     before = _times(cores)
@@ -54,7 +54,7 @@ def _times(cores: Collection[int]) -> tuple[int, int]:
 
 
 class OtherWork:
-    """Measures how busy other processes keep some cores, from when it was made until it is asked.
+    """Measures how busy other processes keep some cores, from its creation until it is asked.
 
     Args:
         cores: by number.
@@ -65,7 +65,7 @@ class OtherWork:
         self._before = self._now(())
 
     def share(self, children: Collection[int] = ()) -> float:
-        """Share of the cores' time since then that others took, stolen time included; 0 where unknown.
+        """Share of the cores' time used by others since its creation, including stolen time; 0 if unknown.
 
         Args:
             children: process numbers of this process's own workers, whose work is not that of others.
@@ -84,17 +84,17 @@ class OtherWork:
 
 
 def _ticks_of(pid: int) -> int:
-    """Ticks that a process took since it began; 0 if it is gone."""
+    """Ticks that a process has used since its start; 0 if it has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except OSError:
         return 0
-    user, system = text.rpartition(")")[2].split()[11:13]  # what is in brackets is its name, of any characters
+    user, system = text.rpartition(")")[2].split()[11:13]  # the name in parentheses may contain any characters
     return int(user) + int(system)
 
 
 def private_bytes(pid: int) -> int:
-    """Memory that a process shares with no other, in bytes; 0 where the system does not tell."""
+    """Memory that a process shares with no other, in bytes; 0 if the system does not tell."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
     except OSError:

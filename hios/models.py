@@ -1,4 +1,4 @@
-"""What MODEL may be: a network of models/, a function of the user's, or a file; and which files it depends on.
+"""What MODEL may be: a network of models/, a function, or a file; and the files it depends on.
 
 Light, and nothing of the user's is imported or run here: modules are looked up and their imports read.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hios.artifacts import resource_directory
 from hios.errors import HiosError
-from hios.imports import imported_names, parsed, reached
+from hios.python_imports import imported_names, parsed, reached
 
 #: What may be given for MODEL, for messages.
 ALLOWED = "package.module:function, or a file that ends in .pt2 or .onnx"
@@ -38,7 +38,7 @@ _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What a MODEL names.
+    """A parsed MODEL.
 
     Attributes:
         text: as the user gave it.
@@ -50,7 +50,7 @@ class Model:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a file that somebody exported."""
+        """Whether it is an exported file."""
         return self.kind in {"pt2", "onnx"}
 
     @property
@@ -65,7 +65,7 @@ class Model:
 
     @property
     def exported(self) -> str:
-        """Ending of what ``hios export`` writes."""
+        """File extension of what ``hios export`` writes."""
         return ".onnx" if self.kind == "onnx" else ".pt2"
 
 
@@ -75,7 +75,7 @@ def names(directory: Path | None = None) -> list[str]:
 
 
 def model(text: str, directory: Path | None = None) -> Model:
-    """What a MODEL names; whether a file or a function is there is not looked at.
+    """Parse MODEL; whether the file or function exists is not checked.
 
     Args:
         text: a name, ``package.module:function``, or a path that ends in .pt2 or .onnx.
@@ -89,7 +89,7 @@ def model(text: str, directory: Path | None = None) -> Model:
         return Model(text, suffix[1:])
     if _FUNCTION.fullmatch(text):
         return Model(text, "function")
-    known = names(directory)  # names come from the folder, so that a name can never lead out of it
+    known = names(directory)  # names are listed from the folder, so that no name can point outside of it
     if text not in known:
         raise HiosError(
             f"unknown model {text}; allowed: {', '.join(known) or 'none yet'} (to add one, write "
@@ -98,8 +98,8 @@ def model(text: str, directory: Path | None = None) -> Model:
     return Model(text, "registered")
 
 
-def files(found: Model, directory: Path | None = None) -> list[Path]:
-    """Files that a model depends on: an edit of one of them changes what is exported.
+def files(model: Model, directory: Path | None = None) -> list[Path]:
+    """The files that a model depends on: an edit of one changes what is exported.
 
     For code these are the file that defines the network and, as far as they lie in the same folder or below it, the
     modules that it imports. Of an installed package it is the module's own file.
@@ -107,27 +107,27 @@ def files(found: Model, directory: Path | None = None) -> list[Path]:
     Raises:
         HiosError: there is no such file or module.
     """
-    if found.is_file:
-        path = Path(found.text)
+    if model.is_file:
+        path = Path(model.text)
         if not path.is_file():
             raise HiosError(f"{path}: no such file; a path is relative to the folder that hios runs in, {Path.cwd()}")
         return [path]
-    if found.kind == "registered":
+    if model.kind == "registered":
         folder = directory or resource_directory("models")
-        return _with_imports(found.text, folder, [str(folder), str(folder.parent)])
-    spec = _spec(found.module, [str(Path.cwd()), *sys.path])
+        return _with_imports(model.text, folder, [str(folder), str(folder.parent)])
+    spec = _spec(model.module, [str(Path.cwd()), *sys.path])
     if spec is None or spec.origin is None or not Path(spec.origin).is_file():
         raise HiosError(
-            f"{found.text}: no module {found.module} in the current folder, {Path.cwd()}, or in the environment"
+            f"{model.text}: no module {model.module} in the current folder, {Path.cwd()}, or in the environment"
         )
     path = Path(spec.origin)
     if path.is_relative_to(Path.cwd()) and not {"site-packages", "dist-packages"} & set(path.parts):
-        return _with_imports(found.module, Path.cwd(), [str(Path.cwd())])
+        return _with_imports(model.module, Path.cwd(), [str(Path.cwd())])
     return [path]
 
 
 def _spec(module: str, search: list[str]) -> ModuleSpec | None:
-    """Where a module lies, found without importing the packages above it."""
+    """The location of a module, without importing the packages above it."""
     spec = None
     for part in module.split("."):
         spec = PathFinder.find_spec(part, search)
@@ -145,12 +145,12 @@ def _with_imports(module: str, folder: Path, search: list[str]) -> list[Path]:
         if (spec := _spec(name, search)) is None:
             return
         if "." in name:
-            yield name.rpartition(".")[0]  # packages run when what is in them is imported
+            yield name.rpartition(".")[0]  # packages are executed when their modules are imported
         file = Path(spec.origin or "")
         if file.suffix == ".py" and file.is_relative_to(folder):
             sources.add(file)
             package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
-            # What is wrong with a file that cannot be parsed, the export says.
+            # A file that cannot be parsed is reported by the export.
             yield from imported_names(parsed(file.read_bytes()) or ast.Module([], []), package)
 
     reached([module], imported)

@@ -10,11 +10,11 @@ from hios.costs import Costs
 from hios.errors import ArtifactError
 from hios.formats.costs_file import CostsFile
 from hios.graph import Graph
-from hios.merging import MERGEABLE, convolutions, merged_kernel
+from hios.operator_merge import MERGEABLE, convolutions, merged_kernel
 
 #: Operators that run one after another, by number.
 Group = tuple[int, ...]
-#: Groups that run beside each other on one device.
+#: Groups that run concurrently on one device.
 Stage = tuple[Group, ...]
 
 
@@ -38,16 +38,16 @@ class Problem:
         successors: for every operator, (successor, t(u,v) in milliseconds) pairs in topological order.
         order: operator numbers in topological order.
         alpha: share of serialisation of the contention model; None without contention.
-        convolutions: by number, what merging an operator needs to know; None where it cannot be merged.
+        convolutions: by number, what merging an operator needs to know; None if it cannot be merged.
         measured_merges: measured times of merged operators, milliseconds.
         wide_ms: t(v, k) in milliseconds by operator number and number of devices k, for the operators that may take
             several devices at once; at most as many as ``on`` was asked for.
-        predicted_for: the GPUs that costs are predicted for, in words; empty where they were measured.
-        disturbed: that other work kept the cores busy while costs were measured, in words; empty where it did not.
-        devices: number of devices whose co-run factor the times hold; 0 where it is left to ``on``.
-        probe: speed of the machine when the times were measured; None where unknown.
-        cores_per_device: cores of each device that times were measured on; None where unknown.
-        hardware: kind of hardware that times were measured on; None where unknown.
+        predicted_for: the GPUs that costs are predicted for, in words; empty if they were measured.
+        disturbed: that other processes kept the cores busy while costs were measured, in words; empty if they did not.
+        devices: number of devices whose co-run factor the times hold; 0 if it is left to ``on``.
+        probe: speed of the machine when the times were measured; None if unknown.
+        cores_per_device: cores of each device that times were measured on; None if unknown.
+        hardware: kind of hardware that times were measured on; None if unknown.
 
     Raises:
         ArtifactError: an operator or edge has no cost, the costs are those of another graph, they have a merge of
@@ -81,7 +81,7 @@ class Problem:
         transfers: dict[tuple[int, int], float] = {}
         for edge in graph.edges:
             ends = (graph.index[edge.source], graph.index[edge.target])
-            # Of several values on one way the largest counts: they travel at the same time.
+            # Of several values between two operators the largest counts, as they are sent at the same time.
             transfers[ends] = max(transfers.get(ends, 0.0), costs.transfer_ms(edge))
         self.predecessors: list[list[tuple[int, float]]] = [[] for _ in self.ids]
         self.successors: list[list[tuple[int, float]]] = [[] for _ in self.ids]
@@ -134,16 +134,16 @@ class Problem:
         """
         if self.devices:
             return self
-        found = copy.copy(self)
-        found.devices = devices
+        problem = copy.copy(self)
+        problem.devices = devices
         factor = self._corun_factor(devices)
         if factor != 1.0:
-            found.time = [factor * time for time in self.time]
-            found.measured = {stage: factor * time for stage, time in self.measured.items()}
-            found.measured_merges = {merge: factor * time for merge, time in self.measured_merges.items()}
+            problem.time = [factor * time for time in self.time]
+            problem.measured = {stage: factor * time for stage, time in self.measured.items()}
+            problem.measured_merges = {merge: factor * time for merge, time in self.measured_merges.items()}
         if self.wide_ms:
-            found.wide_ms = self._wide_on(devices)
-        return found
+            problem.wide_ms = self._wide_on(devices)
+        return problem
 
     def _wide_on(self, devices: int) -> dict[int, dict[int, float]]:
         """t(v, k) in schedules for so many devices, for the k that are possible.

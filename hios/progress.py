@@ -17,7 +17,7 @@ _quiet_elsewhere: ContextVar[bool] = ContextVar("quiet_elsewhere", default=False
 
 @contextlib.contextmanager
 def on_terminals_only() -> Iterator[None]:
-    """No progress bars within, unless standard error is a terminal: for measurements inside another's program."""
+    """A context without progress bars unless standard error is a terminal: for use inside other programs."""
     before = _quiet_elsewhere.set(True)
     try:
         yield
@@ -26,7 +26,7 @@ def on_terminals_only() -> Iterator[None]:
 
 
 def bar(total: float, what: str, unit: str) -> tqdm[Never]:
-    """A progress bar with an estimate of the time left; redrawn seldom where it goes into a log.
+    """A progress bar with the estimated time left; redrawn rarely if it goes to a log.
 
     Args:
         total: how many units there are.
@@ -45,7 +45,7 @@ def bar(total: float, what: str, unit: str) -> tqdm[Never]:
 
 
 class Meter:
-    """A progress bar of work whose amount becomes known as it is done, and which ends at a deadline at the latest.
+    """A progress bar of work whose amount becomes known while it is done, and which stops at a deadline.
 
     Args:
         total: how many units there are as far as is known.
@@ -66,12 +66,12 @@ class Meter:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is None:
-            self._bar.total = self._bar.n  # what was given up is no longer left
+            self._bar.total = self._bar.n  # the rest was given up
             self._bar.refresh()
         self._bar.close()
 
     def advance(self, done: int, left: float) -> None:
-        """Note units that were done, and how many seem to be left."""
+        """Record finished units, and how many remain."""
         now = time.monotonic()
         self._bar.n += done
         rate = self._bar.n / max(now - self._began, 1e-9)

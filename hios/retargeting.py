@@ -1,4 +1,4 @@
-"""A schedule of a graph taken to the same graph with other shapes, such as another batch size or image size."""
+"""Applying a schedule to the same graph with other shapes, such as another batch or image size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAMED = 3
 
 
 def retarget(schedule: Schedule, own: Graph, problem: Problem) -> Schedule:
-    """The schedule with the times that it has on another graph of the same structure (IOS, table 3).
+    """The schedule with its times on another graph of the same structure (IOS, table 3).
 
     Devices, streams, stages, merges and the order of launches stay; latency and bound are those of the other costs. The
     scheduling time stays that of the schedule.

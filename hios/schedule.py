@@ -15,7 +15,7 @@ from hios.errors import ScheduleError, shown
 from hios.formats.probe_record import ProfiledSpeed
 from hios.formats.schedule_file import Parameter, Placement, ScheduleFile
 from hios.graph import Graph
-from hios.merging import MERGEABLE, convolutions, merged_kernel
+from hios.operator_merge import MERGEABLE, convolutions, merged_kernel
 from hios.problem import Stage
 
 __all__ = ["Placement", "Plan", "Schedule", "Solution", "StagedPlan", "StreamPlan"]
@@ -29,7 +29,7 @@ class StagedPlan:
     operator in a group of its own.
 
     Examples:
-        Operators 1 and 2 beside each other between 0 and 3, on one device: a device is a tuple of stages, a stage a
+        Operators 1 and 2 concurrently between 0 and 3, on one device: a device is a tuple of stages, a stage a
         tuple of groups, a group a tuple of operators.
 
         >>> import hios
@@ -101,11 +101,11 @@ class Schedule:
     """A plan with its times under the cost model: the contents of schedule.json.
 
     ``latency_ms`` is the last finish, ``lower_bound_ms`` holds for every schedule of the same problem. A bound that
-    says more and holds for staged schedules only is ``staged_lower_bound_ms``; 0 where there is none. ``cuts`` is the
+    says more and holds for staged schedules only is ``staged_lower_bound_ms``; 0 if there is none. ``cuts`` is the
     number of places at which a search for the best schedule cut the graph to keep its time within limits (``states``
     of IOS): with more than 0, the schedule is the best of those in which no stage crosses a cut, not of all. ``probe``
     is the speed of the machine when its costs were measured, ``cores_per_device`` how many cores a device had then,
-    and ``hardware`` of what kind it was; None where unknown.
+    and ``hardware`` of what kind it was; None if unknown.
 
     Examples:
         >>> import hios
@@ -189,7 +189,7 @@ class Schedule:
 
         Raises:
             ScheduleError: it is a schedule of another graph, an operator is missing, unknown or placed twice, a device
-                is out of range, stages and streams are mixed, a merge is not a stage of operators beside each other
+                is out of range, stages and streams are mixed, a merge is not a stage of concurrent operators
                 that can be merged, or an operator takes several devices where that is not allowed (`check_table`).
         """
         self._check_rows(graph)
@@ -223,7 +223,7 @@ class Schedule:
             return frozenset()
         known = convolutions(graph)
         stages = {frozenset(stage) for row in rows for stage in row}
-        found = set()
+        merges = set()
         for position, merge in enumerate(self.merges):
             operators = frozenset(graph.index[operator] for operator in merge if operator in graph.index)
             if len(operators) < len(merge) or frozenset((operator,) for operator in operators) not in stages:
@@ -231,12 +231,12 @@ class Schedule:
             elif merged_kernel([known[operator] for operator in operators]) is None:
                 wrong = "which cannot run as one operator"
             else:
-                found.add(operators)
+                merges.add(operators)
                 continue
             raise ScheduleError(
                 f"{self.source}: merges[{position}]: found {_names(merge)}, {wrong}; allowed: stages of {MERGEABLE}"
             )
-        return frozenset(found)
+        return frozenset(merges)
 
     def _check_rows(self, graph: Graph) -> None:
         if self.graph_fingerprint not in ("", graph.fingerprint):

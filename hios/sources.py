@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from hios import imports
+from hios import python_imports
 from hios.code_cache import Code, CodeCache
-from hios.imports import imported_names, parsed, reached
+from hios.python_imports import imported_names, parsed, reached
 from hios.schedulers import ALGORITHMS, find
 
 #: Where the code of each stage begins: the modules that its command calls; `_PARTS` has those of platforms.
 STAGES = {
-    "export": ("hios.frontends.export", "hios.frontends.onnx"),
+    "export": ("hios.frontends.export", "hios.frontends.onnx_file"),
     "extract": ("hios.frontends.extract",),
     "profile": ("hios.profiling.profile",),
     "partition": ("hios.optimizing.partition",),
@@ -27,7 +27,7 @@ STAGES = {
     "convolutions": ("hios.study.convolutions",),
     "serve": ("hios.serving.simulate",),
     "load": ("hios.serving.load_session",),
-    "execute": ("hios.runtime.session", "hios.runtime.trace"),
+    "execute": ("hios.runtime.session", "hios.runtime.chrome_trace"),
     "report": ("hios.report",),
     "provenance": ("hios.versions",),
 }
@@ -37,7 +37,6 @@ _PARTS = {
     "partition": ("platform", "measuring"),
     "predict": ("platform", "predicting"),
     "convolutions": ("platform", "measuring"),
-    "load": ("platform", "executing"),
     "execute": ("platform", "executing"),
     "report": ("reporting",),
 }
@@ -75,8 +74,8 @@ def source_hash(
     parts = [
         module
         for part in _PARTS.get(stage, ())
-        for file in sorted((package / "platforms").glob(f"{platform or '*'}/{part}.py"))
-        if (module := f"{_PLATFORMS}.{file.parent.name}.{part}")
+        for folder in sorted((package / "platforms").glob(f"{platform or '*'}/"))
+        if _file(module := f"{_PLATFORMS}.{folder.name}.{folder.name}_{part}", package) is not None
     ]
     return code_hash([*STAGES[stage], *parts, *(find(name).run.__module__ for name in algorithms)], package)
 
@@ -91,10 +90,10 @@ def code_hash(modules: Iterable[str], package: Path = _PACKAGE) -> str:
 
 def package_hash(package: Path = _PACKAGE) -> str:
     """Hash of all Python code of hios, comments included: takes some milliseconds, where `code_hash` parses it all."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
-        found.update(f"{file.relative_to(package).as_posix()}\n".encode() + file.read_bytes())
-    return found.hexdigest()[:16]
+        digest.update(f"{file.relative_to(package).as_posix()}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _file(module: str, package: Path) -> Path | None:
@@ -195,7 +194,7 @@ def _code(module: str, package: Path) -> Code:
 
 @functools.cache
 def _cache() -> CodeCache:
-    return CodeCache([Path(__file__), Path(imports.__file__)])
+    return CodeCache([Path(__file__), Path(python_imports.__file__)])
 
 
 def _own_data(module: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Median, spread and confidence of repeated measurements, and whether one way to run something is faster than another.
+"""Median, spread and confidence of repeated measurements, and whether one candidate is faster than another.
 
 There is one meaning of "faster, with 95 %" in all of hios: `is_faster`, by the interval that `speedup_interval` gives
 and that is printed as "(95 %)". `interval` is about something else: how precisely one median is known.
@@ -50,7 +50,7 @@ def interval(samples: Sequence[float]) -> tuple[float, float]:
 
 @functools.cache
 def _left_out(count: int) -> int:
-    """How many samples the interval leaves out on each side."""
+    """How many samples the interval drops on each side."""
     below, left_out = 0.0, 0
     for number in range(count // 2):
         below += math.comb(count, number) / 2**count
@@ -66,7 +66,7 @@ def is_precise(samples: Sequence[float]) -> bool:
 
 
 def expected_repeats(samples: Sequence[float]) -> float:
-    """How many samples it will take until they are precise: the interval shrinks with the root of their number."""
+    """How many samples are needed for precision: the interval shrinks with the square root of their number."""
     return max(FEWEST, len(samples) * (_width(samples) / PRECISION) ** 2)
 
 
@@ -96,13 +96,13 @@ def speedup_interval(slower: Sequence[float], faster: Sequence[float]) -> Interv
     return ratios[_BELOW_RANK], ratios[-1 - _BELOW_RANK]
 
 
-def tells(found: Interval | None) -> bool:
-    """Whether an interval tells the competitors apart: it does not hold 1."""
-    return found is not None and not found[0] <= 1 <= found[1]
+def tells(bounds: Interval | None) -> bool:
+    """Whether an interval separates the competitors: it does not contain 1."""
+    return bounds is not None and not bounds[0] <= 1 <= bounds[1]
 
 
 def is_faster(runs: Sequence[float], baseline: Sequence[float]) -> bool:
-    """Whether runs are faster than those of a baseline with 95 %: the interval of the speedup lies above 1.
+    """Whether runs are faster than a baseline with 95 % confidence: the speedup interval lies above 1.
 
     With fewer than ``LEAST_ROUNDS`` rounds nothing is. Where both are equally fast, 2.5 % of all pairs seem faster.
 
@@ -110,13 +110,13 @@ def is_faster(runs: Sequence[float], baseline: Sequence[float]) -> bool:
         runs: latency of every round.
         baseline: latency of the same rounds.
     """
-    found = speedup_interval(baseline, runs)
-    return found is not None and found[0] > 1
+    bounds = speedup_interval(baseline, runs)
+    return bounds is not None and bounds[0] > 1
 
 
 @functools.lru_cache(maxsize=8)
 def _draws(rounds: int) -> tuple[Callable[[tuple[float, ...]], tuple[float, ...]], ...]:
-    """What picks the runs of each resample; of at least two rounds."""
+    """Functions that pick the runs of each resample, of at least two rounds."""
     draw, every = random.Random(0), range(rounds)
     return tuple(operator.itemgetter(*draw.choices(every, k=rounds)) for _ in range(_RESAMPLES))
 

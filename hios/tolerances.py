@@ -1,6 +1,6 @@
-"""When two outputs count as equal: one rule, and by what each comparison measures.
+"""When two outputs count as equal: one rule, with a unit for each kind of comparison.
 
-A value is equal to the one expected if |found - expected| <= tolerance * unit. NaN equals NaN, infinities equal
+A value is equal to the one expected if |actual - expected| <= tolerance * unit. NaN equals NaN, infinities equal
 themselves, and nothing else is equal to a value that is not finite. The unit depends on what is known of the outputs:
 
 - `compared`: 1 + |expected| for every value. For networks that `hios export` gave outputs of a size at which a fixed
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-#: Of `difference`, by the precision of the output; others, such as whole numbers, must be the same.
+#: Of `difference`, by the precision of the output; others, such as integers, must be the same.
 TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float32: 1e-4, torch.float64: 1e-8}
 #: Of `scaled`: what timed runs in TF32 are allowed.
 TF32_TOLERANCE = 2e-2
@@ -30,38 +30,38 @@ _SIZE_SHARE = 0.1
 _FULL_BYTES = 4
 
 
-def compared(found: Tensor, expected: Tensor, tolerance: float) -> tuple[float, bool]:
+def compared(actual: Tensor, expected: Tensor, tolerance: float) -> tuple[float, bool]:
     """Largest absolute difference of an output, and whether every value is within the tolerance.
 
     A value that is not a number on one side only differs infinitely.
 
     Args:
-        found: of the run.
+        actual: the output of the run.
         expected: of the reference, of the same shape. Values that are not finite there must be the same.
         tolerance: allowed difference, absolute plus relative.
     """
-    ours, theirs = found.double(), expected.double()
+    ours, theirs = actual.double(), expected.double()
     same, off = _apart(ours, theirs)
     within = same | (off <= tolerance * (1 + theirs.abs())) & torch.isfinite(theirs)
     return (off.max().item() if off.numel() else 0.0), bool(within.all())
 
 
-def scaled(found: Tensor, expected: Tensor, tolerance: float) -> tuple[float, bool]:
+def scaled(actual: Tensor, expected: Tensor, tolerance: float) -> tuple[float, bool]:
     """Largest absolute difference of an output, and whether every value is within the tolerance.
 
     As `compared`, but the tolerance is a share of the largest finite value of the output, or of 1 where that is less:
     rounding of the sums behind an output shows in its small values too.
     """
     if not expected.is_floating_point():
-        return compared(found, expected, tolerance)
+        return compared(actual, expected, tolerance)
     size = max(1.0, _size(expected))
-    off, within = compared(found / size, expected / size, tolerance)
+    off, within = compared(actual / size, expected / size, tolerance)
     return off * size, within
 
 
 @dataclass(frozen=True, slots=True)
 class ReducedPrecision:
-    """How runs that are timed are less precise than float32, and how their outputs are then compared.
+    """A lower precision of timed runs, and how their outputs are compared.
 
     Attributes:
         name: of the precision, for messages.
@@ -78,19 +78,19 @@ class ReducedPrecision:
 TF32 = ReducedPrecision("TF32", TF32_TOLERANCE, scaled)
 
 
-def beyond(found: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> float | None:
+def beyond(actual: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> float | None:
     """The largest difference from a model's outputs, if one is beyond the tolerance; None if all are within.
 
     Each output counts in units of its largest magnitude. Where numbers have 16 bits, rounding alone is more than what
     32 bits deserve, and they are allowed what `difference` allows them. Whole numbers must be the same.
 
     Args:
-        found: outputs, of the shapes and dtypes of the model's.
+        actual: outputs, of the shapes and dtypes of the model's.
         expected: the model's own.
         tolerance: allowed difference, absolute plus relative.
     """
     largest, right = 0.0, True
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(actual, expected, strict=True):
         size = _size(theirs) or 1.0
         off, within = compared(ours.double() / size, theirs.double() / size, _allowed(theirs.dtype, tolerance))
         largest, right = max(largest, off), right and within
@@ -106,12 +106,12 @@ def nan_in_words(output: Tensor) -> str:
     return f"{count} of {output.numel()} values" if count else ""
 
 
-def difference(found: Tensor, expected: Tensor) -> tuple[float, float]:
-    """Largest difference, and the largest that is allowed, which goes by how much the values vary.
+def difference(actual: Tensor, expected: Tensor) -> tuple[float, float]:
+    """Largest difference, and the largest allowed one, which depends on how much the values vary.
 
     Values that are not finite must be the same; else nothing is allowed and the difference is infinite.
     """
-    _, off = _apart(found.double(), expected.double())
+    _, off = _apart(actual.double(), expected.double())
     finite = torch.isfinite(expected)
     if off[~finite].any():
         return float("inf"), 0.0
@@ -123,13 +123,13 @@ def difference(found: Tensor, expected: Tensor) -> tuple[float, float]:
 
 
 def _apart(ours: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
-    """Which values are the same, NaN as NaN; and how far apart all are, infinitely where only one is a number."""
+    """Which values are equal (NaN to NaN), and the distance of all, infinite if only one is a number."""
     same = (ours == theirs) | (torch.isnan(ours) & torch.isnan(theirs))
     return same, torch.where(same, 0.0, (ours - theirs).abs().nan_to_num(nan=torch.inf, posinf=torch.inf))
 
 
 def _size(output: Tensor) -> float:
-    """Largest magnitude among finite numbers; 1 for whole numbers, 0 where there is none."""
+    """Largest magnitude of finite numbers; 1 for integers, 0 if there are none."""
     if not output.is_floating_point():
         return 1.0
     finite = output[torch.isfinite(output)].double().abs()

@@ -1,4 +1,4 @@
-"""What breaks the schema of an artifact, in words, by the reference validator of JSON Schema.
+"""Schema violations of an artifact in words, by the reference validator of JSON Schema.
 
 Reading goes by the classes of ``hios.formats``; this is for what they refuse, and for ``hios verify``.
 """
@@ -18,7 +18,7 @@ _NO_LINE_BREAK = r"(?!\n)"
 
 
 def schema_errors(data: Any, schema: Mapping[str, Any]) -> list[str]:
-    """All violations of a schema, one line each: field, what was found, what is allowed.
+    """All violations of a schema, one line each: field, value, allowed values.
 
     Those nearest to the top come first: what is wrong with the whole says more than what is wrong with a part.
 
@@ -31,7 +31,7 @@ def schema_errors(data: Any, schema: Mapping[str, Any]) -> list[str]:
 
 
 def field_name(place: Iterable[str | int]) -> str:
-    """The name of a field as messages have it: ``operators[3].id``."""
+    """The name of a field in messages, such as ``operators[3].id``."""
     text = ""
     for part in place:
         text += f"[{part}]" if isinstance(part, int) else f".{shown(part, quoted=False)}"
@@ -65,8 +65,8 @@ def _explained(error: Any) -> str:
         return f"{where}: {', '.join(missing)} {verb} missing; required: {', '.join(rule['required'])}"
     meaning = rule.get("not", rule) if keyword == "not" else rule
     text = f" ({meaning['description'].rstrip('.')})" if "description" in meaning else ""
-    found = f"the key {shown(value)}" if "propertyNames" in error.absolute_schema_path else shown(value)
-    return f"{where}: found {found}; allowed: {_allowed(keyword, rule, error.message)}{text}"
+    value_text = f"the key {shown(value)}" if "propertyNames" in error.absolute_schema_path else shown(value)
+    return f"{where}: found {value_text}; allowed: {_allowed(keyword, rule, error.message)}{text}"
 
 
 def _listed(keys: list[str]) -> str:

@@ -30,13 +30,13 @@ def versions() -> dict[str, str]:
     """Versions of Python, the kernel and all packages that are installed."""
     from importlib import metadata  # not when hios is imported: it takes some milliseconds
 
-    found = {"python": platform.python_version(), "kernel": platform.release()}
+    known = {"python": platform.python_version(), "kernel": platform.release()}
     for package in _PACKAGES:
         try:
-            found[package] = metadata.version(package)
+            known[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return known
 
 
 def write(path: str | Path) -> None:
@@ -46,7 +46,7 @@ def write(path: str | Path) -> None:
 
 
 def checkout() -> str | None:
-    """Commit of the checkout that hios runs from, and whether files differ from it; None where there is no checkout."""
+    """The commit of the checkout that hios runs from, and whether it was modified; None outside a checkout."""
     root = Path(__file__).resolve().parents[1]
     git = shutil.which("git")
     if git is None or not (root / ".git").exists():

@@ -1,4 +1,4 @@
-"""YAML as the project reads it: every key once, and nothing that JSON does not know."""
+"""YAML files as the project reads them: no duplicate keys, and only values that JSON knows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEEPEST = 100
 
 
 def read_yaml(path: str | Path) -> Any:
-    """What a YAML file holds.
+    """The contents of a YAML file.
 
     Raises:
         ArtifactError: as `refuse_repeated_keys`, or the file holds a value that is neither text, number, date, list nor
@@ -36,7 +36,7 @@ def read_yaml(path: str | Path) -> Any:
 
 
 def refuse_repeated_keys(path: str | Path) -> None:
-    """Refuse a YAML file that gives a key twice: YAML readers silently take the last one.
+    """Refuse a YAML file with a duplicate key, of which YAML readers silently take the last.
 
     Raises:
         ArtifactError: unreadable, not YAML, nested too deeply, a key given twice, or a value that contains itself; one
@@ -54,7 +54,7 @@ def refuse_repeated_keys(path: str | Path) -> None:
 
 @contextlib.contextmanager
 def _refusing_bad_yaml(path: Path) -> Iterator[None]:
-    """Turn what goes wrong while a file is read into one line."""
+    """A context that reports YAML errors in one line."""
     try:
         yield
     except OSError as error:
@@ -93,7 +93,7 @@ def _repeated(node: Any, visited: set[int], around: set[int]) -> Iterator[tuple[
 
 
 def plain(value: Any, source: str, place: tuple[str | int, ...]) -> Any:
-    """The value as JSON knows it: plain dictionaries, text as keys, 2.0 as 2, and no dates."""
+    """The value in JSON types: plain dictionaries, text keys, 2.0 as 2, and no dates."""
     if len(place) > _DEEPEST:  # anchors nest without limit
         raise HiosError(f"{source}: {place[0]}: nested too deeply; allowed: at most {_DEEPEST} levels")
     field = ".".join(map(str, place)) or "(whole file)"

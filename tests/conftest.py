@@ -1,6 +1,7 @@
 """Settings of all tests."""
 
 import atexit
+import math
 import os
 import shutil
 import signal
@@ -20,6 +21,11 @@ settings.load_profile("hios")
 os.environ["HIOS_CACHE"] = tempfile.mkdtemp(prefix="hios-tests-")
 atexit.register(shutil.rmtree, os.environ["HIOS_CACHE"], ignore_errors=True)
 
+# What processes of pytest-xdist prepare once for all of them (tests/frontends/small_networks.py).
+if "HIOS_TESTS_SHARED" not in os.environ:
+    os.environ["HIOS_TESTS_SHARED"] = tempfile.mkdtemp(prefix="hios-tests-shared-")
+    atexit.register(shutil.rmtree, os.environ["HIOS_TESTS_SHARED"], ignore_errors=True)
+
 # Two threads of BLAS wait for each other where other processes of tests use the cores: ten times slower.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -27,21 +33,33 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """More processes than cores: tests wait for processes that they start, and for time-outs, a fifth of their time."""
+    return math.ceil(1.25 * len(os.sched_getaffinity(0)))
+
+
 #: Files that take longest, the longest first: begun last, one of them would keep a process at work while others wait.
 LONGEST = (
     "workflow/test_slurm.py",
     "workflow/test_dry_run.py",
     "runtime/test_distributed.py",
-    "frontends/test_models.py",
-    "workflow/test_figures.py",
+    "frontends/test_extract_models.py",
+    "workflow/test_figure_rules.py",
+    "serving/test_load.py",
     "optimizing/test_optimize.py",
     "optimizing/test_optimize_choice.py",
     "runtime/test_wide.py",
     "test_dynamo.py",
     "test_api.py",
-    "cli/test_cli.py",
     "platforms/cpu/test_engine.py",
+    "frontends/test_torch_converters.py",
+    "cli/test_cli.py",
+    "workflow/test_run.py",
     "profiling/test_cached.py",
+    "workers/test_pool.py",
+    "report/test_report_browser.py",
+    "report/test_papers_browser.py",
 )
 
 

@@ -116,6 +116,7 @@ def test_report(stages: Stages, tmp_path: Path) -> None:
     assert set(twice.latencies["model"]) == {"branches (1)", "branches (2)"}
 
 
+@pytest.mark.slow
 def test_programs_of_torch(stages: Stages) -> None:
     """A program of torch.export is taken as it is, for the graph and as the reference."""
     exported = torch.export.export(Branches().eval(), (_image(),))
@@ -248,6 +249,7 @@ def _snippet(document: str, heading: str) -> str:
     return text.partition("```python\n")[2].partition("```")[0]
 
 
+@pytest.mark.slow
 def test_stages_in_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The stages in docs/python.md run as they stand; here with little measuring."""
     monkeypatch.chdir(tmp_path)

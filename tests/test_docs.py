@@ -19,8 +19,8 @@ PAGE = ROOT / "docs" / "algorithms.md"
 
 @pytest.fixture(scope="module")
 def generate() -> ModuleType:
-    """docs/generate.py, which is a script and not in a package."""
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    """docs/generate_algorithms.py, which is a script and not in a package."""
+    spec = importlib.util.spec_from_file_location("generate_algorithms", ROOT / "docs" / "generate_algorithms.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -42,7 +42,7 @@ def sections(page: str) -> dict[str, str]:
 
 def test_page_is_what_the_registry_makes_of_it(generate: ModuleType, page: str) -> None:
     """The table and the head of each section are those of the registry as it is now."""
-    assert page == generate.generated(page), "docs/algorithms.md is out of date: run python docs/generate.py"
+    assert page == generate.generated(page), "docs/algorithms.md is out of date: run python docs/generate_algorithms.py"
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

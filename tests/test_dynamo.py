@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from hios import HiosError, HiosWarning, dynamo
 from hios.optimizing import autotune
-from hios.optimizing.module import OptimizedModule
+from hios.optimizing.optimized_module import OptimizedModule
 from tests.optimizing.optimized_models import Broken, Unsupported
 from tests.optimizing.quiet import pretend_busy
 from tests.runtime.small import Branches

@@ -83,8 +83,8 @@ def problem(tmp_path: Path) -> Path:
         "hios",
         "hios.cli",
         "hios.config",
-        "hios.platforms.cpu.platform",
-        "hios.platforms.cuda.platform",
+        "hios.platforms.cpu.cpu_platform",
+        "hios.platforms.cuda.cuda_platform",
         "hios.workers.worker",
         "hios.platforms.cuda.plan",
         "hios.charts.marks",
@@ -196,7 +196,7 @@ def test_imports_are_found() -> None:
 
 def test_algorithms_do_not_import_each_other_through_the_registry() -> None:
     """Every algorithm is a module of its own that the registry does not know."""
-    assert not any(name.startswith("schedulers.") for name in _imported(_MODULES["schedulers.registry"]))
+    assert not any(name.startswith("schedulers.") for name in _imported(_MODULES["schedulers.algorithm_registry"]))
     for algorithm in ALGORITHMS.values():
         assert algorithm.run.__module__.startswith("hios.schedulers.")
         assert importlib.import_module(algorithm.run.__module__).__doc__

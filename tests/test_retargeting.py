@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hios import ALGORITHMS, Costs, Edge, Graph, Operator, Problem, Schedule, schedule
-from hios.check import violations
 from hios.cli import main
 from hios.errors import ScheduleError
 from hios.evaluate import evaluate, latency_ms
 from hios.retargeting import retarget
-from tests.convolutions import Conv, conv_graph
+from hios.schedule_check import violations
+from tests.convolution_graphs import Conv, conv_graph
 from tests.operators import operator_from
 from tests.problems import problem, problems
 

@@ -10,8 +10,8 @@ import pytest
 
 import hios
 from hios import HiosError, sources
-from hios.platforms.cpu import environment as cpu_environment
-from hios.platforms.cuda import environment as cuda_environment
+from hios.platforms.cpu import cpu_environment
+from hios.platforms.cuda import cuda_environment
 from hios.sources import STAGES, code_hash, package_hash, source_hash
 
 PACKAGE = Path(hios.__file__).resolve().parent
@@ -63,36 +63,44 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
     ("file", "stages"),
     [
         ("artifacts.py", set(STAGES)),
-        ("problem.py", {"convolutions", "execute", "partition", "profile", "report", "schedule", "simulation"}),
-        ("check.py", {"simulation"}),
+        (
+            "problem.py",
+            {"convolutions", "execute", "load", "partition", "profile", "report", "schedule", "serve", "simulation"},
+        ),
+        ("schedule_check.py", {"simulation"}),
         ("cli/__init__.py", set()),
-        ("cli/profile.py", set()),
+        ("cli/profile_command.py", set()),
         ("__init__.py", set()),
-        ("schedulers/registry.py", {"convolutions", "partition", "profile", "schedule", "simulation"}),
+        (
+            "schedulers/algorithm_registry.py",
+            {"convolutions", "load", "partition", "profile", "schedule", "serve", "simulation"},
+        ),
         ("schedulers/heft.py", {"schedule"}),
         ("schedulers/hios_lp.py", {"profile", "simulation"}),
         ("schedulers/hios_mr.py", {"simulation"}),
-        ("frontends/registered.py", {"export"}),
-        ("frontends/archive.py", {"execute", "export", "extract", "partition"}),
-        ("frontends/onnx.py", {"execute", "export", "extract", "partition"}),
+        ("frontends/model_registry.py", {"export"}),
+        ("frontends/pt2_archive.py", {"execute", "export", "extract", "load", "partition"}),
+        ("frontends/onnx_file.py", {"execute", "export", "extract", "load", "partition"}),
         ("frontends/onnx_lowering.py", {"extract", "partition"}),
-        ("frontends/lowering.py", {"extract", "partition"}),
-        ("kernels/table/pooling.py", {"convolutions", "execute", "extract", "partition", "profile"}),
-        ("workers/worker.py", {"convolutions", "execute", "partition", "profile"}),
-        ("platforms/cpu/timing.py", {"convolutions", "partition", "profile"}),
-        ("platforms/cpu/executing.py", {"execute"}),
+        ("frontends/torch_lowering.py", {"extract", "partition"}),
+        ("kernels/table/pooling.py", {"convolutions", "execute", "extract", "load", "partition", "profile"}),
+        ("workers/worker.py", {"convolutions", "execute", "load", "partition", "profile"}),
+        ("platforms/cpu/cpu_timing.py", {"convolutions", "partition", "profile"}),
+        ("platforms/cpu/cpu_executing.py", {"execute"}),
         ("platforms/cuda/backend.py", {"execute"}),
-        ("platforms/cuda/timing.py", {"convolutions", "partition", "profile"}),
-        ("platforms/cpu/platform.py", {"convolutions", "execute", "partition", "predict", "profile"}),
-        ("platforms/cpu/reporting.py", {"report"}),
+        ("platforms/cuda/cuda_timing.py", {"convolutions", "partition", "profile"}),
+        ("platforms/cpu/cpu_platform.py", {"convolutions", "execute", "load", "partition", "predict", "profile"}),
+        ("platforms/cpu/cpu_reporting.py", {"report"}),
         ("platforms/protocol.py", set()),
-        ("runtime/trace.py", {"execute"}),
+        ("runtime/chrome_trace.py", {"execute"}),
         ("report/gantt_chart.py", {"report"}),
+        ("serving/simulator.py", {"serve", "load"}),
+        ("serving/dispatcher.py", {"load"}),
         ("charts/rendering.py", {"report"}),
         ("study/released_program.py", {"simulation"}),
         ("study/registry.py", {"report"}),
         ("study/figures/hios_fig9.py", set()),
-        ("formats/config_file.py", {"export", "report"}),
+        ("formats/config_file.py", {"export", "load", "report", "serve"}),
     ],
 )
 def test_edits_of_code(package: Path, original: dict[str, str], file: str, stages: set[str]) -> None:
@@ -169,8 +177,8 @@ def test_new_platforms_do_not_count(package: Path) -> None:
     file.write_text(text.replace(entry, f'\n    "added": Entry("devices of a test"),{entry}'))
     assert '"added"' in file.read_text()
     (package / "platforms" / "added").mkdir()
-    for part in ("__init__", "platform", "measuring", "executing", "reporting"):
-        (package / "platforms" / "added" / f"{part}.py").write_text("ADDED = True\n")
+    for module in ("__init__", "added_platform", "added_measuring", "added_executing", "added_reporting"):
+        (package / "platforms" / "added" / f"{module}.py").write_text("ADDED = True\n")
     for stage in ("profile", "execute"):
         assert source_hash(stage, (), package, "cpu") == source_hash(stage, (), PACKAGE, "cpu")
         assert source_hash(stage, (), package) != source_hash(stage, (), PACKAGE)
@@ -180,7 +188,7 @@ def test_new_platforms_do_not_count(package: Path) -> None:
 def test_other_platforms_do_not_count(package: Path, platform: str) -> None:
     """Only what measures on the platform that a pipeline uses counts for it."""
     for part in ("measuring", "platform", "timing"):
-        with (package / "platforms" / platform / f"{part}.py").open("a") as stream:
+        with (package / "platforms" / platform / f"{platform}_{part}.py").open("a") as stream:
             stream.write("\nEDITED = True\n")
     changed = set()
     for name in ("cpu", "cuda"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hios.topological_order import topological_order
+from hios.graph import topological_order
 
 
 def test_ties_go_by_number() -> None:

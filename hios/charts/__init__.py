@@ -1,4 +1,4 @@
-"""Charts: one look for the report, `hios show`, `hios draw` and the figures of the papers.
+"""Charts in one style for the report, `hios show`, `hios draw` and the figures of the papers.
 
     theme       colours, fonts and the colour of every operator type
     marks       what is measured here, predicted, published or a bound, and how each is drawn

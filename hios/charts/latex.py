@@ -1,4 +1,4 @@
-"""Tables as LaTeX documents that compile as they are."""
+"""Tables as LaTeX documents that compile without changes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _SPECIAL = {
 
 
 def _escaped(text: str) -> str:
-    """Text whose characters stand for themselves; those that LaTeX's fonts here lack become question marks."""
+    """Text with LaTeX's special characters escaped; characters missing in its fonts become question marks."""
     return "".join(
         _SPECIAL.get(character, character if character.isascii() and character.isprintable() else "?")
         for character in text

@@ -1,4 +1,4 @@
-"""The four marks: what a number in a chart is, and how it is drawn.
+"""The four kinds of numbers in charts - measured, predicted, published, bound - and how each is drawn.
 
 A prediction or a published number never looks like a measurement: rows of a chart carry the name of their mark in the
 column ``mark``, and the functions here turn it into shapes, dashes and fills, with a legend. Colour is left for series.
@@ -21,7 +21,7 @@ Rows = Sequence[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a number is.
+    """The kind of a number.
 
     Attributes:
         name: in the column ``mark`` and in legends.
@@ -46,7 +46,7 @@ MARKS = (MEASURED, PREDICTED, PUBLISHED, BOUND)
 
 
 def explanation(marks: Sequence[Mark] = MARKS) -> str:
-    """What the marks mean, as one sentence for a caption."""
+    """The meaning of the marks as one sentence for a caption."""
     looks = {
         MEASURED: "filled, solid line",
         PREDICTED: "outlined, triangle, dashed line",
@@ -94,7 +94,7 @@ def dash(rows: Rows, *, legend: bool = False) -> alt.StrokeDash:
 
 
 def fill(rows: Rows) -> alt.FillOpacity:
-    """Encoding of the fill of points and bars: only what was measured is filled."""
+    """Encoding of the fill of points and bars: only measured numbers are filled."""
     import altair as alt
 
     scale = _scale(rows, {mark.name: float(mark.filled) for mark in MARKS}, legend=False)
@@ -146,14 +146,14 @@ def lines(rows: Rows, *, x: alt.X, y: alt.Y, series: str) -> alt.LayerChart | al
 
 
 def bars(rows: Rows, *, x: alt.X, y: alt.Y, series: str, beside: alt.XOffset | alt.YOffset) -> alt.Chart:
-    """Bars, filled where measured and outlined elsewhere.
+    """Bars, filled if measured and outlined otherwise.
 
     Args:
         rows: as `lines` takes them.
         x: the horizontal axis.
         y: the vertical axis.
         series: column that names the series.
-        beside: column by which bars of one place stand beside each other: XOffset of upright bars, YOffset of others.
+        beside: column by which bars of one place stand side by side: XOffset of upright bars, YOffset of others.
     """
     import altair as alt
 

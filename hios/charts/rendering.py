@@ -1,4 +1,4 @@
-"""Charts of Altair as SVG and PDF by vl-convert: no browser, no network, the same bytes every time.
+"""Altair charts as SVG and PDF by vl-convert: no browser, no network, reproducible bytes.
 
 An SVG is complete without scripts. What an item's ``description`` says becomes its ``data-hover``, which the script of
 the report shows at the pointer; the drawing as a whole is one image with one description for screen readers.
@@ -41,7 +41,7 @@ def fill_of(style: Style) -> str:
 
 
 def to_svg(chart: alt.TopLevelMixin, identity: str) -> str:
-    """A chart as an SVG document in the look of the theme.
+    """A chart as an SVG document in the style of the theme.
 
     Args:
         chart: with a ``description`` of what it shows, for those who do not see it.
@@ -65,7 +65,7 @@ def to_svg(chart: alt.TopLevelMixin, identity: str) -> str:
 
 
 def to_pdf(chart: alt.TopLevelMixin, identity: str) -> bytes:
-    """A chart as a PDF of one page, with its fonts embedded and its text as text.
+    """A chart as a PDF of one page, with embedded fonts and text as text.
 
     Args:
         chart: as `to_svg` takes it.

@@ -46,7 +46,7 @@ _BLUE, _ORANGE, _YELLOW, _GREEN, _PINK, _CYAN, _PEAR, _OLIVE = TYPE_COLOURS
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How the bars of an operator type look; ``hatched`` types share the colour of a plain one."""
+    """How bars of an operator type look; ``hatched`` types share the colour of a plain one."""
 
     colour: str
     hatched: bool = False
@@ -75,7 +75,7 @@ UNKNOWN = Style(_BLUE)
 
 
 def style_of(operator_type: str) -> Style:
-    """The look of an operator type: the same in every view of every network.
+    """The style of an operator type: the same in every view of every network.
 
     Args:
         operator_type: as graph.json names it; types that no table knows get a look by a checksum of their name.
@@ -106,7 +106,7 @@ def dark_rules(scope: str) -> str:
 
 
 def configuration() -> Vega:
-    """The look of charts as the ``config`` of Vega-Lite."""
+    """The style of charts as the ``config`` of Vega-Lite."""
     return {
         "background": GROUND,
         "font": FONT,

@@ -53,15 +53,15 @@ def export(
         raise HiosError(f"{text}: found the option input; allowed: for .onnx and .pt2 files with open dimensions")
     require_writable(output)
     if found.kind == "onnx":
-        from hios.frontends import onnx
+        from hios.frontends import onnx_file
 
         batch_size = options.get("batch_size")
         if not isinstance(batch_size, int | None):
             raise HiosError(f"{text}: batch_size: found {batch_size}; allowed: a whole number")
-        network = onnx.load(text, batch_size, inputs)
+        network = onnx_file.load(text, batch_size, inputs)
         with replacing(output) as temporary:
             temporary.write_bytes(network.SerializeToString(deterministic=True))
-        return f"{text}, {onnx.described(network)}"
+        return f"{text}, {onnx_file.described(network)}"
     program = run(text, options, inputs=inputs, seed=seed, trusted=trusted)
     program.write(output)
     return f"{text}, {described(program.exported)}"
@@ -198,9 +198,9 @@ def execute(
     Raises:
         HiosError: bad files, a schedule that does not fit, a wrong output, or a worker that died or hung.
     """
+    from hios.runtime.chrome_trace import write_trace
     from hios.runtime.competitors import read_schedules
     from hios.runtime.session import execute as run_session
-    from hios.runtime.trace import write_trace
 
     known, labelled = Graph.read(graph), read_schedules(schedules)
     traced = {} if traces is None else {label: Path(traces) / f"{label}.json" for label, _ in labelled}

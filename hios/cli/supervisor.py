@@ -60,5 +60,5 @@ def _ancestors() -> set[int]:
             status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
         except OSError:
             break
-        process = int(status.rpartition(")")[2].split()[1])  # what is in brackets is its name, of any characters
+        process = int(status.rpartition(")")[2].split()[1])  # the name in parentheses may contain any characters
     return found

@@ -1,7 +1,7 @@
 """The one evaluator: start and finish of every operator of a plan under the cost model.
 
 Staged plans (``staged``) follow HIOS section III; the operators of stream plans (``streams``) progress at the rate
-that contention leaves them, and may take several devices at once (``wide``). The times mean the same for all
+that contention leaves them, and may take several devices at once. The times mean the same for all
 algorithms, so their schedules can be compared.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hios.errors import ScheduleError
+from hios.evaluate.plan_errors import require_wide
 from hios.evaluate.staged import evaluate_staged, staged_times
 from hios.evaluate.streams import evaluate_streams
-from hios.evaluate.wide import require_wide
 from hios.problem import Problem
 from hios.schedule import Placement, Plan, StagedPlan, StreamPlan
 

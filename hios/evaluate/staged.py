@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 
 from hios.errors import ScheduleError
-from hios.evaluate.deadlock import deadlock
+from hios.evaluate.plan_errors import deadlock
 from hios.problem import Problem, Stage
 from hios.schedule import Placement, StagedPlan
 
@@ -49,7 +49,7 @@ def staged_times(problem: Problem, plan: StagedPlan) -> list[tuple[float, float,
 
 
 def _check_merges(problem: Problem, plan: StagedPlan) -> None:
-    """Every merge has to be a stage of operators that can run as one."""
+    """Check that every merge is a stage of operators that can run as one."""
     if not plan.merges:
         return
     merged = {frozenset(group[0] for group in stage) for row in plan.devices for stage in row if plan.is_merged(stage)}
@@ -65,7 +65,7 @@ def _stage_ms(problem: Problem, plan: StagedPlan, stage: Stage) -> float:
 
 
 def _dependencies(problem: Problem, stages: list[_Numbered]) -> tuple[list[list[tuple[int, float]]], list[int]]:
-    """Successors of every stage with the delay to them, and how many stages each waits for.
+    """The successors of every stage with delays, and the number of stages each waits for.
 
     The stage after it on its device is a successor too.
     """
@@ -77,14 +77,14 @@ def _dependencies(problem: Problem, stages: list[_Numbered]) -> tuple[list[list[
     successors: list[list[tuple[int, float]]] = [[] for _ in stages]
     waiting = [0] * len(stages)
     for index, (device, _, stage) in enumerate(stages):
-        found = [
+        links = [
             (home[successor], transfer)
             for group in stage
             for operator in group
             for successor, transfer in problem.successors[operator]
             if home[successor] != index
         ]
-        successors[index] = [(other, 0.0 if stages[other][0] == device else transfer) for other, transfer in found]
+        successors[index] = [(other, 0.0 if stages[other][0] == device else transfer) for other, transfer in links]
         if index + 1 < len(stages) and stages[index + 1][0] == device:
             successors[index].append((index + 1, 0.0))
         for other, _ in successors[index]:
@@ -93,7 +93,7 @@ def _dependencies(problem: Problem, stages: list[_Numbered]) -> tuple[list[list[
 
 
 def _check_independent(problem: Problem, stage: Stage) -> None:
-    """Inside a stage only operators of one group, in its order, may depend on each other."""
+    """Check that operators of different groups of a stage are independent."""
     if sum(map(len, stage)) == 1:
         return
     place = {operator: (number, rank) for number, group in enumerate(stage) for rank, operator in enumerate(group)}
@@ -107,7 +107,7 @@ def _check_independent(problem: Problem, stage: Stage) -> None:
 
 
 def evaluate_staged(problem: Problem, plan: StagedPlan) -> list[Placement]:
-    """Times of every operator: those of a group share the span of their stage in proportion to their times."""
+    """Times of every operator; those of a group share the span of the stage in proportion to their own times."""
     placements = []
     for start, finish, device, number in staged_times(problem, plan):
         for stream, group in enumerate(plan.devices[device][number]):

@@ -7,13 +7,13 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from hios.evaluate.deadlock import deadlock
+from hios.evaluate.plan_errors import deadlock
 from hios.problem import Problem
 from hios.schedule import Placement, StreamPlan
 
 
 def evaluate_streams(problem: Problem, plan: StreamPlan) -> list[Placement]:
-    """Times of every operator, in the plan's launch order, or by start where it has none.
+    """Times of every operator, in the plan's launch order, or by start if it has none.
 
     An operator starts when the operator before it on its stream and all its predecessors have finished, plus
     t(u,v) where a predecessor is on another device. While the set C runs on a device, each member progresses at
@@ -29,7 +29,7 @@ def evaluate_streams(problem: Problem, plan: StreamPlan) -> list[Placement]:
 
 
 class _Device:
-    """Operators that run on one device at a time, each at the rate that contention leaves it."""
+    """The running operators of one device, each progressing at the rate that contention allows."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -112,7 +112,7 @@ class _Simulation:
         return [row if row.operator not in devices else replace(row, devices=devices[row.operator]) for row in rows]
 
     def _step(self) -> bool:
-        """Carry out the next event, finishes before starts at the same time; False when there is none."""
+        """Process the next event, finishes before starts at equal times; False if there is none."""
         ends = [(*event, device) for device in self._devices if (event := device.next_finish()) is not None]
         end = min(ends, key=lambda candidate: candidate[:2], default=None)
         if self._ready and (end is None or self._ready[0][0] < end[0]):

@@ -48,7 +48,7 @@ class CalibrationFile(Record, frozen=True, kw_only=True):
             "Times of runs over their mean at evenly spaced quantiles, from the least to the largest; their mean is 1."
         ),
     ]
-    seconds: Annotated[NonNegative, doc("How long models ran for it.")]
+    seconds: Annotated[NonNegative, doc("How long it took, with the start of servers.")]
     measured_at: OrAbsent[Annotated[Timestamp, doc("When it began, UTC.")]] = None
     platform: OrAbsent[Platform] = None
     versions: OrAbsent[Versions] = None

@@ -233,8 +233,8 @@ class SimulationStudy(Record, frozen=True):
     seed: Annotated[Count, doc("Seed of the first instance; the others count on from it.")] = defaults.SEED
 
 
-#: What figures are drawn from, by the first part of its name.
-Session = Literal["simulation", "ablation", "networks", "convolutions", "pruning"]
+#: The data of figures, by the first part of its name.
+Session = Literal["simulation", "ablation", "networks", "convolutions", "pruning", "serving"]
 
 
 class ConvolutionStudy(Record, frozen=True):

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from hios.formats.base import FormatVersion, NonNegative, Platform, Positive, Record, Timestamp, Versions, doc
 
-#: What is run beside each other in pairs.
+#: What is run concurrently in pairs.
 PairKind = Literal["conv", "relu"]
 
 

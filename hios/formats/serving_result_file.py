@@ -96,6 +96,7 @@ class ResultFile(Record, frozen=True, kw_only=True):
         doc("How fast tasks leave the queues; learned: as a trained launcher decides."),
     ]
     lanes: Annotated[DeviceCount, doc("Lanes of the device.")]
+    device: OrAbsent[Annotated[Literal["lanes", "gpu"], doc("What the models share: lanes, or a GPU.")]] = None
     duration_s: Annotated[AboveZero, doc("How long a repeat took, seconds.")]
     seed: Annotated[Count, doc("Seed of the first trace of arrivals.")]
     repeats: Annotated[Positive, doc("Traces of arrivals; counts are sums over them.")] = 1

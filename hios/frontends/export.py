@@ -1,4 +1,4 @@
-"""From a module, or what MODEL names, to a program of torch.export."""
+"""From a module, or the model that MODEL names, to a program of torch.export."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch.export import ExportedProgram
 from hios.errors import HiosError, UnsupportedError
 from hios.formats.config_file import ModelOptions
 from hios.frontends import program as programs
-from hios.frontends.building import build_function, built
-from hios.frontends.declarations import Declarations
-from hios.frontends.fixing import with_shapes
-from hios.frontends.interface import copied, plain
+from hios.frontends.fixed_shapes import with_shapes
+from hios.frontends.model_declarations import Declarations
+from hios.frontends.model_function import build_function, built
+from hios.frontends.model_registry import build_model
 from hios.frontends.program import Program
-from hios.frontends.registered import build_model
+from hios.frontends.program_interface import copied, plain
 from hios.models import Model, model
 from hios.tensor_types import type_text
 
@@ -30,28 +30,28 @@ def export(
     seed: int = 0,
     trusted: bool = False,
 ) -> Program:
-    """Export a model of torch.
+    """Export a PyTorch model.
 
     Args:
         text: a network of models/, ``package.module:function``, or a file .pt2.
         options: keyword arguments of the function that builds the network.
         inputs: shapes of inputs by name, of a file .pt2 that leaves dimensions open.
-        seed: of the random weights of a network of models/; torch.manual_seed before a function of the user's.
+        seed: of the random weights of a network of models/; torch.manual_seed before a function of the user.
         trusted: whether the user trusts who made a .pt2 file, which then may run code.
 
     Raises:
         HiosError: unknown model or option, a model in ONNX, or one that cannot be exported.
     """
-    found = model(text)
-    check(found, options, trusted)
-    if found.kind == "onnx":
+    chosen = model(text)
+    check(chosen, options, trusted)
+    if chosen.kind == "onnx":
         raise HiosError(f"{text}: found a model in ONNX, which is finished; allowed: to extract its graph")
-    if found.kind == "pt2":
+    if chosen.kind == "pt2":
         program = replace(Program.read(text, trusted=trusted), name=Path(text).stem)
         return replace(program, exported=with_shapes(text, program.exported, inputs or {}))
     given = dict(options)
-    build = build_function(found, given, seed) if found.kind == "function" else build_model(text, given, seed)
-    name = found.function if found.kind == "function" else text
+    build = build_function(chosen, given, seed) if chosen.kind == "function" else build_model(text, given, seed)
+    name = chosen.function if chosen.kind == "function" else text
     return Program(programs.export(*build), _declared(text, build[0]), name)
 
 
@@ -71,7 +71,7 @@ def export_module(module: nn.Module, inputs: tuple[Tensor, ...]) -> Program:
 
 
 def of_torch(exported: ExportedProgram) -> Program:
-    """A program that torch.export made for the caller, whose own object stays as it is.
+    """A program that the caller exported; the original object is not changed.
 
     Raises:
         UnsupportedError: it has dimensions that are not fixed, or other inputs and outputs than tensors.
@@ -80,19 +80,19 @@ def of_torch(exported: ExportedProgram) -> Program:
     return Program(plain(copied(exported), "program"))
 
 
-def check(found: Model, options: ModelOptions, trusted: bool) -> None:
-    """Refuse options that make no sense for a kind of model.
+def check(model: Model, options: ModelOptions, trusted: bool) -> None:
+    """Refuse options that do not apply to this kind of model.
 
     Raises:
         HiosError: one line with the model and the option.
     """
-    allowed = {"batch_size"} if found.kind == "onnx" else set()
-    if found.is_file and (extra := sorted(set(options) - allowed)):
+    allowed = {"batch_size"} if model.kind == "onnx" else set()
+    if model.is_file and (extra := sorted(set(options) - allowed)):
         more = "; allowed: batch_size, where the file leaves it open" if allowed else ""
-        raise HiosError(f"{found.text}: found the option {extra[0]}, but the file holds a finished model{more}")
-    if trusted and found.kind != "pt2":
+        raise HiosError(f"{model.text}: found the option {extra[0]}, but the file holds a finished model{more}")
+    if trusted and model.kind != "pt2":
         raise HiosError(
-            f"{found.text}: found the option trust; allowed: for .pt2 files, as loading others runs no code"
+            f"{model.text}: found the option trust; allowed: for .pt2 files, as loading others runs no code"
         )
 
 
@@ -115,7 +115,7 @@ def require_fixed(text: str, program: ExportedProgram) -> None:
 
 
 def described(program: ExportedProgram) -> str:
-    """Inputs and number of weights, for people."""
+    """Inputs and number of weights, as text."""
     weights = sum(tensor.numel() for tensor in program.state_dict.values())
     inputs = ", ".join(map(type_text, programs.tensor_types(program)[0]))
     return f"input {inputs}, {weights:,} weights"

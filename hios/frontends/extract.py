@@ -17,15 +17,15 @@ from torch.export import ExportedProgram
 
 from hios.blocks import declared_blocks, found_blocks
 from hios.errors import HiosError, shown
-from hios.frontends.calls import Call, Input, Lowered, Weight, described, is_constant
-from hios.frontends.declarations import Declarations
+from hios.frontends.extraction_check import OutputsDifferError, require_close, require_equal
 from hios.frontends.folding import Folder
-from hios.frontends.interface import flat_module
-from hios.frontends.lowering import lower
+from hios.frontends.model_declarations import Declarations
 from hios.frontends.patterns import DEFAULT_UNITS
 from hios.frontends.program import Program
+from hios.frontends.program_interface import flat_module
+from hios.frontends.relax_calls import Call, Input, Lowered, Weight, described, is_constant
+from hios.frontends.torch_lowering import lower
 from hios.frontends.units import Unit, group
-from hios.frontends.verification import OutputsDifferError, require_close, require_equal
 from hios.graph import Call as GraphCall
 from hios.graph import Edge, Graph, Operator, Shapes, TensorSpec, Value
 from hios.kernels import build
@@ -47,7 +47,7 @@ def extract(
         program: a program, or program.pt2 or program.onnx.
         name: name of the graph.
         units: scheduling units, a key of ``patterns.UNITS``; those that the model declares if None.
-        below: by name of inputs that are whole numbers, such as tokens, what their values are less than; as the model
+        below: by name of inputs that are integers, such as tokens, what their values are less than; as the model
             declares, or 2, where absent.
         trusted: whether the user trusts a program that can run code when it is loaded.
 
@@ -87,17 +87,17 @@ def _extract_onnx(
 
     Where probabilities differ by more than their variation allows, what they are computed from is compared.
     """
-    from hios.frontends import onnx, onnx_lowering  # its packages are an extra of their own
+    from hios.frontends import onnx_file, onnx_lowering
     from hios.frontends.onnx_session import Session
 
-    model = onnx.load(path)
+    model = onnx_file.load(path)
     graph, tensors = extract_lowered(onnx_lowering.lower(model), name, units=units)
     graph = _with_limits(graph, below)
     with _advising(graph):
         try:
             require_equal(graph, tensors, Session(path))
         except OutputsDifferError:
-            if (before := onnx.before_activations(model)) is None:
+            if (before := onnx_file.before_activations(model)) is None:
                 raise
             require_close(graph, tensors, Session(path))
             logits, their_tensors = extract_lowered(onnx_lowering.lower(before), name, units=units)
@@ -108,7 +108,7 @@ def _extract_onnx(
 
 @contextlib.contextmanager
 def _advising(graph: Graph) -> Iterator[None]:
-    """Where outputs differ, say which inputs were 0 and 1, as nobody said what they are less than."""
+    """Add to an error about outputs which integer inputs were drawn as 0 and 1, as their range is unknown."""
     try:
         yield
     except OutputsDifferError as error:
@@ -127,10 +127,10 @@ def _is_whole(dtype: str) -> bool:
 
 
 def _with_limits(graph: Graph, below: Mapping[str, int]) -> Graph:
-    """The graph with limits of inputs that the user gives.
+    """The graph with the input limits given by the user.
 
     Raises:
-        HiosError: of an input that is not there, or does not hold whole numbers.
+        HiosError: of an input that is not there, or does not hold integers.
     """
     known = {entry.name: entry for entry in graph.inputs}
     for name, limit in below.items():
@@ -180,7 +180,7 @@ def _limited(entry: TensorSpec, below: int | None) -> TensorSpec:
 
 
 def _require_kernels(units: Sequence[Unit]) -> None:
-    """Say of what the kernel table lacks where in the model it is; once there is a graph, only the unit is known."""
+    """Say where in the model an operator without a kernel comes from; later only the unit is known."""
     for unit in units:
         for call in unit.calls:
             build(call.function, call.attributes, call.origin.place if call.origin is not None else call.function)
@@ -263,7 +263,7 @@ class _Writer:
         return Value(constant=_json(value))
 
     def _tensor_name(self, weight: Weight) -> str:
-        """The weight's own name; a number behind it where folding made several tensors from one."""
+        """The weight's own name, numbered if folding made several tensors of one."""
         tensor = weight.tensor
         key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
         if key not in self._name_of:
@@ -273,7 +273,7 @@ class _Writer:
         return self._name_of[key]
 
     def _apart(self, tensor: Tensor) -> Tensor:
-        """The tensor, copied only where it shares memory with others, which safetensors refuses."""
+        """The tensor, copied if it shares memory with others, which safetensors refuses."""
         storage = tensor.untyped_storage()
         whole = storage.nbytes() == tensor.nbytes and tensor.is_contiguous()
         if not whole or storage.data_ptr() in self._stored:
@@ -282,7 +282,7 @@ class _Writer:
         return tensor
 
     def _unique_id(self, unit: Unit) -> str:
-        """The path of the module whose weights the unit holds, else its type; numbered where taken."""
+        """The path of the module that owns the weights of the unit, otherwise its type; numbered if taken."""
         weights = [value for call in unit.calls for value in call.arguments if isinstance(value, Weight)]
         owners = [weight.name.rpartition(".")[0].split(".") for weight in weights if weight.tensor.numel() > 1]
         shared = itertools.takewhile(lambda parts: len(set(parts)) == 1, zip(*owners, strict=False))
@@ -293,7 +293,7 @@ class _Writer:
 
 
 def _weight_bytes(unit: Unit) -> int:
-    """Bytes of weights that a unit reads, each once: of a table that it looks rows up in, those rows."""
+    """Bytes of weights that a unit reads, each counted once; of a lookup table only the rows it reads."""
     read: dict[tuple[int, int], int] = {}
     for call in unit.calls:
         for place, value in enumerate(call.arguments):

@@ -1,4 +1,4 @@
-"""Folding what is known before the run: constant operators, biases and batch norm.
+"""Constant folding: operators on weights only, biases and batch norm.
 
 Done in torch, one unit at a time: Relax's FoldConstant takes 16 to 30 s on these networks, this well under one.
 """
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from hios.errors import UnsupportedError, first_line
-from hios.frontends.calls import Call, Weight, is_constant
 from hios.frontends.patterns import CONVOLUTIONS
+from hios.frontends.relax_calls import Call, Weight, is_constant
 from hios.frontends.units import Unit
 from hios.kernels import build
 
@@ -25,7 +25,7 @@ class Folder:
         self._results: dict[Call, list[Weight]] = {}
 
     def weight(self, value: Any) -> Weight | float | int | bool:
-        """The tensor or number behind a constant value; operators on weights are evaluated."""
+        """The tensor or number of a constant value; operators on weights are evaluated."""
         call, item = value if isinstance(value, tuple) else (value, 0)
         if not isinstance(call, Call):
             return value
@@ -48,7 +48,7 @@ class Folder:
         return [Weight(name, part) for part in (result if isinstance(result, tuple | list) else [result])]
 
     def fold(self, unit: Unit) -> Unit:
-        """The unit with constant arguments as weights, and bias and batch norm inside its convolution."""
+        """The unit with constant arguments as weights, and with bias and batch norm folded into its convolution."""
         calls: list[Call] = []
         replaced: dict[Call, Call] = {}
         for original in unit.calls:
@@ -68,7 +68,7 @@ class Folder:
 
     @staticmethod
     def _folded(convolution: Call, call: Call) -> bool:
-        """Fold ``call`` into the convolution before it, if it is a bias or a batch norm; says whether it did."""
+        """Fold ``call`` into the preceding convolution if it is a bias or a batch norm; returns whether it was."""
         weight = convolution.arguments[1]
         if call.function == "relax.add" and isinstance(call.arguments[1], Weight):
             return _fold_bias(convolution, weight, call.arguments[1])

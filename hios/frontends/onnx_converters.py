@@ -1,4 +1,4 @@
-"""Converters of ONNX operators that Relax's importer lacks, or makes kernels of its own of instead of operators."""
+"""Converters of ONNX operators that Relax's importer lacks or turns into its own kernels."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hios.errors import UnsupportedError
 
 
 class Importer(Protocol):
-    """What converters need of the importer."""
+    """What converters need from the importer."""
 
     def constant(self, value: Any) -> np.ndarray | None:
         """The value of an input that is a weight or constant; None if it is computed."""
 
 
 def _constant(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    """Constant: the importer knows tensors only, and not the plain numbers of later versions of ONNX."""
+    """Constant: the importer knows only tensors, not the plain numbers of later ONNX versions."""
     if "value" in attributes:
         value = to_array(attributes["value"])
-        return relax.const(value, str(value.dtype))  # left to itself it narrows whole numbers to 32 bits
+        return relax.const(value, str(value.dtype))  # by default it narrows integers to 32 bits
     for kind, dtype in (("float", "float32"), ("int", "int64")):
         for name in (f"value_{kind}", f"value_{kind}s"):
             if name in attributes:
@@ -32,7 +32,7 @@ def _constant(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str
 
 
 def _clip(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    """Clip: bounds are attributes before version 11, inputs since; each may be left out."""
+    """Clip: bounds are attributes before version 11 and inputs since; both are optional."""
     data, dtype = inputs[0], inputs[0].ty.dtype
     bounds = []
     for position, name in ((1, "min"), (2, "max")):
@@ -48,19 +48,19 @@ def _clip(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, An
 
 
 def _expand(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    """Expand: the shape is one to broadcast with, so that the result can be larger than it."""
+    """Expand: the shape is broadcast, so that the result can be larger than it."""
     sizes = [int(size) for size in inputs[0].ty.shape]
     shape = _required(importer, inputs[1], "the shape").tolist()
     return relax.op.broadcast_to(inputs[0], np.broadcast_shapes(tuple(sizes), tuple(shape)))
 
 
 def _gather(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    """Gather: indices count from the end where they are negative, as those of take do in hios."""
+    """Gather: negative indices count from the end, as in the take of hios."""
     return relax.op.take(inputs[0], inputs[1], axis=attributes.get("axis", 0))
 
 
 def _pad(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    """Pad: widths of all axes before, then of all after; Relax takes both of each axis in turn."""
+    """Pad: ONNX lists widths before all axes, then after; Relax lists both for each axis."""
     data, *others = [*inputs, None, None, None][:4]
     widths, value, axes = (None if other is None else _required(importer, other, "the padding") for other in others)
     before_and_after = attributes.get("pads", attributes.get("paddings")) if widths is None else widths.tolist()
@@ -82,10 +82,10 @@ def _tile(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, An
 
 
 def _required(importer: Importer, value: Any, what: str) -> np.ndarray:
-    found = importer.constant(value)
-    if found is None:
+    constant = importer.constant(value)
+    if constant is None:
         raise UnsupportedError(f"{what} is computed in the model; allowed: a constant")
-    return found
+    return constant
 
 
 #: By ONNX operator. A converter takes the importer, the inputs (None where left out) and the attributes by name, and

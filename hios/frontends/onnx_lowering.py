@@ -19,11 +19,11 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from hios.errors import HiosError, UnsupportedError, first_line
-from hios.frontends.calls import Lowered, Weight, canonical, origins, read
-from hios.frontends.onnx import nodes
 from hios.frontends.onnx_converters import CONVERTERS
+from hios.frontends.onnx_file import nodes
 from hios.frontends.onnx_rewriting import rewritten
-from hios.frontends.origin import Origin
+from hios.frontends.relax_calls import Lowered, Weight, canonical, origins, read
+from hios.frontends.source_location import Origin
 
 #: How TVM's messages print an operator and a number.
 _OPERATOR = re.compile(r'ir\.Op\(span=.*?name="([^"]+)".*?support_level=-?\d+\)')
@@ -34,7 +34,7 @@ def lower(model: ModelProto) -> Lowered:
     """Import an ONNX model into Relax, canonicalise it, remove dead code and read the result.
 
     Args:
-        model: what ``hios.frontends.onnx.load`` gave.
+        model: what ``hios.frontends.onnx_file.load`` gave.
 
     Raises:
         UnsupportedError: Relax lacks an operator, or cannot take the model.
@@ -70,10 +70,10 @@ def _require_converters(graph: GraphProto) -> None:
 
 
 def _imported(importer: _Importer, model: ModelProto) -> tvm.IRModule:
-    """The model in Relax; errors name the node that the importer is at."""
+    """The model in Relax; errors name the node being imported."""
     opset = next(entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"})
     try:
-        # The importer warns of every name that it changes, and prints what it fails on.
+        # The importer warns about every renaming, and prints the node it fails on.
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
             module = importer.from_onnx(model.graph, opset)
@@ -96,12 +96,12 @@ def _refuse_kernels(module: tvm.IRModule, places: Mapping[str, Origin]) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """What a library's error says, without the way that TVM prints operators and numbers."""
+    """The message of a library's error, without TVM's notation of operators and numbers."""
     return _NUMBER.sub(r"\1", _OPERATOR.sub(r"\1", first_line(error)))
 
 
 class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
-    """Relax's importer, keeping in mind which node it is at, and the names that weights have in the file."""
+    """Relax's importer, extended to track the current node and the names of weights in the file."""
 
     def __init__(self) -> None:
         super().__init__(shape_dict={}, dtype_dict={}, keep_params_in_input=True)
@@ -112,7 +112,7 @@ class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
     def _parse_graph_initializers(self, graph: GraphProto) -> None:
         for tensor in graph.initializer:
             array = self._parse_array(tensor)
-            # Relax makes names of weights identifiers, by which two of them may become one.
+            # Relax turns names of weights into identifiers, so that two may become equal.
             name = str(self._name_supply.fresh_name("weight"))
             self._nodes[tensor.name] = self._new_var(name, shape=array.shape, dtype=array.dtype)
             self._params[name] = (self._nodes[tensor.name], array)
@@ -125,7 +125,7 @@ class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
             for name in node.output:
                 value = self._nodes.get(name)
                 if isinstance(value, tvm.ir.Call) and isinstance(value.ty, relax.TensorType):
-                    self._nodes[name] = self.bb.emit(value)  # now, so that it is known which node it is of
+                    self._nodes[name] = self.bb.emit(value)  # now, so that its node is known
             self.made.append((_origin(node), [self._nodes.get(name) for name in node.output]))
 
     def _convert_operator(self, op_name: str, inputs: Sequence[Any], attrs: dict[str, Any], opset: int) -> Any:
@@ -135,12 +135,12 @@ class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]
 
     def constant(self, value: Any) -> np.ndarray | None:
         """The value of an input that is a weight or constant; None if it is computed."""
-        found = onnx_frontend.get_constant(value, [self._nodes, self._params])
-        return found.value.numpy() if isinstance(found, tvm.ir.GenericConst) else None
+        known = onnx_frontend.get_constant(value, [self._nodes, self._params])
+        return known.value.numpy() if isinstance(known, tvm.ir.GenericConst) else None
 
 
 def _origin(node: NodeProto) -> Origin:
-    """Type and name of a node; the path of its module, where torch exported the file and left it there."""
+    """Type and name of a node, and the path of its module if torch exported the file with it."""
     name = node.name or (node.output[0] if node.output else "")
     scopes = next((entry.value for entry in node.metadata_props if entry.key == "pkg.torch.onnx.name_scopes"), "[]")
     try:

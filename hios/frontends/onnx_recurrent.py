@@ -1,4 +1,4 @@
-"""Recurrent layers of ONNX (LSTM, GRU, RNN) written out step by step, as torch.export writes those of torch.
+"""Unrolling recurrent layers of ONNX (LSTM, GRU, RNN), as torch.export does for those of torch.
 
 Relax has no recurrent operator. With a fixed sequence length a layer is matrix products and elementwise operators,
 and a scheduler sees them one by one: both directions of a layer can run at once, and so can layers one step behind
@@ -34,7 +34,7 @@ _X, _W, _R, _B, _LENGTHS, _H, _C, _PEEPHOLES = range(8)
 
 
 def unroll(graph: GraphProto, sizes: Mapping[str, Sequence[int]]) -> None:
-    """Write out every recurrent layer of a graph, in place.
+    """Unroll every recurrent layer of a graph, in place.
 
     Args:
         graph: with fixed shapes.
@@ -66,7 +66,7 @@ def unroll(graph: GraphProto, sizes: Mapping[str, Sequence[int]]) -> None:
 
 
 def _computed(name: str, nodes: Sequence[NodeProto], constants: Mapping[str, TensorProto]) -> TensorProto | None:
-    """What nodes compute from constants: exporters bring gates into the order of ONNX so. None if of other values."""
+    """The value that nodes compute from constants, as exporters reorder gates this way; None if not constant."""
     producers = {output: node for node in nodes for output in node.output}
     needed: dict[int, NodeProto] = {}
     leaves: dict[str, TensorProto] = {}
@@ -86,12 +86,12 @@ def _computed(name: str, nodes: Sequence[NodeProto], constants: Mapping[str, Ten
     given = [numpy_helper.from_array(numpy_helper.to_array(tensor), leaf) for leaf, tensor in leaves.items()]
     output = helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None)
     graph = helper.make_graph(steps, "weights", [], [output], given)
-    (found,) = ReferenceEvaluator(helper.make_model(graph)).run(None, {})
-    return numpy_helper.from_array(np.asarray(found), name)
+    (array,) = ReferenceEvaluator(helper.make_model(graph)).run(None, {})
+    return numpy_helper.from_array(np.asarray(array), name)
 
 
 class _Layer:
-    """One recurrent layer being written out.
+    """A recurrent layer being unrolled.
 
     Attributes:
         nodes: what it becomes.
@@ -144,7 +144,7 @@ class _Layer:
         return numpy_helper.to_array(constants[name])
 
     def write(self) -> None:
-        """Make nodes and weights."""
+        """Create nodes and weights."""
         direction = self._given.get("direction", b"forward").decode()
         reversed_ = [direction == "reverse"] if direction != "bidirectional" else [False, True]
         sequences, last, cells = [], [], []
@@ -166,7 +166,7 @@ class _Layer:
                 self._name(self._joined([self._reshaped(value, shape[1:]) for value in values], 0), output)
 
     def _direction(self, number: int, backwards: bool) -> tuple[list[str], str]:
-        """Hidden states of one direction in the order of the input, and the last cell state, of an LSTM."""
+        """Hidden states of one direction in input order, and the last cell state of an LSTM."""
         w, r = self._w[number], self._r[number]
         ours, theirs = np.split(self._b[number], 2)
         # What the input adds to the gates, of all steps at once.
@@ -215,7 +215,7 @@ class _Layer:
         return self._node_of("Add", [fresh, change])
 
     def _initial(self, place: int, number: int) -> str:
-        """The state that a direction begins with: zeros where the file gives none."""
+        """The initial state of a direction: zeros unless the file gives one."""
         shape = [self._batch, self._hidden]
         if name := self._inputs[place]:
             return self._reshaped(self._part(name, 0, number, number + 1), shape)
@@ -249,5 +249,5 @@ class _Layer:
         return name
 
     def _name(self, value: str, name: str) -> None:
-        """Call a value what the rest of the graph calls it."""
+        """Give a value the name that the rest of the graph uses."""
         self.nodes.append(helper.make_node("Identity", [value], [name], f"{self._prefix}/{name}"))

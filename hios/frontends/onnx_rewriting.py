@@ -1,4 +1,4 @@
-"""ONNX models of fixed shapes, rewritten into what Relax's importer can take.
+"""Rewriting ONNX models of fixed shapes into what Relax's importer supports.
 
 What a model computes from shapes, such as the sizes that a reshape is given, is known before the run. The file itself
 stays as it is: ONNX Runtime runs that, so that the rewriting is checked with the rest of the import.
@@ -20,11 +20,11 @@ from hios.frontends.onnx_recurrent import unroll
 _PADDED = ("AveragePool", "Conv", "LpPool", "MaxPool")
 _REAL = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE)
 
-logging.getLogger("onnxscript.optimizer").setLevel(logging.ERROR)  # it warns of what it leaves as it is
+logging.getLogger("onnxscript.optimizer").setLevel(logging.ERROR)  # it warns about everything it does not change
 
 
 def rewritten(model: ModelProto) -> ModelProto:
-    """A copy in which all that follows from shapes is a constant, padding is numbers, and layers have no loops."""
+    """A copy with everything that follows from shapes constant, explicit padding, and no loops in layers."""
     given = model.graph.initializer
     result = onnx.shape_inference.infer_shapes(folded(model), data_prop=True)
     _move_constants(result.graph, {tensor.name for tensor in given})
@@ -37,7 +37,7 @@ def rewritten(model: ModelProto) -> ModelProto:
 
 
 def folded(model: ModelProto) -> ModelProto:
-    """A copy in which what is known is computed, but for what is computed from weights.
+    """A copy with constants folded, except those computed from weights.
 
     That is left to ``hios.frontends.folding``, which keeps their names.
     """
@@ -56,7 +56,7 @@ def folded(model: ModelProto) -> ModelProto:
 
 
 def _move_constants(graph: GraphProto, weights: Container[str]) -> None:
-    """Make constants of the initialisers that the file does not have, so that they are not taken for weights."""
+    """Turn new initialisers into constants, so that they are not taken for weights of the file."""
     tensors = list(graph.initializer)
     steps = list(graph.node)
     del graph.initializer[:], graph.node[:]
@@ -67,18 +67,18 @@ def _move_constants(graph: GraphProto, weights: Container[str]) -> None:
 
 
 def _sizes(model: ModelProto) -> dict[str, list[int]]:
-    """Sizes by the name of a value, where they are known."""
+    """The shapes of values by name, where known."""
     graph = model.graph
-    found = {tensor.name: list(tensor.dims) for tensor in graph.initializer}
+    sizes_of = {tensor.name: list(tensor.dims) for tensor in graph.initializer}
     for value in [*graph.input, *graph.value_info, *graph.output]:
         dimensions = value.type.tensor_type.shape.dim
         if dimensions and all(size.HasField("dim_value") for size in dimensions):
-            found[value.name] = [size.dim_value for size in dimensions]
-    return found
+            sizes_of[value.name] = [size.dim_value for size in dimensions]
+    return sizes_of
 
 
 def _state_padding(node: NodeProto, sizes: dict[str, list[int]]) -> None:
-    """Put the numbers in the place of the attribute ``auto_pad``."""
+    """Replace the attribute ``auto_pad`` by explicit padding."""
     given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     rule = given.pop("auto_pad", b"NOTSET")
     if rule == b"NOTSET":
@@ -99,7 +99,7 @@ def _state_padding(node: NodeProto, sizes: dict[str, list[int]]) -> None:
 
 
 def _totals(image: Sequence[int], window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> list[int]:
-    """Padding of each axis, both sides together, with which a window starts at every multiple of the stride."""
+    """Total padding of each axis with which a window starts at every multiple of the stride."""
     return [
         max(0, (-(-size // stride) - 1) * stride + (extent - 1) * dilation + 1 - size)
         for size, extent, stride, dilation in zip(image, window, strides, dilations, strict=True)

@@ -1,4 +1,4 @@
-"""ONNX Runtime on the CPU, with tensors of torch; it needs nothing of the package onnx, which takes long to import."""
+"""ONNX Runtime on the CPU with torch tensors, without the package onnx, which is slow to import."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hios.errors import UnsupportedError, first_line
 
 
 class Session:
-    """An ONNX file in ONNX Runtime on the CPU, to be called with tensors.
+    """An ONNX file in ONNX Runtime on the CPU, called with tensors.
 
     Args:
         path: the file.
         content: what to load in its place.
         threads: of an operator.
-        parallel: whether the threads run operators beside each other instead, each with one.
+        parallel: whether the threads run operators concurrently instead, each with one.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Session:
         options.intra_op_num_threads, options.inter_op_num_threads = (1, threads) if parallel else (threads, 1)
         if parallel:
             options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
-        options.add_session_config_entry("session.force_spinning_stop", "1")  # others take their turns on its cores
+        options.add_session_config_entry("session.force_spinning_stop", "1")  # others take turns on its cores
         options.log_severity_level = 3  # errors; its warnings are about its own optimisations
         self._names: list[str] = []
         try:
@@ -40,6 +40,6 @@ class Session:
         self._names = [value.name for value in self._session.get_inputs()]
 
     def __call__(self, *inputs: Tensor) -> list[Tensor]:
-        """Outputs for inputs in the file's order."""
+        """Outputs for inputs in the order of the file."""
         given = {name: value.numpy() for name, value in zip(self._names, inputs, strict=True)}
         return [torch.from_numpy(value) for value in self._session.run(None, given)]

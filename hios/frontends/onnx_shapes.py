@@ -1,4 +1,4 @@
-"""Shapes of the inputs of an ONNX file: open dimensions get the sizes that were asked for."""
+"""Shapes of the inputs of an ONNX file: fixing open dimensions at requested sizes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
 from hios.errors import HiosError, UnsupportedError, shown
 
-#: Elements that are whole numbers.
+#: Elements that are integers.
 _WHOLE = (TensorProto.INT32, TensorProto.INT64)
 #: Shapes by input name.
 Shapes = Mapping[str, Sequence[int]]
@@ -46,13 +46,13 @@ def fix_shapes(
     if any([_fix(value, asked[value.name], sizes) for value in inputs]):  # noqa: C419 - all are fixed, not the first
         del model.graph.value_info[:]  # states the open dimensions
         for size in (size for value in model.graph.output for size in value.type.tensor_type.shape.dim):
-            if size.dim_value < 0:  # open; no name that shape inference could replace
+            if size.dim_value < 0:  # open, without a name that shape inference could replace
                 size.ClearField("dim_value")
     _require_fixed(inputs, path)
 
 
 def fix_values(model: ModelProto, shapes: Shapes) -> dict[str, Sequence[int]]:
-    """Make constants of inputs that are one whole number, such as a sampling rate, where the user gives its value.
+    """Turn inputs that are one integer, such as a sampling rate, into constants if the user gives a value.
 
     What depends on it, such as which branch is taken, is then known before the run.
 
@@ -75,7 +75,7 @@ def fix_values(model: ModelProto, shapes: Shapes) -> dict[str, Sequence[int]]:
 
 
 def _dimensions(value: ValueInfoProto) -> list[int | str]:
-    """Size of every dimension; of an open one its name, which is empty where the file says nothing or ?."""
+    """The size of every dimension; for an open one its name, which may be empty."""
     return [
         size.dim_value if size.HasField("dim_value") and size.dim_value >= 1 else size.dim_param.strip("?")
         for size in value.type.tensor_type.shape.dim
@@ -83,7 +83,7 @@ def _dimensions(value: ValueInfoProto) -> list[int | str]:
 
 
 def _named(inputs: Sequence[ValueInfoProto], asked: Mapping[str, Sequence[int | None]], path: Path) -> dict[str, int]:
-    """Sizes of the open dimensions that have names."""
+    """Sizes of the named open dimensions."""
     sizes: dict[str, int] = {}
     for value in inputs:
         for name, size in zip(_dimensions(value), asked[value.name], strict=True):
@@ -96,7 +96,7 @@ def _named(inputs: Sequence[ValueInfoProto], asked: Mapping[str, Sequence[int | 
 
 
 def _fix(value: ValueInfoProto, asked: Sequence[int | None], sizes: Mapping[str, int]) -> bool:
-    """Write the sizes of open dimensions; whether there were any."""
+    """Write the sizes of open dimensions; returns whether there were any."""
     changed = False
     for position, name in enumerate(_dimensions(value)):
         if isinstance(name, str) and (size := asked[position] or sizes.get(name)) is not None:
@@ -106,7 +106,7 @@ def _fix(value: ValueInfoProto, asked: Sequence[int | None], sizes: Mapping[str,
 
 
 def _asked(value: ValueInfoProto, path: Path, shapes: Shapes, batch_size: int | None) -> list[int | None]:
-    """Size of every dimension as the user or the file says; None where neither does."""
+    """The size of every dimension from the user or the file; None if neither gives one."""
     dimensions = _dimensions(value)
     asked: list[int | None] = [size if isinstance(size, int) else None for size in dimensions]
     if batch_size is not None and asked:
@@ -133,7 +133,7 @@ def _asked(value: ValueInfoProto, path: Path, shapes: Shapes, batch_size: int | 
 
 
 def _require_fixed(inputs: Sequence[ValueInfoProto], path: Path) -> None:
-    """Refuse open dimensions: what runs, and how long it takes, depends on all of them."""
+    """Refuse open dimensions, as graph and costs depend on all of them."""
     opened = [value for value in inputs if not all(isinstance(size, int) for size in _dimensions(value))]
     if not opened:
         return
@@ -143,14 +143,14 @@ def _require_fixed(inputs: Sequence[ValueInfoProto], path: Path) -> None:
     }
     options = " ".join(f"--input {name}={'x'.join(template)}" for name, template in templates.items())
     config = ", ".join(f"{name}: [{', '.join(template)}]" for name, template in templates.items())
-    found = "; ".join(f"input {value.name} {_listed(value)}" for value in opened)
+    open_dimensions = "; ".join(f"input {value.name} {_listed(value)}" for value in opened)
     raise UnsupportedError(
-        f"{path}: found open dimensions in {found}; give "
+        f"{path}: found open dimensions in {open_dimensions}; give "
         + ("--batch-size (in config.yaml: batch_size), or " if batches_only else "")
         + f"{options} with a number for each ? (in config.yaml: inputs: {{{config}}})"
     )
 
 
 def _listed(value: ValueInfoProto) -> str:
-    """The shape as people write it, such as [batch, 3, ?, ?]."""
+    """The shape as text, such as [batch, 3, ?, ?]."""
     return f"[{', '.join(str(size) if size != '' else '?' for size in _dimensions(value))}]"

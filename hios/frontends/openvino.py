@@ -48,12 +48,12 @@ def converted(program: ExportedProgram, name: str) -> openvino.Model:
 
 
 def save(model: openvino.Model, path: Path) -> None:
-    """Write a model as NAME.xml, with its weights in full precision in NAME.bin beside it."""
+    """Write a model as NAME.xml, and its weights in full precision as NAME.bin."""
     openvino.save_model(model, path, compress_to_fp16=False)
 
 
 def load(path: Path) -> openvino.Model:
-    """Read what `save` wrote.
+    """Read the output of `save`.
 
     Raises:
         UnsupportedError: OpenVINO cannot read it.
@@ -65,7 +65,7 @@ def load(path: Path) -> openvino.Model:
 
 
 class Session:
-    """A model in OpenVINO on the CPU, to be called with tensors. Callers in several threads take turns.
+    """A model in OpenVINO on the CPU, called with tensors; calls from several threads are serialised.
 
     Args:
         model: as `converted` gives it.
@@ -81,7 +81,7 @@ class Session:
             "INFERENCE_PRECISION_HINT": PRECISION,
             "INFERENCE_NUM_THREADS": threads,
             "NUM_STREAMS": 1,
-            "ENABLE_CPU_PINNING": False,  # which cores it may use is the process's affinity, as for all others
+            "ENABLE_CPU_PINNING": False,  # the cores follow from the affinity of the process, as for other runtimes
         }
         try:
             self._compiled = openvino.Core().compile_model(model, "CPU", settings)
@@ -92,20 +92,20 @@ class Session:
         self._lock = threading.Lock()
 
     def __call__(self, *inputs: Tensor) -> list[Tensor]:
-        """Outputs for inputs in the program's order; new tensors that no later call touches."""
+        """Outputs for inputs in the order of the program, as new tensors."""
         given = [value.detach().contiguous().numpy() for value in inputs]
         with self._lock:
-            found: Any = self._compiled(given)
-        return [torch.from_numpy(found[number]) for number in range(len(self._compiled.outputs))]
+            outputs: Any = self._compiled(given)
+        return [torch.from_numpy(outputs[number]) for number in range(len(self._compiled.outputs))]
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what OpenVINO logs about decompositions that this version of torch lacks, which changes nothing."""
+    """Suppress messages of OpenVINO about decompositions that this version of torch lacks."""
     root, handler = logging.getLogger(), logging.NullHandler()
     disabled = root.manager.disable
     logging.disable(logging.CRITICAL)
-    root.addHandler(handler)  # without any, the root logger would be given one for good
+    root.addHandler(handler)  # without a handler, the root logger would get a permanent one
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

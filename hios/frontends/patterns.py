@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tvm.relax.dpl import DFPattern, is_op, is_tuple_get_item, wildcard
 
-from hios.frontends.calls import Call, described
+from hios.frontends.relax_calls import Call, described
 
 #: Convolutions whose bias and batch norm are folded into their filters, with their names in types of units.
 CONVOLUTIONS = {f"relax.nn.conv{dimensions}d": f"conv{dimensions}d" for dimensions in (2, 1, 3)}
@@ -22,7 +22,7 @@ _CONV2D = "relax.nn.conv2d"
 
 @dataclass(frozen=True, slots=True)
 class FusionPattern:
-    """A kind of scheduling unit: ``type`` in graph.json, and the Relax operators that it holds.
+    """A kind of scheduling unit: its ``type`` in graph.json and its Relax operators.
 
     ``operators`` are their names in order, ``weights`` are subpatterns that must depend on weights only, ``accepts``
     says of matched calls, in order, what the pattern language cannot.
@@ -37,14 +37,14 @@ class FusionPattern:
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """How operators are grouped: patterns in order of priority, and the types of units that fold sums."""
+    """How operators are grouped: patterns by priority, and the types of units that absorb sums."""
 
     patterns: Callable[[], list[FusionPattern]]
     folds_sums: frozenset[str] = frozenset()
 
 
 class _Chain:
-    """A pattern under construction: operators one after another, each with its weights."""
+    """A pattern under construction: a chain of operators with their weights."""
 
     def __init__(self) -> None:
         self.pattern: DFPattern = wildcard()
@@ -52,7 +52,7 @@ class _Chain:
         self.operators: list[str] = []
 
     def then(self, operator: str, weights: int = 0) -> _Chain:
-        """Append an operator that takes the value so far and weights."""
+        """Append an operator that takes the current value and weights."""
         own = [wildcard() for _ in range(weights)]
         self.pattern = is_op(operator)(self.pattern, *own)
         self.weights += own
@@ -94,7 +94,7 @@ def _convolutions() -> list[FusionPattern]:
 
 
 def _activated_convolutions() -> list[FusionPattern]:
-    """The same with the activation behind it: "Conv-Relu" (IOS section 6, LIOS table IV)."""
+    """The same followed by an activation: "Conv-Relu" (IOS section 6, LIOS table IV)."""
     return [
         _Chain()
         .convolution(biased=b, normalised=n, operator=operator)
@@ -107,7 +107,7 @@ def _activated_convolutions() -> list[FusionPattern]:
 
 
 def _linears() -> list[FusionPattern]:
-    """A product with a matrix of weights, its bias and activation; a product of two values is none."""
+    """A product with a weight matrix, with bias and activation; not a product of two values."""
     return [
         _Chain().then("relax.matmul", 1).then("relax.add", 1).then(activation).named(f"linear-{_plain(activation)}")
         for activation in ("relax.nn.relu", "relax.nn.gelu", "relax.nn.gelu_tanh", "relax.nn.silu")
@@ -115,7 +115,7 @@ def _linears() -> list[FusionPattern]:
 
 
 def _activations_before_convolutions() -> list[FusionPattern]:
-    """ReLU and the convolution behind it: "Relu-Conv"."""
+    """ReLU followed by a convolution: "Relu-Conv"."""
     return [
         _Chain().then("relax.nn.relu").convolution(biased=b, normalised=n).named("relu-conv2d") for b, n in _VARIANTS
     ]
@@ -135,7 +135,7 @@ def _separable_convolutions() -> list[FusionPattern]:
 
 
 def _is_separable(calls: Sequence[Call]) -> bool:
-    """Whether the first convolution has a group for each channel and the second looks at single pixels."""
+    """Whether the first convolution is depthwise and the second pointwise."""
     depthwise, pointwise = (call for call in calls if call.function == _CONV2D)
     channels = depthwise.shapes[0][1]
     single = all(

@@ -19,12 +19,12 @@ from torch.export import ExportedProgram
 
 from hios.artifacts import replacing
 from hios.errors import ArtifactError, HiosError, UnsupportedError, first_line, place
-from hios.frontends.archive import is_harmless, without_code
-from hios.frontends.declarations import Declarations
-from hios.frontends.faithful import apart, require_faithful
-from hios.frontends.interface import plain
-from hios.frontends.origin import of_node
-from hios.frontends.regions import inline_regions
+from hios.frontends.autocast_regions import inline_regions
+from hios.frontends.export_check import apart, require_faithful
+from hios.frontends.model_declarations import Declarations
+from hios.frontends.program_interface import plain
+from hios.frontends.pt2_archive import is_harmless, without_code
+from hios.frontends.source_location import of_node
 from hios.tensor_types import TensorType
 
 #: File within program.pt2 that holds the declarations of the model.
@@ -33,12 +33,12 @@ _DECLARATIONS = "hios.json"
 
 @dataclass(frozen=True)
 class Program:
-    """A network as torch.export has it, and what its model declares.
+    """A network exported by torch.export, with the declarations of its model.
 
     Attributes:
         exported: the program.
         declared: scheduling units, blocks and limits of inputs.
-        name: of the network; empty where it has none.
+        name: of the network; empty if it has none.
     """
 
     exported: ExportedProgram
@@ -51,7 +51,7 @@ class Program:
         return cls(load(path, trusted=trusted), declarations(path))
 
     def write(self, path: str | Path) -> None:
-        """Write program.pt2; the file appears whole, by rename."""
+        """Write program.pt2 atomically, by rename."""
         save(self.exported, path, self.declared)
 
     def to_bytes(self) -> bytes:
@@ -98,9 +98,9 @@ def export(module: nn.Module, inputs: tuple[Tensor, ...], model: nn.Module | Non
 
 
 def save(program: ExportedProgram, path: str | Path, declared: Declarations | None = None) -> None:
-    """Write program.pt2 with what the model declares.
+    """Write program.pt2 with the declarations of the model.
 
-    The example inputs, which it would embed, are left out; what they show of whole numbers stays.
+    The example inputs, which it would embed, are left out; what they show of integers stays.
     """
     # Given a path, torch names the folder inside the archive after it; given a stream, equal programs give equal files.
     with replacing(path) as temporary, temporary.open("wb") as stream:
@@ -124,7 +124,7 @@ def load(path: str | Path, *, trusted: bool = False) -> ExportedProgram:
     Args:
         path: the file.
         trusted: whether the user trusts who made it. Then everything that torch takes is loaded, which can run code;
-            else only what cannot (`hios.frontends.archive`).
+            else only what cannot (`hios.frontends.pt2_archive`).
 
     Raises:
         ArtifactError: missing, damaged, not an exported program, or one whose loading could run code.
@@ -147,7 +147,7 @@ def load(path: str | Path, *, trusted: bool = False) -> ExportedProgram:
 
 
 def declarations(path: str | Path) -> Declarations:
-    """What the model in a program.pt2 declares; nothing where `hios export` did not write the file.
+    """The declarations in a program.pt2; none if `hios export` did not write it.
 
     Raises:
         ArtifactError: missing or damaged.
@@ -166,7 +166,7 @@ def declarations(path: str | Path) -> Declarations:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Torch warns about its own use of a deprecated class while loading, and logs errors beside raising them."""
+    """Suppress a deprecation warning of torch while loading, and errors it logs in addition to raising."""
     logger = logging.getLogger("torch.export")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -185,7 +185,7 @@ def _require_whole(path: Path) -> None:
         raise ArtifactError(f"{path}: not a program written by torch.export (.pt2), or cut off; export it again")
     try:
         with zipfile.ZipFile(path) as archive:
-            broken = archive.testzip()  # torch does not look at the checksums of weights
+            broken = archive.testzip()  # torch does not verify the checksums of weights
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, ValueError) as error:
         raise ArtifactError(f"{path}: damaged ({first_line(error)}); export it again") from error
     if broken is not None:
@@ -193,14 +193,14 @@ def _require_whole(path: Path) -> None:
 
 
 def tensor_types(program: ExportedProgram) -> tuple[list[TensorType], list[TensorType]]:
-    """Shape and dtype of every input and every output of a program, in order; tensors only."""
+    """Shape and dtype of all input and output tensors of a program, in order."""
     values = {node.name: node.meta.get("val") for node in program.graph.nodes}
     signature = program.graph_signature
-    found = [
+    values_of = [
         [values[name] for name in names if isinstance(name, str)]
         for names in (signature.user_inputs, signature.user_outputs)
     ]
     inputs, outputs = (
-        [(tuple(value.shape), value.dtype) for value in tensors if isinstance(value, Tensor)] for tensors in found
+        [(tuple(value.shape), value.dtype) for value in tensors if isinstance(value, Tensor)] for tensors in values_of
     )
     return inputs, outputs

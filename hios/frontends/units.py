@@ -1,22 +1,27 @@
-"""Grouping the calls of a Relax function into scheduling units."""
+"""Grouping the calls of a Relax function into scheduling units.
+
+The counting rule of the papers has no operator for the sum of a consumer's inputs: engines add while they read. So a
+sum joins the unit that reads it if no other does. A sum that several operators read is an operator of its own, and so
+is one made by a module of its own, by which a model can ask for it.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tvm.relax.dpl.pattern import WildcardPattern
 
-from hios.frontends.calls import Call, Lowered, is_constant
 from hios.frontends.patterns import UNITS, FusionPattern
-from hios.frontends.sums import SumFolder
+from hios.frontends.relax_calls import Call, Lowered, described, is_constant
 
 
 @dataclass(eq=False)
 class Unit:
-    """A scheduling unit: its type, its calls in order, and the call of the function that makes its output.
+    """A scheduling unit: its type, its calls in order, and the call that produces its output.
 
     Before folding ``output`` is the last of the calls; other units refer to it by that call.
     """
@@ -39,21 +44,21 @@ def group(lowered: Lowered, kind: str) -> list[Unit]:
     rules = UNITS[kind]
     readers = _readers(lowered)
     taken: set[Call] = set()
-    found: list[Unit] = []
+    units: list[Unit] = []
     for fusion, calls in _matches(rules.patterns(), lowered):
         if any(call in taken or call.constant for call in calls) or not fusion.accepts(calls):
             continue
         if any(reader not in calls for call in calls[:-1] for reader in readers[call]):
             continue
         taken.update(calls)
-        found.append(Unit(fusion.type, calls, calls[-1]))
-    found += [Unit(_type(call), [call], call) for call in lowered.calls if call not in taken and not call.constant]
+        units.append(Unit(fusion.type, calls, calls[-1]))
+    units += [Unit(_type(call), [call], call) for call in lowered.calls if call not in taken and not call.constant]
     if rules.folds_sums:
-        found = _with_sums(found, SumFolder(readers), rules.folds_sums)
+        units = _with_sums(units, SumFolder(readers), rules.folds_sums)
     place = {call: position for position, call in enumerate(lowered.calls)}
-    for unit in found:
+    for unit in units:
         unit.calls.sort(key=place.__getitem__)
-    return sorted(found, key=lambda unit: place[unit.output])
+    return sorted(units, key=lambda unit: place[unit.output])
 
 
 def _type(call: Call) -> str:
@@ -61,7 +66,7 @@ def _type(call: Call) -> str:
 
 
 def _readers(lowered: Lowered) -> Mapping[Call, list[Call | None]]:
-    """The calls that read each call, one entry for each time; None stands for the outputs of the network."""
+    """The calls that read each call, one entry per use; None stands for the outputs of the network."""
     readers: dict[Call, list[Call | None]] = defaultdict(list)
     for reader, values in [*((call, call.arguments) for call in lowered.calls), (None, lowered.outputs)]:
         for value in values:
@@ -72,7 +77,7 @@ def _readers(lowered: Lowered) -> Mapping[Call, list[Call | None]]:
 
 
 def _matches(patterns: Sequence[FusionPattern], lowered: Lowered) -> list[tuple[FusionPattern, list[Call]]]:
-    """What every pattern matches, in order of the patterns; matches may overlap."""
+    """All matches of every pattern, in order of the patterns; they may overlap."""
     bindings = {binding.var: binding.value for block in lowered.function.body.blocks for binding in block.bindings}
     place = {call: position for position, call in enumerate(lowered.calls)}
     ends: dict[str, list[Any]] = defaultdict(list)
@@ -80,7 +85,7 @@ def _matches(patterns: Sequence[FusionPattern], lowered: Lowered) -> list[tuple[
         call = _call_behind(value, lowered)
         if call is not None:
             ends[call.function].append(value)
-    found = []
+    matches = []
     for fusion in patterns:
         if not ends.keys() >= set(fusion.operators):
             continue
@@ -93,12 +98,12 @@ def _matches(patterns: Sequence[FusionPattern], lowered: Lowered) -> list[tuple[
                 for pattern, expression in match.items()
                 if not isinstance(pattern, WildcardPattern) and expression in lowered.call_of
             }
-            found.append((fusion, sorted(inside, key=place.__getitem__)))
-    return found
+            matches.append((fusion, sorted(inside, key=place.__getitem__)))
+    return matches
 
 
 def _call_behind(expression: Any, lowered: Lowered) -> Call | None:
-    """The call that an expression is, or whose first item it takes."""
+    """The call of an expression, or the call whose first item it takes."""
     if expression in lowered.call_of:
         return lowered.call_of[expression]
     value = lowered.values.get(getattr(expression, "tuple_value", None))
@@ -113,7 +118,7 @@ def _depends_on_weights(expression: Any, lowered: Lowered) -> bool:
 
 
 def _with_sums(units: Sequence[Unit], sums: SumFolder, folding: frozenset[str]) -> list[Unit]:
-    """The units with sums inside those that alone read them, and other sums of several terms as one unit each."""
+    """The units with sums absorbed by their only reader, and other multi-term sums as units of their own."""
     free = {unit.output for unit in units if len(unit.calls) == 1}
     gone: set[Call] = set()
     for unit in units:
@@ -129,3 +134,79 @@ def _with_sums(units: Sequence[Unit], sums: SumFolder, folding: frozenset[str]) 
                 unit.type = "add"
                 gone.update(added)
     return [unit for unit in units if unit.output not in gone]
+
+
+_ADD, _SCALE, _DIVIDE = "relax.add", "relax.multiply", "relax.divide"
+
+
+class SumFolder:
+    """Finds sums that belong to the unit that reads them.
+
+    Args:
+        readers: the calls that read each call, None standing for the outputs of the network.
+    """
+
+    def __init__(self, readers: Mapping[Call, Sequence[Call | None]]) -> None:
+        self._readers = readers
+
+    def read_by(self, calls: Sequence[Call], free: Collection[Call]) -> list[Call]:
+        """The calls of all sums that are read by these calls only.
+
+        Args:
+            calls: of one unit.
+            free: calls that are units by themselves so far.
+        """
+        sums: list[Call] = []
+        for call in calls:
+            for argument in call.arguments:
+                if _is_sum(argument) and self._belongs(argument, call, calls, free) and argument not in sums:
+                    sums += [argument, *self.terms_of(argument, free)]
+        return sums
+
+    def terms_of(self, root: Call, free: Collection[Call]) -> list[Call]:
+        """The nested sums and scaled values that only this sum reads."""
+        terms: list[Call] = []
+        waiting = [root]
+        while waiting:
+            reader = waiting.pop()
+            for argument in reader.arguments:
+                part = _is_sum(argument) or (reader.function == _ADD and _is_scaled(argument))
+                if part and argument not in terms and self._belongs(argument, reader, [reader], free):
+                    terms.append(argument)
+                    waiting.append(argument)
+        return terms
+
+    def is_root(self, call: Call) -> bool:
+        """Whether a call is a sum, or the division of a sum by a number: an average."""
+        if call.function == _ADD:
+            return _is_sum(call)
+        dividend, *divisor = call.arguments or [None]
+        return call.function == _DIVIDE and _is_sum(dividend) and all(map(is_constant, divisor))
+
+    def _belongs(self, part: Call, reader: Call, unit: Sequence[Call], free: Collection[Call]) -> bool:
+        """Whether only the unit reads the part, and the part comes from the module of its reader or one around it."""
+        return (
+            part in free
+            and all(other in unit for other in self._readers[part])
+            and _around(_module(part), _module(reader))
+        )
+
+
+def _is_sum(value: Any) -> bool:
+    """Whether a value is the sum of two values, neither of them a weight."""
+    return isinstance(value, Call) and value.function == _ADD and not any(map(is_constant, value.arguments))
+
+
+def _is_scaled(value: Any) -> bool:
+    """Whether a value is another times a single number, a weight or a literal."""
+    if not isinstance(value, Call) or value.function != _SCALE:
+        return False
+    return any(is_constant(factor) and math.prod(described(factor)[0]) == 1 for factor in value.arguments)
+
+
+def _module(call: Call) -> str:
+    return call.origin.module if call.origin is not None else ""
+
+
+def _around(outer: str, inner: str) -> bool:
+    return outer in ("", inner) or inner.startswith(f"{outer}.")

@@ -1,4 +1,4 @@
-"""Whether a graph can be run: its calls are complete and say the same as its edges."""
+"""Whether a graph can be run: its calls are complete and agree with its edges."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _check_operator(graph: Graph, field: str, operator: Operator) -> None:
 
 
 def _check_call(field: str, operator: str, call: Call) -> None:
-    """Look a call up before a worker does: packed convolutions do not, and some attributes would end the process."""
+    """Check the attributes of a call before a worker runs it, as some would crash the process."""
     try:
         build(call.function, call.attributes, shown(operator, quoted=False))
     except UnsupportedError as error:
@@ -95,7 +95,7 @@ def _check_reference(graph: Graph, field: str, reference: Value, calls: int) -> 
 
 
 def _check_edges(graph: Graph) -> None:
-    """The scheduler goes by the edges, the engine by the calls: they must say the same."""
+    """Check that edges and calls agree: the scheduler uses the edges, the engine the calls."""
     stated = Counter((edge.source, edge.target) for edge in graph.edges)
     needed = Counter(
         (argument.operator, operator.id)

@@ -13,7 +13,7 @@ from hios.errors import UnsupportedError
 from hios.graph import Operator
 from hios.kernels.packed import is_packable, packed_convolution
 from hios.kernels.table import IN_PLACE, Kernel, build
-from hios.merging import Convolution, merged_kernel
+from hios.operator_merge import Convolution, merged_kernel
 
 
 def compile_merged(
@@ -29,7 +29,7 @@ def compile_merged(
 
     Args:
         operators: at least two, with their calls.
-        members: the same as ``hios.merging.convolutions`` has them.
+        members: the same as ``hios.operator_merge.convolutions`` has them.
         weights: tensors by name.
         packed: whether the convolution is prepared for the CPU, as in ``compile_operator``.
 
@@ -68,7 +68,7 @@ def _convolution(attributes: Mapping[str, Any], filters: Tensor, bias: Tensor) -
 
 
 def _padded(filters: Tensor, kernel: tuple[int, int]) -> Tensor:
-    """Filters with zeros around them: floor((K - k) / 2) before, the rest behind, on each axis."""
+    """Filters padded with zeros: floor((K - k) / 2) before, the rest after, on each axis."""
     (above, below), (left, right) = (
         ((largest - own) // 2, largest - own - (largest - own) // 2)
         for largest, own in zip(kernel, filters.shape[2:], strict=True)

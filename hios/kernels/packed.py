@@ -1,4 +1,4 @@
-"""Convolutions prepared for the CPU: filters in oneDNN's own layout, images in channels-last order, activation inside.
+"""Convolutions prepared for the CPU: filters in oneDNN's layout, channels-last images, fused activation.
 
 ``torch.conv2d`` reorders filters, and images in the usual order, at every call, and applies the activation in a pass of
 its own. Filters of a schedule never change, so that is done once, when the operator is compiled.
@@ -22,7 +22,7 @@ _FUSED = {"relax.nn.relu": "relu", "relax.sigmoid": "sigmoid", "relax.tanh": "ta
 
 
 def can_pack(call: Call, weights: Mapping[str, Tensor]) -> bool:
-    """Whether a call is a convolution of images that oneDNN computes with filters known beforehand."""
+    """Whether a call is a 2-d convolution with constant filters that oneDNN can compute."""
     if call.function != "relax.nn.conv2d" or dtype_of(call.attributes, "out_dtype") not in (None, torch.float32):
         return False
     tensors = call.arguments[1:]
@@ -30,12 +30,12 @@ def can_pack(call: Call, weights: Mapping[str, Tensor]) -> bool:
 
 
 def is_packable(filters: Tensor) -> bool:
-    """Whether oneDNN is there, and can have these filters in its own layout."""
+    """Whether oneDNN is available and can reorder these filters."""
     return torch.backends.mkldnn.is_available() and filters.dtype is torch.float32 and filters.device.type == "cpu"
 
 
 def can_fuse(call: Call) -> bool:
-    """Whether a call is an activation that a packed convolution computes along with itself."""
+    """Whether a call is an activation that a packed convolution can compute too."""
     return call.function in _FUSED
 
 
@@ -78,5 +78,5 @@ def packed_convolution(
 
 
 def as_made(value: Tensor) -> Tensor:
-    """A value in the order in memory in which packed convolutions make theirs: images channels last."""
+    """A value in the memory format that packed convolutions produce: images channels last."""
     return value.contiguous(memory_format=torch.channels_last) if value.ndim == 4 else value

@@ -1,4 +1,4 @@
-"""Signatures: operators with equal signature cost the same and are measured once."""
+"""Signatures: operators with equal signatures cost the same and are measured once."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def _signature(operator: Operator, types: Mapping[str, Any]) -> str:
             value = argument.external
             if value is not None:
                 kind = types[f"{value[0]} {value[1]}"]
-                # Which argument repeats which matters: x + x reads half of what x + y reads.
+                # Repeated arguments matter: x + x reads half as much as x + y.
                 shape = kind if value[0] == "input" else [kind[0][value[2]], kind[1]]
-                # Images come in another order in memory from operators than from outside.
+                # Images from operators have another memory format than inputs.
                 outside = ["input"] if value[0] == "input" and len(shape[0]) == _IMAGE_DIMENSIONS else []
                 arguments.append(["value", numbers.setdefault(value, len(numbers)), shape, *outside])
             elif argument.weight is not None:

@@ -14,8 +14,8 @@ from hios.kernels.unit import External
 
 def torch_dtype(name: str) -> torch.dtype:
     """Torch's dtype of a name such as float32."""
-    found: Any = getattr(torch, name)
-    return found
+    dtype: Any = getattr(torch, name)
+    return dtype
 
 
 def nbytes(shape: Sequence[int], dtype: str) -> int:

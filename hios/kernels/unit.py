@@ -19,7 +19,7 @@ External = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class CompiledOperator:
-    """A scheduling unit ready to run.
+    """A scheduling unit, ready to run.
 
     ``run`` takes the tensors named by ``externals``, in that order, and returns the output tensor, or a tuple of
     them for an operator with several outputs.
@@ -47,13 +47,13 @@ def parts(made: Any, count: int) -> Sequence[Tensor]:
 
 
 def externals(operator: Operator) -> tuple[External, ...]:
-    """What an operator reads from other operators and graph inputs, each value once, in order of first use."""
-    found: dict[External, None] = {}
+    """The values that an operator reads from other operators and graph inputs, each once, by first use."""
+    values: dict[External, None] = {}
     for call in operator.calls:
         for argument in call.arguments:
             if (value := argument.external) is not None:
-                found[value] = None
-    return tuple(found)
+                values[value] = None
+    return tuple(values)
 
 
 def compile_operator(operator: Operator, weights: Mapping[str, Tensor], *, packed: bool = False) -> CompiledOperator:
@@ -72,7 +72,7 @@ def compile_operator(operator: Operator, weights: Mapping[str, Tensor], *, packe
 
 
 class _Compiler:
-    """Builder of a function that computes an operator.
+    """Compiles one operator.
 
     Values have slots: the outside values come first, then weights and numbers, then the result of each step.
     """
@@ -117,7 +117,7 @@ class _Compiler:
             self._steps.append((kernel, [self._kept(argument) for argument in call.arguments]))
 
     def _activation(self, position: int) -> int | None:
-        """The call of the activation that alone reads a convolution."""
+        """The activation call that is the only reader of a convolution."""
         if self._readers[position] != 1:
             return None
         return next(

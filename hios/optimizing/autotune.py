@@ -1,4 +1,4 @@
-"""The way to run a model that is taken: what was chosen and kept before, or what a race of all ways finds."""
+"""Choosing how to run a model: a cached choice, or the winner of a race between all candidates."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from torch import Tensor, nn
 
 from hios.errors import HiosError
 from hios.machine import BUSY, OtherWork, busy_share, usable_cores
-from hios.optimizing import cache, runtimes
+from hios.optimizing import choice_cache, runtimes
 from hios.optimizing.budget import Budget
-from hios.optimizing.cache import ChoiceCache, ModelStore
 from hios.optimizing.cache_key import model_key, state_digest
 from hios.optimizing.candidates import EAGER, SCHEDULE, Candidate, itself
-from hios.optimizing.module import warn
-from hios.optimizing.options import Options
+from hios.optimizing.choice_cache import ChoiceCache, ModelStore
+from hios.optimizing.optimize_options import Options
+from hios.optimizing.optimized_module import warn
 from hios.optimizing.preparation import Preparation, Prepared
-from hios.optimizing.proposals import SCHEDULERS
 from hios.optimizing.race import FEWEST_ROUNDS, Race
 from hios.optimizing.report import Report
-from hios.optimizing.rows import raced_again, rows
+from hios.optimizing.report_rows import raced_again, rows
+from hios.optimizing.schedule_candidates import SCHEDULERS
 from hios.optimizing.tracing import Inputs, export, extract
+from hios.platforms.cpu.cpu_environment import surroundings
 from hios.platforms.cpu.engine import Engine
-from hios.platforms.cpu.environment import surroundings
-from hios.profiling.cache import now
+from hios.profiling.measurement_cache import now
 from hios.schedulers import find
 from hios.sources import code_hash, package_hash
 from hios.versions import versions
@@ -40,7 +40,7 @@ _RACE_SHARE, _LEAST_SHARE, _FINALISTS = 0.5, 0.15, 3
 
 
 class Tuned(NamedTuple):
-    """What was taken.
+    """The choice.
 
     Attributes:
         report: the report.
@@ -61,7 +61,7 @@ class Tuned(NamedTuple):
 
 @dataclass
 class Autotune:
-    """A model whose ways to run are compared.
+    """A model whose candidates are compared.
 
     Args:
         model: only computes, so that it may be run as often as needed.
@@ -98,14 +98,14 @@ class Autotune:
 
     @functools.cached_property
     def _state(self) -> str:
-        """Hash of the model's state; empty where it cannot be hashed, as of sparse tensors: then it is not kept."""
+        """Hash of the weights; empty if they cannot be hashed, such as sparse tensors, and then nothing is cached."""
         try:
             return state_digest(self.model)
         except (RuntimeError, TypeError):
             return ""
 
     def _choice_key(self) -> dict[str, object]:
-        """All that a choice rests on."""
+        """Everything that a choice depends on."""
         algorithms = SCHEDULERS if self.options.algorithm == "auto" else (self.options.algorithm,)
         modules = [find(algorithm).run.__module__ for algorithm in algorithms]
         others = [module for module in modules if module.partition(".")[0] != "hios"]
@@ -127,11 +127,11 @@ class Autotune:
         }
 
     def kept(self) -> tuple[Report, Candidate] | None:
-        """The choice of an earlier call; None if there is none."""
+        """The cached choice of an earlier call; None if there is none."""
         return self._choices.get(self.name)
 
     def restored(self, report: Report, candidate: Candidate) -> Tuned:
-        """What was chosen earlier, loaded from the cache; prepared again where the weights are others than then.
+        """The cached choice, loaded from the cache, or prepared again if the weights have changed.
 
         Raises:
             HiosError: it cannot be prepared any more.
@@ -148,7 +148,7 @@ class Autotune:
             exported = export(self.model, self.args, self.kwargs)
             if candidate.kind == SCHEDULE:
                 traced = extract(exported, self.name, self.options.units)
-                cache.write_graph(workspace, traced.graph, traced.weights)
+                choice_cache.write_graph(workspace, traced.graph, traced.weights)
             else:
                 path = runtimes.file(candidate.kind, workspace, candidate.threads)
                 runtimes.convert(candidate.kind, exported.program, path, candidate.threads)
@@ -162,7 +162,7 @@ class Autotune:
             path = runtimes.file(candidate.kind, folder, candidate.threads)
             run = runtimes.load(candidate.kind, path, candidate.threads, [value.stride() for value in self.tensors])
             return Tuned(report, candidate, run)
-        graph, weights = cache.read_graph(folder)
+        graph, weights = choice_cache.read_graph(folder)
         task, cores = candidate.alone(graph, self.divisions, self.everything)
         engine = Engine(graph, weights, {candidate.label: task}, cores, self.options.timeout_s)
         return Tuned(report, candidate, functools.partial(engine.run, candidate.label), engine.close)
@@ -170,7 +170,7 @@ class Autotune:
     def raced(
         self, budget: Budget, latency_ms: float, expected: list[Tensor], flat: Callable[[Any], list[Tensor]]
     ) -> Tuned:
-        """Prepare the ways, have them take turns, and take one; kept if nothing else kept the cores busy.
+        """Prepare the candidates, race them and choose one; cached unless other processes kept the cores busy.
 
         Args:
             budget: what is left of it.
@@ -244,7 +244,7 @@ class Autotune:
         return Tuned(report, candidate, ready[candidate.label].run, preparation.close, preparation, race)
 
     def settled(self, tuned: Tuned, race: Race, busy: float) -> Tuned:
-        """What a race in the course of later calls found, kept for the next start; it runs alone from then on.
+        """The result of a race during later calls, cached for the next start; the winner then runs alone.
 
         Args:
             tuned: the provisional choice.
@@ -267,21 +267,21 @@ class Autotune:
         return self._alone(Tuned(report, candidate, run, preparation.close, preparation), preparation)
 
     def _is_asked_for(self, entry: Prepared) -> bool:
-        """Whether it is of the way that is taken whatever is measured."""
+        """Whether it is the candidate that the user chose, whatever is measured."""
         return self.options.asks_for(entry.candidate.kind)
 
     def _keep(self, tuned: Tuned, preparation: Preparation, workspace: Path) -> None:
-        """Write the choice, and what runs it."""
+        """Write the choice and what runs it."""
         self._choices.put(tuned.report, tuned.candidate)
         if tuned.candidate.kind == EAGER or self._folder is None or not self._state:
             return
         if tuned.candidate.kind == SCHEDULE and preparation.traced is not None:
-            cache.write_graph(workspace, preparation.traced.graph, preparation.traced.weights)
-        cache.leave_only(workspace, tuned.candidate)
+            choice_cache.write_graph(workspace, preparation.traced.graph, preparation.traced.weights)
+        choice_cache.leave_only(workspace, tuned.candidate)
         self._store.keep(self._key, self._state, workspace)
 
     def _alone(self, tuned: Tuned, preparation: Preparation) -> Tuned:
-        """Without what runs the other ways."""
+        """Without the workers of the other candidates."""
         engine = preparation.engine
         if tuned.candidate.kind == SCHEDULE and engine is not None:
             engine.keep_only(tuned.candidate.label)

@@ -1,4 +1,4 @@
-"""The time that ``hios.optimize`` may take: what no longer fits, and how much is left, for people to see."""
+"""The time limit of ``hios.optimize``: which steps still fit, and the remaining time for the progress bar."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REDRAWN_S = 0.5
 
 
 class Budget:
-    """Counts down from the beginning, with a progress bar; use as a context.
+    """Counts down from its creation, with a progress bar; a context manager.
 
     Args:
         seconds: the budget.
@@ -77,7 +77,7 @@ class Budget:
 
     @property
     def deadline(self) -> float:
-        """When it is spent, by ``time.monotonic``."""
+        """The end of the budget, by ``time.monotonic``."""
         return self.began + self.seconds
 
     @property
@@ -87,16 +87,16 @@ class Budget:
 
     @property
     def left_s(self) -> float:
-        """Seconds that are left; less than 0 where it is overdrawn."""
+        """Seconds left; negative if the budget is overdrawn."""
         return self.deadline - time.monotonic()
 
     def show(self, what: str) -> None:
-        """Say what is being done."""
+        """Show what is being done."""
         self._bar.set_description_str(f"{self._name}: {what}", refresh=False)
         self._redraw()
 
     def predicted_s(self, step: str, beside: int = 0) -> float:
-        """Seconds that a step will probably take.
+        """Seconds that a step is expected to take.
 
         It rests on how long the step took here before, and on how much longer than expected the steps of this run took.
 
@@ -116,7 +116,7 @@ class Budget:
         return alone_s * max(1.0, (1 + beside) / self._cores)
 
     def too_short_for(self, *steps: str, keep_s: float = 0.0, beside: int = 0) -> str:
-        """Why steps are not begun, in words; empty if there is time for all.
+        """Why steps are not started, in words; empty if there is time for all of them.
 
         Args:
             steps: one after another.
@@ -133,14 +133,14 @@ class Budget:
 
     @contextlib.contextmanager
     def step(self, step: str, what: str, beside: int = 0) -> Iterator[None]:
-        """What is done within is a step, whose time is kept for predictions if it does not fail."""
+        """A context whose time is recorded for predictions if it does not fail."""
         self.show(what)
         began = time.monotonic()
         yield
         self.took(step, time.monotonic() - began, beside)
 
     def took(self, step: str, seconds: float, beside: int = 0) -> None:
-        """Note how long a step took, beside so many other processes."""
+        """Record how long a step took while this many other processes ran."""
         self._taken += seconds
         self._expected += self._usual_s(step, beside)
         self._factors[step] = round(_MARGIN * seconds / self._guess_s(step, beside), 3)
@@ -150,7 +150,7 @@ class Budget:
 
 
 def _read(file: Path | None) -> dict[str, float]:
-    """How many times as long as guessed steps took here; nothing where the file is absent or damaged."""
+    """The ratio of actual to estimated time of earlier steps; empty if the file is missing or damaged."""
     try:
         factors = json.loads(file.read_text(encoding="utf-8")) if file is not None else {}
         return {step: float(factors[step]) for step in _GUESSES if 0 < float(factors.get(step, 0)) < float("inf")}

@@ -1,4 +1,4 @@
-"""What a choice rests on, and what a prepared model rests on: nothing of it needs an export.
+"""Cache keys of choices and of prepared models, computed without exporting the model.
 
 The key of a choice has the model's structure, code and attributes, the types of its inputs, and what torch was told. A
 prepared model is also known by the contents of its state: all parameters, buffers and other tensors that modules hold.
@@ -19,17 +19,17 @@ from torch import Tensor, fx, nn
 from hios.machine import usable_cores
 from hios.optimizing.model_code import code_digest
 
-#: Variables that change how threads inside operators wait and where they run.
+#: Environment variables that change how intra-operator threads wait and where they run.
 _VARIABLES = ("GOMP_", "KMP_", "OMP_")
 #: Attributes that every module has: tables that are looked at by themselves, and hooks, which no optimised model has.
 _OWN = frozenset(nn.Module().__dict__) - {"training"}
-#: How deep containers and objects among the attributes are looked into.
+#: Depth to which containers and objects among the attributes are examined.
 _DEPTH = 4
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
 
 
 def model_key(model: nn.Module, tensors: Sequence[Tensor]) -> dict[str, object]:
-    """Code of a model, memory formats of what it computes with, and what torch was told, as JSON.
+    """Code of a model, memory formats of its tensors, and settings of torch, as JSON.
 
     Weights and values of inputs make no difference. `hios.optimizing.model_code` says which code is covered.
 
@@ -64,9 +64,9 @@ def model_key(model: nn.Module, tensors: Sequence[Tensor]) -> dict[str, object]:
 
 
 def state_digest(model: nn.Module) -> str:
-    """Hash of the contents of all tensors of a model: parameters, buffers, and those that are plain attributes."""
+    """Hash of the contents of all tensors of a model: parameters, buffers, and plain attributes."""
     tensors = list(_tensors(model))
-    with ThreadPoolExecutor(max(1, len(usable_cores()))) as pool:  # hashing lets go of Python's lock
+    with ThreadPoolExecutor(max(1, len(usable_cores()))) as pool:  # hashing releases the GIL
         hashes = pool.map(_content, (tensor for _, tensor in tensors))
         whole = hashlib.sha256()
         for (name, tensor), content in zip(tensors, hashes, strict=True):
@@ -94,12 +94,12 @@ def _type(tensor: Tensor) -> list[object]:
 
 
 def _attributes(module: nn.Module) -> str:
-    """The attributes of a module that are no tables of torch's."""
+    """The attributes of a module other than torch's own tables."""
     return _text({name: value for name, value in module.__dict__.items() if name not in _OWN}, _DEPTH)
 
 
 def _text(value: Any, depth: int) -> str:
-    """A value in words that are the same in another process, as far as that can be told."""
+    """A textual form of a value that is the same in another process, as far as possible."""
     if isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, Tensor):

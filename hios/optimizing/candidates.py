@@ -1,4 +1,4 @@
-"""What can run a model: the model itself, another runtime, or a schedule of its graph on workers."""
+"""Candidates for running a model: the model itself, another runtime, or a schedule of its graph on workers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Candidate:
     def alone(
         self, graph: Graph, divisions: Sequence[Sequence[list[int]]], everything: list[int]
     ) -> tuple[Task, list[list[int]]]:
-        """What an engine runs that runs only this schedule, and the cores of its workers: of devices with work alone.
+        """The tasks of an engine that runs only this schedule, and the cores of its workers: devices with work only.
 
         Args:
             graph: that the schedule is of.
@@ -72,12 +72,12 @@ class Candidate:
 
     @property
     def busy_cores(self) -> bool:
-        """Whether threads inside operators spin on for a while after a run."""
+        """Whether idle intra-operator threads keep spinning for a while after a run."""
         size = 1 if self.schedule is None else self.schedule.cores_per_device or 1
         return self.wide or self.threads > 1 or size > 1
 
     def to_json(self) -> dict[str, object]:
-        """As the cache keeps it."""
+        """The entry for the cache."""
         schedule = self.schedule and {"format_version": artifacts.FORMAT_VERSION, **self.schedule.to_json()}
         return {
             "label": self.label,
@@ -89,7 +89,7 @@ class Candidate:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Candidate:
-        """What the cache kept.
+        """The candidate of a cache entry.
 
         Raises:
             HiosError: it is not what ``to_json`` gave.
@@ -130,19 +130,19 @@ def in_runtime(kind: str, threads: int) -> Candidate:
 
 
 def scheduled(label: str, schedule: Schedule, *, wide: bool = False) -> Candidate:
-    """A schedule of the model's operators, which the engine runs."""
+    """A schedule of the model, run by the engine."""
     return Candidate(label, SCHEDULE, schedule=schedule, wide=wide)
 
 
 def distinct(candidates: Sequence[Candidate], graph: Graph) -> list[Candidate]:
-    """Without schedules whose plan another one has already."""
+    """The candidates without schedules whose plan occurs before."""
     kept: list[Candidate] = []
     seen: list[Any] = []
     for candidate in candidates:
         what: Any = (candidate.kind, candidate.threads)
         if candidate.schedule is not None:
             plan = candidate.schedule.plan(graph)
-            # Devices without work behind the last one with work make no difference.
+            # Idle devices after the last one with work make no difference.
             rows = plan.devices[: 1 + max(number for number, row in enumerate(plan.devices) if row)]
             cores = "all" if candidate.wide else candidate.schedule.cores_per_device or 1
             what = (type(plan), rows, plan.merges if isinstance(plan, StagedPlan) else plan.launch, cores)

@@ -1,4 +1,4 @@
-"""Operators that PyTorch fuses by itself in eval mode, written out: frontends know their parts, not the whole.
+"""Fused operators that PyTorch uses in eval mode, decomposed: frontends support only their parts.
 
 In eval mode nn.TransformerEncoderLayer is one operator of ATen, which torch.export avoids and Dynamo keeps.
 """
@@ -14,7 +14,7 @@ from torch import Tensor, fx
 
 
 def without_fast_paths(part: fx.GraphModule) -> fx.GraphModule:
-    """A part with such operators written out; the part itself where it has none that can be."""
+    """A module with such operators decomposed; the module itself if it has none."""
     if not any(map(_is_plain_layer, part.graph.nodes)):
         return part
     written = fx.GraphModule(part, copy.deepcopy(part.graph))
@@ -65,8 +65,8 @@ def encoder_layer(
         batch, length, _ = value.shape
         parts = F.linear(value, qkv_weight, qkv_bias).chunk(3, -1)
         heads = [part.reshape(batch, length, num_heads, embed_dim // num_heads).transpose(1, 2) for part in parts]
-        found = F.scaled_dot_product_attention(heads[0], heads[1], heads[2])
-        return F.linear(found.transpose(1, 2).reshape(batch, length, embed_dim), proj_weight, proj_bias)
+        attended = F.scaled_dot_product_attention(heads[0], heads[1], heads[2])
+        return F.linear(attended.transpose(1, 2).reshape(batch, length, embed_dim), proj_weight, proj_bias)
 
     def feed(value: Tensor) -> Tensor:
         inner = F.linear(value, ffn_weight_1, ffn_bias_1)

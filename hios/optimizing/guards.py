@@ -1,4 +1,4 @@
-"""Whether a model is still the one that was optimised: a graph's weights are copies that do not follow the model."""
+"""Guards: whether a model has changed since it was optimised, as the graph holds copies of its weights."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _EVERYWHERE = (torch_modules._global_forward_hooks, torch_modules._global_forwar
 
 
 def has_hooks(model: nn.Module) -> bool:
-    """Whether something is to be called when a module of the model is, or when any module is."""
+    """Whether hooks are registered on a module or on all modules."""
     return any(_EVERYWHERE) or any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
 class Guards:
-    """Compares a model with what it was, fast enough for every call: about a tenth of a microsecond for each entry.
+    """Compares a model with its earlier state, fast enough for every call: about 0.1 microseconds per entry.
 
     What it sees: parameters, buffers and submodules that were added, removed, replaced or reordered, changed in place
     (by the version counters that autograd keeps) or moved to other memory (``tensor.data = ...``); attributes that were
@@ -77,7 +77,7 @@ class Guards:
         return list(map(_version, self._counted)), list(map(Tensor.data_ptr, self._tensors))
 
     def changed(self) -> str:
-        """What changed since then, in words; empty if nothing did."""
+        """What has changed, in words; empty if nothing has."""
         if self._replaced():
             return "its parameters, buffers or submodules were replaced"
         if self._code() != self._kinds:

@@ -1,4 +1,4 @@
-"""The code of a model: of its classes, and of the modules of Python that these reach by name."""
+"""The source code of a model: its classes, and the Python modules that they import."""
 
 from __future__ import annotations
 
@@ -25,41 +25,41 @@ def code_digest(model: nn.Module) -> str:
     packages that the classes are from, and of all that is not installed, such as a file of helpers beside the model's.
     Other packages, what is imported within functions, and helpers that were typed in are not covered.
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for module in model.modules():
         if isinstance(module, fx.GraphModule):
-            found.update(module.code.encode())
+            digest.update(module.code.encode())
     for kind in sorted(_own_classes(model), key=lambda kind: f"{kind.__module__}.{kind.__qualname__}"):
-        found.update(_source(kind).encode())
+        digest.update(_source(kind).encode())
     for name in sorted(_reached(model)):
         if (file := _file(name)) is not None:
-            found.update(f"{name}\n".encode() + file.read_bytes())
-    return found.hexdigest()
+            digest.update(f"{name}\n".encode() + file.read_bytes())
+    return digest.hexdigest()
 
 
 def is_in_files(model: nn.Module) -> bool:
-    """Whether the code of all classes of a model is in files, and so in its digest with all helpers."""
+    """Whether all classes of a model are defined in files, so that its digest covers them and their helpers."""
     return all(_file(kind.__module__) is not None for kind in _own_classes(model))
 
 
 def _own_classes(model: nn.Module) -> set[type]:
-    """Classes of modules whose code is not known by a version; graphs are code themselves."""
+    """Classes of modules that no package version identifies; FX graphs are code themselves."""
     kinds = {type(module) for module in model.modules() if not isinstance(module, fx.GraphModule)}
     return {kind for kind in kinds if _top(kind.__module__) not in _BY_VERSION}
 
 
 def _reached(model: nn.Module) -> set[str]:
-    """Names of the modules of Python that a model's classes are from, and that these name."""
+    """Names of the Python modules that define the classes of a model, and of those they import."""
     waiting = [kind.__module__ for kind in _own_classes(model)]
     tops = set(map(_top, waiting))
-    found: set[str] = set()
+    reached: set[str] = set()
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in reached:
             continue
-        found.add(name)
+        reached.add(name)
         waiting += [other for other in _named(name) if _top(other) in tops or not _is_installed(other)]
-    return found
+    return reached
 
 
 def _named(name: str) -> Iterator[str]:
@@ -78,14 +78,14 @@ def _is_installed(name: str) -> bool:
 
 
 def _file(name: str) -> Path | None:
-    """The file of Python code of an imported module; None where there is none."""
+    """The Python file of an imported module; None if there is none."""
     file = getattr(sys.modules.get(name), "__file__", None)
     path = Path(file) if isinstance(file, str) else None
     return path if path is not None and path.suffix == ".py" and path.is_file() else None
 
 
 def _source(kind: type) -> str:
-    """Source of a class, or where it was typed in, what its forward was compiled to."""
+    """Source of a class or, if it was typed in, the bytecode of its forward."""
     try:
         return inspect.getsource(kind)
     except (OSError, TypeError):

@@ -1,4 +1,4 @@
-"""A choice that was made beside other work, made again in the course of the user's own calls once the cores are idle.
+"""Repeating a choice made on a busy machine during the user's own calls, once the cores are idle.
 
 No call is made twice, and none waits: each is run by one of the candidates, all of which give equal outputs, and these
 take turns. Until the cores are idle all calls are run by the provisional choice, and every ``LOOK_S`` seconds one of
@@ -21,7 +21,7 @@ from hios.optimizing.candidates import Candidate
 from hios.optimizing.race import FEWEST_ROUNDS, Race
 from hios.optimizing.runtimes import Run
 
-#: Seconds between two looks at what else keeps the cores busy.
+#: Seconds between two checks whether other processes keep the cores busy.
 LOOK_S = 10.0
 #: Rounds after which candidates leave that are clearly slower, and how many times the shortest median these take.
 _QUALIFYING, _SLOWER = 4, 1.3
@@ -29,7 +29,7 @@ _QUALIFYING, _SLOWER = 4, 1.3
 
 @dataclass
 class OnlineRace:
-    """Runs the user's calls, and finds out by them what is the fastest.
+    """Runs the user's calls and uses them to find the fastest candidate.
 
     Args:
         candidates: those that give equal outputs, the model as it runs today first.
@@ -58,14 +58,14 @@ class OnlineRace:
         self._look()
 
     def _look(self) -> None:
-        """Begin to wait for idle cores."""
+        """Start waiting for idle cores."""
         self._rounds, self._qualified = None, False
         self._racing, self._turns = list(self.candidates), list[Candidate]()
         self._work = self.other_work(self.cores)
         self._looked = time.monotonic()
 
     def run(self, tensors: list[Tensor]) -> list[Tensor]:
-        """Run a call; which candidate does so is for the race to say."""
+        """Run a call with the candidate that the race selects."""
         if not self._lock.acquire(blocking=False):  # another thread's call is being timed
             return self.runs[self.provisional](tensors)
         try:
@@ -78,7 +78,7 @@ class OnlineRace:
             self._lock.release()
 
     def _wait(self) -> None:
-        """Begin the race if the cores were idle since the last look."""
+        """Start the race if the cores have been idle since the last check."""
         if time.monotonic() - self._looked < LOOK_S:
             return
         busy = self._work.share(self.children)

@@ -1,4 +1,4 @@
-"""From a model and example inputs to a module that runs it the fastest way that was measured."""
+"""From a model and example inputs to a module that runs it in the fastest way measured."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from hios.optimizing.budget import Budget
 from hios.optimizing.candidates import EAGER, Candidate, itself
 from hios.optimizing.guards import Guards, has_hooks
 from hios.optimizing.model_code import is_in_files
-from hios.optimizing.module import OptimizedModule, Runner, torch_threads, warn
 from hios.optimizing.online_race import OnlineRace
-from hios.optimizing.options import Options
+from hios.optimizing.optimize_options import Options
+from hios.optimizing.optimized_module import OptimizedModule, Runner, torch_threads, warn
 from hios.optimizing.race import Race, outruns
 from hios.optimizing.report import Report
 from hios.optimizing.tracing import Inputs, Outputs
@@ -30,7 +30,7 @@ from hios.tolerances import beyond
 
 #: Runs of the model that show how long it takes, before anything else.
 _TIMED = 3
-#: A way that took more times as long as the fastest beside other work is not tried in the user's own calls.
+#: A candidate slower than the fastest by more than this factor on a busy machine is not tried in the user's own calls.
 _ABLE = 3.0
 #: Milliseconds after which fewer runs have to do.
 _TIMED_MS = 500.0
@@ -64,8 +64,8 @@ def optimize(
     the module just calls the model. Its ``report`` has a row for every way; for those that were left out, with the
     reason. The choice, the measurements and what runs the model are kept on disk, so that the next start takes seconds.
 
-    While other work keeps the cores busy, no choice is final: nothing is kept on disk, the report claims no speedup,
-    and the ways take turns again in later calls, once the cores are idle.
+    While other processes keep the cores busy, no choice is final: nothing is cached, the report claims no speedup, and
+    the race is repeated in later calls, once the cores are idle.
 
     A model that torch.export, Relax or the kernel table cannot handle runs as it is, with one ``HiosWarning`` that
     names the reason; so does a model with hooks, a model that changes its state or its inputs, a model whose outputs
@@ -127,7 +127,7 @@ def optimize(
 
 
 def accelerated(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], options: Options) -> OptimizedModule:
-    """``optimize`` for a model in the mode that it is in."""
+    """``optimize`` for a model in its current mode."""
     divisions = options.divisions()
     name = type(model).__name__
     try:
@@ -146,7 +146,7 @@ def accelerated(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 @dataclass
 class _Optimizer:
-    """Finds the way to run one model."""
+    """Finds the fastest way to run one model."""
 
     model: nn.Module
     args: Sequence[Any]
@@ -158,7 +158,7 @@ class _Optimizer:
         self.name = type(self.model).__name__
 
     def optimized(self) -> OptimizedModule:
-        """The module.
+        """The optimised module.
 
         Raises:
             HiosError: the model cannot be taken, or something failed.
@@ -193,7 +193,7 @@ class _Optimizer:
         require_pure(self.model, self.args, self.kwargs)
 
     def _once(self, autotune: Autotune) -> list[Tensor]:
-        """Run the model once; gives its tensors, and notes the structure of its outputs.
+        """Run the model once; returns its tensors and records the structure of its outputs.
 
         Raises:
             ExampleInputsError: it cannot run on them.
@@ -214,7 +214,7 @@ class _Optimizer:
         return expected
 
     def _restored(self, autotune: Autotune, report: Report, candidate: Candidate) -> OptimizedModule | None:
-        """What was chosen earlier, if it still computes what the model does, and faster; None if not."""
+        """The cached choice, if it is still correct and faster than the model; otherwise None."""
         tuned = autotune.restored(report, candidate)
         try:
             expected = self._once(autotune)
@@ -234,7 +234,7 @@ class _Optimizer:
         return kinds[0] == kinds[1] and beyond(outputs, expected, self.options.tolerance) is None
 
     def _raced(self, autotune: Autotune, budget: Budget) -> OptimizedModule:
-        """The winner of a race; the model itself where it takes too little time for one."""
+        """The winner of a race; the model itself if it is too fast for a race to pay off."""
         began = time.perf_counter()
         expected = self._once(autotune)
         latency_ms = self._eager_ms((time.perf_counter() - began) * 1e3)
@@ -248,7 +248,7 @@ class _Optimizer:
         return self._module(autotune.raced(budget, latency_ms, expected, self.outputs.flat), autotune)
 
     def _eager_ms(self, first_ms: float) -> float:
-        """The shortest of a few runs of the model, of which the first was made already."""
+        """The shortest of a few runs of the model, including the one already made."""
         took = [first_ms]
         with torch.no_grad():
             while len(took) <= _TIMED and sum(took) < _TIMED_MS:
@@ -258,7 +258,7 @@ class _Optimizer:
         return min(took)
 
     def _holds(self, fast: OptimizedModule, candidate: Candidate) -> bool:
-        """Whether a choice of earlier is still faster than the model by itself."""
+        """Whether a cached choice is still faster than the model itself."""
 
         def run(module: nn.Module) -> Callable[[], Any]:
             return torch.no_grad()(lambda: module(*self.args, **self.kwargs))
@@ -275,7 +275,7 @@ class _Optimizer:
         return OptimizedModule(self.model, tuned.report, runner)
 
     def _provisional(self, tuned: Tuned, autotune: Autotune) -> OptimizedModule:
-        """A module whose choice is made again in the course of its calls, as other work kept the cores busy."""
+        """A module whose choice is repeated during its calls, as other processes kept the cores busy."""
         preparation, race = tuned.preparation, tuned.race
         assert preparation is not None  # noqa: S101 - what is chosen for the time being has both
         assert race is not None  # noqa: S101
@@ -294,8 +294,8 @@ class _Optimizer:
             for entry in preparation.ready.values()
         }
 
-        def settled(found: Race, busy: float) -> None:
-            final = autotune.settled(tuned, found, busy)
+        def settled(race: Race, busy: float) -> None:
+            final = autotune.settled(tuned, race, busy)
             fast.settle(self._module(final, autotune))
 
         online = OnlineRace(

@@ -1,4 +1,4 @@
-"""Which way to divide the cores of this machine into devices is fastest for a network.
+"""The fastest way to divide the cores of this machine into devices for a network.
 
 One device of all n cores, 2 of n/2, 4 of n/4, ..., n of one: each is predicted before any is run, from costs that are
 measured on such devices; those whose prediction is near the best are measured, in turns.
@@ -22,18 +22,18 @@ from hios.costs import Costs
 from hios.errors import PlatformError
 from hios.formats.partition_file import Partition, PartitionFile
 from hios.formats.schedule_file import Parameter
-from hios.frontends.examples import example_inputs
+from hios.frontends.example_inputs import example_inputs
 from hios.graph import Graph
 from hios.machine import busy_share, processor
-from hios.optimizing.proposals import PROMISING, widest
+from hios.optimizing.schedule_candidates import PROMISING, widest
+from hios.platforms.cpu.cpu_platform import SETTLE_S, device_cores
 from hios.platforms.cpu.engine import Engine, Task
-from hios.platforms.cpu.platform import SETTLE_S, device_cores
 from hios.problem import Problem
-from hios.profiling.cache import now
+from hios.profiling.measurement_cache import now
 from hios.profiling.profile import profile
 from hios.progress import bar
-from hios.runtime.choosing import best
-from hios.runtime.results import measured
+from hios.runtime.fastest import best
+from hios.runtime.run_record import measured
 from hios.schedule import Schedule
 from hios.schedulers import schedule
 from hios.tolerances import compared
@@ -74,9 +74,9 @@ class PartitionSettings:
 
 
 def partition(graph: Graph, weights: Mapping[str, Tensor], settings: PartitionSettings) -> PartitionFile:
-    """Choose how to divide the cores; returns what partition.json holds.
+    """Choose how to divide the cores; returns the contents of partition.json.
 
-    Partitions with more devices than operators that can ever run beside each other are left out: some would be idle.
+    Partitions with more devices than operators that can ever run concurrently are left out: some would be idle.
 
     Args:
         graph: with calls and shapes.
@@ -125,7 +125,7 @@ def partition(graph: Graph, weights: Mapping[str, Tensor], settings: PartitionSe
 
 
 def _predicted(graph: Graph, devices: int, size: int, settings: PartitionSettings) -> Schedule:
-    """The schedule for one partition, by costs measured on its devices."""
+    """The schedule for one partition, from costs measured on its devices."""
     algorithm = settings.algorithm if devices > 1 else "sequential"
     costs = profile(
         graph,
@@ -147,7 +147,7 @@ def _measured(
     ways: Mapping[int, tuple[Schedule, tuple[int, int]]],
     settings: PartitionSettings,
 ) -> dict[int, list[float]]:
-    """Milliseconds of all runs of the promising partitions, which take turns in random order.
+    """Milliseconds of all runs of the promising partitions, run in turns in random order.
 
     Raises:
         PlatformError: outputs differ from those of one device.
@@ -180,7 +180,7 @@ def _measured(
 
 
 def _turns(places: list[int], settings: PartitionSettings) -> Iterator[tuple[int, int]]:
-    """Who runs, with the number of the round."""
+    """Which partition runs next, with the number of the round."""
     shuffle, rounds = random.Random(settings.seed).shuffle, settings.warmup + settings.runs
     with bar(rounds, f"{len(places)} partitions take turns", "rounds") as progress:
         for number in range(rounds):
@@ -193,8 +193,8 @@ def _turns(places: list[int], settings: PartitionSettings) -> Iterator[tuple[int
 def _require_equal(
     outputs: Sequence[Tensor], expected: Sequence[Tensor], way: tuple[int, int], tolerance: float
 ) -> None:
-    for number, (found, right) in enumerate(zip(outputs, expected, strict=True)):
-        off, within = compared(found, right, tolerance)
+    for number, (output, right) in enumerate(zip(outputs, expected, strict=True)):
+        off, within = compared(output, right, tolerance)
         if not within:
             raise PlatformError(
                 f"{way[0]} device(s) of {way[1]} core(s): output {number} differs from that of one device by "
@@ -203,7 +203,7 @@ def _require_equal(
 
 
 def _reason(partitions: Sequence[Partition], chosen: int) -> str:
-    """Why one was chosen, in words."""
+    """Why a partition was chosen, in words."""
     known = [entry for entry in partitions if entry.latency_ms is not None]
     latency = msgspec.structs.asdict(partitions[chosen])["latency_ms"]
     return (

@@ -1,4 +1,4 @@
-"""Preparing the ways to run a model as far as the budget goes: runtimes of the whole model, schedules of its graph."""
+"""Preparing candidates within the budget: runtimes of the whole model, schedules of its graph."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from hios.machine import private_bytes
 from hios.optimizing import runtimes
 from hios.optimizing.budget import Budget
 from hios.optimizing.candidates import EAGER, OTHERS, SCHEDULE, Candidate, distinct, in_runtime, itself
-from hios.optimizing.conversion import Conversion
-from hios.optimizing.module import torch_threads, warn
-from hios.optimizing.options import Options
-from hios.optimizing.proposals import Proposals, tasks
+from hios.optimizing.optimize_options import Options
+from hios.optimizing.optimized_module import torch_threads, warn
 from hios.optimizing.report import WayReport
+from hios.optimizing.runtime_conversion import Conversion
+from hios.optimizing.schedule_candidates import ScheduleProposals, tasks
 from hios.optimizing.tracing import Exported, Traced, export, extract
 from hios.platforms.cpu.engine import Engine
 
-#: Runtimes that are converted in a process of their own: they take long, and can be ended there.
+#: Runtimes converted in a separate process: conversion takes long, and can be stopped there.
 _APART = ("onnxruntime", "compile")
 
 
@@ -39,7 +39,7 @@ class Prepared:
         candidate: what it is.
         run: runs it.
         prepare_s: seconds that it took, exporting included.
-        memory_mb: memory beside the model itself; None where it is not known yet.
+        memory_mb: memory beside the model itself; None if it is not known yet.
         file: what a runtime was loaded from.
     """
 
@@ -52,7 +52,7 @@ class Prepared:
 
 @dataclass
 class Preparation:
-    """Everything that is prepared for one model; closing it ends the workers and lets go of the rest.
+    """Everything prepared for one model; closing it stops the workers and releases the rest.
 
     Args:
         model: only computes, so that it may be run as often as needed.
@@ -87,7 +87,7 @@ class Preparation:
     _conversions: dict[str, Conversion] = field(default_factory=dict, init=False)
 
     def prepare(self, today: Candidate) -> None:
-        """All ways that the user asks for.
+        """Prepare all candidates that the user asks for.
 
         Args:
             today: the model as it runs now, which always takes part.
@@ -120,13 +120,13 @@ class Preparation:
             self._attempt(SCHEDULE, "schedules", self._start_engine)
 
     def _itself(self, threads: int, tensors: list[Tensor]) -> list[Tensor]:
-        """What the model gives for the example inputs, whose tensors are not looked at."""
+        """Run the model on the example inputs; the contents of the tensors are not examined."""
         with torch_threads(threads), torch.no_grad():
             outputs = self.model(*self.args, **self.kwargs)
         return self.flat(outputs)
 
     def _usable(self, kind: str) -> bool:
-        """Whether a runtime is installed; if it is asked for by name and is not, that is an error."""
+        """Whether a runtime is installed; an error if the user chose it and it is not."""
         lacking = runtimes.missing(kind)
         if lacking and self.options.asks_for(kind):
             raise HiosError(f"way {kind}: {lacking}")
@@ -139,7 +139,7 @@ class Preparation:
         self.absent.append(WayReport(label, kind, outcome, why, prepare_s=prepare_s))
 
     def _export(self, kinds: Sequence[str]) -> bool:
-        """Export the model; whether the budget had time for that.
+        """Export the model; returns whether the budget allowed it.
 
         Raises:
             HiosError: it cannot be exported.
@@ -156,16 +156,16 @@ class Preparation:
 
     @property
     def _kept_s(self) -> float:
-        """Seconds that are not for preparing; none where a way is asked for by name, which is prepared in any case."""
+        """Seconds reserved for the race; none if the user chose a candidate, which is prepared in any case."""
         return self.reserve_s if self.options.is_auto else -float("inf")
 
     @property
     def _beside(self) -> int:
-        """How many conversions run in processes of their own."""
+        """How many conversions run in separate processes."""
         return sum(conversion.runs for conversion in self._conversions.values())
 
     def _start(self, kinds: Sequence[str], conversions: contextlib.ExitStack) -> None:
-        """Start conversions in processes of their own, which run beside what is prepared here."""
+        """Start conversions in separate processes, which run while other candidates are prepared."""
         wanted = [kind for kind in _APART if kind in kinds]
         program = self.folder / "program.pt2"
         for kind in wanted:
@@ -181,7 +181,7 @@ class Preparation:
             conversions.callback(self._conversions[kind].end)
 
     def _write(self, path: Path) -> str:
-        """Write the program for other processes; returns why it cannot be, in words, or nothing."""
+        """Write the program for other processes; returns why that failed, or an empty text."""
         from hios.frontends import program as programs
 
         self.budget.show("writing the program")
@@ -225,7 +225,7 @@ class Preparation:
         self._attempt(kind, kind, convert)
 
     def _load(self, kind: str, took: float) -> None:
-        """Load what was converted, with one thread and with all."""
+        """Load what was converted, with one thread and with all threads."""
         assert self.exported is not None  # noqa: S101 - what was converted was exported
         tensors = self.exported.inputs.required(self.args, self.kwargs)
         most = len(self.everything)
@@ -240,7 +240,7 @@ class Preparation:
             self.ready[candidate.label] = Prepared(candidate, run, seconds, memory_mb, path)
 
     def _attempt(self, kind: str, name: str, action: Callable[[], object]) -> None:
-        """Do something for a way that may fail, which the report then says."""
+        """Run a step of a candidate that may fail; the report then says why."""
         began = time.monotonic()
         try:
             action()
@@ -270,14 +270,14 @@ class Preparation:
         self._extract_s = time.monotonic() - began
 
     def _start_engine(self) -> None:
-        """Schedules of the graph, and workers that run all of them."""
+        """Schedule the graph and start workers for all schedules."""
         assert self.traced is not None  # noqa: S101 - nothing that needs it runs before
         if why := self.budget.too_short_for("costs", "engine", keep_s=self._kept_s):
             self._note(SCHEDULE, "not started", why)
             return
         began, graph = time.monotonic(), self.traced.graph
         keep_s = self.reserve_s + self.budget.predicted_s("engine")
-        proposals = Proposals(graph, self.options, self.divisions, self.everything, self.budget, keep_s)
+        proposals = ScheduleProposals(graph, self.options, self.divisions, self.everything, self.budget, keep_s)
         candidates = distinct(proposals.candidates(), graph)
         self.absent += proposals.absent
         with self.budget.step("engine", "starting workers"):
@@ -291,7 +291,7 @@ class Preparation:
             self.ready[candidate.label] = Prepared(candidate, run, seconds, memory_mb)
 
     def close(self) -> None:
-        """End the workers, and let go of the runtimes."""
+        """Stop the workers and release the runtimes."""
         self.ready.clear()
         engine, self.engine = self.engine, None
         if engine is not None:

@@ -1,7 +1,7 @@
-"""Whether a model only computes: it writes into nothing that the user holds, and keeps nothing from call to call.
+"""Whether a model is pure: it writes to none of the user's tensors and keeps no state between calls.
 
 A model that changes its state or its inputs must run exactly as often as the user calls it. So before it runs for the
-first time, it is run on tensors without values (fake ones), in which all that it would write is seen and nothing is.
+first time, it is run on fake tensors, which record every write without carrying it out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hios.errors import ExampleInputsError, UnsupportedError, first_line
 
-#: Files of torch that check the shapes and dtypes that operators are given, and what they raise.
+#: Files of torch that check shapes and dtypes of operators, and the errors they raise.
 _SHAPE_CHECKS = (
     "_meta_registrations.py",
     "_prims_common/__init__.py",
@@ -39,12 +39,12 @@ _TABLES = ("_parameters", "_buffers", "_modules")
 _DERIVED = frozenset({"_flat_weights", "_flat_weight_refs"})
 #: Types of attributes that may be set to what they were.
 _VALUES = (int, float, str, torch.Size)
-#: Operators that write running statistics in training, which their schemas do not say, and which argument that is.
+#: Operators that update running statistics in training without saying so in their schema, and the argument they update.
 _TRAINING = {"aten::native_batch_norm": 5, "aten::cudnn_batch_norm": 5, "aten::miopen_batch_norm": 5}
 
 
 def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Refuse a model that must not be run more often than its user runs it, or whose outputs share memory.
+    """Refuse a model with side effects, or whose outputs share memory.
 
     It runs once, without values; neither it nor its inputs are changed by that.
 
@@ -66,7 +66,7 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
         try:
             held = state.without_values(mode)
             given = pytree.tree_map_only(Tensor, mode.from_tensor, (tuple(args), dict(kwargs)))
-        except Exception as error:  # torch has no fake tensors for some subclasses and layouts
+        except Exception as error:  # torch does not support fake tensors for some subclasses and layouts
             raise UnsupportedError(f"found a tensor that cannot be examined: {first_line(error)}") from error
         inputs = [leaf for leaf in pytree.tree_leaves(given) if isinstance(leaf, Tensor)]
         owners = {_memory(tensor): f"its {what}" for what, tensor in held.items()}
@@ -77,9 +77,9 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
                 outputs = model(*given[0], **given[1])
         except Exception as error:  # whatever a user's model raises, or what it is stopped by
             failed = error
-        changed = [*writes.found, *state.changed()]
-    if failed is not None and not writes.found:
-        if _is_about_shapes(failed):
+        changed = [*writes.written_into, *state.changed()]
+    if failed is not None and not writes.written_into:
+        if _is_about_shapes(failed) or (type(failed) in _REFUSALS and writes.is_refused_with_values()):
             raise ExampleInputsError(
                 f"example inputs: {type(model).__name__} cannot run on them: {type(failed).__name__}: "
                 f"{first_line(failed)}"
@@ -97,7 +97,7 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
 
 
 def _is_about_shapes(error: Exception) -> bool:
-    """Whether an operator refused the shapes or dtypes that it was given, which it would with values, too."""
+    """Whether an operator rejected the shapes or dtypes, which would also happen with values."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame.filename for frame in frames if f"{os.sep}torch{os.sep}" in frame.filename]
     # Subclasses are of tensors without values themselves, such as of outputs whose shapes depend on values.
@@ -106,7 +106,7 @@ def _is_about_shapes(error: Exception) -> bool:
 
 @contextlib.contextmanager
 def _unlogged() -> Iterator[None]:
-    """Without the traceback that torch logs where an operator fails without values, beside raising the error."""
+    """Suppress the traceback that torch logs when an operator fails on fake tensors."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     disabled = logger.disabled
     logger.disabled = True
@@ -117,7 +117,7 @@ def _unlogged() -> Iterator[None]:
 
 
 def _require_apart(outputs: Any, inputs: Sequence[Tensor], owners: Mapping[int, str]) -> None:
-    """Outputs may be inputs, or stand several times; all others have memory of their own."""
+    """Check that outputs share no memory; an output may be an input, or be returned several times."""
     seen: dict[int, Tensor] = {}
     for leaf in pytree.tree_leaves(outputs):
         if not isinstance(leaf, Tensor) or any(leaf is tensor for tensor in inputs):
@@ -137,23 +137,24 @@ def _memory(tensor: Tensor) -> int:
 
 
 class _StoppedError(Exception):
-    """An operator is about to write into what is not the model's."""
+    """An operator is about to write to memory that is not its own."""
 
 
 class _Writes(TorchDispatchMode):
-    """Stops ahead of an operator that writes into what belongs to somebody.
+    """Stops before an operator that writes to memory that exists outside of the call.
 
     Args:
         owners: whose memory is whose.
 
     Attributes:
-        found: into what, in words.
+        written_into: the owners of the memory written to, in words.
     """
 
     def __init__(self, owners: Mapping[int, str]) -> None:
         super().__init__()
         self._owners = owners
-        self.found: list[str] = []
+        self._failed: tuple[Any, Any, Any] | None = None
+        self.written_into: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -164,7 +165,26 @@ class _Writes(TorchDispatchMode):
         training = _TRAINING.get(schema.name)
         if training is not None and args[training]:
             self._note(args[3:5])
-        return func(*args, **kwargs)
+        try:
+            return func(*args, **kwargs)
+        except Exception:
+            self._failed = (func, args, kwargs)
+            raise
+
+    def is_refused_with_values(self) -> bool:
+        """Whether the operator that failed last also refuses zeros of the same shapes and dtypes."""
+        if self._failed is None:
+            return False
+        func, *given = self._failed
+        try:
+            args, kwargs = pytree.tree_map_only(Tensor, _zeros, given)
+        except Exception:  # sizes that depend on values, devices that are not here
+            return False
+        try:
+            func(*args, **kwargs)
+        except Exception as error:
+            return type(error) in _REFUSALS
+        return False
 
     def _note(self, written: Any) -> None:
         for leaf in pytree.tree_leaves(written):
@@ -173,12 +193,16 @@ class _Writes(TorchDispatchMode):
             # What has values was there before this call.
             owner = self._owners.get(_memory(leaf)) if isinstance(leaf, FakeTensor) else "a tensor that it keeps"
             if owner is not None:
-                self.found.append(owner)
+                self.written_into.append(owner)
                 raise _StoppedError
 
 
+def _zeros(like: Tensor) -> Tensor:
+    return torch.zeros([int(size) for size in like.shape], dtype=like.dtype, device=like.device)
+
+
 class _State:
-    """Attributes, parameters, buffers and submodules of all modules of a model, to be compared and put back."""
+    """Attributes, parameters, buffers and submodules of all modules of a model, to be compared and restored."""
 
     def __init__(self, model: nn.Module) -> None:
         self._modules = dict(model.named_modules())
@@ -196,8 +220,8 @@ class _State:
         self._during = self._tables
 
     def without_values(self, mode: FakeTensorMode) -> dict[str, Tensor]:
-        """Put tensors without values in the places of parameters and buffers; gives them by what they are."""
-        found: dict[str, Tensor] = {}
+        """Replace parameters and buffers with fake tensors; returns these by name."""
+        faked_values: dict[str, Tensor] = {}
         during: dict[tuple[str, str], dict[str, Any]] = {}
         for (path, table), entries in self._tables.items():
             faked = {
@@ -205,14 +229,16 @@ class _State:
             }
             during[path, table] = faked
             kind = "parameter" if table == "_parameters" else "buffer"
-            found |= {f"{kind} {_joined(path, n)}": value for n, value in faked.items() if isinstance(value, Tensor)}
+            faked_values |= {
+                f"{kind} {_joined(path, n)}": value for n, value in faked.items() if isinstance(value, Tensor)
+            }
         self._during = during
         self._fill(during)
-        return found
+        return faked_values
 
     def changed(self) -> list[str]:
-        """What is no longer as it was, in words."""
-        found = []
+        """What has changed, in words."""
+        changes = []
         for path, before in self._dicts.items():
             after = self._modules[path].__dict__
             derived = _DERIVED if isinstance(self._modules[path], nn.RNNBase) else frozenset()
@@ -221,20 +247,20 @@ class _State:
                 for name in {**before, **after}
                 if name not in derived and not _same(before.get(name, self), after.get(name, self))
             ]
-            found += [f"its attribute {_joined(path, name)}" for name in names]
+            changes += [f"its attribute {_joined(path, name)}" for name in names]
         for (path, table), before in self._during.items():
             after = self._modules[path].__dict__[table]
             names = [name for name in {**before, **after} if before.get(name, self) is not after.get(name, self)]
-            found += [f"its {table[1:-1]} {_joined(path, name)}" for name in names]
+            changes += [f"its {table[1:-1]} {_joined(path, name)}" for name in names]
         for (path, name), held in self._contents.items():
             if name in _DERIVED and isinstance(self._modules[path], nn.RNNBase):
                 continue
             if not _alike(held, self._dicts[path][name]):
-                found.append(f"its attribute {_joined(path, name)}")
-        return found
+                changes.append(f"its attribute {_joined(path, name)}")
+        return changes
 
     def put_back(self) -> None:
-        """Have everything as it was."""
+        """Restore everything."""
         for path, module in self._modules.items():
             if any(module.__dict__.get(n, self) is not v for n, v in self._dicts[path].items()) or len(
                 module.__dict__
@@ -254,7 +280,7 @@ class _State:
 
 @contextlib.contextmanager
 def _restored(model: nn.Module) -> Iterator[_State]:
-    """The state of a model, which is put back at the end."""
+    """A context that restores the state of a model at its end."""
     state = _State(model)
     try:
         yield state
@@ -263,7 +289,7 @@ def _restored(model: nn.Module) -> Iterator[_State]:
 
 
 def _same(before: Any, after: Any) -> bool:
-    """Whether an attribute is as it was, also where the same number or text was set again."""
+    """Whether an attribute is unchanged, or was set to an equal number or text."""
     return before is after or (type(before) is type(after) and type(after) in _VALUES and bool(before == after))
 
 
@@ -272,7 +298,7 @@ def _joined(path: str, name: str) -> str:
 
 
 def _copied(value: Any) -> Any:
-    """A container with copies of the containers in it; everything else is the same."""
+    """A container with copies of nested containers; everything else is shared."""
     if isinstance(value, dict):
         return {key: _copied(entry) for key, entry in value.items()}
     if isinstance(value, list):
@@ -281,7 +307,7 @@ def _copied(value: Any) -> Any:
 
 
 def _alike(before: Any, after: Any) -> bool:
-    """Whether a container holds the very objects that its copy has."""
+    """Whether a container holds the same objects as its copy."""
     if isinstance(before, dict):
         return before.keys() == after.keys() and all(_alike(entry, after[key]) for key, entry in before.items())
     if isinstance(before, list):
@@ -290,7 +316,7 @@ def _alike(before: Any, after: Any) -> bool:
 
 
 def _refill(container: Any, held: Any) -> None:
-    """Give a container what its copy has."""
+    """Restore a container from its copy."""
     if _alike(held, container):
         return
     container.clear()

@@ -1,4 +1,4 @@
-"""Candidates taking turns with the example inputs, and the choice among them."""
+"""Racing candidates in turns on the example inputs, and choosing among them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch import Tensor
 
 from hios.errors import HiosError, first_line
 from hios.optimizing.candidates import EAGER, Candidate
-from hios.platforms.cpu.platform import SETTLE_S
-from hios.profiling.cache import now
-from hios.runtime.choosing import best
+from hios.platforms.cpu.cpu_platform import SETTLE_S
+from hios.profiling.measurement_cache import now
+from hios.runtime.fastest import best
 from hios.statistics import is_faster, spread
 from hios.tolerances import beyond
 
@@ -26,11 +26,11 @@ _WARMUP = 3
 _MOST_ROUNDS = 42
 #: A third of them has an interval of 95 %.
 FEWEST_ROUNDS = 18
-#: Pairs of calls that show whether a choice of earlier still holds, and seconds after which two have to do.
+#: Pairs of calls to check whether a cached choice still holds, and seconds after which two pairs must suffice.
 _PAIRS, _PAIRS_S, _FEWEST_PAIRS = 7, 1.0, 2
 #: Fewer do, too, where all of them differ by this factor the same way.
 _CLEARLY = 1.2
-#: A candidate that takes this much longer than the fastest while warming up takes no further part.
+#: A candidate slower than the fastest by this factor while warming up drops out.
 _HOPELESS = 1.5
 #: Qualifying rounds, and how many times the shortest median a candidate may have after them. They are not part of the
 #: final rounds, so that leaving the race early says nothing about who wins it.
@@ -39,7 +39,7 @@ _QUALIFYING = ((3, 1.3), (4, 1.15))
 
 @dataclass
 class Race:
-    """Calls of a model, by candidate.
+    """The measured calls of each candidate.
 
     Args:
         candidates: all that take part, the model as it runs today first.
@@ -73,7 +73,7 @@ class Race:
     _warm_ms: dict[str, float] = field(default_factory=dict, init=False)
 
     def measure(self) -> None:
-        """Warm up, leave out what is wrong, failed or clearly slower, and measure the rest in random order."""
+        """Warm up, drop candidates that are wrong, failed or clearly slower, and measure the rest in random order."""
         self.measured_at = now()
         if time.monotonic() >= self.deadline and not self.forced:
             return
@@ -83,7 +83,7 @@ class Race:
         order, rounds = list(racing), self._rounds(racing)
         began = time.monotonic()
         for number in range(rounds):
-            # What is compared are rounds in which all took part: those that no longer fit are not begun.
+            # Only rounds with all candidates are compared: a round that no longer fits is not started.
             three_s = 3 * (time.monotonic() - began) / max(number, 1)
             if number % 3 == 0 and time.monotonic() + three_s > self.deadline:
                 break
@@ -93,14 +93,14 @@ class Race:
                 self.latencies[candidate.label].append(self._timed(candidate))
 
     def _rounds(self, racing: Sequence[Candidate]) -> int:
-        """Final rounds that the budget has time for, in threes."""
+        """Final rounds within the budget, a multiple of three."""
         round_s = sum(self._warm_ms[candidate.label] for candidate in racing) / 1e3
         left_s = max(self.deadline - time.monotonic(), 0.0)
         affordable = _MOST_ROUNDS if left_s >= round_s * _MOST_ROUNDS else int(left_s / max(round_s, 1e-9))
         return 3 * (min(affordable, _MOST_ROUNDS) // 3)
 
     def _warmed(self) -> list[Candidate]:
-        """Candidates that compute what the model does, and take not hopelessly longer than the fastest."""
+        """Candidates whose outputs match the model's and that are not hopelessly slower than the fastest."""
         for place, candidate in enumerate(self.candidates):
             if time.monotonic() >= self.deadline and self._warm_ms and candidate.label not in self.forced:
                 continue
@@ -115,12 +115,11 @@ class Race:
         ]
 
     def _warm(self, candidate: Candidate) -> None:
-        """Note the shortest latency while warming up; or what is wrong."""
+        """Record the shortest warm-up latency, or the error."""
         today = candidate is self.candidates[0]
         try:
-            began = time.perf_counter()
-            off = self._difference(self.call(candidate))
-            first_ms = (time.perf_counter() - began) * 1e3
+            outputs, first_ms = self._first(candidate)
+            off = self._difference(outputs)
             if off is not None:
                 self.wrong[candidate.label] = off
                 return
@@ -135,17 +134,17 @@ class Race:
             self.failed[candidate.label] = first_line(error)
 
     def _difference(self, outputs: Sequence[Tensor]) -> float | None:
-        """By how much outputs differ; None if they are equal."""
+        """How much outputs differ; None if they are equal."""
         if [(value.shape, value.dtype) for value in outputs] != [(value.shape, value.dtype) for value in self.expected]:
             return math.inf
         return beyond(outputs, self.expected, self.tolerance)
 
     def _stays(self, candidate: Candidate) -> bool:
-        """Whether a candidate is measured to the end, however slow it is."""
+        """Whether a candidate is measured to the end, however slow."""
         return candidate is self.candidates[0] or candidate.label in self.forced
 
     def _qualified(self, racing: list[Candidate]) -> list[Candidate]:
-        """Those that are not clearly slower than the fastest after a few rounds."""
+        """The candidates that are not clearly slower than the fastest after a few rounds."""
         taken: dict[str, list[float]] = {candidate.label: [] for candidate in racing}
         order, shuffle = list(racing), random.Random(1).shuffle
         for rounds, factor in _QUALIFYING:
@@ -167,13 +166,19 @@ class Race:
         return racing
 
     def _affordable(self, racing: list[Candidate], medians: dict[str, float]) -> list[Candidate]:
-        """The faster half, where the budget has no time for all in the fewest rounds that tell anything."""
+        """The faster half, if the budget does not allow the minimum number of rounds for all."""
         round_s = sum(medians[candidate.label] for candidate in racing) / 1e3
         if FEWEST_ROUNDS * round_s <= self.deadline - time.monotonic():
             return racing
         ranked = sorted(racing, key=lambda candidate: medians[candidate.label])
         faster = {candidate.label for candidate in ranked[: max(2, math.ceil(len(ranked) / 2))]}
         return [candidate for candidate in racing if self._stays(candidate) or candidate.label in faster]
+
+    def _first(self, candidate: Candidate) -> tuple[list[Tensor], float]:
+        """Outputs and milliseconds of the first call."""
+        began = time.perf_counter_ns()
+        outputs = self.call(candidate)
+        return outputs, (time.perf_counter_ns() - began) / 1e6
 
     def _timed(self, candidate: Candidate) -> float:
         began = time.perf_counter_ns()
@@ -184,10 +189,10 @@ class Race:
         return took / 1e6
 
     def chosen(self) -> tuple[Candidate, str]:
-        """The fastest by one third of the rounds; another third says whether it outruns the model.
+        """The fastest by one third of the rounds; another third decides whether it is faster than the model.
 
         Among those statistically tied with the fastest, it is the one with the smallest 80th percentile
-        (`hios.runtime.choosing`). The model as it runs today stays unless the interval of the speedup over it lies
+        (`hios.runtime.fastest`). The model as it runs today stays unless the interval of the speedup over it lies
         above 1 in rounds that had no part in choosing. Anything but the model itself has to outrun it so with one
         thread, too, and with all: else it runs itself, with the threads that suit it. What is reported (`reported`) are
         rounds that had no part in either.
@@ -218,7 +223,7 @@ class Race:
         return taken, f"{speedup:.2f} times as fast as {today.label}"
 
     def _forced(self, racing: Sequence[Candidate]) -> Candidate:
-        """The fastest of those of which one is taken whatever is measured."""
+        """The fastest of the candidates among which the user wants one chosen."""
         able = [c for c in self.candidates if c.label in self.forced and c.label in self._warm_ms]
         for label in self.forced if not able else ():
             if label in self.wrong:
@@ -231,27 +236,27 @@ class Race:
         return next(candidate for candidate in raced if candidate.label == label)
 
     def able(self, factor: float) -> list[Candidate]:
-        """Candidates with equal outputs that took at most so many times as long as the fastest while warming up."""
+        """Candidates with equal outputs that were within a factor of the fastest while warming up."""
         most = factor * min(self._warm_ms.values(), default=0.0)
         today = self.candidates[0]
         return [c for c in self.candidates if c is today or self._warm_ms.get(c.label, math.inf) <= most]
 
     def warm_ms(self, label: str) -> float | None:
-        """Shortest latency of a candidate while warming up, milliseconds; None where the budget was spent before."""
+        """Shortest warm-up latency of a candidate in milliseconds; None if the budget ran out before."""
         return self._warm_ms.get(label)
 
     def reported(self) -> dict[str, list[float]]:
-        """Milliseconds of the rounds that neither chose nor checked, by label of those that raced to the end."""
+        """Milliseconds of the rounds used for neither choice nor check, by label of the finishers."""
         return {label: times[2::3] for label, times in self.latencies.items() if times}
 
     def _outruns(self, candidate: Candidate, other: Candidate) -> bool:
-        """Whether a candidate is faster than another one, by the rounds that check."""
+        """Whether one candidate is faster than another, by the rounds for checking."""
         own, theirs = (self.latencies[label][1::3] for label in (candidate.label, other.label))
         return is_faster(own, theirs)
 
 
 def outruns(own: Callable[[], object], today: Callable[[], object], settle: bool) -> bool:
-    """Whether a choice of earlier is still faster than the model as it runs today, by the median of a few pairs.
+    """Whether a cached choice is still faster than the model as it runs today, by the median of a few pairs.
 
     Args:
         own: calls what was chosen.
@@ -279,7 +284,7 @@ def _is_clear(ratios: Sequence[float]) -> bool:
 
 
 def wrong_outputs(label: str, off: float, tolerance: float) -> HiosError:
-    """The error of a candidate that computes something else than the model."""
+    """The error for a candidate whose outputs differ from those of the model."""
     return HiosError(
         f"{label}: outputs differ from the model's by {off:.3g} of their size; allowed: {tolerance:g} (tolerance), "
         "absolute plus relative, and what rounding to 16 bits takes"

@@ -1,4 +1,4 @@
-"""What was chosen for a model, and a row of measured numbers for every way to run it."""
+"""The report of ``optimize``: the choice, with a row of measured numbers per candidate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OUTCOMES = ("raced", "slower", "different", "refused", "not started")
 
 @dataclass(frozen=True, slots=True)
 class WayReport:
-    """One way to run the model: whole calls, with everything that they cost the caller.
+    """One candidate: whole calls, including all overhead for the caller.
 
     Attributes:
         label: what ran.
@@ -50,7 +50,7 @@ class WayReport:
 
     @property
     def equal(self) -> bool | None:
-        """Whether its outputs are the model's within the tolerance; None where that is not known."""
+        """Whether its outputs match the model's within the tolerance; None if unknown."""
         return {"raced": True, "slower": True, "different": False}.get(self.outcome)
 
     def cells(self) -> list[str]:
@@ -77,14 +77,14 @@ _HEADING = ["", "median ms", "p20 to p80", "speedup (95 %)", "memory MB", "prepa
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Report:
-    """What ``hios.optimize`` found; printed, it is a table of all ways to run the model.
+    """The result of ``hios.optimize``; prints as a table of all candidates.
 
     Attributes:
         model: class of the model.
         chosen: label of the way that the module runs.
         reason: why, in words.
-        ways: every way that was considered; none where nothing was measured.
-        measured_at: when, UTC; empty where nothing was measured.
+        ways: every way that was considered; none if nothing was measured.
+        measured_at: when, UTC; empty if nothing was measured.
         busy_share: share of the cores' time that other work took while the ways raced.
         cached: whether the numbers are those of an earlier call.
         seconds: how long it took to choose.
@@ -101,12 +101,12 @@ class Report:
 
     @property
     def candidates(self) -> tuple[WayReport, ...]:
-        """The ways that raced to the end."""
+        """The candidates that finished the race."""
         return tuple(way for way in self.ways if way.outcome == "raced")
 
     @property
     def provisional(self) -> bool:
-        """Whether other work kept the cores busy meanwhile, so that the choice is made again once they are quiet."""
+        """Whether other processes kept the cores busy, so that the choice is repeated once they are idle."""
         return self.busy_share > BUSY
 
     def __repr__(self) -> str:
@@ -129,14 +129,14 @@ class Report:
         return "\n".join(line.rstrip() for line in lines)
 
     def to_json(self) -> dict[str, object]:
-        """As the cache keeps it."""
+        """The entry for the cache."""
         members = asdict(self)
         del members["cached"], members["model"]
         return members
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], model: str) -> Report:
-        """What the cache kept, for a model of this class.
+        """The report of a cache entry, for a model of this class.
 
         Raises:
             ArtifactError: it is not what ``to_json`` gave.
@@ -159,7 +159,7 @@ class Report:
 
 
 def _check(way: WayReport) -> None:
-    """Refuse members of other types than a row has."""
+    """Refuse members of unexpected types."""
     for member in fields(way):
         value = getattr(way, member.name)
         expected = (str,) if member.name in {"label", "kind", "outcome", "why"} else (int, float, type(None))

@@ -1,4 +1,4 @@
-"""The whole model in another runtime, within this process: OpenVINO, ONNX Runtime, or what TorchInductor compiles.
+"""The whole model in another runtime within this process: OpenVINO, ONNX Runtime or TorchInductor.
 
 Each converts an exported program into files, which the cache keeps, and loads it from them in tenths of a second.
 torch.compile takes part as AOTInductor, which makes the same kernels ahead of time and keeps them in a file.
@@ -27,7 +27,7 @@ Run = Callable[[list[Tensor]], list[Tensor]]
 
 
 def missing(kind: str) -> str:
-    """What a runtime lacks here, and what to install; empty if it can be used."""
+    """What a runtime lacks here and what to install; empty if it is usable."""
     try:
         platforms.executing("cpu").require_runtime(kind)
     except PlatformError as error:
@@ -36,13 +36,13 @@ def missing(kind: str) -> str:
 
 
 def file(kind: str, folder: Path, threads: int) -> Path:
-    """Where a converted program lies; that of TorchInductor is for a number of threads."""
+    """The path of a converted program; for TorchInductor it depends on the number of threads."""
     names = {"openvino": "openvino.xml", "onnxruntime": "model.onnx", "compile": f"inductor-{threads}.pt2"}
     return folder / names[kind]
 
 
 def convert(kind: str, program: ExportedProgram, path: Path, threads: int) -> None:
-    """Write a program as a runtime loads it.
+    """Write a program in the format that a runtime loads.
 
     Args:
         kind: ``openvino``, ``onnxruntime`` or ``compile``.
@@ -89,7 +89,7 @@ def _to_inductor(program: ExportedProgram, path: Path, threads: int) -> None:
 
 
 def load(kind: str, path: Path, threads: int, strides: Sequence[Sequence[int]]) -> Run:
-    """Load what `convert` wrote.
+    """Load the output of `convert`.
 
     Args:
         kind: as of `convert`.
@@ -114,7 +114,7 @@ def load(kind: str, path: Path, threads: int, strides: Sequence[Sequence[int]]) 
 
 
 def _guarded(kind: str, run: Run) -> Run:
-    """A function whose errors are ours, and which refuses to run in a forked process, as threads do not live there."""
+    """A function that raises our errors and refuses to run in a forked process, where its threads are missing."""
     process = os.getpid()
 
     def guarded(inputs: list[Tensor]) -> list[Tensor]:
@@ -146,7 +146,7 @@ def _inductor(path: Path, strides: Sequence[tuple[int, ...]]) -> Run:
 
 
 def _laid_out(value: Tensor, stride: tuple[int, ...]) -> Tensor:
-    """A tensor with the strides that compiled code relies on; itself if it has them."""
+    """A tensor with the strides that compiled code expects; the tensor itself if it has them."""
     if value.stride() == stride:
         return value
     return torch.empty_strided(value.shape, stride, dtype=value.dtype).copy_(value)

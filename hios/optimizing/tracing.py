@@ -1,4 +1,4 @@
-"""A model with any inputs and outputs as a graph that takes and gives tensors in order."""
+"""A model with nested inputs and outputs as a graph with flat lists of tensors."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
 from hios.errors import UnsupportedError
-from hios.frontends.declarations import Declarations
+from hios.frontends.model_declarations import Declarations
 from hios.graph import Graph
-from hios.optimizing.binding import Binding
+from hios.optimizing.argument_binding import Binding
 from hios.tensor_types import TensorType, type_text
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _Output = tuple[str, Any]
 
 
 class Inputs:
-    """The inputs that a model was optimised for: their structure, their tensors' types, and all other values.
+    """The inputs that a model was optimised for: structure, types of tensors, and all other values.
 
     Args:
         args: positional arguments of the example.
@@ -61,12 +61,12 @@ class Inputs:
 
     @property
     def described(self) -> str:
-        """Structure, types and constants, in words that are the same in another process."""
+        """Structure, types and constants as text that is the same in another process."""
         constants = [value.__qualname__ if isinstance(value, type) else repr(value) for value in self._constants]
         return f"{self._spec} {self._types} {constants}"
 
     def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor] | str:
-        """The tensors of a call in order, or in words why these inputs do not fit."""
+        """The tensors of a call in order, or why these inputs do not fit."""
         leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
         if spec != self._spec and self._binding is not None:
             same = self._binding.as_in_the_example(args, kwargs)
@@ -79,8 +79,8 @@ class Inputs:
                 return f"found {type(tensor).__name__} as an input, the example has {required}"
             if wrong := _unusual(tensor):
                 return f"found {wrong} as an input, the example has {required}"
-            if (found := type_text(_type(tensor))) != required:
-                return f"found an input {found}, the example has {required}"
+            if (given := type_text(_type(tensor))) != required:
+                return f"found an input {given}, the example has {required}"
         for leaf, constant in zip(leaves, self._constants, strict=True):
             if constant is not None and not _same(leaf, constant):
                 return f"found {leaf!r} as an input, the example has {constant!r}"
@@ -94,13 +94,13 @@ class Inputs:
         Raises:
             UnsupportedError: these inputs do not fit.
         """
-        found = self.tensors(args, kwargs)
-        if isinstance(found, str):
-            raise UnsupportedError(f"inputs: {found}")
-        return found
+        tensors = self.tensors(args, kwargs)
+        if isinstance(tensors, str):
+            raise UnsupportedError(f"inputs: {tensors}")
+        return tensors
 
     def rebuilt(self, tensors: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional and keyword arguments with these tensors in their places."""
+        """Positional and keyword arguments with these tensors inserted."""
         leaves = list(self._constants)
         for place, tensor in zip(self._places, tensors, strict=True):
             leaves[place] = tensor
@@ -113,7 +113,7 @@ def _type(tensor: Tensor) -> TensorType:
 
 
 def _unusual(tensor: Tensor) -> str:
-    """What a tensor is that the engine cannot take; empty for plain ones."""
+    """What the engine cannot handle about a tensor; empty for plain tensors."""
     if type(tensor) not in (Tensor, nn.Parameter):
         return f"a {type(tensor).__name__}"
     if tensor.device.type != "cpu":
@@ -128,17 +128,17 @@ def _unusual(tensor: Tensor) -> str:
 
 
 def _no_constant(values: Sequence[Any]) -> str:
-    """What one of these is that can be other at the next call, as numbers that depend on tensors; empty if none is."""
+    """A value that may differ in the next call, such as a number computed from tensors; empty if none does."""
     wrong = (value for value in values if type(value) not in _CONSTANTS and not isinstance(value, Enum))
     return next((f"a value of type {type(value).__name__}" for value in wrong), "")
 
 
-def _same(found: Any, constant: Any) -> bool:
-    return type(found) is type(constant) and bool(found == constant)
+def _same(leaf: Any, constant: Any) -> bool:
+    return type(leaf) is type(constant) and bool(leaf == constant)
 
 
 class Outputs:
-    """How a model's outputs come from the graph's: same structure, same tensor for the same tensor.
+    """How to build the outputs of a model from those of the graph; equal tensors stay the same object.
 
     Args:
         outputs: what the model returned.
@@ -163,31 +163,31 @@ class Outputs:
         return "tensor", len(self.tensors) - 1
 
     def forget(self) -> None:
-        """Let go of the tensors that were seen."""
+        """Release the recorded tensors."""
         self.tensors = []
 
     @property
     def count(self) -> int:
-        """How many tensors the graph gives."""
+        """The number of tensors that the graph returns."""
         return len({value for kind, value in self._parts if kind == "tensor"})
 
     def flat(self, outputs: Any) -> list[Tensor]:
-        """The tensors that the graph gives, from what the model returned."""
-        found: dict[int, Tensor] = {}
+        """The tensors that the graph should return, taken from outputs of the model."""
+        tensors: dict[int, Tensor] = {}
         for (kind, value), leaf in zip(self._parts, pytree.tree_leaves(outputs), strict=True):
             if kind == "tensor":
-                found.setdefault(value, leaf)
-        return list(found.values())
+                tensors.setdefault(value, leaf)
+        return list(tensors.values())
 
     def rebuilt(self, tensors: Sequence[Tensor], inputs: Sequence[Tensor]) -> Any:
-        """The model's outputs with these tensors of the graph."""
+        """Outputs like those of the model with these tensors of the graph."""
         held = {"tensor": tensors, "input": inputs}
         leaves = [value if kind == "constant" else held[kind][value] for kind, value in self._parts]
         return pytree.tree_unflatten(leaves, self._spec)
 
 
 class _Flat(nn.Module):
-    """A model that takes tensors in order and returns them in order; what it saw of the outputs goes into ``seen``."""
+    """A model that takes and returns flat lists of tensors; records its outputs in ``seen``."""
 
     def __init__(self, model: nn.Module, inputs: Inputs, seen: list[Outputs]) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ class _Flat(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A model as a program that takes and gives tensors in order.
+    """A model as a program with flat lists of tensors.
 
     Attributes:
         program: the program.

@@ -1,10 +1,10 @@
-"""Where costs come from and schedules run: a folder a platform, and what all of them share.
+"""Platforms: where costs are measured or predicted and schedules run, one folder per platform.
 
 protocol        what a platform is: the modules in its folder, and what they offer
 cpu             devices are cores or groups of cores
 cuda            devices are GPUs
 model           GPUs that are not here: predicts costs, and runs nothing
-bench           what a platform measures
+device_timer    what a platform measures
 workloads       what is timed: operators with random weights and inputs
 device_program  a schedule as what each device does
 competitor      what runs in a session, with what was measured of it
@@ -13,7 +13,7 @@ reference       the model itself inside a worker: eager PyTorch, torch.compile, 
 weights         weights.safetensors, checked against the graph
 
 A platform is a folder of that name with the modules that `hios.platforms.protocol` describes, and a line in
-`PLATFORMS`. This module is light: those of a platform are imported when it is used.
+`PLATFORMS`. This module is light: the modules of a platform are imported when it is used.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of ``hios profile`` that one platform alone has, ``--NAME`` there and ``NAME`` in config.yaml.
+    """An option of ``hios profile`` for one platform: ``--NAME`` there and ``NAME`` in config.yaml.
 
     Attributes:
         name: in lower case.
@@ -106,12 +106,12 @@ def entry(name: str) -> Entry:
 
 
 def executable() -> list[str]:
-    """Names of the platforms on which schedules run."""
+    """Names of the platforms on which schedules can run."""
     return [name for name, known in PLATFORMS.items() if known.executes]
 
 
 def find(name: str) -> Platform:
-    """What there is of a platform.
+    """The ``NAME_platform`` module of a platform.
 
     Raises:
         PlatformError: there is no platform of that name.
@@ -131,7 +131,7 @@ def describe(
 
     Args:
         name: of the platform.
-        devices: how many there are to be.
+        devices: how many.
         virtual: whether devices may share hardware.
         cores_per_device: cores of each device, where devices are groups of cores; the platform's default if None.
         options: of the platform, by name.
@@ -182,17 +182,17 @@ def require_options(
 
 
 def measuring(name: str) -> Measuring:
-    """The part of a platform that measures."""
+    """The module of a platform that measures."""
     return cast("Measuring", _module(name, "measuring"))
 
 
 def predicting(name: str) -> Predicting:
-    """The part of a platform that predicts costs without running anything."""
+    """The module of a platform that predicts costs."""
     return cast("Predicting", _module(name, "predicting"))
 
 
 def executing(name: str) -> Executing:
-    """The part of a platform that runs schedules.
+    """The module of a platform that runs schedules.
 
     Raises:
         PlatformError: there is no platform of that name, or no schedule runs on it.
@@ -206,15 +206,15 @@ def executing(name: str) -> Executing:
 
 
 def distributing(name: str) -> Distributing:
-    """The part of a platform that runs schedules with every device a process of its own."""
+    """The module of a platform that runs schedules with one process per device."""
     return cast("Distributing", _module(name, "distributing"))
 
 
 def reporting(name: str) -> Reporting:
-    """The part of a platform that says in words what its devices are."""
+    """The module of a platform that describes its devices for the report."""
     return cast("Reporting", _module(name, "reporting"))
 
 
 def _module(name: str, part: str) -> ModuleType:
     entry(name)
-    return importlib.import_module(f"{__name__}.{name}.{part}")
+    return importlib.import_module(f"{__name__}.{name}.{name}_{part}")

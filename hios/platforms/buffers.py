@@ -18,7 +18,7 @@ def arena_tensor(arena: Arena, buffer: Buffer) -> Tensor:
 
 
 def deliver(value: Tensor, buffer: Tensor) -> None:
-    """Copy a value into its buffer; ``copy_`` alone would broadcast and convert what does not fit.
+    """Copy a value into its buffer, refusing shapes or dtypes that ``copy_`` would broadcast or convert.
 
     Raises:
         PlatformError: shape or dtype are not those that the graph states.
@@ -32,7 +32,7 @@ def deliver(value: Tensor, buffer: Tensor) -> None:
 
 
 def copy_alone(value: Tensor, target: Tensor) -> Tensor:
-    """Copy a tensor into a contiguous one of its shape and dtype, by the calling thread alone.
+    """Copy a tensor into a contiguous one of the same shape and dtype, on the calling thread only.
 
     ``copy_`` splits large tensors over the threads of torch, and those spin on for milliseconds on cores that the
     workers need.

@@ -1,4 +1,4 @@
-"""What runs in a session on the devices of a platform, with what was measured of it."""
+"""A program that takes part in a session, with its measurements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hios.statistics import spread
 
 @dataclass
 class Competitor:
-    """A program on one or more devices, with what was measured of it.
+    """A program on one or more devices, with its measurements.
 
     Attributes:
         programs: one a device that takes part.
@@ -40,23 +40,23 @@ class Competitor:
 
     @property
     def parts(self) -> dict[int, DeviceProgram]:
-        """Programs by the worker that runs each."""
+        """The programs by the worker that runs each."""
         return {part.device if self.worker is None else self.worker: part for part in self.programs}
 
     @property
     def is_wide(self) -> bool:
-        """Whether operators of its plan take several devices at once."""
+        """Whether some operators of its plan use several devices at once."""
         return isinstance(self.plan, StreamPlan) and bool(self.plan.wide)
 
     def wide(self, graph: Graph) -> dict[str, tuple[int, ...]]:
-        """Devices of the operators that take several at once, by id."""
+        """The devices of each operator that uses several at once, by id."""
         plan = self.plan
         if not isinstance(plan, StreamPlan):
             return {}
         return {graph.operators[operator].id: devices for operator, devices in plan.wide.items()}
 
     def typical(self) -> list[Placement]:
-        """The rows of the run whose latency is nearest to the median, or of the only one that has rows."""
+        """The rows of the run whose latency is nearest to the median, or of the only recorded run."""
         if len(self.timelines) == 1:
             return self.timelines[0]
         median = spread(self.latencies_ms)[0]

@@ -1,4 +1,4 @@
-"""A schedule as what each device does: stages, streams or wide operators; what they wait for and hand over."""
+"""A schedule as one program per device: its stages, streams or wide operators, and the values exchanged."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class StageProgram:
 
 @dataclass(frozen=True, slots=True)
 class StagedProgram:
-    """All stages of one device in order; ``devices`` are the numbers of all that take part."""
+    """All stages of one device in order; ``devices`` are the numbers of all participating devices."""
 
     device: int
     devices: tuple[int, ...]
@@ -76,7 +76,7 @@ class StreamStep:
 
 @dataclass(frozen=True, slots=True)
 class StreamProgram:
-    """All streams of one device, and the values that other devices make for it.
+    """All streams of one device, and the values that other devices produce for it.
 
     ``devices`` are the numbers of all that take part.
     """
@@ -89,7 +89,7 @@ class StreamProgram:
 
 @dataclass(frozen=True, slots=True)
 class WideStep:
-    """An operator of a plan with operators on several devices, as one of its devices sees it.
+    """An operator of a plan with wide operators, as one of its devices sees it.
 
     The first of ``devices`` waits for values and for the others to be free, runs the operator on the cores of all, and
     hands values over. Each other one raises its flag of ``free`` and waits for ``done``; operators of the same first
@@ -108,7 +108,7 @@ class WideStep:
 
 @dataclass(frozen=True, slots=True)
 class WideProgram:
-    """All operators of one device in order, in a plan with operators on several devices.
+    """All operators of one device in order, in a plan with wide operators.
 
     ``devices`` are the numbers of all that take part.
     """
@@ -123,7 +123,7 @@ DeviceProgram = StagedProgram | StreamProgram | WideProgram
 
 @dataclass
 class ArenaPlan:
-    """Where inputs, outputs and handed-over values of a graph lie in the arena.
+    """The offsets of inputs, outputs and transferred values of a graph in the arena.
 
     Programs run one at a time, so all use the same region for their values.
     """
@@ -150,7 +150,7 @@ class ArenaPlan:
         self._first_flag = self.flags = FIRST_READY + self.devices
 
     def program(self, plan: Plan) -> list[DeviceProgram]:
-        """Programs of the devices that have work.
+        """The programs of the devices that have work.
 
         Args:
             plan: a plan in the operator numbers of the graph.
@@ -176,28 +176,28 @@ class ArenaPlan:
         return [replace(alone, device=device, devices=everyone) for device in everyone]
 
     def _handovers(self, home: dict[str, int]) -> dict[External, Handover]:
-        """Values that cross devices; the arena grows to hold them."""
+        """The values that cross devices; grows the arena to hold them."""
         layout = Layout()
         layout.size = self._values_at
-        found = {}
+        handovers = {}
         for number, value in enumerate(self._crossing(home)):
             shape, dtype = value_type(self.graph, value)
             buffer = Buffer(layout.add(nbytes(shape, dtype)), shape, dtype)
-            found[value] = Handover(value, buffer, self._first_flag + number)
+            handovers[value] = Handover(value, buffer, self._first_flag + number)
         self.size = max(self.size, layout.size)
-        self.flags = max(self.flags, self._first_flag + len(found))
-        return found
+        self.flags = max(self.flags, self._first_flag + len(handovers))
+        return handovers
 
     def _crossing(self, home: dict[str, int]) -> list[External]:
-        found: dict[External, None] = {}
+        crossing: dict[External, None] = {}
         for operator in self.graph.operators:
             for value in externals(operator):
                 if value[0] == "operator" and home[value[1]] != home[operator.id]:
-                    found[value] = None
-        return list(found)
+                    crossing[value] = None
+        return list(crossing)
 
     def _results(self, operators: set[str]) -> tuple[tuple[External, Buffer], ...]:
-        """Outputs of the network that some operators make."""
+        """The outputs of the network that the given operators produce."""
         return tuple(
             (value, buffer)
             for reference, buffer in zip(self.graph.outputs, self.outputs, strict=True)
@@ -235,7 +235,7 @@ class ArenaPlan:
     def _streams(
         self, plan: StreamPlan, device: int, home: dict[str, int], handovers: dict[External, Handover]
     ) -> tuple[tuple[Handover, ...], tuple[tuple[StreamStep, ...], ...]]:
-        """Values that arrive at a device, and its streams."""
+        """The values that arrive at a device, and its streams."""
         rank = positions(plan.launch or self.graph.order)
         arrivals: dict[External, Handover] = {}
         streams = []
@@ -290,7 +290,7 @@ class ArenaPlan:
         free: dict[int, list[int]],
         done: dict[int, int],
     ) -> dict[int, WideStep]:
-        """The operators that a device keeps the values of, by their place in the graph."""
+        """The operators whose values a device keeps, by their position in the graph."""
         waited: set[External] = set()
         steps = {}
         for place in plan.devices[device][0]:
@@ -316,7 +316,7 @@ class ArenaPlan:
 
 
 def _lent(plan: StreamPlan, device: int) -> list[list[int]]:
-    """Operators that a device lends its cores to, those together that follow each other for one first device."""
+    """Operators for which a device lends its cores; consecutive ones for the same first device form one loan."""
     spans: list[list[int]] = []
     lent_to = device
     for place in plan.devices[device][0]:
@@ -330,7 +330,7 @@ def _lent(plan: StreamPlan, device: int) -> list[list[int]]:
 
 
 def _home(graph: Graph, plan: Plan) -> dict[str, int]:
-    """Device of every operator; of several, the one that keeps its values."""
+    """The device of every operator; of several, the one that keeps its values."""
     if isinstance(plan, StagedPlan):
         rows = [[operator for stage in row for group in stage for operator in group] for row in plan.devices]
     else:

@@ -1,4 +1,4 @@
-"""When the probe is timed: on every device at both ends of a session, and throughout it at a small share of its time.
+"""When to time the probe: at both ends of a session, and in between at a small share of the time.
 
 The probe is a fixed piece of work, convolutions and copies, by which the speed of the machine in different sessions,
 and at different times of one, is compared (``hios.drift``). It never depends on the network that is measured.
@@ -43,12 +43,12 @@ class ProbeSchedule:
         self._next = 0.0
 
     def take_at_end(self) -> None:
-        """Time the probe several times: at an end of the session, or of a part of it."""
+        """Time the probe several times, at the start or end of a session or of a part of it."""
         for _ in range(_ENDS):
             self._take()
 
     def take_if_due(self) -> None:
-        """Time the probe, unless it took more than its share of the time since it was timed last."""
+        """Time the probe, unless it has used up its share of the time since the last timing."""
         if self._clock() >= self._next:
             self._take()
 
@@ -61,7 +61,7 @@ class ProbeSchedule:
         self._next = now + (now - began) * (1 / SHARE - 1)
 
     def record(self) -> RunProbe | None:
-        """``probe`` of run.json; None before the probe was timed."""
+        """``probe`` of run.json; None if the probe has not been timed."""
         speed = drift.speed(self.samples)
         return None if speed is None else RunProbe(self.version, speed, tuple(self.samples))
 

@@ -1,18 +1,21 @@
-"""What a platform is: modules in its folder that offer what stands here.
+"""What a platform is: the modules in its folder, and the functions that each of them offers.
 
-============== ======================= ===============================================================
-module         protocol                imported by
-============== ======================= ===============================================================
-``platform``   `Platform`              all commands that name the platform; imports nothing heavy at its top
-``measuring``  `Measuring`             ``hios profile``
-``predicting`` `Predicting`            ``hios profile``, in the place of ``measuring`` where nothing can be run
-``executing``  `Executing`             ``hios execute``; absent where nothing can be run
-``distributing`` `Distributing`        ``hios distribute``; absent where ``platform`` names no transports
-``reporting``  `Reporting`             ``hios report``
-============== ======================= ===============================================================
+The folder of platform NAME has these modules:
 
-They are reached through `hios.platforms` (``find``, ``describe``, ``measuring``, ...), by the platform's name.
-``platform`` must import none of the others: so an edit of what executes measures nothing again (`hios.sources`).
+===================== ============== =========================================================================
+module                protocol       imported by
+===================== ============== =========================================================================
+``NAME_platform``     `Platform`     all commands that name the platform; imports nothing heavy at its top
+``NAME_measuring``    `Measuring`    ``hios profile``
+``NAME_predicting``   `Predicting`   ``hios profile``, in place of ``NAME_measuring`` if nothing can run on it
+``NAME_executing``    `Executing`    ``hios execute``; absent if nothing can run on it
+``NAME_distributing`` `Distributing` ``hios distribute``; absent if ``NAME_platform`` lists no transports
+``NAME_reporting``    `Reporting`    ``hios report``
+===================== ============== =========================================================================
+
+Reach them through `hios.platforms` (``find``, ``describe``, ``measuring``, ...), by the platform's name.
+``NAME_platform`` must import none of the others, so that an edit of the code that executes schedules does not measure
+everything again (`hios.sources`).
 """
 
 from __future__ import annotations
@@ -28,9 +31,9 @@ if TYPE_CHECKING:
     from hios.formats.base import Platform as Description
     from hios.formats.costs_file import CostsFile
     from hios.graph import Graph
-    from hios.platforms.bench import Bench
     from hios.platforms.competitor import Competitor
     from hios.platforms.device_program import ArenaPlan, Buffer, Row
+    from hios.platforms.device_timer import DeviceTimer
     from hios.platforms.reference import Reference
     from hios.tolerances import ReducedPrecision
     from hios.workers.arena import Arena
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Platform(Protocol):
-    """Module ``platform``: what there is, and what may be asked of it. Its properties are constants of the module."""
+    """Module ``NAME_platform``: the devices, and what they can do. Its properties are module constants."""
 
     @property
     def VIRTUAL(self) -> bool:  # noqa: N802 - a constant
@@ -51,25 +54,25 @@ class Platform(Protocol):
 
     @property
     def SETTLE_S(self) -> float:  # noqa: N802
-        """Pause in seconds after something that used several threads of the host, before another one is timed."""
+        """Pause in seconds after a run with several host threads, before the next one is timed."""
 
     @property
     def RUNTIMES(self) -> Collection[str]:  # noqa: N802
-        """What can run a model itself on it, by names of ``hios.models.RUNTIMES``."""
+        """The runtimes that can run a whole model on it, by their names in ``hios.models.RUNTIMES``."""
 
     @property
     def TRANSPORTS(self) -> Sequence[str]:  # noqa: N802
-        """What can move values between ranks, the usual one first; empty where none can."""
+        """The transports between ranks, the default first; empty if there are none."""
 
     @property
     def OPTIMIZES(self) -> bool:  # noqa: N802
-        """Whether ``hios.optimize`` can use it."""
+        """Whether ``hios.optimize`` supports it."""
 
     def describe(self, devices: int, *, virtual: bool = False, **options: Any) -> Description:
         """Its devices, as artifacts state them.
 
         Args:
-            devices: how many there are to be.
+            devices: how many.
             virtual: whether devices may share hardware; the description then has ``virtual`` if they do.
             options: of the platform, by the names in ``hios.platforms.PLATFORMS``.
 
@@ -78,7 +81,7 @@ class Platform(Protocol):
         """
 
     def device_limit(self, cores: int, cores_per_device: int = 1) -> tuple[int, str] | None:
-        """The most devices that are not virtual on a host with so many usable cores, and why; None where any number is.
+        """The most non-virtual devices on a host with this many usable cores, and why; None if there is no limit.
 
         Args:
             cores: of the host.
@@ -87,12 +90,12 @@ class Platform(Protocol):
 
 
 class Measuring(Protocol):
-    """Module ``measuring``: costs by measurement."""
+    """Module ``NAME_measuring``: costs by measurement."""
 
     def environment(self, description: Description) -> Mapping[str, object]:
-        """All that measurements depend on beside what is measured: part of the keys under which they are kept."""
+        """The measurement environment: part of the keys under which measurements are cached."""
 
-    def bench(self, graph: Graph, path: str, description: Description, widths: Sequence[int] = ()) -> Bench:
+    def timer(self, graph: Graph, path: str, description: Description, widths: Sequence[int] = ()) -> DeviceTimer:
         """The devices, ready to measure operators of a graph.
 
         Args:
@@ -104,10 +107,10 @@ class Measuring(Protocol):
 
 
 class Predicting(Protocol):
-    """Module ``predicting``: costs without running anything."""
+    """Module ``NAME_predicting``: costs without running anything."""
 
     def costs(self, graph: Graph, description: Description) -> CostsFile:
-        """Costs, but for graph and platform, which ``hios.profiling.predict`` adds."""
+        """Predicted costs; ``hios.profiling.predict`` adds graph and platform."""
 
     def files(self, **options: str) -> list[Path]:
         """Files that predictions depend on.
@@ -121,10 +124,10 @@ class Predicting(Protocol):
 
 
 class Executing(Protocol):
-    """Module ``executing``: what runs schedules on the devices of a node."""
+    """Module ``NAME_executing``: running schedules on the devices of one node."""
 
     def most_threads(self, description: Description) -> int:
-        """Threads inside operators of a device that has all cores of the others; 1 where devices are no cores."""
+        """Threads inside operators of a device that has the cores of all devices; 1 if devices are not cores."""
 
     def arena(self, plan: ArenaPlan, description: Description) -> Arena:
         """Memory that the workers and this process share."""
@@ -137,7 +140,7 @@ class Executing(Protocol):
         description: Description,
         timeout_s: float,
     ) -> Workers:
-        """What runs the competitors.
+        """The workers that run the competitors.
 
         Args:
             graph: what is run.
@@ -148,7 +151,7 @@ class Executing(Protocol):
         """
 
     def require_runtime(self, name: str) -> None:
-        """See that what runs a model itself is installed.
+        """Check that a runtime for whole models is installed.
 
         Args:
             name: one of ``RUNTIMES`` of the platform.
@@ -158,7 +161,7 @@ class Executing(Protocol):
         """
 
     def references(self, description: Description, runtime: str, baselines: Collection[str]) -> list[Reference]:
-        """The model itself in other runtimes, whose workers come after those of `workers`.
+        """The model itself in other runtimes; their workers come after those of `workers`.
 
         The first one is what outputs are compared with: the program's own runtime, which always takes part.
 
@@ -170,10 +173,10 @@ class Executing(Protocol):
 
 
 class Distributing(Protocol):
-    """Module ``distributing``: the device of one rank of many."""
+    """Module ``NAME_distributing``: the device of one rank."""
 
     def device(self, local_rank: int) -> RankDevice:
-        """What a rank computes on.
+        """The device that a rank computes on.
 
         Args:
             local_rank: which rank of its host it is, from 0.
@@ -183,7 +186,7 @@ class Distributing(Protocol):
         """
 
     def joined(self, ranks: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[list[int]]]:
-        """The devices of all ranks as one description, and which hardware of its host each uses, by number.
+        """The devices of all ranks as one description, and the hardware indices that each uses on its host.
 
         Args:
             ranks: what each rank says of its device, with its ``cores``.
@@ -191,17 +194,17 @@ class Distributing(Protocol):
 
 
 class Reporting(Protocol):
-    """Module ``reporting``: the devices in words."""
+    """Module ``NAME_reporting``: a description of the devices for the report."""
 
     def facts(self, description: Description) -> dict[str, str]:
-        """What the report says of the devices: names and texts."""
+        """Rows for the report: labels and texts."""
 
     def shared(self, description: Description) -> str:
         """What virtual devices share, such as ``2 cores``."""
 
 
 class RankDevice(Protocol):
-    """A rank's device.
+    """The device of a rank.
 
     Attributes:
         place: where its tensors are.
@@ -213,7 +216,7 @@ class RankDevice(Protocol):
         """The GPU, by keys of run.json's platform; nothing of a core."""
 
     def worker(self, rank: int, memory: Any) -> Worker:
-        """What programs of this rank run in."""
+        """The worker in which the programs of this rank run."""
 
     def load(self, worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], timeout_s: float) -> None:
         """Read graph and weights and compile every operator."""
@@ -221,13 +224,13 @@ class RankDevice(Protocol):
     def load_reference(
         self, worker: Worker, program: str, inputs: list[Buffer], outputs: list[Buffer], trusted: bool
     ) -> None:
-        """Load the model itself, to be run by ``hios.platforms.reference.run``."""
+        """Load the model itself, which ``hios.platforms.reference.run`` then runs."""
 
     def begin(self) -> int:
-        """The time at which a run begins, nanoseconds of the monotonic clock."""
+        """The start time of a run, in nanoseconds of the monotonic clock."""
 
     def finish(self, rows: Sequence[Any], deadline: float) -> tuple[int, list[Row]]:
-        """Wait until all that was started has finished; returns the time, and rows with times in nanoseconds.
+        """Wait until everything started has finished; returns the time, and rows with times in nanoseconds.
 
         Raises:
             TimeoutError: the deadline passed, by ``time.monotonic``.
@@ -241,7 +244,7 @@ class Workers(Protocol):
     Attributes:
         names: of the workers, for messages.
         cores: of every worker.
-        reduced: how timed runs are less precise than float32, None where they are not; known when they are loaded.
+        reduced: how timed runs are less precise than float32, None if they are not; known when they are loaded.
         probe_version: tells what the probe of the platform does from what others do.
         environment: environment variables that workers have beside those of this process, by number.
     """
@@ -256,19 +259,19 @@ class Workers(Protocol):
         """Use the workers of a pool."""
 
     def load(self, graph: str, weights: str) -> None:
-        """Load files, and make every competitor ready. Inputs are in their buffers."""
+        """Load files and prepare every competitor. The inputs are already in their buffers."""
 
     def check(self, name: str) -> None:
-        """Run a competitor once, with outputs of full precision."""
+        """Run a competitor once with outputs in full precision."""
 
     def run(self, name: str) -> float:
-        """Run a competitor once; returns milliseconds. Of copies it is the harmonic mean, if each is timed."""
+        """Run a competitor once; returns milliseconds, of copies the harmonic mean if each is timed."""
 
     def probe(self, device: int) -> tuple[float, float]:
         """Milliseconds of the probe's convolutions and of its copies on a device (`ProbeSchedule`)."""
 
     def take_rows(self, name: str) -> None:
-        """Keep the rows of a competitor's last run, where every run has them."""
+        """Keep the rows of a competitor's last run, if every run records them."""
 
     def finish(self) -> dict[str, Any]:
-        """After all runs: find out what they did not tell; returns what to add to the description of the devices."""
+        """After all runs: collect what runs did not record; returns additions to the description of the devices."""

@@ -26,8 +26,8 @@ from torch.export import ExportedProgram
 
 from hios.errors import ArtifactError, PlatformError, UnsupportedError, first_line
 from hios.frontends import program as programs
-from hios.frontends.interface import flat_module
-from hios.frontends.verification import flat
+from hios.frontends.extraction_check import flat
+from hios.frontends.program_interface import flat_module
 from hios.kernels.tensors import torch_dtype
 from hios.platforms.buffers import deliver
 from hios.platforms.device_program import Buffer
@@ -124,7 +124,7 @@ def load(
         outputs: of the graph, in the arena.
         trusted: whether the user trusts a program that can run code when it is loaded.
         kind: what runs it, one of ``RUNTIMES``.
-        parallel: whether threads of ONNX Runtime run operators beside each other.
+        parallel: whether threads of ONNX Runtime run operators concurrently.
 
     Returns:
         Seconds that torch.compile took, its first inference among them; None for other kinds.
@@ -202,12 +202,12 @@ _Types = tuple[list[TensorType], list[TensorType]]
 
 
 def _onnx(program: str, parallel: bool) -> tuple[Callable[..., Any], _Types]:
-    from hios.frontends import onnx  # its packages are an extra of their own
+    from hios.frontends import onnx_file
     from hios.frontends.onnx_session import Session
 
-    graph = onnx.load(program).graph
+    graph = onnx_file.load(program).graph
     session = Session(program, threads=_threads(), parallel=parallel)
-    return session, onnx.interface(graph, session)
+    return session, onnx_file.interface(graph, session)
 
 
 def _exported(program: str, loaded: ExportedProgram, parallel: bool) -> Callable[..., Any]:
@@ -218,9 +218,9 @@ def _exported(program: str, loaded: ExportedProgram, parallel: bool) -> Callable
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = torch.onnx.export(loaded, dynamo=True, verbose=False)
-        assert found is not None  # noqa: S101 - it is where no file is named
-        content = found.model_proto.SerializeToString()
+            exported = torch.onnx.export(loaded, dynamo=True, verbose=False)
+        assert exported is not None  # noqa: S101 - it is where no file is named
+        content = exported.model_proto.SerializeToString()
     except Exception as error:  # whatever the exporter lacks; its errors have many types
         raise PlatformError(f"{program}: torch.onnx.export cannot export it: {first_line(error)}") from error
     return Session(program, content, threads=_threads(), parallel=parallel)

@@ -43,11 +43,11 @@ def require_weights(tensors: Mapping[str, Tensor], graph: Graph, source: str) ->
     for entry in graph.weights:
         name, required = entry.name, f"{entry.dtype} of shape {list(entry.shape)}"
         tensor = tensors.get(name)
-        found = (
+        stated = (
             "none" if tensor is None else f"{str(tensor.dtype).removeprefix('torch.')} of shape {list(tensor.shape)}"
         )
-        if found != required:
+        if stated != required:
             raise ArtifactError(
-                f"{source}: {name}: found {found}; required: {required}, as graph {graph.name} states; "
+                f"{source}: {name}: found {stated}; required: {required}, as graph {graph.name} states; "
                 "graph and weights must come from one extraction"
             )

@@ -1,4 +1,4 @@
-"""What is timed: operators and merges with random weights and inputs of the shapes that their graph states."""
+"""What is timed: operators and merges with random weights and inputs of the shapes in their graph."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hios.kernels.merged import compile_merged
 from hios.kernels.packed import as_made
 from hios.kernels.tensors import torch_dtype, value_type
 from hios.kernels.unit import External
-from hios.merging import convolutions
+from hios.operator_merge import convolutions
 
 
-class Subject:
+class Workload:
     """An operator with weights and inputs of its own.
 
     Args:
@@ -48,7 +48,7 @@ class Subject:
 class Merged:
     """Convolutions on one value, as one (IOS, operator merge) and one after another, with weights and input.
 
-    Arguments are those of `Subject`.
+    Arguments are those of `Workload`.
     """
 
     def __init__(self, graph: Graph, operators: Sequence[str], generator: torch.Generator, *, packed: bool) -> None:

@@ -1,11 +1,12 @@
-"""Measuring what operators, stages and transfers cost, on whatever platform (`hios.platforms`).
+"""Measuring the costs of operators, stages and transfers on any platform (`hios.platforms`).
 
-sampling      repeating until medians are certain, or the time is spent
-cache         measurements kept for other runs and networks
-requests      the stages and merges that algorithms ask for
-measurements  measuring operators, stages and merges of one graph
-transfers     measuring transfers, and devices that run at once
-contention    the contention model, fitted to measured stages
-links         latency and bandwidth, fitted to measured transfers
-profile       all of it, to costs.json
+sampling           repeating measurements until their medians are precise or the time is up
+measurement_cache  measurements kept for other runs and networks
+stage_requests     the stages and merges that algorithms ask for
+measurements       measuring operators, stages and merges of one graph
+wide_measurements  measuring operators on several devices at once
+transfers          measuring transfers and concurrent devices, and fitting the link model
+contention         the contention model, fitted to measured stages
+profile            all of it, to costs.json
+predict            costs on a platform where nothing runs
 """

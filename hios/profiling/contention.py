@@ -1,4 +1,4 @@
-"""The contention model fitted to measured stages, for those that were not measured."""
+"""The contention model, fitted to the measured stages and used for the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hios.platforms.bench import Stage
+from hios.platforms.device_timer import Stage
 
 _Array = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ class Contention:
     """The model t(S) = a*sum(t) + (1-a)*max(sum(t*u), longest group), with its relative errors.
 
     Errors are of ``held_out`` stages that the model was not fitted to; None where too few were measured. By default
-    operators beside each other take their sum, as on a device that is one core, which every operator keeps busy.
+    concurrent operators take their sum, as on a device that is one core, which every operator keeps busy.
     """
 
     alpha: float = 1.0
@@ -61,7 +61,7 @@ def fit(measured: Mapping[Stage, float], time_ms: Mapping[str, float], seed: int
         time_ms: t(v) by the same names.
         seed: of the choice of the stages that are held out.
     """
-    # In one order, however they come: sums of floating-point numbers depend on it.
+    # In a fixed order, as floating-point sums depend on it.
     measured = {stage: measured[stage] for stage in sorted(measured) if measured[stage] > 0}
     stages = sorted(measured)
     plain = Contention()
@@ -93,7 +93,7 @@ def _summary(errors: Sequence[float]) -> tuple[float, float]:
 
 
 def _is_better(plain: Sequence[float], fitted: Sequence[float]) -> bool:
-    """Whether errors of the same stages are smaller by enough, and in more of them than luck explains."""
+    """Whether errors on the same stages are significantly smaller, and in more of the stages than chance explains."""
     closer = sum(theirs < ours for ours, theirs in zip(plain, fitted, strict=True))
     differ = sum(theirs != ours for ours, theirs in zip(plain, fitted, strict=True))
     luck = sum(math.comb(differ, number) for number in range(closer, differ + 1)) / 2**differ
@@ -101,7 +101,7 @@ def _is_better(plain: Sequence[float], fitted: Sequence[float]) -> bool:
 
 
 def _fitted(measured: Mapping[Stage, float], time_ms: Mapping[str, float]) -> Contention:
-    """The best of all alphas; for each, the utilizations with the least squares.
+    """The best fit over all alphas; for each alpha the utilizations are fitted by least squares.
 
     Relative to sum(t), the part that the stages of which sum(t*u) is the larger part of the maximum add to the model
     is linear in u. Which stages these are is found by repetition, from u = 1 on, where it is all of them.
@@ -110,12 +110,12 @@ def _fitted(measured: Mapping[Stage, float], time_ms: Mapping[str, float]) -> Co
     column = {operator: number for number, operator in enumerate(operators)}
     shares = np.zeros((len(measured), len(operators)))
     longest, ratio = np.zeros(len(measured)), np.zeros(len(measured))
-    for row, (stage, found) in enumerate(measured.items()):
+    for row, (stage, measured_ratio) in enumerate(measured.items()):
         sums = [sum(time_ms[operator] for operator in group) for group in stage]
         total = sum(sums)
         for operator in (operator for group in stage for operator in group):
             shares[row, column[operator]] += time_ms[operator] / total
-        longest[row], ratio[row] = max(sums) / total, found / total
+        longest[row], ratio[row] = max(sums) / total, measured_ratio / total
     best = Contention()
     least = float(np.sum((1 - ratio) ** 2))
     for alpha in _ALPHAS[:-1]:
@@ -131,13 +131,13 @@ def _fitted(measured: Mapping[Stage, float], time_ms: Mapping[str, float]) -> Co
 def _utilization(shares: _Array, longest: _Array, target: _Array) -> _Array:
     """Utilizations in (0, 1] with shares @ u near the target, where that exceeds the longest group."""
     count = shares.shape[1]
-    found = np.ones(count)
+    utilization = np.ones(count)
     for _ in range(_ITERATIONS):
-        active = shares @ found >= longest
+        active = shares @ utilization >= longest
         rows, wanted = shares[active], target[active]
         normal = rows.T @ rows + _PRIOR * np.eye(count)
         after = np.linalg.solve(normal, rows.T @ wanted + _PRIOR * np.ones(count)).clip(_LEAST_UTILIZATION, 1.0)
-        if np.array_equal(after, found):
+        if np.array_equal(after, utilization):
             break
-        found = after
-    return found
+        utilization = after
+    return utilization

@@ -1,4 +1,4 @@
-"""Measuring one graph on the devices of a platform: operators, stages and merges, which devices do in turn."""
+"""Measuring operators, stages and merges of one graph; the devices of the platform take turns."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from hios.formats.costs_file import BlockResources
 from hios.formats.probe_record import ProfileProbe, Speed
 from hios.graph import Graph
 from hios.kernels.signature import signatures
-from hios.platforms.bench import Bench, Merge, Stage
+from hios.platforms.device_timer import DeviceTimer, Merge, Stage
 from hios.platforms.probe_schedule import ProbeSchedule
-from hios.profiling.cache import Cache, Measured, now
-from hios.profiling.requests import Questions
+from hios.profiling.measurement_cache import Cache, Measured, now
 from hios.profiling.sampling import CHUNK, Effort, sample
+from hios.profiling.stage_requests import StageRequests
 from hios.progress import Meter
 
-#: Rounds before the measured ones: of the first call to a worker, and of those that follow soon.
+#: Warm-up rounds: of the first call to a worker, and of later calls.
 _WARMUP, _AGAIN = 3, 1
-#: Stages or merges of one batch, and the seconds that it should take at most: the deadline is looked at in between.
+#: Stages or merges in a batch, and its maximum duration in seconds: the deadline is checked between batches.
 _BATCH, _BATCH_S = 100, 5.0
-#: Rounds that tell whether operators still take as long as they did, and the share that they may be off.
+#: Rounds to check whether cached times of operators still hold, and the allowed relative difference.
 _DRIFT_ROUNDS, _DRIFT = 5, 0.05
 
 _Key = TypeVar("_Key", Stage, Merge)
@@ -35,7 +35,7 @@ _Key = TypeVar("_Key", Stage, Merge)
 
 @dataclass
 class Session:
-    """Measurements of one graph, by stand-ins: of the operators of one signature one is measured.
+    """Measurements of one graph. Of all operators with the same signature, one stand-in is measured.
 
     ``operators`` are milliseconds, ``transfers`` too, by size in bytes; ``stages`` and ``merges`` are ratios to their
     operators one after another; ``corun`` are ratios of devices that run at once to one alone, by their number.
@@ -45,7 +45,7 @@ class Session:
     """
 
     graph: Graph
-    bench: Bench
+    timer: DeviceTimer
     repeats: int
     cache: Cache
     operators: dict[str, Measured] = field(default_factory=dict)
@@ -70,26 +70,26 @@ class Session:
             operator: hashlib.sha256(signature.encode()).hexdigest()[:32]
             for operator, signature in self._signature.items()
         }
-        self._devices = self.bench.devices
+        self._devices = self.timer.devices
         self.turns: Iterator[int] = counter()
-        self.probe = ProbeSchedule(self.bench.probe_version, self.bench.probe, self._devices)
+        self.probe = ProbeSchedule(self.timer.probe_version, self.timer.probe, self._devices)
         self._loaded: Counter[str] = Counter()
 
     def median_ms(self) -> dict[str, float]:
-        """t(v) of the operators that are measured."""
-        return {operator: statistics.median(found.samples) for operator, found in self.operators.items()}
+        """t(v) of the measured operators."""
+        return {operator: statistics.median(measured.samples) for operator, measured in self.operators.items()}
 
     def load(self, needed: Mapping[str, int]) -> None:
-        """Have so many of each operator ready on every device."""
+        """Prepare the given number of copies of each operator on every device."""
         more = {operator: number for operator, number in needed.items() if number > self._loaded[operator]}
         if more:
-            self.bench.load(more)
+            self.timer.load(more)
             self._loaded.update({operator: number - self._loaded[operator] for operator, number in more.items()})
 
     def known(self, kind: str, what: Any, effort: Effort) -> Measured | None:
-        """What the cache holds, if it was repeated as often as is asked for now."""
-        found = self.cache.get(kind, what)
-        return found if found is not None and len(found.samples) >= effort.repeats else None
+        """The cached entry, if it has at least as many repeats as are requested now."""
+        cached = self.cache.get(kind, what)
+        return cached if cached is not None and len(cached.samples) >= effort.repeats else None
 
     def measure_operators(self, deadline: float) -> None:
         """t(v), in rounds that follow the order of the network."""
@@ -97,9 +97,9 @@ class Session:
         self.load(dict.fromkeys(self._measured, 1))
         self.probe.take_at_end()
         for operator in self._measured:
-            found = self.known("operator", self._signature[operator], effort)
-            if found is not None and effort.is_settled(found.samples):
-                self.operators[operator] = found
+            cached = self.known("operator", self._signature[operator], effort)
+            if cached is not None and effort.is_settled(cached.samples):
+                self.operators[operator] = cached
         if self.operators and not self._is_as_before():
             self.operators.clear()
         needed = [operator for operator in self._measured if operator not in self.operators]
@@ -109,8 +109,8 @@ class Session:
         what = f"measuring the {len(needed)} operators that differ, of {len(self.graph.operators)}"
 
         def run(keys: list[str], rounds: int) -> dict[str, list[float]]:
-            found = self._rounds(order, rounds)
-            return {operator: found[operator] for operator in keys}
+            times = self._rounds(order, rounds)
+            return {operator: times[operator] for operator in keys}
 
         with Meter(len(needed) * effort.repeats, what, "runs", effort.deadline) as meter:
             samples = sample(needed, run, effort, meter, whole=True)
@@ -121,9 +121,9 @@ class Session:
             self.cache.put("operator", self._signature[operator], self.operators[operator])
 
     def profiled(self) -> ProfileProbe | None:
-        """The speed of the machine when t(v) was measured, by the shares of operators in the time of the network.
+        """Speed of the machine while t(v) was measured, weighted by the share of each operator in the network.
 
-        Operators that an earlier session measured count with its speed. None where that is not known.
+        Operators that an earlier session measured count with its speed. None if that is not known.
         """
         shares: dict[Speed, float] = defaultdict(float)
         times = self.median_ms()
@@ -136,12 +136,12 @@ class Session:
         return ProfileProbe(self.probe.version, speed, self._copy_share(speed), tuple(self.probe.samples))
 
     def _copy_share(self, speed: Speed) -> float:
-        """Share of the network's time in operators that memory limits on this machine.
+        """Share of the network's time spent in operators that are memory-bound on this machine.
 
         By the roofline model they are those with fewer floating-point operations a byte than the probe shows that a
         device can do in the time that it copies one.
         """
-        least = (self.bench.probe_flops / speed.compute_ms.value) / (self.bench.probe_bytes / speed.copy_ms.value)
+        least = (self.timer.probe_flops / speed.compute_ms.value) / (self.timer.probe_bytes / speed.copy_ms.value)
         times, limited = self.median_ms(), 0.0
         for operator in self.graph.operators:
             if (operator.flops or 0) < least * (operator.bytes or 0):
@@ -150,28 +150,28 @@ class Session:
         return limited / total if total > 0 else 0.0
 
     def find_resources(self) -> None:
-        """What operators ask of a GPU, where devices are GPUs. It takes a run of each, so none of it is kept."""
-        self.resources = self.bench.resources(self._measured)
+        """Resources that operators need on a GPU. Not cached, as it takes only one run of each."""
+        self.resources = self.timer.resources(self._measured)
 
     def _rounds(self, operators: Sequence[str], rounds: int) -> dict[str, list[float]]:
         self.probe.take_if_due()
         turn = next(self.turns)
-        return self.bench.time_operators(turn % self._devices, operators, rounds, self._warmup(turn))
+        return self.timer.time_operators(turn % self._devices, operators, rounds, self._warmup(turn))
 
     def _warmup(self, turn: int) -> int:
         return _WARMUP if turn < self._devices else _AGAIN
 
     def _is_as_before(self) -> bool:
-        """Whether the operators from the cache take as long as they did; notes the drift."""
-        found = self._rounds(self._measured, _DRIFT_ROUNDS)
+        """Whether cached operators still take as long as before; records the drift."""
+        times = self._rounds(self._measured, _DRIFT_ROUNDS)
         before = self.median_ms()
-        today, then = sum(statistics.median(found[operator]) for operator in before), sum(before.values())
+        today, then = sum(statistics.median(times[operator]) for operator in before), sum(before.values())
         self.drift = today / then if then > 0 else 1.0
         return 1 / (1 + _DRIFT) <= self.drift <= 1 + _DRIFT
 
     def _with_neighbours(self, needed: Sequence[str]) -> list[str]:
-        """Operators, and before each as many as fill the caches: they find there what a whole round would leave."""
-        order, size = self._measured, self.bench.around_bytes
+        """The operators, each preceded by enough others to fill the caches as a whole round would."""
+        order, size = self._measured, self.timer.around_bytes
         bytes_of = {operator.id: operator.bytes or 0 for operator in self.graph.operators}
         if size is None:
             return list(order)
@@ -185,8 +185,8 @@ class Session:
                 filled += bytes_of[before]
         return [operator for operator in order if operator in chosen]
 
-    def measure_stages(self, asked: Questions, deadline: float) -> None:
-        """t(S) of the stages that are not known, in an order without system: the deadline leaves a fair sample."""
+    def measure_stages(self, asked: StageRequests, deadline: float) -> None:
+        """t(S) of the stages that are not cached, in random order, so that a deadline leaves a fair sample."""
         effort = Effort(self.repeats, deadline)
         stages = self._open("stage", set(asked.stages.values()), self.stages, effort)
         if not stages or effort.is_over():
@@ -203,8 +203,8 @@ class Session:
         def run(keys: list[Stage], rounds: int) -> dict[Stage, list[float]]:
             self.probe.take_if_due()
             device = next(self.turns) % self._devices
-            found = self.bench.time_stages(device, keys, rounds, _AGAIN)
-            return dict(zip(keys, map(_ratios, found), strict=True))
+            times = self.timer.time_stages(device, keys, rounds, _AGAIN)
+            return dict(zip(keys, map(_ratios, times), strict=True))
 
         batches = self._batches(stages, members)
         what = f"measuring {'a sample of ' if short else ''}{len(stages)} stages that differ"
@@ -218,8 +218,8 @@ class Session:
                 if effort.is_over():
                     break
 
-    def measure_merges(self, asked: Questions, deadline: float) -> None:
-        """Times of the merges that are not known, as `measure_stages` has those of stages."""
+    def measure_merges(self, asked: StageRequests, deadline: float) -> None:
+        """Times of the merges that are not cached, measured like stages."""
         effort = Effort(self.repeats, deadline)
         merges = self._open("merge", set(asked.merges.values()), self.merges, effort)
         if not merges or effort.is_over():
@@ -228,8 +228,8 @@ class Session:
         def run(keys: list[Merge], rounds: int) -> dict[Merge, list[float]]:
             self.probe.take_if_due()
             device, numbers = next(self.turns) % self._devices, [place[key] for key in keys]
-            found = self.bench.time_merges(device, numbers, rounds, _AGAIN)
-            return dict(zip(keys, map(_ratios, found), strict=True))
+            times = self.timer.time_merges(device, numbers, rounds, _AGAIN)
+            return dict(zip(keys, map(_ratios, times), strict=True))
 
         what = f"measuring {len(merges)} merges that differ"
         with Meter(len(merges) * effort.repeats, what, "runs", deadline) as meter:
@@ -237,7 +237,7 @@ class Session:
             for batch in self._batches(merges, merges):
                 later -= len(batch)
                 place = {alike: number for number, alike in enumerate(batch)}
-                self.bench.load_merges([asked.merge_of(alike) for alike in batch])
+                self.timer.load_merges([asked.merge_of(alike) for alike in batch])
                 for merge, own in sample(batch, run, effort, meter, later=later * effort.repeats).items():
                     self.merges[merge] = Measured(own, now())
                     self.cache.put("merge", self._digests("merge", merge), self.merges[merge])
@@ -245,14 +245,14 @@ class Session:
                     break
 
     def _open(self, kind: str, asked: set[_Key], known: dict[_Key, Measured], effort: Effort) -> list[_Key]:
-        """What has to be measured, in random order; first what is not known at all, then what is uncertain.
+        """What remains to be measured, in random order: first what is unknown, then what is imprecise.
 
         What the cache holds is taken from there.
         """
         new = sorted(asked - known.keys())
         for key in new:
-            if (found := self.known(kind, self._digests(kind, key), effort)) is not None:
-                known[key] = found
+            if (cached := self.known(kind, self._digests(kind, key), effort)) is not None:
+                known[key] = cached
         absent = [key for key in new if key not in known]
         uncertain = [key for key in new if key in known and not effort.is_settled(known[key].samples)]
         for keys in (absent, uncertain):
@@ -260,13 +260,13 @@ class Session:
         return absent + uncertain
 
     def _digests(self, kind: str, key: Any) -> list[Any]:
-        """A stage or merge by signatures, in an order that does not depend on names."""
+        """A stage or merge by the signatures of its operators, in an order that does not depend on their names."""
         if kind == "merge":
             return sorted(self.digest[operator] for operator in key)
         return sorted([self.digest[operator] for operator in group] for group in key)
 
     def _batches(self, items: list[_Key], operators: Sequence[Sequence[str]]) -> list[list[_Key]]:
-        """Items in batches that take seconds, so that the deadline is kept."""
+        """The items in batches of a few seconds each, so that the deadline is kept."""
         batches: list[list[_Key]] = []
         seconds, alone = 0.0, self.median_ms()
         for item, own in zip(items, operators, strict=True):
@@ -278,8 +278,8 @@ class Session:
         return batches
 
     def _least_s(self, operators: Iterable[str], alone: Mapping[str, float]) -> float:
-        """How long the least number of repeats takes of what runs operators beside each other and one after another."""
-        each_ms = max(sum(map(alone.__getitem__, operators)), self.bench.least_ms)
+        """Seconds for the smallest number of repeats, each run once concurrently and once sequentially."""
+        each_ms = max(sum(map(alone.__getitem__, operators)), self.timer.least_ms)
         return 2 * self.repeats * (1 + _AGAIN / CHUNK) * each_ms / 1000
 
 

@@ -1,4 +1,4 @@
-"""Costs of a graph on a platform where nothing runs: predicted."""
+"""Predicted costs of a graph, on a platform that runs nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hios.graph import Graph
 
 
 def predict(graph: Graph, platform: str, devices: int, options: Mapping[str, str]) -> CostsFile:
-    """Predict what a graph costs; returns what costs.json holds.
+    """Predict the costs of a graph; returns the contents of costs.json.
 
     Args:
         graph: the graph.

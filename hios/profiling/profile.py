@@ -1,4 +1,4 @@
-"""Measuring a graph on a platform: t(v), t(S), merged operators and t(u,v)."""
+"""Profiling a graph on a platform: t(v), t(S), merged operators and t(u,v)."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from hios.formats.costs_file import (
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.machine import BUSY
-from hios.profiling import contention, links, transfers, wide
-from hios.profiling.cache import Cache, Measured
+from hios.profiling import contention, transfers, wide_measurements
 from hios.profiling.contention import Contention
+from hios.profiling.measurement_cache import Cache, Measured
 from hios.profiling.measurements import Session
-from hios.profiling.requests import Questions
+from hios.profiling.stage_requests import StageRequests
 from hios.schedulers import find
 from hios.statistics import FEWEST, PRECISION, interval, is_precise, spread
 from hios.versions import versions
 from hios.workers.memory_file import memory_file
 
-#: How often algorithms are asked again after new stages were measured; each answer may bring new questions.
+#: How often algorithms are run again after new stages were measured, as they may request more.
 _STAGE_PASSES = 3
 #: Shares of the budget after which operators, those on several devices, transfers and devices at once are no longer
 #: repeated.
@@ -64,7 +64,7 @@ def profile(
     widths: Sequence[int] = (),
     warn_of_drift: bool = True,
 ) -> CostsFile:
-    """Measure a graph on the devices of a platform; returns what costs.json holds.
+    """Measure a graph on the devices of a platform; returns the contents of costs.json.
 
     Operators with equal signature are measured once. t(S) and the times of merged operators are measured for the stages
     and merges that the named algorithms ask for on 1 to ``devices`` devices, given the times found so far. Everything
@@ -78,8 +78,8 @@ def profile(
         repeats: least number of measurements of all that is measured.
         stages_of: algorithms whose stages and merges are measured; others use models.
         budget_s: seconds for repeating beyond ``repeats``, and for stages and merges.
-        cache: folder of measurements that are used, and added to unless other work kept the cores busy right before;
-            None for neither.
+        cache: folder of cached measurements, extended unless other processes kept the cores busy just before; None for
+            no cache.
         platform: one of ``PLATFORMS`` on which schedules run; `hios.profiling.predict` is for the others.
         virtual: whether devices may share cores or GPUs.
         cores_per_device: cores of each device, and threads inside its operators, where devices are cores; 1 if None.
@@ -110,31 +110,31 @@ def _measured(
     warn_of_drift: bool,
     widths: Sequence[int],
 ) -> CostsFile:
-    """What costs.json says of measurements; arguments are those of `profile`, checked."""
+    """The measured part of costs.json; takes the arguments of `profile`, already checked."""
     measuring = platforms.measuring(platform.name)
     quiet = (platform.busy_share or 0.0) <= BUSY
     kept = Cache(cache, measuring.environment(platform), keep=quiet)
     began = time.monotonic()
-    with memory_file(graph.to_bytes()) as path, measuring.bench(graph, path, platform, widths) as bench:
-        session = Session(graph, bench, repeats, kept)
+    with memory_file(graph.to_bytes()) as path, measuring.timer(graph, path, platform, widths) as timer:
+        session = Session(graph, timer, repeats, kept)
         session.measure_operators(began + _OPERATORS * budget_s)
-        wide.measure_wide(session, widths, began + _WIDE * budget_s)
+        wide_measurements.measure_wide(session, widths, began + _WIDE * budget_s)
         transfers.measure_transfers(session, began + _TRANSFERS * budget_s)
         transfers.measure_corun(session, began + _CORUN * budget_s)
-        asked = Questions(graph, session.stand_in)
+        asked = StageRequests(graph, session.stand_in)
         for _ in range(_STAGE_PASSES):
             before = len(asked.stages) + len(asked.merges)
-            asked.ask(algorithms, bench.devices, Costs.of(_costs(session, asked)))
+            asked.ask(algorithms, timer.devices, Costs.of(_costs(session, asked)))
             if len(asked.stages) + len(asked.merges) == before:
                 break
-            # Merges are few; stages may take all the time that there is.
+            # Merges are few; stages may take all the remaining time.
             session.measure_merges(asked, time.monotonic() + _MERGES * (began + budget_s - time.monotonic()))
             session.measure_stages(asked, began + budget_s)
         session.probe.take_at_end()
         if warn_of_drift:
             session.probe.warn(f"profiling {graph.name}")
         session.find_resources()  # in the end: what traces kernels may stay with the process, and slow what follows
-        for remark in bench.remarks():
+        for remark in timer.remarks():
             warnings.warn(remark, HiosWarning, stacklevel=2)
     summary = _summary(session, asked, repeats, budget_s, time.monotonic() - began)
     kept_later = None if cache is None else quiet
@@ -145,8 +145,8 @@ def _measured(
     )
 
 
-def _costs(session: Session, asked: Questions, quiet: bool = True) -> CostsFile:
-    """What was measured so far, as costs.json states it."""
+def _costs(session: Session, asked: StageRequests, quiet: bool = True) -> CostsFile:
+    """The measurements so far, as costs.json states them."""
     graph, alone = session.graph, session.median_ms()
     sizes: dict[tuple[str, str], int] = {}
     for edge in graph.edges:
@@ -154,12 +154,14 @@ def _costs(session: Session, asked: Questions, quiet: bool = True) -> CostsFile:
         sizes[ends] = max(sizes.get(ends, 0), edge.bytes or 0)
     fitted = contention.fit(
         {
-            stage: statistics.median(found.samples) * sum(alone[operator] for group in stage for operator in group)
-            for stage, found in session.stages.items()
+            stage: statistics.median(measured.samples) * sum(alone[operator] for group in stage for operator in group)
+            for stage, measured in session.stages.items()
         },
         alone,
     )
-    link = links.fit({size: statistics.median(found.samples) for size, found in session.transfers.items()})
+    link = transfers.fit_link(
+        {size: statistics.median(measured.samples) for size, measured in session.transfers.items()}
+    )
     return CostsFile(
         operators={
             operator.id: OperatorCost(
@@ -196,7 +198,7 @@ def _costs(session: Session, asked: Questions, quiet: bool = True) -> CostsFile:
 
 
 class _Timing(NamedTuple):
-    """What costs.json says of everything that was measured."""
+    """What costs.json states of each measurement."""
 
     time_ms: float
     p20_ms: float
@@ -205,13 +207,13 @@ class _Timing(NamedTuple):
     repeats: int
 
 
-def _timing(found: Measured, scale: float = 1.0) -> _Timing:
-    median, p20, p80 = (number * scale for number in spread(found.samples))
-    low, high = (number * scale for number in interval(found.samples))
-    return _Timing(median, p20, p80, (low, high), len(found.samples))
+def _timing(measured: Measured, scale: float = 1.0) -> _Timing:
+    median, p20, p80 = (number * scale for number in spread(measured.samples))
+    low, high = (number * scale for number in interval(measured.samples))
+    return _Timing(median, p20, p80, (low, high), len(measured.samples))
 
 
-def _ratio_timing(found: Measured, alone: dict[str, float], operators: Iterable[str]) -> _Timing:
+def _ratio_timing(measured: Measured, alone: dict[str, float], operators: Iterable[str]) -> _Timing:
     """t(S) as the operators' own times by the ratio of the stage to its operators one after another; so for merges.
 
     The two were taken right after each other, t(v) at another time: their plain comparison would take drift
@@ -219,20 +221,20 @@ def _ratio_timing(found: Measured, alone: dict[str, float], operators: Iterable[
     samples for an interval: their range lies below 1 by chance too often.
     """
     total = sum(alone[operator] for operator in operators)
-    low, high = interval(found.samples)
-    told = low > 1.0 or (high < 1.0 and len(found.samples) >= FEWEST)
-    timing = _timing(found, total)
+    low, high = interval(measured.samples)
+    told = low > 1.0 or (high < 1.0 and len(measured.samples) >= FEWEST)
+    timing = _timing(measured, total)
     return timing if told else timing._replace(time_ms=total)
 
 
 def _wide_ms(session: Session, operator: str) -> dict[str, float]:
     """t(v, k) by k where it is significantly below t(v): an operator should not run on more devices without a gain."""
     alone = statistics.median(session.operators[operator].samples)
-    found = {}
+    times = {}
     for (width, name), measured in sorted(session.wide.items()):
         if name == operator and len(measured.samples) >= FEWEST and interval(measured.samples)[1] < 1.0:
-            found[str(width)] = alone * statistics.median(measured.samples)
-    return found
+            times[str(width)] = alone * statistics.median(measured.samples)
+    return times
 
 
 def _check_widths(widths: Sequence[int], platform: Platform) -> None:
@@ -241,7 +243,7 @@ def _check_widths(widths: Sequence[int], platform: Platform) -> None:
             f"platform {platform.name}: found --widths; allowed: without it, as operators take several devices at once "
             "on platform cpu only"
         )
-    wide.check_widths(widths, platform.devices or 1)
+    wide_measurements.check_widths(widths, platform.devices or 1)
 
 
 def _contention(fitted: Contention) -> ContentionModel:
@@ -251,24 +253,24 @@ def _contention(fitted: Contention) -> ContentionModel:
     return ContentionModel("blend", fitted.alpha, error)
 
 
-def _link(link: links.FittedLink) -> Link:
+def _link(link: transfers.FittedLink) -> Link:
     error = LinkError(link.median_error, link.largest_error, link.sizes)
     return Link(link.model.latency_ms, link.model.bandwidth_gbps, error)
 
 
-def _corun(devices: int, found: Measured, quiet: bool) -> CorunFactor:
-    """The factor of devices that run at once; it counts as 1 if its interval contains 1."""
-    low, high = interval(found.samples)
-    factor = 1.0 if low <= 1.0 else statistics.median(found.samples)
-    beside_other_work = None if quiet or found.cached else True  # what is cached was measured on an idle machine
-    return CorunFactor(devices, factor, (low, high), len(found.samples), beside_other_work)
+def _corun(devices: int, measured: Measured, quiet: bool) -> CorunFactor:
+    """The co-run factor of a number of devices; 1 if its interval contains 1."""
+    low, high = interval(measured.samples)
+    factor = 1.0 if low <= 1.0 else statistics.median(measured.samples)
+    beside_other_work = None if quiet or measured.cached else True  # what is cached was measured on an idle machine
+    return CorunFactor(devices, factor, (low, high), len(measured.samples), beside_other_work)
 
 
-def _summary(session: Session, asked: Questions, repeats: int, budget_s: float, seconds: float) -> ProfileSummary:
-    """How much was measured, how well, and what came from the cache."""
+def _summary(session: Session, asked: StageRequests, repeats: int, budget_s: float, seconds: float) -> ProfileSummary:
+    """How much was measured, how precisely, and how much came from the cache."""
     kinds = (session.operators, session.wide, session.transfers, session.stages, session.merges, session.corun)
-    everything: list[Measured] = [found for kind in kinds for found in kind.values()]
-    cached = sorted(found.measured_at for found in everything if found.cached)
+    everything: list[Measured] = [entry for kind in kinds for entry in kind.values()]
+    cached = sorted(entry.measured_at for entry in everything if entry.cached)
     open_stages = set(asked.stages.values()) - session.stages.keys()
     open_merges = set(asked.merges.values()) - session.merges.keys()
     return ProfileSummary(
@@ -277,7 +279,7 @@ def _summary(session: Session, asked: Questions, repeats: int, budget_s: float, 
         repeats=repeats,
         precision=PRECISION,
         measured=len(everything) - len(cached),
-        imprecise=sum(not is_precise(found.samples) for found in everything),
+        imprecise=sum(not is_precise(entry.samples) for entry in everything),
         modelled=len(open_stages) + len(open_merges),
         cached=len(cached),
         cached_from=cached[0] if cached else None,

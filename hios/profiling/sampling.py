@@ -1,4 +1,4 @@
-"""Repeating measurements until their medians are known, or the time for it is over."""
+"""Repeating measurements until their medians are precise or the time is up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How often things are measured: ``repeats`` times at least, then until precise, the deadline or ``most``.
+    """How often to measure: at least ``repeats`` times, then until precise, the deadline or ``most``.
 
     ``chunk`` is the number of rounds of one call to a worker: the progress bar moves and devices take turns.
     ``deadline`` is a moment of ``time.monotonic``.
@@ -32,11 +32,11 @@ class Effort:
 
     @property
     def most(self) -> int:
-        """Repeats at which a measurement ends in any case."""
+        """The number of repeats after which a measurement stops in any case."""
         return _MOST * self.repeats
 
     def is_over(self) -> bool:
-        """Whether the time is spent."""
+        """Whether the deadline has passed."""
         return time.monotonic() >= self.deadline
 
     def left_s(self) -> float:
@@ -44,11 +44,11 @@ class Effort:
         return self.deadline - time.monotonic()
 
     def is_settled(self, samples: Sequence[float]) -> bool:
-        """Whether samples need no more beside them."""
+        """Whether no more samples are needed."""
         return len(samples) >= self.repeats and (len(samples) >= self.most or is_precise(samples))
 
     def left(self, samples: Sequence[float]) -> float:
-        """How many more samples are expected to be taken."""
+        """How many more samples are expected."""
         if len(samples) < self.repeats:
             return self.repeats - len(samples)
         return 0.0 if self.is_settled(samples) else max(1.0, min(expected_repeats(samples), self.most) - len(samples))
@@ -63,7 +63,7 @@ def sample(
     whole: bool = False,
     later: int = 0,
 ) -> dict[Key, list[float]]:
-    """Samples of everything, in rounds over all that is not settled.
+    """Samples of all keys, taken in rounds over those that are not settled yet.
 
     Args:
         keys: what to measure, in the order of a round.
@@ -78,8 +78,8 @@ def sample(
     while waiting:
         target = effort.repeats if taken < effort.repeats else effort.most
         rounds = min(effort.chunk, target - taken)
-        for key, found in run(waiting, rounds).items():
-            samples[key].extend(found)
+        for key, times in run(waiting, rounds).items():
+            samples[key].extend(times)
         taken += rounds
         done = len(waiting) * rounds
         if taken >= effort.repeats:

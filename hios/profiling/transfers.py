@@ -1,40 +1,43 @@
-"""Measuring what happens between devices: transfers, and how devices that run at once slow each other."""
+"""Transfers between devices, the link model fitted to them, and the slowdown of devices that run at once."""
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from hios.profiling import links
-from hios.profiling.cache import Measured, now
+from hios.costs import LinkModel
+from hios.profiling.measurement_cache import Measured, now
 from hios.profiling.measurements import Session
 from hios.profiling.sampling import Effort, sample
 from hios.progress import Meter
 from hios.statistics import is_precise
 
-#: Hand-overs measured per size, and of one call; they take microseconds.
+#: Transfers measured per size, and per call; they take microseconds.
 _TRANSFERS, _TRANSFERS_CHUNK = 100, 25
 #: How often devices that run at once are measured at least.
 _CORUNS = 10
 
 
 def measure_transfers(session: Session, deadline: float) -> None:
-    """t(u,v) for the sizes of all edges, and for those that a link is fitted to."""
+    """t(u,v) for the sizes of all edges and for the sizes that the link model is fitted to."""
     effort = Effort(_TRANSFERS, deadline, _TRANSFERS_CHUNK)
     edges = {edge.bytes or 0 for edge in session.graph.edges}
-    sizes = sorted(edges | set(links.ladder(max(edges, default=0))))
-    what = {size: {"bytes": size, **session.bench.ends(2)} for size in sizes}
+    sizes = sorted(edges | set(sizes_to_fit(max(edges, default=0))))
+    what = {size: {"bytes": size, **session.timer.ends(2)} for size in sizes}
     for size in sizes:
-        found = session.known("transfer", what[size], effort)
-        if found is not None and effort.is_settled(found.samples):
-            session.transfers[size] = found
+        known = session.known("transfer", what[size], effort)
+        if known is not None and effort.is_settled(known.samples):
+            session.transfers[size] = known
     needed = [size for size in sizes if size not in session.transfers]
     if not needed:
         return
 
     def run(keys: list[int], rounds: int) -> dict[int, list[float]]:
         session.probe.take_if_due()
-        return session.bench.time_transfers(keys, rounds, next(session.turns))
+        return session.timer.time_transfers(keys, rounds, next(session.turns))
 
     with Meter(len(needed) * effort.repeats, "measuring transfers", "runs", effort.deadline) as meter:
         samples = sample(needed, run, effort, meter)
@@ -44,20 +47,20 @@ def measure_transfers(session: Session, deadline: float) -> None:
 
 
 def measure_corun(session: Session, deadline: float) -> None:
-    """How much longer a network takes on a device while others run it too, for every number of devices."""
+    """How much longer a network takes on a device while others run it too, for each number of devices."""
     network = [session.stand_in[session.graph.operators[number].id] for number in session.graph.order]
     session.load(Counter(network))
-    most = session.bench.devices
+    most = session.timer.devices
     for devices in range(2, most + 1):
         share = (deadline - time.monotonic()) / (most + 1 - devices)
         effort = Effort(min(session.repeats, _CORUNS), time.monotonic() + share)
-        what = {"operators": [session.digest[operator] for operator in network], **session.bench.ends(devices)}
-        found = session.known("corun", what, effort)
-        if found is None or not effort.is_settled(found.samples):
-            found = _at_once(session, network, devices, effort)
-        session.corun[devices] = found
-        if is_precise(found.samples):  # else other programs may have had a part in it
-            session.cache.put("corun", what, found)
+        what = {"operators": [session.digest[operator] for operator in network], **session.timer.ends(devices)}
+        known = session.known("corun", what, effort)
+        if known is None or not effort.is_settled(known.samples):
+            known = _at_once(session, network, devices, effort)
+        session.corun[devices] = known
+        if is_precise(known.samples):  # otherwise other programs may have affected it
+            session.cache.put("corun", what, known)
 
 
 def _at_once(session: Session, network: list[str], devices: int, effort: Effort) -> Measured:
@@ -66,9 +69,64 @@ def _at_once(session: Session, network: list[str], devices: int, effort: Effort)
 
     def run(keys: list[int], rounds: int) -> dict[int, list[float]]:
         session.probe.take_if_due()
-        ratios = [session.bench.corun(next(session.turns), devices, network, alone_ms) for _ in range(rounds)]
+        ratios = [session.timer.corun(next(session.turns), devices, network, alone_ms) for _ in range(rounds)]
         return dict.fromkeys(keys, ratios)
 
     with Meter(effort.repeats, f"measuring {devices} devices at once", "runs", effort.deadline) as meter:
         samples = sample([devices], run, effort, meter)[devices]
     return Measured(samples, now())
+
+
+#: The smallest transfer that a link is fitted to, in bytes, and the factor between sizes added to those of edges.
+_SMALLEST, _STEP = 1 << 10, 4
+
+
+@dataclass(frozen=True, slots=True)
+class FittedLink:
+    """A link model with its relative errors on the transfers that it was fitted to."""
+
+    model: LinkModel
+    median_error: float
+    largest_error: float
+    sizes: int
+
+
+def sizes_to_fit(largest: int) -> list[int]:
+    """Sizes in bytes from 1 KB to the largest, to fit the link model to."""
+    sizes, size = [], _SMALLEST
+    while size < largest:
+        sizes.append(size)
+        size *= _STEP
+    return [*sizes, largest] if sizes else []
+
+
+def fit_link(time_ms: Mapping[int, float]) -> FittedLink | None:
+    """Latency L >= 0 and bandwidth B that minimise the squared relative errors of L + bytes/B.
+
+    Args:
+        time_ms: measured times by size in bytes; sizes below 1 KB, which show the latency twice, are left out.
+
+    Returns:
+        None where fewer than two sizes, or times that do not grow with them, tell no bandwidth.
+    """
+    points = [(size, time) for size, time in time_ms.items() if size >= _SMALLEST and time > 0]
+    if len(points) < 2:
+        return None
+    # Rows (1/t, n/t) against 1: the normal equations, by their determinant.
+    ones = sum(1 / time**2 for _, time in points)
+    mixed = sum(size / time**2 for size, time in points)
+    squares = sum(size**2 / time**2 for size, time in points)
+    first = sum(1 / time for _, time in points)
+    second = sum(size / time for size, time in points)
+    determinant = ones * squares - mixed * mixed
+    if determinant <= 0:
+        return None
+    latency = (first * squares - second * mixed) / determinant
+    per_byte = (ones * second - mixed * first) / determinant
+    if latency < 0:
+        latency, per_byte = 0.0, second / squares
+    if per_byte <= 0:
+        return None
+    model = LinkModel(latency, 8 / (per_byte * 1e6))
+    errors = [abs(model.time_ms(size) - time) / time for size, time in points]
+    return FittedLink(model, statistics.median(errors), max(errors), len(points))

@@ -1,13 +1,13 @@
-"""Executing schedules, on whatever platform (`hios.platforms`).
+"""Executing schedules on any platform (`hios.platforms`).
 
-baselines    what may run the model itself beside the schedules
-competitors  who else takes part: schedules, the sequential one on one device, independent copies
-rounds       a session: all of them take turns, whoever runs them
-session      sessions whose competitors run in the workers of a pool
-results      what run.json says of it
-choosing     the fastest of several, or among those tied with it the one whose runs vary least
-auto         the fastest of all, chosen by measurement
-table        the same in text
-distributed  sessions whose competitors run on ranks of torchrun or mpirun
-trace        a run as a Chrome/Perfetto trace
+competitors   what takes part in a session: schedules, the sequential baseline, independent copies, other runtimes
+rounds        a session: the competitors take turns, in worker processes or in ranks
+session       sessions in the workers of a pool
+distributed   sessions in ranks started by torchrun or mpirun
+run_record    run.json: what is recorded of a session
+fastest       which of several candidates is taken, by their measured latencies
+auto          the schedule that ``auto`` chooses among those measured
+predictions   predicted against measured latencies
+run_table     the results of a session as a table in text
+chrome_trace  a run as a Chrome trace, for Perfetto
 """

@@ -1,4 +1,4 @@
-"""auto: the fastest of what a session ran, chosen by measurement; sequential unless another is significantly faster.
+"""auto: the fastest schedule of a session, by measurement; sequential unless another is significantly faster.
 
 The runs that choose are not those that are reported: the fastest of many is partly the luckiest, and its own runs would
 flatter it.
@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from hios.formats.run_file import Chosen
 from hios.graph import Graph
 from hios.platforms.competitor import Competitor
-from hios.runtime.choosing import best
 from hios.runtime.competitors import BASELINE, Entry
-from hios.runtime.results import gained, measured
+from hios.runtime.fastest import best
+from hios.runtime.run_record import gained, measured
 from hios.schedule import Schedule
 from hios.statistics import LEAST_ROUNDS
 
@@ -26,7 +26,7 @@ LEAST_RUNS = 2 * LEAST_ROUNDS
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was chosen.
+    """The chosen schedule.
 
     Attributes:
         label: name of the schedule file, or of the competitor where no file asked for it.
@@ -44,7 +44,7 @@ class Choice:
 
     @property
     def cores(self) -> int:
-        """Cores that it uses in all."""
+        """The number of cores that it uses in total."""
         return self.competitor.cores * (1 if self.entry is None else self.entry.schedule.devices)
 
     def result(self) -> Chosen:
@@ -63,7 +63,7 @@ class Choice:
         )
 
     def schedule(self, graph: Graph) -> Schedule:
-        """The schedule, with a note on how it was chosen; with measured times where there is no file of it."""
+        """The schedule with a note on how it was chosen, and with measured times if it has no file."""
         result = self.result()
         chosen = f"the fastest of {self.candidates} in every other run: {self.label}"
         if self.label == BASELINE:
@@ -85,11 +85,11 @@ class Choice:
 
 
 def choose(competitors: Mapping[str, Competitor], entries: Sequence[Entry]) -> Choice:
-    """The fastest of all schedules, the sequential one on one device, and that one with all cores.
+    """Choose among all schedules, the sequential one on one device, and the sequential one with all cores.
 
     It is the sequential one on one device unless the interval of the speedup over it lies above 1. Among candidates
     that are statistically tied with the fastest, it is the one with the smallest 80th percentile
-    (`hios.runtime.choosing`).
+    (`hios.runtime.fastest`).
 
     Args:
         competitors: of a session, at least ``LEAST_RUNS`` runs each.

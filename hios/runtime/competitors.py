@@ -1,16 +1,18 @@
-"""Who takes part in a session: schedules, the baselines of the engine, independent copies, the model itself."""
+"""What takes part in a session: schedules, the sequential baseline, independent copies, and the model itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hios import platforms
 from hios.costs import Costs
-from hios.errors import PlatformError, ScheduleError, shown
+from hios.errors import PlatformError, ScheduleError, shown, warn
 from hios.evaluate import evaluate
 from hios.formats.base import Platform
 from hios.graph import Graph
+from hios.models import RUNTIMES
 from hios.platforms.competitor import Competitor
 from hios.platforms.device_program import ArenaPlan
 from hios.problem import Problem
@@ -23,7 +25,7 @@ BASELINE = "sequential on one device"
 
 @dataclass
 class Entry:
-    """A schedule that takes part; ``competitor`` names what runs for it."""
+    """A schedule that takes part; ``competitor`` is the name of the program that runs for it."""
 
     label: str
     schedule: Schedule
@@ -32,7 +34,7 @@ class Entry:
 
     @classmethod
     def of(cls, label: str, schedule: Schedule, graph: Graph, devices: int, cores_per_device: int | None = 1) -> Entry:
-        """Check that a schedule can run; on devices that are no cores ``cores_per_device`` is None.
+        """Check that a schedule can run; ``cores_per_device`` is None if devices are not cores.
 
         Raises:
             ScheduleError: it is for another graph, for more or other devices, has too many streams, deadlocks, or has
@@ -67,7 +69,7 @@ class Entry:
 
 
 def refuse_wide(schedule: Schedule, where: str) -> None:
-    """Refuse operators on several devices at once.
+    """Refuse operators that use several devices at once.
 
     Args:
         schedule: that is to run.
@@ -99,7 +101,7 @@ def read_schedules(paths: Iterable[str | Path]) -> list[tuple[str, Schedule]]:
 
 
 def other_hardware(schedules: Iterable[Schedule], platform: Platform, *, forced: bool) -> str | None:
-    """The hardware that costs of schedules were measured on, where it is of another kind; None where it is of this one.
+    """The hardware on which the costs of schedules were measured, if it differs from this one; None if not.
 
     Args:
         schedules: those that do not state it are not checked.
@@ -123,7 +125,7 @@ def other_hardware(schedules: Iterable[Schedule], platform: Platform, *, forced:
 def entries_of(
     schedules: Iterable[tuple[str, Schedule]], graph: Graph, devices: int, cores_per_device: int | None = 1
 ) -> list[Entry]:
-    """All schedules of a session, told apart by their labels.
+    """All schedules of a session, identified by their labels.
 
     Args:
         schedules: with their labels.
@@ -157,7 +159,7 @@ def competitors(
     cores: int | None = None,
     cores_per_device: int = 1,
 ) -> dict[str, Competitor]:
-    """What runs, by name: the baseline, also with all cores, copies for every number of devices, and the schedules.
+    """All programs by name: the baseline, also with all cores, copies for each device count, and the schedules.
 
     Where the devices together have more cores than one of them, the sequential schedule also runs on one device that
     has them all, with as many threads inside each operator; its worker comes after those of the devices. A schedule
@@ -174,16 +176,18 @@ def competitors(
     each = cores_per_device
     cores = devices * each if cores is None else cores
     sequential = StagedPlan((tuple(((operator,),) for operator in graph.order),))
-    found = {BASELINE: Competitor(arena.program(sequential), sequential, cores=each)}
+    taking_part = {BASELINE: Competitor(arena.program(sequential), sequential, cores=each)}
     if cores > each:
-        found[cores_name(cores)] = Competitor(arena.program(sequential), sequential, worker=devices, cores=cores)
+        taking_part[cores_name(cores)] = Competitor(arena.program(sequential), sequential, worker=devices, cores=cores)
     for count in sorted({devices, *(entry.schedule.devices for entry in entries)} - {1}):
-        found[copies_name(count)] = Competitor(arena.copies(sequential, count), sequential, copies=True, cores=each)
+        taking_part[copies_name(count)] = Competitor(
+            arena.copies(sequential, count), sequential, copies=True, cores=each
+        )
     for entry in entries:
         entry.competitor = BASELINE if entry.plan == sequential else entry.label
-        if entry.competitor not in found:
-            found[entry.competitor] = Competitor(arena.program(entry.plan), entry.plan, cores=each)
-    return found
+        if entry.competitor not in taking_part:
+            taking_part[entry.competitor] = Competitor(arena.program(entry.plan), entry.plan, cores=each)
+    return taking_part
 
 
 def copies_name(devices: int) -> str:
@@ -194,3 +198,46 @@ def copies_name(devices: int) -> str:
 def cores_name(cores: int) -> str:
     """Name of the competitor that runs the sequential schedule on one device of several cores."""
     return f"sequential, {cores} cores"
+
+
+#: Baselines that are left out with a warning where their package is missing; without others nothing runs.
+_LEFT_OUT = ("openvino",)
+
+
+def require(baselines: Collection[str], runtime: str | None, platform: str = "cpu") -> tuple[str, ...]:
+    """Refuse baselines that cannot run here.
+
+    Args:
+        baselines: names of ``RUNTIMES``.
+        runtime: of the program, one of ``RUNTIMES``; None if there is no program.
+        platform: one of ``PLATFORMS``.
+
+    Returns:
+        The baselines that take part: all but OpenVINO where it is not installed, which a warning says.
+
+    Raises:
+        PlatformError: one is for another platform, no program, no C++ compiler, or a package is missing.
+    """
+    allowed = platforms.find(platform).RUNTIMES
+    if wrong := [name for name in baselines if name not in allowed]:
+        others = [other for other in platforms.PLATFORMS if wrong[0] in platforms.find(other).RUNTIMES]
+        raise PlatformError(
+            f"--baselines: found {wrong[0]}, which is for platform {' or '.join(others)}; allowed on platform "
+            f"{platform}: {', '.join(name for name in RUNTIMES if name in allowed)}"
+        )
+    more = [name for name in baselines if name != "eager"]
+    if more and runtime is None:
+        raise PlatformError(
+            f"--baselines: found {more[0]}; allowed with --program only: a baseline runs the model itself"
+        )
+    missing = set()
+    for name in RUNTIMES if runtime == "eager" else ():
+        if name in baselines:
+            try:
+                platforms.executing(platform).require_runtime(name)
+            except PlatformError as error:
+                if name not in _LEFT_OUT:
+                    raise
+                warn(f"{error}; it is left out")
+                missing.add(name)
+    return tuple(name for name in baselines if name not in missing)

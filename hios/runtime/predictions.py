@@ -1,4 +1,4 @@
-"""Predictions beside what was measured: drift of the machine since it was profiled, and the error beyond."""
+"""Predicted against measured latencies: the drift of the machine since profiling, and the remaining error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hios.machine import BUSY
 
 
 def in_words(run: Run) -> str | None:
-    """How right the predictions of a session were, in one sentence; None where the speed when profiled is not known.
+    """How accurate the predictions of a session were, in one sentence; None if the speed at profiling is unknown.
 
     Args:
         run: what run.json holds.
@@ -43,7 +43,7 @@ def _slower(low: float, high: float) -> str:
 
 
 def other_work_in_words(run: Run, name: str = "") -> str | None:
-    """That other work kept the cores busy right before a session, in one sentence; None where it did not.
+    """A warning that other processes kept the cores busy before a session; None if they did not.
 
     Args:
         run: what run.json holds.
@@ -59,7 +59,7 @@ def other_work_in_words(run: Run, name: str = "") -> str | None:
 
 
 def other_hardware_in_words(run: Run, name: str = "") -> str | None:
-    """That schedules ran on other hardware than was profiled, in one sentence; None where they did not.
+    """A warning that schedules ran on hardware other than was profiled; None if they did not.
 
     Args:
         run: what run.json holds.
@@ -74,7 +74,7 @@ def other_hardware_in_words(run: Run, name: str = "") -> str | None:
 
 
 def change_in_words(probe: ProfileProbe | RunProbe | None, what: str) -> str | None:
-    """How much the speed of a device changed within a session, if it is more than users should accept.
+    """How much the speed of a device changed within a session, if more than users should accept.
 
     Args:
         probe: of costs.json or run.json; None where it has none.

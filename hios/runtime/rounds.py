@@ -1,4 +1,4 @@
-"""A session: competitors take turns in rounds, whoever runs them, the workers of a pool or the ranks of a launcher."""
+"""A session: competitors take turns in rounds, run by the workers of a pool or the ranks of a launcher."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from hios.platforms.probe_schedule import ProbeSchedule
 from hios.platforms.reference import Reference
 from hios.progress import bar
 from hios.runtime.competitors import Entry
-from hios.runtime.results import results
+from hios.runtime.run_record import results
 
 
 class Outcome(NamedTuple):
-    """What a run brought.
+    """The result of a run.
 
     Attributes:
         latency_ms: how long it took.
@@ -32,10 +32,10 @@ class Outcome(NamedTuple):
 
 
 class Runner(Protocol):
-    """Who runs what takes part in a session."""
+    """Runs the competitors of a session."""
 
     def run(self, name: str) -> Outcome | None:
-        """Run a competitor once and check its outputs; None where another process records what it brought.
+        """Run a competitor once and check its outputs; None if another process records the result.
 
         Raises:
             HiosError: it failed, or an output is wrong.
@@ -45,11 +45,11 @@ class Runner(Protocol):
         """Run the model itself once and check its outputs, as `run` does."""
 
     def take_rows(self, name: str) -> None:
-        """Keep when each operator of a competitor ran in its last run, where every run tells that."""
+        """Keep the operators' times of the last run of a competitor, if every run records them."""
 
 
 class Effort(Protocol):
-    """How a session measures: ``hios.runtime.session.Settings`` say what each means."""
+    """How a session measures; see ``hios.runtime.session.Settings``."""
 
     @property
     def runs(self) -> int:
@@ -57,7 +57,7 @@ class Effort(Protocol):
 
     @property
     def warmup(self) -> int:
-        """Runs of every competitor before."""
+        """Warm-up runs of every competitor."""
 
     @property
     def tolerance(self) -> float:
@@ -70,7 +70,7 @@ class Effort(Protocol):
 
 @dataclass
 class Session:
-    """Who takes part, and what was measured.
+    """The competitors and their measurements.
 
     Attributes:
         graph: what is run.
@@ -91,7 +91,7 @@ class Session:
     probe: ProbeSchedule | None = None
 
     def measure(self, *, shown: bool) -> None:
-        """All rounds; every competitor and reference runs once a round, in an order that the seed alone decides.
+        """Run all rounds; each runs every competitor and reference once, in an order determined by the seed.
 
         Args:
             shown: whether to show a progress bar.
@@ -137,7 +137,7 @@ class Session:
         checked_against: Literal["eager", "onnxruntime", "sequential"],
         chosen: Chosen | None = None,
     ) -> Run:
-        """What run.json says of it.
+        """The contents of run.json.
 
         Args:
             platform: the devices.

@@ -1,4 +1,4 @@
-"""Executing schedules in the workers of a pool: interleaved, checked against the model itself, timed."""
+"""Executing schedules in worker processes: interleaved, checked against the model itself, and timed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from hios import defaults, platforms
 from hios.errors import PlatformError
 from hios.formats.run_file import Checked, Run, RunPlatform
-from hios.frontends.examples import example_inputs
+from hios.frontends.example_inputs import example_inputs
 from hios.frontends.program import Program
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
@@ -32,8 +32,7 @@ from hios.platforms.reference import runtime as runtime_of
 from hios.platforms.weights import require_weights
 from hios.progress import bar
 from hios.runtime.auto import LEAST_RUNS, choose
-from hios.runtime.baselines import require
-from hios.runtime.competitors import BASELINE, competitors, entries_of, other_hardware
+from hios.runtime.competitors import BASELINE, competitors, entries_of, other_hardware, require
 from hios.runtime.rounds import Outcome, Session
 from hios.schedule import Schedule
 from hios.tolerances import compared
@@ -83,7 +82,7 @@ class Settings:
 
 
 class Execution(NamedTuple):
-    """What a session found.
+    """The result of a session.
 
     Attributes:
         run: what run.json holds.
@@ -104,7 +103,7 @@ def execute(
     trusted: bool = False,
     auto: bool = False,
 ) -> Execution:
-    """Run schedules on devices, and measure them.
+    """Run schedules on devices and measure them.
 
     Competitors take turns in random order, so that drift of the machine hits all alike: every schedule, the
     sequential schedule on one device, on cores also with those of all devices, independent copies of it on several
@@ -171,7 +170,7 @@ def execute(
 
 
 def _cores_per_device(settings: Settings, schedules: Iterable[Schedule]) -> int | None:
-    """Cores of each device: what is asked for, else what costs of the schedules were measured with, else 1.
+    """Cores of each device: as requested, otherwise as in the costs of the schedules, otherwise 1.
 
     None where devices are no cores, unless it is asked for, which is refused later, as are schedules that need others.
     """
@@ -182,7 +181,7 @@ def _cores_per_device(settings: Settings, schedules: Iterable[Schedule]) -> int 
 
 
 def _runtime(program: str | Path | Program) -> str:
-    """What runs a program, by its name in run.json."""
+    """The runtime that runs a program, by its name in run.json."""
     return "eager" if isinstance(program, Program) else runtime_of(program)
 
 
@@ -192,7 +191,7 @@ def _paths(
     weights: str | Path | Mapping[str, Tensor],
     program: str | Path | Program | None,
 ) -> tuple[str, str, str | None]:
-    """Where workers read graph, weights and program: the files that there are, else files in memory.
+    """Where workers read graph, weights and program: existing files, otherwise files in memory.
 
     Raises:
         ArtifactError: the weights are not those of the graph.
@@ -215,7 +214,7 @@ def _require_runs(settings: Settings) -> None:
 
 @dataclass
 class PoolRunner:
-    """The workers of a pool, with everything loaded."""
+    """The workers of a pool, with all competitors loaded."""
 
     graph: Graph
     pool: WorkerPool
@@ -228,7 +227,7 @@ class PoolRunner:
     _expected: list[Tensor] = field(default_factory=list)
 
     def load(self, graph: str, weights: str, program: str | None, trusted: bool = False) -> None:
-        """Load everything, and learn what outputs are to be."""
+        """Load everything, and compute the expected outputs."""
         self._write_inputs()
         self.workers.load(graph, weights)
         if program is not None:
@@ -254,8 +253,8 @@ class PoolRunner:
             for entry in self.references:  # by turns, as what it takes to compile is stated
                 timeout_s = None if entry.kind == "eager" else _COMPILE_TIMEOUT_S
                 arguments = {entry.worker: {**given, "kind": entry.kind, **entry.options}}
-                found = self.pool.call_each(entry.load, arguments, timeout_s)
-                entry.compile_time_s = found[entry.worker]
+                compile_times = self.pool.call_each(entry.load, arguments, timeout_s)
+                entry.compile_time_s = compile_times[entry.worker]
                 shown.update()
 
     def _write_inputs(self) -> None:
@@ -292,7 +291,7 @@ class PoolRunner:
             time.sleep(platforms.find(self.settings.platform).SETTLE_S)
 
     def _clear_outputs(self) -> None:
-        """So that a competitor that writes nothing is not taken for one that is right."""
+        """Clear the outputs, so that a competitor that writes nothing is not taken for a correct one."""
         for buffer in self.plan.outputs:
             self._tensor(buffer).zero_()
 
@@ -314,8 +313,8 @@ class PoolRunner:
             how = f"of its largest value, in {reduced.name}"
         largest = 0.0
         for number, (buffer, expected) in enumerate(zip(self.plan.outputs, self._expected, strict=True)):
-            found = self._tensor(buffer)
-            off, within = compare(found, expected, tolerance)
+            output = self._tensor(buffer)
+            off, within = compare(output, expected, tolerance)
             if not within:
                 raise PlatformError(
                     f"{name}: output {number} differs from the reference by up to {off:.3g}; allowed: "
@@ -325,7 +324,7 @@ class PoolRunner:
         return largest
 
     def _cause(self, name: str) -> str:
-        """What a difference beyond the tolerance says, by who shows it."""
+        """What a difference beyond the tolerance means, depending on which competitors show it."""
         for entry in self.references:
             if name == entry.name:
                 how = " with another number of threads" if entry.kind == self.references[0].kind else ""

@@ -30,8 +30,8 @@ from hios.schedulers import (
     opara,
     sequential,
 )
+from hios.schedulers.algorithm_registry import ALGORITHMS, Algorithm, Parameter, check_devices, register
 from hios.schedulers.plugins import find
-from hios.schedulers.registry import ALGORITHMS, Algorithm, Parameter, check_devices, register
 
 __all__ = [
     "ALGORITHMS",

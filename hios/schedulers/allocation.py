@@ -1,4 +1,4 @@
-"""How many devices each operator takes, decided before it is scheduled: CPA and MCPA, for moldable tasks."""
+"""How many devices each operator takes, decided before scheduling: CPA and MCPA for moldable tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def cpa_widths(problem: Problem, devices: int, *, per_level: bool = False) -> li
     CPA (Radulescu and van Gemund, ICPP 2001, Fig. 2): while the critical path without transfers is longer than the sum
     of k*t(v, k) over M, the operator on it whose t(v, k)/k falls most takes the next of its numbers of devices. With
     ``per_level``, as in MCPA (Bansal, Kumar and Singh, Parallel Computing 2006), operators of one depth take no more
-    than M devices together, so that they can run beside each other. O(|V| W (|V| + |E|)), W numbers of devices.
+    than M devices together, so that they can run concurrently. O(|V| W (|V| + |E|)), W numbers of devices.
 
     Args:
         problem: graph and costs, with the times on ``devices`` (``Problem.on``).

@@ -1,4 +1,4 @@
-"""Maximum matchings of graphs too dense to list: the neighbours of a vertex are a set of bits.
+"""Maximum matchings of graphs too dense to list: the neighbours of a vertex are a bit set.
 
 Of 50,000 operators in layers the transitive closure has 10^9 edges; as sets of bits it takes 300 MB.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 def closure_matching(
     listed: Sequence[Sequence[int]], sets: Sequence[int], right: int, start: Sequence[int]
 ) -> list[int]:
-    """The matching that `hios.schedulers.matching.maximum_matching` finds, to the last pair, by Hopcroft and Karp.
+    """The same matching as `hios.schedulers.matching.maximum_matching`, by Hopcroft and Karp.
 
     O(|V|^2 / 64) a phase, of which there are at most O(sqrt(|V|)).
 
@@ -35,7 +35,7 @@ def closure_matching(
 
 
 def bits(number: int) -> Iterator[int]:
-    """The places of the set bits of a number, ascending."""
+    """The positions of the set bits of a number, ascending."""
     while number:
         lowest = number & -number
         yield lowest.bit_length() - 1
@@ -67,7 +67,7 @@ def _layers(
 
 
 def _as_set(places: Iterator[int], size: int) -> int:
-    """Places as set bits, without a copy of the number for each of them."""
+    """Positions as a bit set, without a copy of the number for each of them."""
     digits = bytearray(size // 8 + 1)
     for place in places:
         digits[place >> 3] |= 1 << (place & 7)

@@ -1,4 +1,4 @@
-"""A moment until which an algorithm may work: those that can take long look at it and give up."""
+"""A deadline for algorithms: slow ones check it and give up."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
 
 
 class OutOfTimeError(HiosError):
-    """The moment has come."""
+    """The deadline has passed."""
 
 
 @contextmanager
 def until(moment: float) -> Iterator[None]:
-    """Let algorithms inside work until a moment as `time.perf_counter` counts it."""
+    """A context that sets a deadline, by `time.perf_counter`, for the algorithms inside."""
     token = _deadline.set(moment)
     try:
         yield
@@ -28,7 +28,7 @@ def until(moment: float) -> Iterator[None]:
 
 
 def check_deadline() -> None:
-    """Give up if the moment has come.
+    """Give up if the deadline has passed.
 
     Raises:
         OutOfTimeError: it has.

@@ -1,4 +1,4 @@
-"""GPG: a learned policy that chooses the last stage of what is left, again and again (Algorithm 2 of TOP)."""
+"""GPG: a learned policy that chooses the last stage of what is left, repeatedly (Algorithm 2 of TOP)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import random
 
 from hios.problem import Problem, Stage, positions
 from hios.schedule import StagedPlan
+from hios.schedulers.algorithm_registry import Parameter, register
 from hios.schedulers.policy.combining import model_blocks
 from hios.schedulers.policy.endings import CombinedState, combined, sub_blocks
 from hios.schedulers.policy.passes import Action, Passes, largest
-from hios.schedulers.registry import Parameter, register
 
 
 @register(
@@ -56,10 +56,10 @@ def gpg(
     chance = random.Random(seed)
     stages: list[Stage] = []
     for start in starts:
-        found, latency = Passes(problem, action, chance.getrandbits(64)).run(start, passes)
+        ending, latency = Passes(problem, action, chance.getrandbits(64)).run(start, passes)
         operators = sorted((v for state in start.states for v in state.block.operators), key=place.__getitem__)
         sequence = sum(problem.time[v] for v in operators)
-        stages += found if latency < sequence else [((v,),) for v in operators]
+        stages += ending if latency < sequence else [((v,),) for v in operators]
     return StagedPlan((tuple(stages),))
 
 

@@ -1,11 +1,11 @@
-"""HEFT with insertion, the classic yardstick of list scheduling, on equal devices."""
+"""HEFT with insertion, the classic list scheduling baseline, on equal devices."""
 
 from __future__ import annotations
 
 from hios.problem import Problem, priority_order
 from hios.schedule import StagedPlan
+from hios.schedulers.algorithm_registry import register
 from hios.schedulers.insertion import InsertionTimetable
-from hios.schedulers.registry import register
 
 
 @register(

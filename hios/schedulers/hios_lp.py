@@ -7,9 +7,9 @@ from heapq import heappop, heappush
 
 from hios.problem import Problem, positions, priority_order
 from hios.schedule import StagedPlan
+from hios.schedulers.algorithm_registry import Parameter, register
 from hios.schedulers.insertion import timetable
 from hios.schedulers.parallelize import WINDOW, parallelize
-from hios.schedulers.registry import Parameter, register
 
 _PAPER = "HIOS (Kundu and Shu), Algorithm 1"
 

@@ -6,8 +6,8 @@ from array import array
 
 from hios.problem import Problem, positions, priority_order
 from hios.schedule import StagedPlan
+from hios.schedulers.algorithm_registry import register
 from hios.schedulers.parallelize import WINDOW, parallelize
-from hios.schedulers.registry import register
 
 _PAPER = "HIOS (Kundu and Shu), Algorithm 3"
 
@@ -74,17 +74,17 @@ def recorded_table(problem: Problem, order: list[int], devices: int) -> list[lis
     for number in range(1, len(order)):
         time = problem.time[order[number]]
         needed = [(place[predecessor], transfer) for predecessor, transfer in problem.predecessors[order[number]]]
-        found = [(_INFINITY, 0)] * min(devices, number + 1)
+        row = [(_INFINITY, 0)] * min(devices, number + 1)
         for before, (home, free) in enumerate(schedules):
             inputs = [(table[u][home[u]][0], home[u], transfer) for u, transfer in needed]
-            for device, (earliest, _) in enumerate(found):
+            for device, (earliest, _) in enumerate(row):
                 start = free[device]
                 for finish, where, transfer in inputs:
                     start = max(start, finish if where == device else finish + transfer)
                 if start + time < earliest:
-                    found[device] = (start + time, before)
-        schedules = [_extended(schedules[before], device, finish) for device, (finish, before) in enumerate(found)]
-        table.append(found)
+                    row[device] = (start + time, before)
+        schedules = [_extended(schedules[before], device, finish) for device, (finish, before) in enumerate(row)]
+        table.append(row)
     return table
 
 

@@ -11,9 +11,9 @@ from hios.errors import HiosError
 from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Plan, Solution, StagedPlan
+from hios.schedulers.algorithm_registry import ALGORITHMS, Parameter, register
 from hios.schedulers.deadline import check_deadline, until
-from hios.schedulers.opt.searching import CHAINS, CLOSED, Clock, anneal, is_open
-from hios.schedulers.registry import ALGORITHMS, Parameter, register
+from hios.schedulers.opt.parallel_search import CHAINS, CLOSED, Clock, anneal, is_open
 
 __all__ = ["CHAINS", "CLOSED", "NAME", "hios_opt"]
 
@@ -51,7 +51,7 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
        into a stage of its own or into another stage, takes a stage or a few connected ones to another device, or
        lets two devices exchange what they run from some place on. Stages may hold operators that depend on each
        other; these form a group. Measured stages cost what was measured. Each move is timed from the first stage
-       that it changes, only as far as it has an effect and can still be kept. See `hios.schedulers.opt.kernel`.
+       that it changes, only as far as it has an effect and can still be kept (`hios.schedulers.opt.annealing_kernel`).
     3. The lower bound is `interval_bound_ms`, which holds for all schedules. Where grouping gains nothing, staged
        schedules of whole times end at whole times, so their bound is rounded up; and where there are no transfers
        either, CP-SAT takes the last part of the time to find a shorter staged schedule or to prove that there is
@@ -78,7 +78,7 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
     """
     from hios.schedulers.opt.annealing import Chain, fits
     from hios.schedulers.opt.proof import provable, prove, staged_bound_ms
-    from hios.schedulers.opt.trade_off import proven_bound_ms
+    from hios.schedulers.opt.wide_bound import proven_bound_ms
 
     whole = StagedPlan((tuple(((operator,),) for operator in problem.order), *((),) * (devices - 1)))
     clock = Clock(time.perf_counter(), time_limit)
@@ -136,9 +136,9 @@ def _with_widths(
         clock = Clock(clock.began + clock.spent() - began, clock.limit)
         plans = [start.plan for start in starts]
         staged = [plan for plan in plans if isinstance(plan, StagedPlan) and fits(problem, plan)] or [whole]
-        found, made = search_wide(problem, devices, plans, staged, bound, clock, moves=moves, seed=seed)
+        wide_plans, made = search_wide(problem, devices, plans, staged, bound, clock, moves=moves, seed=seed)
         notes["search"] = f"{made} moves"
-        for plan in found:
+        for plan in wide_plans:
             latency = latency_ms(evaluate(problem, plan))
             if latency < best.latency_ms:
                 best = _Start(NAME, plan, latency)
@@ -153,8 +153,8 @@ class _Start:
 
 
 def _starts(problem: Problem, devices: int, bound: float, clock: Clock) -> tuple[list[_Start], list[str]]:
-    """Plans of the other algorithms by latency, and the names of those that came to none in time."""
-    found: list[_Start] = []
+    """Plans of the other algorithms by latency, and the names of those that ran out of time."""
+    starts: list[_Start] = []
     left_out: list[str] = []
     bound_of_one = max(bound, lower_bound_ms(problem, 1))
     # Algorithms of other distributions stay out: which of them are loaded depends on what was asked for before.
@@ -167,17 +167,17 @@ def _starts(problem: Problem, devices: int, bound: float, clock: Clock) -> tuple
         least = bound if entry.several_devices else bound_of_one
         if entry.name in _NO_STARTS or (entry.name == _WIDE and not problem.wide_ms):
             continue
-        if found and not is_open(min(start.latency_ms for start in found), least):
+        if starts and not is_open(min(start.latency_ms for start in starts), least):
             continue
         try:
-            with until(clock.began + _STARTS * clock.limit if found else math.inf):
+            with until(clock.began + _STARTS * clock.limit if starts else math.inf):
                 check_deadline()
                 plan = entry.solve(problem, devices if entry.several_devices else 1).plan
         except HiosError:  # no time, or blocks that IOS cannot use
             left_out.append(entry.name)
             continue
-        found.append(_Start(entry.name, _widened(plan, devices), latency_ms(evaluate(problem, plan))))
-    return sorted(found, key=lambda start: start.latency_ms), left_out
+        starts.append(_Start(entry.name, _widened(plan, devices), latency_ms(evaluate(problem, plan))))
+    return sorted(starts, key=lambda start: start.latency_ms), left_out
 
 
 def _widened(plan: Plan, devices: int) -> Plan:
@@ -189,7 +189,7 @@ def _widened(plan: Plan, devices: int) -> Plan:
 
 
 def _single(plan: StagedPlan) -> StagedPlan:
-    """The plan with every operator in a stage of its own: no longer, where grouping gains nothing."""
+    """The plan with every operator in a stage of its own: no longer if grouping gains nothing."""
     return StagedPlan(
         tuple(tuple(((operator,),) for stage in row for group in stage for operator in group) for row in plan.devices)
     )

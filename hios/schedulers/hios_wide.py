@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from hios.problem import Problem, positions
 from hios.schedule import StreamPlan
+from hios.schedulers.algorithm_registry import register
 from hios.schedulers.allocation import cpa_widths
 from hios.schedulers.deadline import check_deadline
-from hios.schedulers.registry import register
 
 #: Weights of the area term that are tried; chosen by ``benchmarks/wide_operators.py variants``.
 WEIGHTS = (2.0, 4.0, 8.0, 16.0)
@@ -22,7 +22,7 @@ _Gap = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class WideList:
-    """A list schedule with operators on several devices; one stream a device.
+    """A list schedule with operators on several devices, with one stream per device.
 
     Attributes:
         latency_ms: the last finish.
@@ -40,7 +40,7 @@ class WideList:
         return [len(held) for held in self.devices]
 
     def plan(self, devices: int) -> StreamPlan:
-        """The plan on so many devices."""
+        """The plan on a number of devices."""
         rows: list[list[int]] = [[] for _ in range(devices)]
         for operator in self.order:
             for device in self.devices[operator]:
@@ -135,7 +135,7 @@ class _Timetable:
         self.held: list[tuple[int, ...]] = [()] * len(problem)
 
     def place(self, operator: int, options: dict[int, float], weight: float) -> None:
-        """Place an operator, of which all predecessors are, on one of the numbers of devices with their times."""
+        """Place an operator, whose predecessors are placed, on one of the numbers of devices with their times."""
         arrivals = self._arrivals(operator)
         soonest = min(arrivals)
         best: tuple[float, float] | None = None
@@ -160,7 +160,7 @@ class _Timetable:
         return arrivals
 
     def _with_others(self, gaps: Sequence[Sequence[_Gap]], first: int, start: float, width: int) -> tuple[int, ...]:
-        """A device with others that are idle then, those first that were so for the shortest time."""
+        """A device with others that are idle then, preferring those idle for the shortest time."""
         if width == 1:
             return (first,)
         idle = []
@@ -172,7 +172,7 @@ class _Timetable:
 
 
 def _gaps(row: Sequence[tuple[float, float]], soonest: float, time: float) -> list[_Gap]:
-    """The gaps of a device, not before a moment, in which so much time is free, in order."""
+    """The idle gaps of a device after a given time that are long enough, in order."""
     first = bisect_left(row, (soonest, -1.0))
     free = max(row[first - 1][1] if first else 0.0, soonest)
     gaps = []
@@ -188,7 +188,7 @@ def _fits(gaps: Sequence[_Gap], moment: float) -> bool:
 
 
 def _earliest(gaps: Sequence[Sequence[_Gap]], arrivals: Sequence[float], width: int) -> tuple[float, int]:
-    """The earliest start on so many devices, and the first of them: the lowest of equal ones."""
+    """The earliest start on a number of devices, and the first of them: the lowest of equal ones."""
     best, chosen = math.inf, 0
     for device, own in enumerate(gaps):
         for begin, end in own:
@@ -206,7 +206,7 @@ def _earliest(gaps: Sequence[Sequence[_Gap]], arrivals: Sequence[float], width: 
 
 
 def _together(gaps: Sequence[Sequence[_Gap]], first: int, gap: _Gap, others: int) -> float:
-    """The earliest moment of a gap of a device at which so many other devices are idle too; infinite if none."""
+    """The earliest time within a gap of a device at which enough other devices are idle; infinite if none."""
     rest = [row for device, row in enumerate(gaps) if device != first]
     moments = {gap[0], *(begin for row in rest for begin, _ in row if gap[0] < begin <= gap[1])}
     for moment in sorted(moments):

@@ -44,14 +44,14 @@ class InsertionTimetable:
         return _first_gap(self.rows[device], max(arrivals, default=0.0), self._problem.time[operator])
 
     def place(self, operator: int, device: int, start: float) -> None:
-        """Put an operator where `earliest_start` found room."""
+        """Place an operator at the time that `earliest_start` returned."""
         finish = start + self._problem.time[operator]
         self._home[operator], self._finish[operator] = device, finish
         self.latency_ms = max(self.latency_ms, finish)
         insort(self.rows[device], (start, finish, self._rank[operator]))
 
     def plan(self) -> StagedPlan:
-        """Every operator a stage, in the order in which they start."""
+        """The plan with every operator as a stage, by start time."""
         return StagedPlan(tuple(tuple(((self._order[place],),) for _, _, place in row) for row in self.rows))
 
 
@@ -72,7 +72,7 @@ def timetable(problem: Problem, order: Sequence[int], home: Sequence[int], devic
 
 
 def _first_gap(row: Sequence[_Slot], ready: float, time: float) -> float:
-    """Earliest start from ``ready`` on at which ``time`` milliseconds are free."""
+    """Earliest start from ``ready`` on with ``time`` idle milliseconds."""
     # Operators that start before could end leave no gap in front of them; rows do not overlap.
     first = bisect_left(row, (ready + time,))
     free = row[first - 1][1] if first else 0.0

@@ -10,10 +10,10 @@ from typing import Any
 from hios.graph import Graph
 from hios.problem import Problem, Stage
 from hios.schedule import Solution, StagedPlan
+from hios.schedulers.algorithm_registry import Parameter, register
 from hios.schedulers.deadline import check_deadline
 from hios.schedulers.ios_blocks import blocks, searched_parts
 from hios.schedulers.ios_space import Block, SearchSpace, network_space
-from hios.schedulers.registry import Parameter, register
 
 #: A gain below this share is rounding in floating point, not a gain.
 _ROUNDING = 1e-12
@@ -46,7 +46,7 @@ def ios(
     """The best schedule of every block among those whose stages are endings pruned by r and s.
 
     cost[S] = min over endings S' of S of cost[S - S'] + t(S'), with the last stage recorded that gives it. t(S') is
-    the time of its groups beside each other or of its operators merged into one, whichever is less: both are
+    the time of its groups run concurrently or of its operators merged into one, whichever is less: both are
     measured where costs.json holds them and modelled otherwise (``Problem.stage_ms``, ``Problem.merge_ms``).
 
     Modes are those of section 6.1: ``both`` (IOS-Both), ``parallel`` (IOS-Parallel: no merges) and ``merge``
@@ -62,8 +62,8 @@ def ios(
       Borders of blocks are borders of stages. ``cuts`` of the result counts the borders that ``states`` put inside
       of blocks; with none, the schedule of every block is the best that r and s allow. Blocks that are alike in
       structure and costs are searched once.
-    - Merging is restricted to where it is correct (``hios.merging``), which the released program does not check.
-    - At equal times the groups run beside each other, and among equal schedules the first found counts, endings
+    - Merging is restricted to where it is correct (``hios.operator_merge``), which the released program does not check.
+    - At equal times the groups run concurrently, and among equal schedules the first found counts, endings
       of fewer groups being tried first; Algorithm 1 merges at equal times (Lines 30 to 33).
 
     O(transitions), at most O((n/d + 1)^d (r + 1)^s) for a block of n operators and width d.
@@ -71,13 +71,13 @@ def ios(
     search = _Search(problem, r, s, mode)
     stages: list[Stage] = []
     merges: set[frozenset[int]] = set()
-    found: dict[Any, list[_Found]] = {}
+    results: dict[Any, list[_Found]] = {}
     parts_of_blocks = searched_parts(problem.graph, states)
     parts = [part for parts_of_block in parts_of_blocks for part in parts_of_block]
     for block, likeness in zip(parts, _likenesses(problem, parts), strict=True):
-        if likeness not in found:
-            found[likeness] = search.best(block)
-        for groups, merged in found[likeness]:
+        if likeness not in results:
+            results[likeness] = search.best(block)
+        for groups, merged in results[likeness]:
             stages.append(tuple(tuple(block.operators[position] for position in group) for group in groups))
             if merged:
                 merges.add(frozenset(block.operators[position] for (position,) in groups))
@@ -163,7 +163,7 @@ class _Search:
 
 
 def _likenesses(problem: Problem, parts: Sequence[Block]) -> list[Any]:
-    """For every block all that its search depends on, equal for blocks that are solved alike."""
+    """For every block a key of all that its search depends on; equal keys have equal solutions."""
     home = {operator: (number, place) for number, b in enumerate(parts) for place, operator in enumerate(b.operators)}
     measured: list[set[Any]] = [set() for _ in parts]
     for stage, time in problem.measured.items():

@@ -1,4 +1,4 @@
-"""How a graph is cut into the blocks that IOS searches one by one (IOS section 4.2)."""
+"""Cutting a graph into the blocks that IOS searches one by one (IOS section 4.2)."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ def searched_parts(graph: Graph, most_states: int) -> list[list[Block]]:
     predecessors: list[list[int]] = [[] for _ in graph.operators]
     for edge in graph.edges:
         predecessors[graph.index[edge.target]].append(graph.index[edge.source])
-    found: list[list[Block]] = []
+    parts: list[list[Block]] = []
     loose: list[int] = []  # operators in no block, one after another
     for operators, stated in [*in_order(graph), ([], True)]:
         if not stated:
             loose += operators
             continue
-        found += _cut(loose, predecessors, most_states)
+        parts += _cut(loose, predecessors, most_states)
         loose = []
         if operators:
             whole = _parts(operators, predecessors, max(LARGEST, most_states))
-            found += [whole] if len(whole) == 1 else _cut(operators, predecessors, most_states)
-    return found
+            parts += [whole] if len(whole) == 1 else _cut(operators, predecessors, most_states)
+    return parts
 
 
 def _cut(operators: Sequence[int], predecessors: Sequence[Sequence[int]], most_states: int) -> list[list[Block]]:

@@ -55,10 +55,10 @@ class Block:
         Each of them is a state of the search, whatever r and s: schedules that end with one operator after the
         other reach it.
         """
-        found = [0]
+        states = [0]
         for position in range(len(self.operators)):
-            found += grown(found, position, self.predecessors[position])
-        return found
+            states += grown(states, position, self.predecessors[position])
+        return states
 
     def endings(self, state: int, r: int, s: int) -> list[int]:
         """The endings of a state with at most ``s`` groups of at most ``r`` operators; fewer groups come first.
@@ -87,10 +87,10 @@ class Block:
 
 def as_set(positions: Iterable[int]) -> int:
     """Positions in a block as a set."""
-    found = 0
+    mask = 0
     for position in positions:
-        found |= 1 << position
-    return found
+        mask |= 1 << position
+    return mask
 
 
 def grown(states: Iterable[int], position: int, predecessors: int) -> list[int]:
@@ -100,12 +100,12 @@ def grown(states: Iterable[int], position: int, predecessors: int) -> list[int]:
 
 
 def _members(mask: int) -> list[int]:
-    found = []
+    members = []
     while mask:
         low = mask & -mask
-        found.append(low.bit_length() - 1)
+        members.append(low.bit_length() - 1)
         mask ^= low
-    return found
+    return members
 
 
 def block_space(block: Block, r: int | None = None, s: int | None = None) -> SearchSpace:
@@ -133,13 +133,13 @@ def network_space(blocks: Iterable[Block], r: int | None = None, s: int | None =
     counted once.
     """
     known: dict[tuple[int, ...], SearchSpace] = {}
-    found = []
+    spaces = []
     for block in blocks:
         if block.predecessors not in known:
             known[block.predecessors] = block_space(block, r, s)
-        found.append(known[block.predecessors])
+        spaces.append(known[block.predecessors])
     return SearchSpace(
-        sum(space.states for space in found),
-        sum(space.transitions for space in found),
-        math.prod(space.schedules for space in found),
+        sum(space.states for space in spaces),
+        sum(space.transitions for space in spaces),
+        math.prod(space.schedules for space in spaces),
     )

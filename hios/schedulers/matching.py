@@ -55,16 +55,16 @@ def _layers(adjacency: Sequence[Sequence[int]], matched: Sequence[int], owner: S
     frontier = [left for left, partner in enumerate(matched) if partner < 0]
     layers = dict.fromkeys(frontier, 0)
     while frontier:
-        found = False
+        reached = False
         beyond = []
         for left in frontier:
             for right in adjacency[left]:
                 if owner[right] < 0:
-                    found = True
+                    reached = True
                 elif owner[right] not in layers:
                     layers[owner[right]] = layers[left] + 1
                     beyond.append(owner[right])
-        if found:
+        if reached:
             for left in beyond:  # paths over them would be longer
                 del layers[left]
             return layers

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from hios.problem import Problem
 from hios.schedule import Solution, StreamPlan
+from hios.schedulers.algorithm_registry import register
 from hios.schedulers.closure_matching import closure_matching
 from hios.schedulers.matching import maximum_matching, minimum_vertex_cover
-from hios.schedulers.registry import register
 
 
 @register(
@@ -23,9 +23,9 @@ def nimble(problem: Problem, devices: int) -> Solution:
 
     The notes state how many synchronisations between streams the schedule needs.
     """
-    found = assign_streams(problem)
+    assigned = assign_streams(problem)
     return Solution(
-        StreamPlan((found.streams,), problem.order), notes={"synchronisations": str(len(found.synchronisations))}
+        StreamPlan((assigned.streams,), problem.order), notes={"synchronisations": str(len(assigned.synchronisations))}
     )
 
 

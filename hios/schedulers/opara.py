@@ -1,4 +1,4 @@
-"""Opara: streams along first successors, and a launch order that mixes operators by the resources they ask for."""
+"""Opara: streams along first successors, and a launch order that mixes operators by their resource demands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from hios.problem import Problem
 from hios.schedule import Solution, StreamPlan
-from hios.schedulers.registry import Parameter, register
+from hios.schedulers.algorithm_registry import Parameter, register
 
 #: FLOPs per byte from which on an operator is compute-intensive: peak float32 throughput over memory bandwidth of the
 #: paper's A100-PCIE-40GB (19.5 TFLOPS, 1555 GB/s), to the two decimals that the help states.
@@ -33,9 +33,9 @@ def opara(problem: Problem, devices: int, *, rule: str = "paper") -> Solution:
 
     The notes say what resource demands and classes of operators rest on.
     """
-    found = demands(problem)
-    plan = StreamPlan((allocate_streams(problem, rule),), launch_order(problem, found))
-    return Solution(plan, notes={"resource demands": found.amount_from, "operator classes": found.class_from})
+    demanded = demands(problem)
+    plan = StreamPlan((allocate_streams(problem, rule),), launch_order(problem, demanded))
+    return Solution(plan, notes={"resource demands": demanded.amount_from, "operator classes": demanded.class_from})
 
 
 def allocate_streams(problem: Problem, rule: str = "paper") -> tuple[tuple[int, ...], ...]:
@@ -70,7 +70,7 @@ def allocate_streams(problem: Problem, rule: str = "paper") -> tuple[tuple[int, 
 
 
 class Demands(NamedTuple):
-    """What operators, by number, ask of a GPU.
+    """Resource demands of operators, by number.
 
     Attributes:
         amount: resources of an operator; only comparisons between operators mean something.
@@ -119,7 +119,7 @@ def demands(problem: Problem) -> Demands:
     return Demands(list(problem.time), memory_intensive, "times", class_from)
 
 
-def launch_order(problem: Problem, found: Demands) -> tuple[int, ...]:
+def launch_order(problem: Problem, demanded: Demands) -> tuple[int, ...]:
     """Resource- and interference-aware launch order (Algorithm 2): operators by number. O(|V| log |V| + |E|).
 
     Two lists hold the operators that can run, memory-intensive and compute-intensive ones. They are drawn from in
@@ -134,7 +134,7 @@ def launch_order(problem: Problem, found: Demands) -> tuple[int, ...]:
 
     def add(operator: int) -> None:
         nonlocal arrivals
-        heappush(ready[not found.memory_intensive[operator]], (found.amount[operator], arrivals, operator))
+        heappush(ready[not demanded.memory_intensive[operator]], (demanded.amount[operator], arrivals, operator))
         arrivals += 1
 
     for operator in problem.order:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hios.evaluate import staged_times
+from hios.graph import topological_order
 from hios.problem import Problem, positions, priority_order
 from hios.schedule import StagedPlan
-from hios.schedulers.registry import Parameter
-from hios.topological_order import topological_order
+from hios.schedulers.algorithm_registry import Parameter
 
 #: The window of HIOS: at most so many neighbouring operators are grouped (w, preset to 2 in the simulation).
 WINDOW = Parameter("window", 2, "largest number w of operators in a stage", minimum=2)
@@ -24,7 +24,7 @@ _Arc = tuple[int, float]
 
 
 def parallelize(problem: Problem, plan: StagedPlan, window: int) -> StagedPlan:
-    """Group neighbouring independent operators of a device where that lowers the latency.
+    """Group neighbouring independent operators of a device if that lowers the latency.
 
     Args:
         problem: graph and costs.
@@ -63,7 +63,7 @@ def parallelize(problem: Problem, plan: StagedPlan, window: int) -> StagedPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """Neighbouring stages of a device as the one stage that they may become."""
+    """Neighbouring stages of a device, as the single stage that they may become."""
 
     stages: list[int]
     members: tuple[int, ...]
@@ -156,11 +156,11 @@ class _Stages:
         return StagedPlan(tuple(rows))
 
     def is_single(self, operator: int) -> bool:
-        """Whether the stage of an operator holds no other."""
+        """Whether the stage of an operator contains no other."""
         return len(self._members[self._order[self._place[operator]]]) == 1
 
     def pass_by(self, operator: int) -> None:
-        """No window will start at this operator any more."""
+        """Note that no later window starts at this operator."""
         self._passed[operator] = True
         while self._first < len(self._order):
             stage = self._order[self._first]
@@ -209,7 +209,7 @@ class _Stages:
     def _below(self, window: _Window) -> set[int] | None:
         """Line 10: stages that must run after a window and stand before its last one; None if one is in it."""
         last = self._place[window.stages[-1]]
-        found: set[int] = set()
+        below: set[int] = set()
         waiting = [successor for successor, _ in window.arcs_out]
         while waiting:
             place = self._place[waiting.pop()]
@@ -218,10 +218,10 @@ class _Stages:
             stage = self._order[place]
             if stage in window.stages:
                 return None
-            if stage not in found:
-                found.add(stage)
+            if stage not in below:
+                below.add(stage)
                 waiting += (self._after[stage], *(successor for successor, _ in self._arcs_out[stage]))
-        return found
+        return below
 
     def _shortened(self, window: _Window, time: float) -> bool:
         """Lines 12-14: finish times with a window as one stage; as they were if the latency is no less."""

@@ -1,4 +1,4 @@
-"""Algorithms from outside hios, imported when they are asked for: by entry point, or as ``package.module:function``.
+"""Algorithms from other packages, imported on demand: by entry point, or as ``package.module:function``.
 
 A distribution names each of its algorithms in its pyproject.toml::
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hios.errors import HiosError, first_line, shown
-from hios.schedulers.registry import ALGORITHMS, AUTO, Algorithm
+from hios.schedulers.algorithm_registry import ALGORITHMS, AUTO, Algorithm
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -33,7 +33,7 @@ _METADATA = (".dist-info", ".egg-info", "EGG-INFO")
 
 
 def find(name: str) -> Algorithm:
-    """The algorithm of a name; one from outside hios is imported now.
+    """The algorithm with a name; one from another package is imported now.
 
     Args:
         name: of the registry, or ``package.module:function`` of a function under ``@hios.register``.
@@ -64,10 +64,10 @@ def entry_points() -> Mapping[str, tuple[EntryPoint, ...]]:
         return {}
     from importlib import metadata
 
-    found: dict[str, tuple[EntryPoint, ...]] = {}
+    entries: dict[str, tuple[EntryPoint, ...]] = {}
     for entry in metadata.entry_points(group=GROUP):
-        found[entry.name] = (*found.get(entry.name, ()), entry)
-    return found
+        entries[entry.name] = (*entries.get(entry.name, ()), entry)
+    return entries
 
 
 def _names_group(folder: str) -> bool:
@@ -76,10 +76,10 @@ def _names_group(folder: str) -> bool:
     That takes a millisecond for 150 distributions, importlib.metadata ten; mostly there are none.
     """
     try:
-        found = [entry.path for entry in os.scandir(folder or ".") if entry.name.endswith(_METADATA)]
+        metadata = [entry.path for entry in os.scandir(folder or ".") if entry.name.endswith(_METADATA)]
     except OSError:  # no folder, such as the zip file of the standard library
         return False
-    for path in found:
+    for path in metadata:
         with contextlib.suppress(OSError):
             if GROUP.encode() in Path(path, "entry_points.txt").read_bytes():
                 return True
@@ -168,11 +168,11 @@ def _register(name: str, entry: EntryPoint) -> None:
         raise HiosError(
             f"algorithm {name}: {_described(entry)} cannot be imported: {type(error).__name__}: {first_line(error)}"
         ) from error
-    found = ALGORITHMS.get(name)
-    if found is None or found.run is not function:
+    registered = ALGORITHMS.get(name)
+    if registered is None or registered.run is not function:
         _restore(before)
-        if found is not None and name in before:
-            raise HiosError(_shared(name, [found.origin, _described(entry)]))
+        if registered is not None and name in before:
+            raise HiosError(_shared(name, [registered.origin, _described(entry)]))
         raise HiosError(
             f'algorithm {name}: {_described(entry)} is no function under @hios.register("{name}", ...); an entry '
             "point has the name of the algorithm and the place of its function, package.module:function"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hios.problem import Problem
 from hios.schedule import StagedPlan
-from hios.schedulers.registry import register
+from hios.schedulers.algorithm_registry import register
 
 
 @register(

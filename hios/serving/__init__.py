@@ -32,8 +32,9 @@ run_programs     all programs of a pipeline
 block_values     values between blocks, and the slots that hold them
 load_generator   tasks sent on time, whatever has become of those before
 load_session     a scenario under a policy to result.json
-calibrating      these constants, measured in less than a minute
+calibrating      these constants, measured in about a minute
 model_outputs    what a model itself computes, as the reference
 lane_trace       what ran on which lane, for Perfetto
+metrics_file     metrics in the text format of Prometheus
 live_table       how it goes, in the terminal
 """

@@ -25,8 +25,8 @@ from hios import defaults
 from hios.errors import HiosError
 from hios.formats.calibration_file import CalibrationFile, PairFactor
 from hios.formats.scenario_file import Overheads
-from hios.frontends.examples import example_inputs
-from hios.platforms.cpu.platform import describe
+from hios.frontends.example_inputs import example_inputs
+from hios.platforms.cpu.cpu_platform import describe
 from hios.serving.instances import Run
 from hios.serving.lane import Answer
 from hios.serving.policies import policy

@@ -35,6 +35,12 @@ def checked(settings: Config, source: str) -> Config:
         if name not in allowed:
             where = f" with platform {settings.platform}" if gpu else ""
             raise HiosError(f"{source}: serving.policies[{place}]: found {name}; allowed{where}: {', '.join(allowed)}")
+    if serving.policies and not serving.scenarios and config.divides(settings):
+        raise HiosError(
+            f"{source}: serving.scenarios: missing; required with devices: auto: files that state their lanes"
+        )
+    if serving.measure and (cores := settings.cores_per_device or 1) > 1:
+        raise HiosError(f"{source}: serving.measure: found true with cores_per_device {cores}; allowed with 1: true")
     if serving.measure and gpu:
         raise HiosError(f"{source}: serving.measure: found true; allowed with platform {settings.platform}: false")
     return settings
@@ -101,7 +107,7 @@ def networks_scenario(settings: Config) -> ScenarioFile:
         }
     data = {
         "models": models,
-        "lanes": max(settings.devices) if settings.platform == "cpu" else 1,
+        "lanes": max(config.numbers_of_devices(settings), default=1) if settings.platform == "cpu" else 1,
         "duration_s": settings.serving.duration_s,
         "seed": settings.seed,
     }

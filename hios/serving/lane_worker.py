@@ -26,7 +26,7 @@ from hios.platforms.weights import load_weights
 from hios.serving.block_values import Slots
 from hios.serving.lane_program import LaneProgram, LaneStep, Placed
 from hios.workers.arena import Arena
-from hios.workers.malloc import keep_memory
+from hios.workers.process_settings import keep_memory
 from hios.workers.ring import Bell, Ring
 from hios.workers.worker import Worker, reason
 

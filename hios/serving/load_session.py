@@ -13,8 +13,8 @@ from torch import Tensor
 from hios import defaults
 from hios.errors import HiosError, PlatformError
 from hios.formats.serving_result_file import LateSends, ResultFile
-from hios.frontends.examples import example_inputs
-from hios.platforms.cpu.platform import describe
+from hios.frontends.example_inputs import example_inputs
+from hios.platforms.cpu.cpu_platform import describe
 from hios.serving.arrivals import draw
 from hios.serving.lane_trace import LaneTrace
 from hios.serving.load_generator import LATE_S, Progress, Repeat, Sample

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from hios.frontends import program as programs
-from hios.frontends.interface import flat_module
-from hios.frontends.verification import flat
+from hios.frontends.extraction_check import flat
+from hios.frontends.program_interface import flat_module
 from hios.platforms.reference import require_onnx, runtime
 
 

@@ -296,6 +296,7 @@ def settings_of(scenario: Scenario) -> artifacts.Json:
     file = scenario.file
     return {
         "lanes": file.lanes,
+        "device": "gpu" if scenario.gpu else "lanes",
         "duration_s": file.duration_s,
         "seed": file.seed,
         "repeats": file.repeats,

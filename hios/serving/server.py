@@ -22,7 +22,7 @@ from hios.errors import HiosError, PlatformError
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.kernels.tensors import torch_dtype
-from hios.platforms.cpu.platform import all_cores, device_cores
+from hios.platforms.cpu.cpu_platform import all_cores, device_cores
 from hios.serving.admission import Admission, Counts, Task
 from hios.serving.dispatcher import Dispatcher
 from hios.serving.instances import Run

@@ -19,7 +19,7 @@ from hios.versions import versions
 from hios.workers.memory_file import memory_file
 
 if TYPE_CHECKING:
-    from hios.platforms.cpu.measuring import CpuBench
+    from hios.platforms.cpu.cpu_measuring import CpuTimer
 
 #: Height and width of the filters of HIOS, figure 1.
 KERNEL = 5
@@ -57,13 +57,13 @@ def measure(
     graph = convolution_graph(sizes, channels)
     rows, pairs = [], []
     with memory_file(graph.to_bytes()) as path:
-        bench: CpuBench = platforms.measuring("cpu").bench(graph, path, description, (_CORES,))  # type: ignore[assignment]
-        with bench:
+        timer: CpuTimer = platforms.measuring("cpu").timer(graph, path, description, (_CORES,))  # type: ignore[assignment]
+        with timer:
             for done, size in enumerate(sizes, 1):
-                bench.load(dict.fromkeys((_name("conv", size), _name("relu", size)), 1))
-                rows.append(_of_size(bench, size, channels, repeats))
+                timer.load(dict.fromkeys((_name("conv", size), _name("relu", size)), 1))
+                rows.append(_of_size(timer, size, channels, repeats))
                 if size == middle(sizes):
-                    pairs = _pairs(bench, size, repeats)
+                    pairs = _pairs(timer, size, repeats)
                 report(done, len(sizes))
     return ConvolutionsFile(
         platform=description,
@@ -130,13 +130,13 @@ def _bytes(size: int, channels: int) -> int:
     return _FLOAT_BYTES * channels * size * size
 
 
-def _of_size(bench: CpuBench, size: int, channels: int, repeats: int) -> ConvolutionSize:
+def _of_size(timer: CpuTimer, size: int, channels: int, repeats: int) -> ConvolutionSize:
     name, nbytes = _name("conv", size), _bytes(size, channels)
     samples: dict[str, list[float]] = {way: [] for way in ("alone", "both cores", "at once", "hand-over")}
     for turn in range(_WARMUP + repeats):
-        ((both_cores, alone),) = bench.time_wide(_CORES, [name], 1, 0)[name]
-        at_once = max(bench.at_once({device: [name] for device in range(_CORES)}, alone).values())
-        hand_over = statistics.median(bench.time_transfers([nbytes], _HAND_OVERS, turn)[nbytes])
+        ((both_cores, alone),) = timer.time_wide(_CORES, [name], 1, 0)[name]
+        at_once = max(timer.at_once({device: [name] for device in range(_CORES)}, alone).values())
+        hand_over = statistics.median(timer.time_transfers([nbytes], _HAND_OVERS, turn)[nbytes])
         if turn >= _WARMUP:
             for own, value in zip(samples.values(), (alone, both_cores, at_once, hand_over), strict=True):
                 own.append(value)
@@ -144,7 +144,7 @@ def _of_size(bench: CpuBench, size: int, channels: int, repeats: int) -> Convolu
     return ConvolutionSize(size, alone, both_cores, at_once, hand_over, nbytes)
 
 
-def _pairs(bench: CpuBench, size: int, repeats: int) -> list[Pair]:
+def _pairs(timer: CpuTimer, size: int, repeats: int) -> list[Pair]:
     """Every kind beside every kind."""
     kinds: tuple[PairKind, ...] = get_args(PairKind)
     found = []
@@ -152,8 +152,8 @@ def _pairs(bench: CpuBench, size: int, repeats: int) -> list[Pair]:
         samples = []
         for _ in range(_WARMUP + repeats):
             networks: Mapping[int, list[str]] = {0: [_name(first, size)], 1: [_name(second, size)]}
-            alone = bench.at_once({0: networks[0]}, 0.0)[0]
-            samples.append((alone, bench.at_once(networks, alone)[0]))
+            alone = timer.at_once({0: networks[0]}, 0.0)[0]
+            samples.append((alone, timer.at_once(networks, alone)[0]))
         alone, beside = (statistics.median(column) for column in zip(*samples[_WARMUP:], strict=True))
         found.append(Pair((first, second), size, alone, beside))
     return found

@@ -13,11 +13,12 @@ from hios.formats.convolutions_file import ConvolutionsFile
 from hios.formats.costs_file import CostsFile
 from hios.formats.graph_file import GraphFile
 from hios.formats.run_file import Run
+from hios.formats.serving_result_file import ResultFile
 from hios.formats.simulation_file import AblationFile, SimulationFile
 
 #: Sessions that figures may read: a series of the simulation, the ablation, the networks of the configuration,
-#: convolutions alone, and the networks scheduled by IOS with other pruning.
-AVAILABLE = (*(f"simulation/{name}" for name in SERIES), "ablation", "networks", "convolutions", "pruning")
+#: convolutions alone, the networks scheduled by IOS with other pruning, and scenarios of several models.
+AVAILABLE = (*(f"simulation/{name}" for name in SERIES), "ablation", "networks", "convolutions", "pruning", "serving")
 
 #: How long sessions take on two idle cores, by the first part of their name.
 SESSION_TIMES = {
@@ -25,6 +26,7 @@ SESSION_TIMES = {
     "ablation": "ten seconds with scale quick, a minute with scale full",
     "networks": "profiling and executing, some minutes a network",
     "convolutions": "half a minute with scale quick, some minutes with scale full",
+    "serving": "some seconds a policy and load once networks are profiled",
     "pruning": "profiling, and some minutes a network for the search and the runs",
 }
 
@@ -57,6 +59,7 @@ class FigureData:
         networks: by label.
         convolutions: alone; one file at most.
         pruning: networks by label, whose runs are those of schedules by pruning.
+        serving: results of scenarios by label.
         files: where all of it was read.
     """
 
@@ -65,6 +68,7 @@ class FigureData:
     networks: Mapping[str, Network] = field(default_factory=dict)
     convolutions: tuple[ConvolutionsFile, ...] = ()
     pruning: Mapping[str, Network] = field(default_factory=dict)
+    serving: Mapping[str, tuple[ResultFile, ...]] = field(default_factory=dict)
     files: tuple[str, ...] = ()
 
     @property
@@ -83,6 +87,7 @@ class FigureData:
         """
         simulations, ablations, convolutions = [], [], []
         networks, pruning = {}, {}
+        serving: dict[str, list[ResultFile]] = {}
         files = list(paths)
         for path in files:
             if path.parent.name == "simulation":
@@ -93,12 +98,25 @@ class FigureData:
                 convolutions.append(artifacts.load(path, ConvolutionsFile))
             elif path.name == "run.json" and path.parent.parent.name == "pruning":
                 pruning[path.parent.name] = _network(path, path.parents[3] / path.parent.name)
+            elif path.parent.name in ("simulated", "measured"):
+                serving.setdefault(path.parents[1].name, []).append(artifacts.load(path, ResultFile))
             elif path.name == "run.json":
                 networks[path.parent.name] = _network(path, path.parent)
             else:
-                allowed = "simulation/*.json, ablation/*.json, convolutions.json and */run.json"
+                allowed = (
+                    "simulation/*.json, ablation/*.json, convolutions.json, */run.json, serving/*/simulated/*.json and "
+                    "serving/*/measured/*.json"
+                )
                 raise HiosError(f"{path}: found this file; allowed: {allowed}")
-        return cls(tuple(simulations), tuple(ablations), networks, tuple(convolutions), pruning, tuple(map(str, files)))
+        return cls(
+            tuple(simulations),
+            tuple(ablations),
+            networks,
+            tuple(convolutions),
+            pruning,
+            {label: tuple(results) for label, results in serving.items()},
+            tuple(map(str, files)),
+        )
 
 
 def _network(run: Path, folder: Path) -> Network:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 #: Why a figure that reads sessions has no rows.
 _NO_DATA = "no network of the configuration was executed with the algorithms of this figure"
+_NOT_SERVED = "no scenario of serving: in config.yaml has such models under the policies of this figure"
 #: Columns that only charts need.
 HIDDEN = frozenset({"description"})
 #: What a figure is written as.
@@ -52,7 +53,7 @@ def write_figure(figure: Figure, data: FigureData, folder: Path) -> FigureFile:
     rows = figure.rows(data)
     comparisons = compared(figure, figure.compare(rows) if rows else ())
     if not rows:
-        figure = replace(figure, missing=figure.missing or _NO_DATA)
+        figure = replace(figure, missing=figure.missing or _no_data(figure))
         rows = cards.rows(figure)
     chart = (figure.chart or cards.chart_of_table(figure))(rows) if not figure.missing else cards.chart(figure, rows)
     places = {ending: folder / f"{figure.id}.{ending}" for ending in ENDINGS}
@@ -68,6 +69,10 @@ def write_figure(figure: Figure, data: FigureData, folder: Path) -> FigureFile:
     record = msgspec.structs.replace(record, origin=origin)
     artifacts.write(places["json"], "figure", record)
     return record
+
+
+def _no_data(figure: Figure) -> str:
+    return _NOT_SERVED if figure.sessions == ("serving",) else _NO_DATA
 
 
 def _record(figure: Figure, rows: Rows, comparisons: Sequence[ComparedNumber], data: FigureData) -> FigureFile:

@@ -41,6 +41,7 @@ PAPERS = {
     "ios": "IOS (MLSys 2021)",
     "lios": "LIOS (Ping et al., IEEE TSC 2024)",
     "opara": "Opara (Chen et al., arXiv:2312.10351)",
+    "top": "TOP (Lin et al.)",
 }
 
 #: The one table that is ours: what explains figures of a paper.

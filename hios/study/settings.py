@@ -6,6 +6,7 @@ import msgspec
 
 from hios.formats.config_file import SERIES, Config, SimulationStudy, Study
 from hios.formats.simulation_file import Setting
+from hios.serving import jobs as serving_jobs
 from hios.study import registry
 from hios.study.random_graphs import GENERATORS
 
@@ -68,6 +69,8 @@ def session_files(settings: Config, session: str) -> list[str]:
     if session == "pruning":
         labels = settings.study.pruning.models or settings.models
         return [f"{settings.results}/study/pruning/{label}/run.json" for label in labels]
+    if session == "serving":
+        return serving_jobs.result_files(settings)
     if session == "ablation":
         return [f"{settings.results}/study/ablation/{generator}.json" for generator in GENERATORS]
     varied = series(settings.study.simulation, session.partition("/")[2])

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from hios.artifacts import Json
-from hios.check import violations
 from hios.errors import ScheduleError
 from hios.formats.simulation_file import AblationFile, Instance, Setting, SimulationFile, Variant
 from hios.problem import Problem
 from hios.schedule import Schedule
+from hios.schedule_check import violations
 from hios.schedulers import find, schedule
 from hios.study import released_program
 from hios.study.random_graphs import GENERATORS, charged_by_destination, even_layers, random_layers

@@ -1,6 +1,6 @@
-"""Whether a results folder holds what it states: every artifact against its schema, and all against each other.
+"""Whether a results folder is consistent: every artifact against its schema, and all against each other.
 
-contents        a file against its format, all violations
+schema_check    a file against its schema, with all violations
 consistency     costs against their graph; schedules against graph and costs
 run_numbers     run.json against its own runs, and against graph and schedules
 latency_table   tables/latency.csv against the files that it is made from
@@ -33,9 +33,9 @@ from hios.verify.consistency import (
     problem_of,
     schedule_problems,
 )
-from hios.verify.contents import config_problems, contents
 from hios.verify.latency_table import Inputs, table_problems
 from hios.verify.run_numbers import run_problems
+from hios.verify.schema_check import config_problems, contents
 from hios.verify.serving_files import serving_problems
 from hios.verify.study_files import study_problems
 
@@ -87,8 +87,8 @@ def verify(folder: str | Path) -> list[CheckedFile]:
         checked.append(CheckedFile(str(path.relative_to(root)), "table", tuple(problems)))
     if (config := root / "config.yaml").is_file():
         checked.append(CheckedFile(config.name, "config", tuple(config_problems(config))))
-    for path, kind, found in (*study_problems(root), *serving_problems(root)):
-        checked.append(CheckedFile(str(path.relative_to(root)), kind, tuple(found)))
+    for path, kind, problems in (*study_problems(root), *serving_problems(root)):
+        checked.append(CheckedFile(str(path.relative_to(root)), kind, tuple(problems)))
     if not checked:
         names = ", ".join((*_KINDS, _CHOSEN, f"{_SCHEDULES}/*.json", "config.yaml", "result.json"))
         raise ArtifactError(f"{root}: found no artifact; allowed: a folder with some of {names}")

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 
 from hios.bound_check import judge_bounds
-from hios.check import violations
 from hios.costs import Costs, CostsFile, LinkModel
 from hios.errors import HiosError, shown
 from hios.evaluate import evaluate, latency_ms
@@ -14,8 +13,9 @@ from hios.formats.partition_file import PartitionFile
 from hios.graph import Graph
 from hios.problem import Problem
 from hios.schedule import Schedule
+from hios.schedule_check import violations
 from hios.schedulers import ALGORITHMS
-from hios.schedulers.opt.trade_off import proven_bound_ms
+from hios.schedulers.opt.wide_bound import proven_bound_ms
 from hios.statistics import spread
 
 #: Relative difference between a stated and a recomputed number that rounding explains.
@@ -23,26 +23,26 @@ _ROUNDING = 1e-6
 
 
 def costs_problems(file: CostsFile, graph: Graph) -> list[str]:
-    """What costs lack or have too much for a graph."""
-    found = [
+    """Costs that are missing or superfluous for a graph."""
+    problems = [
         f"operators: no entry for operator {_name(operator)} of the graph; required: time_ms for every operator"
         for operator in graph.index
         if operator not in file.operators
     ]
-    found += _transfer_problems(file, graph)
+    problems += _transfer_problems(file, graph)
     for position, stage in enumerate(file.stages):
-        found += [
+        problems += [
             f"stages[{position}]: found operator {_name(operator)}, which is not in the graph"
             for group in stage.groups
             for operator in group
             if operator not in graph.index
         ]
-    if not found:
+    if not problems:
         try:
             Problem(graph, Costs.of(file, "costs"))
         except HiosError as error:
-            found.append(str(error).removeprefix("costs: "))
-    return found
+            problems.append(str(error).removeprefix("costs: "))
+    return problems
 
 
 def _transfer_problems(file: CostsFile, graph: Graph) -> Iterator[str]:
@@ -93,7 +93,7 @@ def partition_problems(file: PartitionFile, graph: Graph | None, costs: CostsFil
 
 
 def problem_of(graph: Graph, file: CostsFile) -> Problem | None:
-    """The scheduling problem; None where graph and costs do not make one."""
+    """The scheduling problem; None if graph and costs do not match."""
     try:
         return Problem(graph, Costs.of(file, "costs.json"))
     except HiosError:
@@ -101,10 +101,10 @@ def problem_of(graph: Graph, file: CostsFile) -> Problem | None:
 
 
 def schedule_problems(schedule: Schedule, graph: Graph | None, problem: Problem | None) -> list[str]:
-    """What is wrong with a schedule, as far as there are graph and costs to tell from.
+    """Errors in a schedule, as far as graph and costs are available to check it against.
 
-    Rows are checked by ``hios.check``, and the latency is compared with that of the evaluator. A schedule with measured
-    times, which ``hios execute --auto`` writes where no cost model predicted them, is checked for its plan alone.
+    Rows are checked by ``hios.schedule_check``, and the latency is compared with that of the evaluator. Of a schedule
+    with measured times, which ``hios execute --auto`` writes if no cost model predicted them, only the plan is checked.
     """
     if graph is None:
         return ["cannot be checked: there is no valid graph.json beside it"]
@@ -115,23 +115,23 @@ def schedule_problems(schedule: Schedule, graph: Graph | None, problem: Problem 
             return [_without_name(error, schedule)]
         unpriced = "cannot be checked against costs: there is no costs.json beside it that fits the graph"
         return [] if is_measured(schedule) else [unpriced]
-    found = [_without_name(text, schedule) for text in violations(problem, schedule)]
+    problems = [_without_name(text, schedule) for text in violations(problem, schedule)]
     try:
         latency = latency_ms(evaluate(problem, schedule.plan(graph)))
     except HiosError as error:
-        return found or [_without_name(error, schedule)]
+        return problems or [_without_name(error, schedule)]
     if not math.isclose(schedule.latency_ms, latency, rel_tol=_ROUNDING):
-        found.append(f"latency_ms: found {schedule.latency_ms:.9g}; recomputed from graph and costs: {latency:.9g}")
-    return found
+        problems.append(f"latency_ms: found {schedule.latency_ms:.9g}; recomputed from graph and costs: {latency:.9g}")
+    return problems
 
 
 def is_measured(schedule: Schedule) -> bool:
-    """Whether its times are measured ones, which no cost model predicted."""
+    """Whether its times were measured rather than predicted by the cost model."""
     return "times" in schedule.notes
 
 
 def bound_problems(schedule: Schedule, problem: Problem, others: Sequence[Schedule]) -> list[str]:
-    """What is wrong with the lower bounds of a schedule.
+    """Errors in the lower bounds of a schedule.
 
     No schedule may be faster; and a bound is the recomputed one, or, of an algorithm that proves bounds, a better one.
 
@@ -140,7 +140,7 @@ def bound_problems(schedule: Schedule, problem: Problem, others: Sequence[Schedu
         problem: graph and costs.
         others: valid schedules of the same problem.
     """
-    found = []
+    problems = []
     for verdict in judge_bounds(problem, schedule, others):
         expected = verdict.recomputed_ms
         if verdict.verdict == "unconfirmed" and schedule.algorithm == "hios-opt":
@@ -149,16 +149,16 @@ def bound_problems(schedule: Schedule, problem: Problem, others: Sequence[Schedu
             except ModuleNotFoundError:  # without the solver the bound is not refuted, and not confirmed
                 continue
         if verdict.verdict == "wrong":
-            found.append(str(verdict))
+            problems.append(str(verdict))
         elif (
             verdict.name == "lower_bound_ms"
             and (schedule.algorithm in ALGORITHMS or verdict.verdict == "weaker")
             and not math.isclose(verdict.stated_ms, expected, rel_tol=_ROUNDING)
         ):
-            found.append(
+            problems.append(
                 f"lower_bound_ms: found {verdict.stated_ms:.9g}; recomputed from graph and costs: {expected:.9g}"
             )
-    return found
+    return problems
 
 
 def _without_name(message: object, schedule: Schedule) -> str:

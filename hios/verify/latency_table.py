@@ -25,7 +25,7 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What the rows of one network follow from.
+    """The artifacts from which the rows of one network follow.
 
     Attributes:
         folder: name of the folder of the network.
@@ -43,7 +43,7 @@ class Inputs:
 
 
 def table_problems(path: Path, networks: Sequence[Inputs]) -> list[str]:
-    """What is wrong with latency.csv. Rows of networks that are not among those given are not checked.
+    """Errors in latency.csv. Rows of networks other than the given ones are not checked.
 
     Args:
         path: the table.
@@ -72,7 +72,7 @@ def table_problems(path: Path, networks: Sequence[Inputs]) -> list[str]:
 
 
 def _by_name(networks: Sequence[Inputs]) -> dict[str, Inputs]:
-    """Networks by the names that a report may give them: with the folder where several have the same."""
+    """Networks by the names that a report may use: with the folder if several have the same name."""
     names = [network.graph.name if network.run is None else network.run.graph for network in networks]
     count = Counter(names)
     by_name = {f"{name} ({network.folder})": network for name, network in zip(names, networks, strict=True)}
@@ -101,7 +101,7 @@ def _network_problems(name: str, network: Inputs, stated: Sequence[tuple[int, di
 
 
 def _expected(network: Inputs) -> list[Row] | None:
-    """The rows of a network; None where its files contradict each other, which is said of those files."""
+    """The rows of a network; None if its files contradict each other, which is reported there."""
     if network.run is not None:
         try:
             return latency_rows(model_results(network.graph, network.costs, network.run))

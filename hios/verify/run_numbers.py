@@ -1,4 +1,4 @@
-"""run.json: numbers that follow from others in it, and what it says of graph and schedules."""
+"""run.json: whether its derived numbers follow from the others, and agree with graph and schedules."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _ROUNDING = 1e-6
 
 
 def run_problems(run: Run, graph: Graph | None, schedules: Mapping[str, Schedule]) -> list[str]:
-    """What is wrong with a run, as far as the file itself, the graph and the schedules tell.
+    """Errors in a run, as far as the file itself, the graph and the schedules show.
 
     Medians, percentiles, speedups with their intervals, ceilings and prediction errors are worked out again from the
     runs, drift and the error beyond it from the probe. Whether outputs were right is not checked: they are not kept.
 
     Args:
         run: what run.json holds.
-        graph: the graph; None where there is no valid one.
+        graph: the graph; None if there is no valid one.
         schedules: valid schedules by the stem of their file, which labels results.
     """
-    found = [*_latencies(run), *_ratios(run), *_intervals(run), *_probe(run)]
+    problems = [*_latencies(run), *_ratios(run), *_intervals(run), *_probe(run)]
     for number, result in enumerate(run.results):
         field = f"results[{number}]"
-        found += _placements(field, result, graph)
+        problems += _placements(field, result, graph)
         if result.label in schedules:
-            found += _of_schedule(field, result, schedules[result.label])
-            found += _drift(field, result, schedules[result.label], run.probe)
+            problems += _of_schedule(field, result, schedules[result.label])
+            problems += _drift(field, result, schedules[result.label], run.probe)
     if graph is not None and run.graph != graph.name:
-        found.append(f"graph: found {_name(run.graph)}; allowed: {_name(graph.name)}, the name in graph.json")
-    return found
+        problems.append(f"graph: found {_name(run.graph)}; allowed: {_name(graph.name)}, the name in graph.json")
+    return problems
 
 
 #: What has latencies.
@@ -45,7 +45,7 @@ _Timed = Baseline | Ceiling | ReferenceResult | ScheduleResult | Chosen
 
 
 def _timed(run: Run) -> Iterator[tuple[str, _Timed]]:
-    """All that has latencies, with its field."""
+    """All entries with latencies, with their fields."""
     yield "baseline", run.baseline
     lists: dict[str, Sequence[_Timed]] = {
         "results": run.results,
@@ -152,7 +152,7 @@ def _drift(field: str, result: ScheduleResult, schedule: Schedule, probe: RunPro
 
 
 def _placements(field: str, result: ScheduleResult, graph: Graph | None) -> Iterator[str]:
-    """Operators are those of the graph, each once, and ran where they were predicted to."""
+    """Check that each operator of the graph ran once, on the predicted device."""
     for kind, rows in (("predicted", result.predicted), ("measured", result.measured)):
         seen: set[str] = set()
         for number, row in enumerate(rows):
@@ -171,7 +171,7 @@ def _placements(field: str, result: ScheduleResult, graph: Graph | None) -> Iter
 
 
 def _of_schedule(field: str, result: ScheduleResult, schedule: Schedule) -> Iterator[str]:
-    """A result repeats what its schedule states."""
+    """Check that a result repeats what its schedule states."""
     for name, stated, other in (
         ("algorithm", result.algorithm, schedule.algorithm),
         ("devices", result.devices, schedule.devices),

@@ -1,4 +1,4 @@
-"""Whether results of serving hold what they state."""
+"""Whether results of serving are consistent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hios.errors import HiosError
 from hios.formats.calibration_file import CalibrationFile
 from hios.formats.serving_result_file import ResultFile, ServedResult
 from hios.validation import schema_errors
-from hios.verify.contents import contents
+from hios.verify.schema_check import contents
 from hios.yaml_file import plain, read_yaml
 
 #: Relative difference that is rounding in floating point.

@@ -1,4 +1,4 @@
-"""Whether the files of figures and of their sessions hold what they state."""
+"""Whether the files of figures and of their sessions are consistent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hios.formats.simulation_file import AblationFile, Instance, SimulationFile
 from hios.study import cards, registry
 from hios.study.figure_data import FigureData
 from hios.study.figure_files import compared, table_text
-from hios.verify.contents import contents
+from hios.verify.schema_check import contents
 
 #: Relative difference that is rounding in floating point.
 _ROUNDING = 1e-9
@@ -52,7 +52,7 @@ def _instance_problems(instance: Instance) -> Iterator[str]:
 
 
 def _figure_problems(record: FigureFile, path: Path, root: Path) -> Iterator[str]:
-    """What a figure states otherwise than its data do."""
+    """Where a figure contradicts its data."""
     try:
         figure = registry.figure(record.id)
         data = FigureData.read(_found(file, root) for file in record.data)

@@ -1,4 +1,4 @@
-"""Memory shared by worker processes: flags to signal with and buffers to hand tensors over in."""
+"""Shared memory of worker processes: flags for signalling, and buffers for tensors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Arena:
         self._step = _FLAG_STRIDE // 8
 
     def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool = False) -> Tensor:
-        """A tensor over the buffers, without copying.
+        """A tensor that views the buffers without copying.
 
         Args:
             offset: of its first byte.
@@ -73,11 +73,11 @@ class Arena:
         return flat.reshape(shape)
 
     def _numbers(self, offset: int, count: int, dtype: torch.dtype) -> Tensor:
-        """So many numbers at an offset of the buffers, in one dimension."""
+        """A one-dimensional view of the buffers at an offset."""
         return torch.frombuffer(self._memory, dtype=dtype, count=count, offset=self._base + offset)
 
     def words(self, offset: int, count: int) -> memoryview:
-        """So many whole numbers of 64 bits at an offset of the buffers, without copying."""
+        """A view of 64-bit integers at an offset of the buffers."""
         begin = self._base + offset
         return memoryview(self._memory)[begin : begin + 8 * count].cast("q")
 
@@ -86,11 +86,11 @@ class Arena:
         return self._flags[flag * self._step]
 
     def write(self, flag: int, value: int) -> None:
-        """Set a flag; everything written before is visible to whoever sees the value."""
+        """Set a flag; everything written before is visible to any process that sees the new value."""
         self._flags[flag * self._step] = value
 
     def setter(self, flag: int) -> Callable[[int], None]:
-        """``write`` for one flag with the look-ups done."""
+        """``write`` for one flag, with its lookups done in advance."""
         flags, index = self._flags, flag * self._step
 
         def write(value: int) -> None:
@@ -101,8 +101,8 @@ class Arena:
     def wait(self, flag: int, value: int, timeout_s: float, what: str, *, yielding: bool = False) -> None:
         """Spin until a flag has a value: a worker owns its core, and sleeping would cost more than the wait.
 
-        Where workers share cores, it gives its core away after every look: whoever is to raise the flag may need it.
-        (Short sleeps cost those who work on that core a third of its time.)
+        If workers share cores, it yields its core after every look, as the process that sets the flag may need it.
+        (Short sleeps took a third of that core's time from the processes working on it.)
 
         Args:
             flag: its number.

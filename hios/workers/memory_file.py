@@ -1,4 +1,4 @@
-"""Files in memory: what workers read as a file without one on a disk."""
+"""Files in memory, which workers read without a file on disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def memory_file(contents: bytes) -> Iterator[str]:
-    """A path by which this process and its workers read some bytes; it ends with the context or the process.
+    """A path at which this process and its workers can read some bytes; valid until the context or process ends.
 
     Args:
         contents: what the file holds. They are let go once they are in the file, if the caller keeps them nowhere.

@@ -1,4 +1,4 @@
-"""Worker processes, one a device, and calls to functions inside them."""
+"""Worker processes, one per device, and calls of functions inside them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from hios.errors import HiosError, PlatformError
 from hios.machine import private_bytes
-from hios.workers import messages
+from hios.workers import pipe_messages
 from hios.workers.arena import Arena
 
 #: Seconds that a worker may take to import torch and report.
@@ -40,7 +40,7 @@ class WorkerPool:
         timeout_s: longest time that one call may take.
         names: what to call the workers in messages; ``device 0`` and so on where absent.
         environment: environment variables that some workers have beside those of this process, by number.
-        descriptors: file descriptors that workers inherit beside that of the arena, under the same numbers.
+        descriptors: file descriptors that workers inherit besides that of the arena, under the same numbers.
 
     Attributes:
         describe: a number that a worker noted (``Worker.mark``) in words, for messages on workers that die or hang.
@@ -114,7 +114,7 @@ class WorkerPool:
         return [process.pid for process in self._processes]
 
     def memory_bytes(self, worker: int) -> int:
-        """Memory that a worker shares with no other process, in bytes; 0 where the system does not tell."""
+        """Memory that a worker shares with no other process, in bytes; 0 if the system does not tell."""
         return private_bytes(self._processes[worker].pid)
 
     def __enter__(self) -> WorkerPool:
@@ -138,7 +138,7 @@ class WorkerPool:
         arguments: Mapping[int, Mapping[str, Any]],
         timeout_s: float | None = None,
     ) -> dict[int, Any]:
-        """Call a function inside several workers at once, each with its own arguments.
+        """Call a function inside several workers concurrently, each with its own arguments.
 
         Args:
             function: a module-level function; its first argument is the worker it runs in.
@@ -162,11 +162,11 @@ class WorkerPool:
         return self._gather(dict.fromkeys(arguments, function.__name__), deadline, limit_s)
 
     def _send(self, worker: int, message: Any, deadline: float) -> bool:
-        """Send a message; returns whether the worker took it in time. One that is stopped takes what its pipe holds."""
+        """Send a message; returns whether the worker took it in time. A stopped one takes what its pipe holds."""
         connection = self._connections[worker]
         pipe = select.poll()
         pipe.register(connection, select.POLLOUT)
-        for part in messages.parts(message):
+        for part in pipe_messages.parts(message):
             if not pipe.poll(1000 * _left_s(deadline)):
                 return False
             connection.send_bytes(part)
@@ -174,7 +174,7 @@ class WorkerPool:
 
     def _gather(self, pending: dict[int, str], deadline: float, limit_s: float) -> dict[int, Any]:
         order = list(pending)
-        inboxes = {worker: messages.Inbox() for worker in order}
+        inboxes = {worker: pipe_messages.Inbox() for worker in order}
         results: dict[int, Any] = {}
         failure: HiosError | None = None
         while pending:
@@ -205,9 +205,9 @@ class WorkerPool:
         return {worker: results[worker] for worker in order}
 
     def _where(self, worker: int) -> str:
-        """The last thing that a worker noted, as part of a message."""
-        found = self.describe(self._markers.read(worker))
-        return f", last at {found}" if found else ""
+        """The last operator that a worker noted, as part of a message."""
+        operator = self.describe(self._markers.read(worker))
+        return f", last at {operator}" if operator else ""
 
     def _hang(self, worker: int, what: str, limit_s: float, failure: HiosError | None = None) -> NoReturn:
         """End all; ``failure`` is that of a worker that waited for this one in vain, perhaps."""
@@ -217,7 +217,7 @@ class WorkerPool:
         raise PlatformError(f"{said}{hung}; the run was ended")
 
     def _fail(self, worker: int, what: str) -> NoReturn:
-        """End all, and say how a worker died, or that it answers no more."""
+        """Stop all workers, and say how one died or that it does not respond."""
         where, code = self._where(worker), None
         try:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -234,14 +234,14 @@ class WorkerPool:
         self.close()
 
     def release(self, workers: Collection[int]) -> None:
-        """End some workers, which must not be called any more."""
+        """Stop some workers, which must not be called any more."""
         for worker in workers:
             self._connections[worker].close()
         for worker in workers:
             _wait(self._processes[worker])
 
     def close(self) -> None:
-        """End all workers and wait for them."""
+        """Stop all workers and wait for them."""
         for connection in self._connections:
             connection.close()
         for process in self._processes:
@@ -251,7 +251,7 @@ class WorkerPool:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a worker whose connection is closed, not for long."""
+    """Wait briefly for a worker whose connection is closed."""
     try:
         process.wait(timeout=2)
     except subprocess.TimeoutExpired:
@@ -260,7 +260,7 @@ def _wait(process: subprocess.Popen[bytes]) -> None:
 
 
 def _how(code: int | None) -> str:
-    """How a process ended; None if it closed its pipe and goes on."""
+    """How a process ended; None if it closed its pipe but is still running."""
     if code is None:
         return "closed its connection"
     if code >= 0:
@@ -276,11 +276,11 @@ def _left_s(deadline: float) -> float:
 
 
 def import_folders() -> list[str]:
-    """Folders that workers import from, that of hios among them."""
+    """The folders that workers import from, including that of hios."""
     own = str(Path(__file__).parents[2])
     # The empty one is wherever this process is; what is no text Python passes over.
-    found = [folder for folder in sys.path if folder and isinstance(folder, str)]
-    return found if own in found else [own, *found]
+    folders = [folder for folder in sys.path if folder and isinstance(folder, str)]
+    return folders if own in folders else [own, *folders]
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Messages from one process to another through shared memory, and a bell that wakes whoever waits for them.
+"""Messages between processes through shared memory, with a bell that wakes the receiver.
 
 A ring takes a microsecond or two where a pipe takes tens: who writes copies some numbers and raises a flag. Who has
 nothing to do looks at the flag for a moment, then sleeps at its bell, so that others have the core.
@@ -20,7 +20,7 @@ ENTRIES = 64
 
 
 class Ring:
-    """Messages of whole numbers of 64 bits; one process writes them, another reads them in order.
+    """A queue of messages of 64-bit integers, with one writer and one reader.
 
     Args:
         arena: shared by the two.
@@ -37,7 +37,7 @@ class Ring:
 
     @staticmethod
     def nbytes(words: int) -> int:
-        """Bytes of a ring with messages of so many numbers."""
+        """Bytes of a ring for messages of this many numbers."""
         return ENTRIES * (words + 1) * 8
 
     def put(self, message: Sequence[int]) -> None:
@@ -51,7 +51,7 @@ class Ring:
             raise PlatformError(f"a ring of {ENTRIES} messages of {self._width - 1} numbers is full")
         base = head % ENTRIES * self._width
         self._words[base : base + 1 + len(message)] = array("q", (len(message), *message))
-        self._arena.write(self._head, head + 1)  # after the message: whoever sees the flag sees the message
+        self._arena.write(self._head, head + 1)  # after the message: a reader that sees the flag sees the message
 
     def get(self) -> list[int] | None:
         """The next message; None if there is none."""
@@ -64,12 +64,12 @@ class Ring:
         return message
 
     def clear(self) -> None:
-        """Forget what was not read, where the reader is gone."""
+        """Discard unread messages, after the reader is gone."""
         self._arena.write(self._tail, self._arena.read(self._head))
 
 
 class Bell:
-    """Wakes a process or thread; a ring while it is awake is not lost.
+    """Wakes a process or thread; ringing while it is awake is not lost.
 
     It is an eventfd, not a futex: a counter in the kernel cannot miss a ring between the last look and the sleep.
 
@@ -86,10 +86,10 @@ class Bell:
         self._poll.register(self.descriptor, select.POLLIN)
 
     def ring(self) -> None:
-        """Wake whoever sleeps, or goes to sleep next."""
+        """Wake the sleeper, or the next one to go to sleep."""
         os.eventfd_write(self.descriptor, 1)
 
     def sleep(self, limit_s: float) -> None:
-        """Sleep until it rings, but no longer than ``limit_s`` seconds."""
+        """Sleep until the bell rings, but at most ``limit_s`` seconds."""
         if self._poll.poll(max(0.0, limit_s) * 1000):
             os.eventfd_read(self.descriptor)

@@ -1,4 +1,4 @@
-"""Streams of a cpu device: threads that run groups or streams beside each other, and share its cores."""
+"""Streams of a cpu device: threads that run groups or streams concurrently and share its cores."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _Work = tuple[Callable[[], None], Done, int]
 
 
 class Streams:
-    """Runs functions beside each other, each on a thread of its own.
+    """Runs functions concurrently, each on a thread of its own.
 
-    Threads start when first needed and stay. Functions that run beside each other share the cores of the device:
+    Threads start when first needed and stay. Functions that run concurrently share the cores of the device:
     operators of each use an equal part of them, and at least one.
 
     Args:
@@ -29,7 +29,7 @@ class Streams:
         self._work: list[SimpleQueue[_Work]] = []
 
     def start(self, functions: Sequence[Callable[[], None]]) -> Done:
-        """Start all functions, each on a thread of its own, the same for its place in every call.
+        """Start all functions, each on its own thread; the thread at each position is the same in every call.
 
         Returns:
             A queue that gets None, or the error, of every function as it finishes.
@@ -53,7 +53,7 @@ class Streams:
                 raise error
 
     def _shares(self, functions: int) -> list[int]:
-        """Threads inside operators of each of so many functions."""
+        """Intra-operator threads for each of several functions."""
         each, more = divmod(self._cores, functions)
         return [max(1, each + (number < more)) for number in range(functions)]
 

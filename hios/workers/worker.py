@@ -16,8 +16,8 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from hios.errors import first_line
-from hios.workers import messages
-from hios.workers.parent import end_with_parent
+from hios.workers import pipe_messages
+from hios.workers.process_settings import end_with_parent
 
 if TYPE_CHECKING:
     from hios.workers.arena import Arena
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Worker:
-    """What functions called inside a worker get: who they are, the shared memory, and room for their state.
+    """What functions called inside a worker receive: its number, the shared memory, and a place for their state.
 
     Attributes:
         number: its number in the pool.
@@ -65,10 +65,10 @@ def main(arguments: list[str]) -> None:
     connection = Connection(pipe)
     # An end of the pipe: the controller is gone.
     with torch.inference_mode(), contextlib.suppress(EOFError, OSError):
-        messages.send(connection, (True, None))
+        pipe_messages.send(connection, (True, None))
         while True:
-            name, keywords = messages.receive(connection)
-            messages.send(connection, _answer(worker, name, keywords))
+            name, keywords = pipe_messages.receive(connection)
+            pipe_messages.send(connection, _answer(worker, name, keywords))
     os._exit(0)  # stream threads wait for work for ever
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import optimize
-from benchmarks.optimize import Start, starts, table
+from benchmarks import optimize_gain
+from benchmarks.optimize_gain import Start, starts, table
 from hios.optimizing.report import Report, WayReport
 
 
@@ -39,8 +39,8 @@ def test_starts(kept: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         known.add(cache)
         return Start(9.0 if first else 1.5, 0.25, "ONNX Runtime", kept and not first)
 
-    monkeypatch.setattr(optimize, "started", started)
-    monkeypatch.setattr(optimize, "busy_share", lambda cores: 0.02)
+    monkeypatch.setattr(optimize_gain, "started", started)
+    monkeypatch.setattr(optimize_gain, "busy_share", lambda cores: 0.02)
     starts("net")
     lines = capsys.readouterr().out.splitlines()
     cached = "1.5 s, ONNX Runtime, first call 0.25 s" if kept else "none, as no choice was kept; run this on an idle"

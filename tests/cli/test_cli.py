@@ -339,6 +339,7 @@ def test_bad_execute_options(folder: Path, tmp_path: Path, options: list[object]
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_wrong_weights(folder: Path, tmp_path: Path) -> None:
     """A weights file that is none is one line, also though a worker finds it."""
     files = [folder / "graph.json", folder / "graph.json", folder / "schedules" / "greedy.json"]
@@ -536,8 +537,8 @@ def test_missing_files_are_named(folder: Path, tmp_path: Path, command: str) -> 
     ("package", "model", "modules"),
     [
         ("torch", "squeezenet", ["hios.frontends.export", "hios.frontends.program"]),
-        ("onnx", "model.onnx", ["hios.frontends.onnx"]),
-        ("onnxruntime", "model.onnx", ["hios.frontends.onnx", "hios.frontends.onnx_session"]),
+        ("onnx", "model.onnx", ["hios.frontends.onnx_file"]),
+        ("onnxruntime", "model.onnx", ["hios.frontends.onnx_file", "hios.frontends.onnx_session"]),
     ],
 )
 def test_missing_extras_are_named(
@@ -546,7 +547,7 @@ def test_missing_extras_are_named(
     """A command whose optional package is not installed says how to install it."""
     for module in modules:
         monkeypatch.delitem(sys.modules, module, raising=False)
-    monkeypatch.delattr("hios.frontends.onnx", raising=False)
+    monkeypatch.delattr("hios.frontends.onnx_file", raising=False)
     monkeypatch.setitem(sys.modules, package, None)  # what an import finds where the package is not installed
     found = _error(*_export(model, tmp_path / f"program{Path(model).suffix or '.pt2'}"))
     extra = package.removesuffix("runtime")

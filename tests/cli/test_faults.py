@@ -122,7 +122,7 @@ def test_a_read_only_cache(disk: Path) -> None:
     """Refused before anything is measured, with a way round."""
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
     from hios.errors import ArtifactError
-    from hios.profiling.cache import Cache
+    from hios.profiling.measurement_cache import Cache
 
     with pytest.raises(ArtifactError, match="cannot be written"):
         Cache(disk / "measurements", {})
@@ -149,7 +149,7 @@ def test_ctrl_c_while_scheduling(network: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "schedule.json").exists()
 
 
-@pytest.mark.parametrize("module", ["hios.cli", "hios.cli.schedule", "hios.cli.group"])
+@pytest.mark.parametrize("module", ["hios.cli", "hios.cli.schedule_command", "hios.cli.group"])
 def test_ctrl_c_while_a_command_is_loaded(module: str) -> None:
     """So it is before the command begins."""
     done = subprocess.run(

@@ -18,16 +18,16 @@ from tests.workers.processes import eventually, running
 
 ROOT = Path(hios.__file__).resolve().parents[1]
 
-#: An algorithm that says which process it is and then takes a minute.
+#: An algorithm that says which process it is and then takes ten minutes.
 _ALGORITHM = """
 import os, time
 from pathlib import Path
 import hios
 
-@hios.register("slow", paper="none", summary="takes a minute", several_devices=False)
+@hios.register("slow", paper="none", summary="takes ten minutes", several_devices=False)
 def slow(problem, devices):
     Path("process").write_text(str(os.getpid()))
-    time.sleep(60)
+    time.sleep(600)
 """
 #: As Snakemake does it: this process starts a shell, and that the command.
 _RUNNER = """
@@ -38,7 +38,7 @@ subprocess.run(["bash", "-c", sys.argv[2] + " 2>&1 | tee log"])
 
 
 def _start(folder: Path, **environment: str) -> subprocess.Popen[bytes]:
-    """Start a runner whose command takes a minute, and wait until it is at work."""
+    """Start a runner whose command takes ten minutes, and wait until it is at work."""
     (folder / "slow_algorithm.py").write_text(textwrap.dedent(_ALGORITHM), encoding="utf-8")
     graph = {"name": "net", "operators": [{"id": "a", "type": "t"}], "edges": []}
     artifacts.write(folder / "graph.json", "graph", graph)

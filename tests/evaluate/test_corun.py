@@ -21,7 +21,7 @@ from hios import (
     violations,
 )
 from hios.costs import StageIds
-from hios.recording import RecordingProblem
+from hios.profiling.stage_requests import RecordingProblem
 from hios.schedule import StagedPlan, StreamPlan
 from tests.problems import briefly, problem
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from hios.cli.files import export
 from hios.errors import ArtifactError, HiosError, HiosWarning, UnsupportedError
 from hios.frontends import program as programs
-from hios.frontends.declarations import Declarations
+from hios.frontends.model_declarations import Declarations
 
 _MODULE = """
 import torch

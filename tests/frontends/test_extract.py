@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from hios.cli.files import extract
 from hios.errors import HiosError, UnsupportedError
+from hios.frontends.extraction_check import require_equal
 from hios.frontends.program import export, save
-from hios.frontends.verification import require_equal
 from hios.graph import Value
 from hios.kernels.table import KERNELS
-from tests.frontends.networks import Model, Network, batch_norm, extracted, read_files, write_files
+from tests.frontends.small_networks import Model, Network, batch_norm, extracted, read_files, write_files
 
 
 def _image(seed: int = 0) -> Tensor:

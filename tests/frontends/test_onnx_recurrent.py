@@ -13,8 +13,8 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from hios.cli.files import export
 from hios.errors import UnsupportedError
 from hios.frontends.extract import extract
+from hios.frontends.extraction_check import run_graph
 from hios.frontends.onnx_session import Session
-from hios.frontends.verification import run_graph
 
 _STEPS, _BATCH, _SIZE, _HIDDEN = 3, 2, 5, 4
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}

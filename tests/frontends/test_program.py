@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from hios.cli.files import extract
 from hios.errors import ArtifactError, UnsupportedError
 from hios.frontends import program as programs
-from hios.frontends.examples import inputs_like
-from hios.frontends.interface import flat_module
-from tests.frontends.networks import Model, extracted, run_graph
+from hios.frontends.example_inputs import inputs_like
+from hios.frontends.program_interface import flat_module
+from tests.frontends.small_networks import Model, extracted, run_graph
 
 _X, _Y = torch.arange(4.0), torch.arange(4.0, 8.0)
 

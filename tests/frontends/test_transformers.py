@@ -10,8 +10,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from hios.errors import HiosError
-from hios.frontends.registered import build_model
-from tests.frontends.networks import Network, extracted
+from hios.frontends.model_registry import build_model
+from tests.frontends.small_networks import Network, extracted
 
 pytest.importorskip("transformers", reason="needs the extra transformers")
 

@@ -15,7 +15,7 @@ from hios.frontends.extract import extract_program
 from hios.frontends.patterns import DEFAULT_UNITS, UNITS
 from hios.frontends.program import export
 from hios.graph import UNITS as NAMES
-from tests.frontends.networks import Model, batch_norm, run_graph
+from tests.frontends.small_networks import Model, batch_norm, run_graph
 
 
 class Sum(nn.Module):

@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from hios.frontends.lowering import lower
+from hios.frontends.extraction_check import flat, run_graph
 from hios.frontends.program import export
-from hios.frontends.verification import flat, run_graph
+from hios.frontends.torch_lowering import lower
 from hios.kernels.table import KERNELS
-from tests.frontends.networks import Model, Network, extracted
+from tests.frontends.small_networks import Model, Network, extracted
 
 _GENERATOR = torch.Generator().manual_seed(0)
 

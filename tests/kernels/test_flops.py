@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from hios.kernels.flops import flops
 from hios.kernels.table import KERNELS
-from tests.frontends.networks import network
+from tests.frontends.small_networks import network
 from tests.kernels.table import CHECKS
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 from hios.kernels.signature import signatures
-from tests.frontends.networks import Model, extracted, network
+from tests.frontends.small_networks import Model, extracted, network
 
 
 def _same(function: Callable[..., Any], *sizes: tuple[int, ...], **parts: nn.Module) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -37,14 +36,11 @@ def test_what_does_not_fit_is_not_begun() -> None:
     assert budget.too_short_for("openvino", keep_s=2.9) != ""
 
 
-@pytest.mark.measures
 def test_a_short_budget_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With a budget that has no time to prepare anything, nothing is exported and the report says why."""
     pretend_busy(monkeypatch)
     monkeypatch.setattr(module, "_GUESSES", dict.fromkeys(module._GUESSES, (1000.0, 0.0, 0.0)))
-    began = time.monotonic()
     fast = hios.optimize(Branches(), torch.randn(1, 3, 16, 16), cache=tmp_path, least_ms=0.0, budget_s=1.0)
-    assert time.monotonic() - began < 30
     assert {way.kind for way in fast.report.candidates} <= {"eager"}
     idle = {way.kind: way.why for way in fast.report.ways if way.outcome == "not started"}
     assert set(idle) >= {"schedule", "openvino", "onnxruntime"}

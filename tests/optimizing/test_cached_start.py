@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 import hios
-from hios.optimizing import autotune, cache, race
-from hios.optimizing.cache import ModelStore
+from hios.optimizing import autotune, choice_cache, race
 from hios.optimizing.cache_key import model_key, state_digest
-from hios.optimizing.module import OptimizedModule
+from hios.optimizing.choice_cache import ModelStore
+from hios.optimizing.optimized_module import OptimizedModule
 from tests.optimizing.quiet import pretend_busy
 from tests.runtime.small import Branches
 
@@ -137,7 +137,7 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: p
     """Kept models take so much room at most; damaged ones count as absent."""
     import os
 
-    monkeypatch.setattr(cache, "_MOST_BYTES", 250)
+    monkeypatch.setattr(choice_cache, "_MOST_BYTES", 250)
     store = ModelStore(tmp_path)
     for number in range(3):
         with store.workspace() as workspace:
@@ -149,7 +149,7 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: p
         os.utime(path, (number, number))
     assert [store.find({"model": number}, "state") is not None for number in range(3)] == [False, True, True]
     with pytest.raises(hios.HiosError):
-        cache.read_graph(tmp_path)
+        choice_cache.read_graph(tmp_path)
     assert ModelStore(None).find({}, "") is None
 
 
@@ -163,6 +163,7 @@ print(fast.report.cached, sorted({"tvm", "onnx", "onnxscript", "pandas"} & set(s
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, reason="needs the extra onnx")
 def test_a_start_from_the_cache_imports_little(tmp_path: Path) -> None:
     """Nothing is imported that only converts or extracts."""

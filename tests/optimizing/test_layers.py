@@ -11,7 +11,7 @@ from torch import Tensor, fx, nn
 
 import hios
 from hios import dynamo
-from hios.errors import ExampleInputsError
+from hios.errors import ExampleInputsError, UnsupportedError
 from hios.optimizing.fast_paths import without_fast_paths
 from hios.optimizing.purity import require_pure
 from tests.optimizing.quiet import pretend_busy
@@ -90,6 +90,41 @@ def test_encoders_are_taken_by_both(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     report = dynamo.reports()[-1]
     assert {way.kind for way in report.ways if way.label == report.chosen} == {"schedule"}
     torch._dynamo.reset()
+
+
+@torch.library.custom_op("hios_tests::sized", mutates_args=())
+def _sized(x: Tensor, size: int) -> Tensor:
+    """An operator that refuses other sizes."""
+    if x.shape[-1] != size:
+        raise RuntimeError(f"sized: found {x.shape[-1]}; allowed: {size}")
+    return x.clone()
+
+
+@_sized.register_fake
+def _sized_without_values(x: Tensor, size: int) -> Tensor:
+    """Refuses all sizes but 4 without values."""
+    if x.shape[-1] != 4:
+        raise RuntimeError(f"sized: found {x.shape[-1]}; allowed: 4")
+    return torch.empty_like(x)
+
+
+class _Checked(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The operator, which looks at its input."""
+        return _sized(x, self.size)
+
+
+def test_operators_that_fail_without_values_alone_are_no_refusal() -> None:
+    """Whatever raises without values, the example inputs are wrong only if the operator refuses them with values."""
+    require_pure(_Checked(4), (torch.ones(4),), {})
+    with pytest.raises(ExampleInputsError, match=r"^example inputs: _Checked cannot run on them: RuntimeError: sized"):
+        require_pure(_Checked(4), (torch.ones(5),), {})
+    with pytest.raises(UnsupportedError, match="cannot run on tensors without values: sized: found 5; allowed: 4"):
+        require_pure(_Checked(5), (torch.ones(5),), {})
 
 
 def test_wrong_example_inputs_are_plain_errors() -> None:

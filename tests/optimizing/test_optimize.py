@@ -17,8 +17,8 @@ from torch import Tensor, nn
 import hios
 from hios import HiosError, HiosWarning
 from hios.optimizing import autotune
-from hios.optimizing.module import OptimizedModule
-from hios.optimizing.options import Options
+from hios.optimizing.optimize_options import Options
+from hios.optimizing.optimized_module import OptimizedModule
 from hios.optimizing.report import Report
 from tests.optimizing.optimized_models import Pair, Structured, Unsupported
 from tests.optimizing.quiet import pretend_busy
@@ -316,6 +316,7 @@ def test_nothing_is_kept_if_so_asked(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(list((tmp_path / "given" / "choices").rglob("*.json"))) == 1
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
     """Where the cache cannot be written, a warning says so, and the model is optimised all the same."""
     (tmp_path / "file").write_text("")

@@ -13,7 +13,7 @@ from hios.cli import main
 from hios.errors import PlatformError
 from hios.machine import usable_cores
 from hios.optimizing import partition as partitioning
-from hios.optimizing import proposals
+from hios.optimizing import schedule_candidates
 from hios.optimizing.partition import PartitionSettings, partition
 from tests.runtime.small import branches
 
@@ -101,4 +101,4 @@ def test_operators_beside_each_other() -> None:
     fork = Graph(
         "fork", tuple(Operator(name, "task") for name in "abcd"), (Edge("a", "b"), Edge("a", "c"), Edge("a", "d"))
     )
-    assert [proposals.widest(graph) for graph in (chain, fork)] == [1, 3]
+    assert [schedule_candidates.widest(graph) for graph in (chain, fork)] == [1, 3]

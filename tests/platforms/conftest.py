@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hios import Graph
-from tests.frontends.networks import Files, write_squeezenet
+from tests.frontends.small_networks import Files, write_squeezenet
 
 
 @pytest.fixture(scope="session")

@@ -11,19 +11,9 @@ from hios import platforms
 from hios.errors import PlatformError
 from hios.models import RUNTIMES
 from hios.platforms import PLATFORMS, Entry, Option, protocol
-from hios.platforms.cpu import distributing as cpu_distributing
-from hios.platforms.cpu import executing as cpu_executing
-from hios.platforms.cpu import measuring as cpu_measuring
-from hios.platforms.cpu import platform as cpu_platform
-from hios.platforms.cpu import reporting as cpu_reporting
-from hios.platforms.cuda import distributing as cuda_distributing
-from hios.platforms.cuda import executing as cuda_executing
-from hios.platforms.cuda import measuring as cuda_measuring
-from hios.platforms.cuda import platform as cuda_platform
-from hios.platforms.cuda import reporting as cuda_reporting
-from hios.platforms.model import platform as model_platform
-from hios.platforms.model import predicting as model_predicting
-from hios.platforms.model import reporting as model_reporting
+from hios.platforms.cpu import cpu_distributing, cpu_executing, cpu_measuring, cpu_platform, cpu_reporting
+from hios.platforms.cuda import cuda_distributing, cuda_executing, cuda_measuring, cuda_platform, cuda_reporting
+from hios.platforms.model import model_platform, model_predicting, model_reporting
 
 # For type checkers: every module offers what the protocol of its name asks for.
 _PLATFORMS: tuple[protocol.Platform, ...] = (cpu_platform, cuda_platform, model_platform)

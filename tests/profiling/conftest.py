@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hios.cli.files import profile
-from tests.frontends.networks import write_squeezenet
+from tests.frontends.small_networks import write_squeezenet
 
 #: Devices to profile on: two, or one on a machine with a single core.
 DEVICES = min(2, len(os.sched_getaffinity(0)))

@@ -15,7 +15,7 @@ from hios import Graph, artifacts
 from hios.cli.files import profile
 from hios.formats.costs_file import CostsFile
 from hios.profiling import measurements as session
-from hios.profiling.cache import Cache
+from hios.profiling.measurement_cache import Cache
 from hios.profiling.sampling import Effort
 from hios.report.cost_facts import profile_in_words
 from tests.profiling.conftest import DEVICES
@@ -159,8 +159,8 @@ def test_operators_run_behind_those_that_fill_the_caches(graph_file: Path) -> No
     These are all where sizes are unknown, and none where caches do not count.
     """
     graph = Graph.read(graph_file)
-    bench = SimpleNamespace(devices=1, around_bytes=None, probe_version="", probe=None)
-    found = session.Session(graph, bench, 3, Cache(None, {}))  # type: ignore[arg-type]
+    timer = SimpleNamespace(devices=1, around_bytes=None, probe_version="", probe=None)
+    found = session.Session(graph, timer, 3, Cache(None, {}))  # type: ignore[arg-type]
     order = list(dict.fromkeys(found.stand_in[graph.operators[number].id] for number in graph.order))
     bytes_of = {operator.id: operator.bytes or 0 for operator in graph.operators}
     for size, expected in (
@@ -170,13 +170,14 @@ def test_operators_run_behind_those_that_fill_the_caches(graph_file: Path) -> No
         (None, set(order)),
         (1 << 40, set(order)),
     ):
-        bench.around_bytes = size
+        timer.around_bytes = size
         chosen = found._with_neighbours([order[0], order[5]])
         assert chosen == [operator for operator in order if operator in chosen]
         assert expected <= set(chosen)
         assert size not in (0, 1) or set(chosen) == expected
 
 
+@pytest.mark.slow
 def test_without_time_stages_are_modelled(graph_file: Path, tmp_path: Path) -> None:
     """A budget of nothing leaves the least number of repeats, and stages to the model."""
     found = _profile(graph_file, tmp_path / "costs.json", None, budget_s=0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from hios.formats.costs_file import CorunFactor, CostsFile
-from hios.profiling.cache import Measured
+from hios.profiling.measurement_cache import Measured
 from hios.profiling.profile import _corun
 from hios.report.cost_facts import cost_facts
 

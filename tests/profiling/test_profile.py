@@ -15,9 +15,9 @@ from hios import Costs, Edge, Graph, HiosError, Operator, Problem, artifacts, sc
 from hios.cli.files import profile
 from hios.kernels.signature import signatures
 from hios.profiling import measurements as session
-from hios.profiling.cache import Measured
+from hios.profiling.measurement_cache import Measured
 from hios.profiling.profile import _ratio_timing
-from hios.recording import RecordingProblem
+from hios.profiling.stage_requests import RecordingProblem
 from hios.statistics import interval, spread
 from tests.operators import operator_from, tensor_from, value_from
 from tests.profiling.conftest import DEVICES, REPEATS

@@ -13,11 +13,11 @@ from hios.cli.files import profile
 from hios.errors import PlatformError
 from hios.formats.base import Platform
 from hios.graph import Graph
-from hios.platforms.cpu.measuring import CpuBench
+from hios.platforms.cpu.cpu_measuring import CpuTimer
 from hios.profiling import profile as profiling
-from hios.profiling.cache import Cache, Measured, now
+from hios.profiling.measurement_cache import Cache, Measured, now
 from hios.profiling.measurements import Session
-from hios.profiling.wide import check_widths
+from hios.profiling.wide_measurements import check_widths
 
 
 @pytest.fixture(scope="module")
@@ -48,16 +48,16 @@ def test_operators_are_measured_on_two_devices(graph_file: Path, tmp_path: Path)
 
 @two_cores
 def test_rounds_on_two_devices_and_on_one_take_turns(graph: Graph, graph_file: Path) -> None:
-    """The bench gives a pair of times for every operator and round, and goes on as before afterwards."""
+    """The timer gives a pair of times for every operator and round, and goes on as before afterwards."""
     described = Platform("cpu", devices=2, cores=tuple((core,) for core in sorted(os.sched_getaffinity(0))[:2]))
     operators = [operator.id for operator in graph.operators[:4]]
-    with CpuBench(graph, str(graph_file), described, (2,)) as bench:
-        bench.load(dict.fromkeys(operators, 1))
+    with CpuTimer(graph, str(graph_file), described, (2,)) as timer:
+        timer.load(dict.fromkeys(operators, 1))
         for _ in range(2):
-            pairs = bench.time_wide(2, operators, 3, 1)
+            pairs = timer.time_wide(2, operators, 3, 1)
             assert list(pairs) == operators
             assert all(len(own) == 3 and min(map(min, own)) > 0 for own in pairs.values())
-        assert set(bench.time_operators(1, operators, 2, 0)) == set(operators)
+        assert set(timer.time_operators(1, operators, 2, 0)) == set(operators)
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_only_what_gains_beyond_doubt_is_listed(
     graph: Graph, graph_file: Path, monkeypatch: pytest.MonkeyPatch, ratios: list[float], expected: float | None
 ) -> None:
     """Of a ratio whose interval holds 1, or of few samples, there is no t(v, k)."""
-    monkeypatch.setattr("hios.platforms.cpu.measuring.WorkerPool", lambda *_, **__: None)
-    bench = CpuBench(graph, str(graph_file), Platform("cpu", devices=2, cores=((0,), (1,))))
-    session = Session(graph, bench, 3, Cache(None, {}))
+    monkeypatch.setattr("hios.platforms.cpu.cpu_measuring.WorkerPool", lambda *_, **__: None)
+    timer = CpuTimer(graph, str(graph_file), Platform("cpu", devices=2, cores=((0,), (1,))))
+    session = Session(graph, timer, 3, Cache(None, {}))
     operator = graph.operators[0].id
     session.operators[operator] = Measured([10.0] * 5, now())
     session.wide[2, operator] = Measured(ratios, now())

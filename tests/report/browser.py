@@ -22,6 +22,9 @@ _ARGUMENTS = [
     "--disable-sync",
 ]
 
+#: Milliseconds after which a browser that does nothing has failed; long, as other tests run beside it.
+_PATIENCE = 120_000
+
 needs_chromium = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"needs {CHROMIUM}")
 
 
@@ -31,8 +34,14 @@ class Visit:
 
     tab: Any
     expect: Any
+    session: Any
     requests: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+
+    def processor_s(self) -> float:
+        """Processor time that the page's main thread has taken so far, seconds."""
+        metrics = {entry["name"]: entry["value"] for entry in self.session.send("Performance.getMetrics")["metrics"]}
+        return float(metrics["TaskDuration"])
 
 
 @contextmanager
@@ -40,7 +49,7 @@ def launched() -> Iterator[Any]:
     """Headless Chromium."""
     sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_ARGUMENTS, timeout=_PATIENCE)
         yield browser
         browser.close()
 
@@ -59,7 +68,11 @@ def visited(browser: Any, path: Path, *, width: int = 1280, scheme: str = "light
     context = browser.new_context(
         offline=True, viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=scripts
     )
-    visit = Visit(context.new_page(), sync_api.expect)
+    context.set_default_timeout(_PATIENCE)
+    sync_api.expect.set_options(timeout=_PATIENCE)
+    tab = context.new_page()
+    visit = Visit(tab, sync_api.expect, context.new_cdp_session(tab))
+    visit.session.send("Performance.enable", {"timeDomain": "threadTicks"})
     visit.tab.on("request", lambda request: visit.requests.append(request.url))
     visit.tab.on("requestfailed", lambda request: visit.errors.append(f"failed: {request.url}"))
     visit.tab.on("console", lambda message: visit.errors.append(message.text))

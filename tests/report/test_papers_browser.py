@@ -33,7 +33,15 @@ def browser() -> Iterator[Any]:
         yield browser
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (360, "dark"), (1280, "light"), (1280, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (360, "light"),
+        (1280, "dark"),
+        pytest.param(360, "dark", marks=pytest.mark.slow),
+        pytest.param(1280, "light", marks=pytest.mark.slow),
+    ],
+)
 def test_page_with_figures_opens_clean(browser: Any, path: Path, width: int, scheme: str) -> None:
     """No message, no request, no sideways scrolling, nothing that axe calls serious."""
     visit = visited(browser, path, width=width, scheme=scheme)

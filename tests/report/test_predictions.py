@@ -15,7 +15,7 @@ from hios import Costs, CostsFile, Edge, Graph, HiosError, Operator, Problem, Sc
 from hios.artifacts import load, write
 from hios.cli import main
 from hios.platforms.model.descriptions import gpu, link
-from hios.platforms.model.predicting import predicted_costs
+from hios.platforms.model.model_predicting import predicted_costs
 
 WORDS = "predicted for 2 x NVIDIA A40, link nvlink; nothing was measured"
 GRAPH = Graph(

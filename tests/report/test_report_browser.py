@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 import hios
 from hios import Costs, Edge, Graph, Operator, Problem, schedule
 from hios.platforms.model.descriptions import gpu, link
-from hios.platforms.model.predicting import predicted_costs
+from hios.platforms.model.model_predicting import predicted_costs
 from hios.report import write_picture, write_report, write_schedule
 from tests.report.browser import launched, needs_chromium, serious, visited
 from tests.report.test_report import COMPETITORS, make_results
@@ -39,13 +38,21 @@ def browser() -> Iterator[Any]:
         yield browser
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (360, "light"),
+        (1280, "dark"),
+        pytest.param(360, "dark", marks=pytest.mark.slow),
+        pytest.param(1280, "light", marks=pytest.mark.slow),
+    ],
+)
 def test_page_opens_clean(browser: Any, path: Path, width: int, scheme: str) -> None:
-    """No message, no request, no sideways scrolling, nothing that axe calls serious, and open within 3 seconds."""
-    start = time.perf_counter()
+    """No message, request or sideways scrolling, nothing that axe calls serious, at most 3 seconds of work to open."""
     visit = visited(browser, path, width=width, scheme=scheme)
-    assert time.perf_counter() - start < 3
+    taken_s = visit.processor_s()
+    assert taken_s > 0
+    assert taken_s < 3
     for narrower in (width, width - width // 3 if width > 1000 else width):
         visit.tab.set_viewport_size({"width": narrower, "height": 900})
         assert visit.tab.evaluate("document.documentElement.scrollWidth") == narrower

@@ -16,7 +16,7 @@ from hios.report.gantt_chart import schedule_chart
 from hios.report.schedule_summary import device_uses, summary, widths_in_words
 from hios.report.short_names import lanes, lanes_of
 from hios.report.terminal import ASCII, Look, draw
-from hios.runtime.trace import write_trace
+from hios.runtime.chrome_trace import write_trace
 from tests.problems import problem
 
 #: a beside b, then c on both devices, then d.

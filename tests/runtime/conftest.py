@@ -15,7 +15,7 @@ from hios.formats.probe_record import Estimate, ProfiledSpeed, Speed
 from hios.platforms.cpu import core_probe
 from hios.runtime.session import Settings
 from hios.schedule import Plan, StagedPlan, StreamPlan
-from tests.frontends.networks import Files, write_squeezenet
+from tests.frontends.small_networks import Files, write_squeezenet
 from tests.runtime.schedules import merged_plan, random_plan, random_streams, schedule_of
 
 #: Devices of the session: two, or one on a machine with a single core.

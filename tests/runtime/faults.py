@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from hios.platforms.cpu import running as device
+from hios.platforms.cpu import cpu_worker as device
 from hios.platforms.cpu.thread_team import ThreadTeam
 from hios.workers.worker import Worker
 

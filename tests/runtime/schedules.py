@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from hios import Costs, Graph, Problem, Schedule, evaluate
-from hios.merging import convolutions, merged_kernel
+from hios.operator_merge import convolutions, merged_kernel
 from hios.problem import Stage
 from hios.schedule import Plan, StagedPlan, StreamPlan
 

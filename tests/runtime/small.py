@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from hios.machine import usable_cores
 from hios.platforms.cpu.engine import Engine, Task
 from hios.schedule import StagedPlan
-from tests.frontends.networks import Files, Network, extracted, read_files
+from tests.frontends.small_networks import Files, Network, extracted, read_files
 
 
 class Branches(nn.Module):

@@ -15,7 +15,7 @@ from hios.runtime.competitors import BASELINE, Entry, competitors
 from hios.runtime.session import Settings
 from hios.schedule import Placement, StagedPlan
 from hios.schedulers import find
-from tests.frontends.networks import Files
+from tests.frontends.small_networks import Files
 from tests.runtime.conftest import DEVICES
 from tests.runtime.schedules import random_plan, schedule_of
 

@@ -17,11 +17,11 @@ from hios.cli.files import execute
 from hios.errors import PlatformError
 from hios.formats.base import Platform
 from hios.models import RUNTIMES
-from hios.platforms.cpu import platform as cpu
-from hios.platforms.cpu.executing import references
-from hios.runtime.baselines import require
+from hios.platforms.cpu import cpu_platform as cpu
+from hios.platforms.cpu.cpu_executing import references
+from hios.runtime.competitors import require
 from hios.runtime.session import Settings
-from tests.frontends.networks import Model, write_files
+from tests.frontends.small_networks import Model, write_files
 from tests.runtime.conftest import DEVICES
 from tests.runtime.schedules import random_plan, schedule_of
 

@@ -13,10 +13,10 @@ from hios import schedule as solve
 from hios.cli.files import execute, profile
 from hios.errors import PlatformError, ScheduleError
 from hios.machine import usable_cores
-from hios.platforms.cpu import platform as cpu
-from hios.platforms.cpu.environment import settings as environment
+from hios.platforms.cpu import cpu_platform as cpu
+from hios.platforms.cpu.cpu_environment import settings as environment
 from hios.runtime.session import Settings
-from tests.frontends.networks import Files
+from tests.frontends.small_networks import Files
 from tests.runtime.schedules import random_plan, random_streams, schedule_of
 
 two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")

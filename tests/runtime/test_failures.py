@@ -11,15 +11,15 @@ import pytest
 from hios import Graph, HiosError
 from hios.cli.files import execute
 from hios.errors import PlatformError
-from hios.platforms.cpu import markers
-from hios.platforms.cpu import running as device
-from hios.platforms.cpu.platform import device_cores
+from hios.platforms.cpu import cpu_worker as device
+from hios.platforms.cpu import progress_marker
+from hios.platforms.cpu.cpu_platform import device_cores
 from hios.platforms.device_program import ArenaPlan
 from hios.runtime.session import Settings
 from hios.schedule import StagedPlan
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
-from tests.frontends.networks import Files
+from tests.frontends.small_networks import Files
 from tests.runtime import faults
 from tests.runtime.conftest import DEVICES
 from tests.runtime.schedules import merged_plan, schedule_of
@@ -36,8 +36,8 @@ def _run(
     programs = layout.program(plan)
     before, devices = set(children()), [part.device for part in programs]
     try:
-        with WorkerPool(device_cores(len(devices)), Arena(layout.flags, layout.size), 60.0) as pool:
-            pool.describe = partial(markers.text, graph)
+        with WorkerPool(device_cores(len(devices)), Arena(layout.flags, layout.size), 300.0) as pool:
+            pool.describe = partial(progress_marker.text, graph)
             weights = {"graph": str(files.graph), "weights": str(files.weights)}
             pool.call_each(device.load, {d: {**weights, "inputs": layout.inputs, "timeout_s": wait_s} for d in devices})
             pool.call(devices[-1], faults.spoil, operator=spoilt, how=how)
@@ -58,39 +58,36 @@ def _one_by_one(graph: Graph) -> StagedPlan:
         ("memory", "device 0: operator {at}: out of memory"),
         ("die", "device 0 died with exit status 3 (run), last at operator {at}"),
         ("kill", "device 0 died by signal SIGKILL (run), last at operator {at}; the machine may be out of memory"),
-        pytest.param(
-            "hang", "device 0 did not answer within 2 s (run), last at operator {at}", marks=pytest.mark.measures
-        ),
+        ("hang", "device 0 did not answer within 5 s (run), last at operator {at}"),
     ],
 )
 def test_operator_and_stage_are_named(files: Files, graph: Graph, how: str, message: str) -> None:
     """Whatever becomes of an operator, the run ends with one line that names device, operator and stage."""
     stage = list(graph.order).index(graph.index[SPOILT])
-    timeout_s = 2.0 if how == "hang" else 60.0
+    timeout_s = 5.0 if how == "hang" else 300.0
     with pytest.raises(HiosError) as caught:
-        _run(files, graph, _one_by_one(graph), SPOILT, how, wait_s=60.0, timeout_s=timeout_s)
+        _run(files, graph, _one_by_one(graph), SPOILT, how, wait_s=300.0, timeout_s=timeout_s)
     expected = message.format(at=f"{SPOILT}, stage {stage}")
     assert str(caught.value) == (f"{expected}; the run was ended" if "(run)" in message else expected)
 
 
-@pytest.mark.measures
 @pytest.mark.skipif(DEVICES < 2, reason="needs two cores")
 def test_a_device_that_waits_for_one_that_hangs(files: Files, graph: Graph) -> None:
     """The device that gave up waiting is named with what it waited for, and so is the one that hung, with where."""
     first, *others = graph.order
     plan = StagedPlan((tuple(((operator,),) for operator in others), (((first,),),)))
     message = (
-        r"^device 0: waited 0\.5 s for the output of operator conv1, stage 0; device 1 did not answer within 3 s "
+        r"^device 0: waited 0\.5 s for the output of operator conv1, stage 0; device 1 did not answer within 5 s "
         r"\(run\), last at operator conv1, stage 0; the run was ended$"
     )
     with pytest.raises(PlatformError, match=message):
-        _run(files, graph, plan, "conv1", "hang", wait_s=0.5, timeout_s=3.0)
+        _run(files, graph, plan, "conv1", "hang", wait_s=0.5, timeout_s=5.0)
 
 
 def test_merged_operators_are_named(files: Files, graph: Graph) -> None:
     """Operators that run as one are named together where that fails: here what they read is empty."""
     with pytest.raises(HiosError, match=r"^device 0: operators fire2\.expand1x1, fire2\.expand3x3, stage \d+: "):
-        _run(files, graph, merged_plan(graph, 1), "fire2.squeeze", "empty", wait_s=60.0, timeout_s=60.0)
+        _run(files, graph, merged_plan(graph, 1), "fire2.squeeze", "empty", wait_s=300.0, timeout_s=300.0)
 
 
 def test_a_session_names_what_killed_it(
@@ -120,11 +117,11 @@ def _descriptors() -> int:
 )
 def test_markers_in_words(graph: Graph, operator: int, stage: int | None, stream: int, where: str) -> None:
     """A marker fits a flag of 64 bits, and holds operator, and stage or stream."""
-    found = markers.marker(operator, stage, stream)
+    found = progress_marker.marker(operator, stage, stream)
     assert 0 < found < 2**63
-    assert markers.text(graph, found) == f"operator {graph.operators[operator].id}, {where}"
+    assert progress_marker.text(graph, found) == f"operator {graph.operators[operator].id}, {where}"
 
 
 def test_no_marker(graph: Graph) -> None:
     """Before its first operator a device is nowhere."""
-    assert markers.text(graph, 0) == ""
+    assert progress_marker.text(graph, 0) == ""

@@ -14,7 +14,7 @@ import pytest
 import hios
 from hios import Graph
 from hios.schedule import StagedPlan
-from tests.frontends.networks import Files
+from tests.frontends.small_networks import Files
 from tests.runtime.schedules import schedule_of
 from tests.workers.processes import children, eventually, running
 
@@ -41,7 +41,7 @@ def test_an_early_interrupt_is_quiet(files: Files, graph: Graph, tmp_path: Path,
         workers = children(controller.pid)
         time.sleep(seconds)
         os.killpg(controller.pid, signal.SIGINT)
-        printed, _ = controller.communicate(timeout=60)
+        printed, _ = controller.communicate(timeout=300)
     assert controller.returncode == 130
     assert printed.strip() == "Aborted"
     assert eventually(lambda: not any(map(running, workers)))

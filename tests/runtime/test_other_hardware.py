@@ -17,9 +17,9 @@ from hios.errors import PlatformError
 from hios.formats.base import Platform
 from hios.formats.costs_file import CostsFile, OperatorCost, TransferCost
 from hios.runtime.competitors import other_hardware
+from hios.runtime.run_table import latency_table
 from hios.runtime.session import Settings
-from hios.runtime.table import latency_table
-from tests.frontends.networks import Files
+from tests.frontends.small_networks import Files
 
 ROOT = Path(hios.__file__).resolve().parents[1]
 
@@ -66,6 +66,7 @@ def test_other_hardware_is_refused(graph: Graph) -> None:
     assert other_hardware([own, other], HERE, forced=True) == "There 2"
 
 
+@pytest.mark.slow
 def test_a_forced_run_is_marked(files: Files, graph: Graph, tmp_path: Path) -> None:
     """Refused before anything runs; with --other-hardware run.json and the table say what was profiled."""
     made = replace(schedule(_problem(graph, HERE), "sequential"), hardware="There 2")

@@ -22,7 +22,7 @@ from hios.platforms.weights import load_weights
 from hios.runtime import competitors
 from hios.runtime.session import Settings
 from hios.schedule import StagedPlan
-from tests.frontends.networks import Files, Model, write_files
+from tests.frontends.small_networks import Files, Model, write_files
 from tests.runtime.schedules import random_plan, schedule_of
 
 

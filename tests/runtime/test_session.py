@@ -18,14 +18,14 @@ from hios import Graph, artifacts
 from hios.cli.files import execute
 from hios.errors import PlatformError
 from hios.platforms.cpu import core_probe
-from hios.platforms.cpu.executing import CpuWorkers
+from hios.platforms.cpu.cpu_executing import CpuWorkers
 from hios.platforms.device_program import ArenaPlan
 from hios.platforms.reference import Reference
 from hios.runtime.competitors import BASELINE
 from hios.runtime.session import PoolRunner, Settings
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from hios.workers.arena import Arena
-from tests.frontends.networks import Model, write_files
+from tests.frontends.small_networks import Model, write_files
 from tests.runtime.conftest import DEVICES, PROBES, RUNS, Session
 from tests.runtime.schedules import random_plan, random_streams, schedule_of
 

@@ -15,8 +15,8 @@ import hios
 from hios import Graph
 from hios.errors import PlatformError
 from hios.machine import usable_cores
-from hios.platforms.cpu import platform as cpu
-from tests.frontends.networks import Files
+from hios.platforms.cpu import cpu_platform as cpu
+from tests.frontends.small_networks import Files
 from tests.runtime.schedules import random_plan, random_streams, schedule_of
 
 ROOT = Path(hios.__file__).resolve().parents[1]

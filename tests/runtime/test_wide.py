@@ -14,16 +14,16 @@ from hios import schedule as solve
 from hios.cli.files import execute, profile
 from hios.errors import PlatformError
 from hios.machine import usable_cores
-from hios.platforms.cpu import markers
-from hios.platforms.cpu import running as device
-from hios.platforms.cpu.platform import device_cores
+from hios.platforms.cpu import cpu_worker as device
+from hios.platforms.cpu import progress_marker
+from hios.platforms.cpu.cpu_platform import device_cores
 from hios.platforms.cpu.thread_team import environment
 from hios.platforms.device_program import ArenaPlan, WideProgram
 from hios.runtime.session import Settings
 from hios.schedule import StreamPlan
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
-from tests.frontends.networks import Files
+from tests.frontends.small_networks import Files
 from tests.runtime import faults
 from tests.runtime.schedules import random_wide, schedule_of
 from tests.workers.processes import children
@@ -146,8 +146,8 @@ def _run_spoilt(files: Files, graph: Graph, spoilt: int, how: str, *, wait_s: fl
     before = set(children())
     try:
         arena = Arena(layout.flags, layout.size)
-        with WorkerPool(list(cores.values()), arena, 60.0, environment={0: environment()}) as pool:
-            pool.describe = partial(markers.text, graph)
+        with WorkerPool(list(cores.values()), arena, 300.0, environment={0: environment()}) as pool:
+            pool.describe = partial(progress_marker.text, graph)
             given = {"graph": str(files.graph), "weights": str(files.weights), "inputs": layout.inputs}
             pool.call_each(device.load, {key: {**given, "timeout_s": wait_s} for key in cores})
             name = graph.operators[order[spoilt]].id
@@ -172,13 +172,13 @@ def _run_spoilt(files: Files, graph: Graph, spoilt: int, how: str, *, wait_s: fl
             "device 0 died by signal SIGKILL (run), last at operator {at}; the machine may be out of memory; the run "
             "was ended",
         ),
-        ("hang", "device 0 did not answer within 3 s (run), last at operator {at}; the run was ended"),
+        ("hang", "device 0 did not answer within 6 s (run), last at operator {at}; the run was ended"),
     ],
 )
 def test_operators_on_several_devices_are_named(files: Files, graph: Graph, how: str, message: str) -> None:
     """Whatever becomes of an operator on two devices, the run ends with one line that names it and the first device."""
     with pytest.raises(HiosError) as caught:
-        _run_spoilt(files, graph, 5, how, wait_s=60.0, timeout_s=3.0 if how == "hang" else 60.0)
+        _run_spoilt(files, graph, 5, how, wait_s=300.0, timeout_s=6.0 if how == "hang" else 300.0)
     at = f"{graph.operators[graph.order[5]].id}, stream 0"
     assert str(caught.value) == message.format(at=at)
 
@@ -190,17 +190,17 @@ def test_a_device_that_does_not_step_aside_is_named(files: Files, graph: Graph) 
     first, second = (graph.operators[operator].id for operator in graph.order[:2])
     message = (
         rf"^device 0: waited 0\.5 s for (the output of operator {first}|device 1 to be free for operator {second}); "
-        rf"device 1 did not answer within 3 s \(run\), last at operator {first}, stream 0; the run was ended$"
+        rf"device 1 did not answer within 6 s \(run\), last at operator {first}, stream 0; the run was ended$"
     )
     with pytest.raises(PlatformError, match=message):
-        _run_spoilt(files, graph, 0, "hang", wait_s=0.5, timeout_s=3.0)
+        _run_spoilt(files, graph, 0, "hang", wait_s=0.5, timeout_s=6.0)
 
 
 @two_cores
 def test_threads_are_pinned_to_the_cores_of_their_devices(files: Files, graph: Graph) -> None:
     """While an operator takes two devices, helpers have the cores of the second; alone, a device has one thread."""
     first, second = usable_cores()[:2]
-    with WorkerPool([[first]], Arena(4, 64), 60.0) as pool:
+    with WorkerPool([[first]], Arena(4, 64), 300.0) as pool:
         assert pool.call(0, faults.team, own=[first], cores=[first, second]) == (2, [[second]])
         assert pool.call(0, faults.team, own=[first], cores=[first]) == (1, [[second]])
         assert pool.call(0, faults.team, own=[first], cores=[first, second, second]) == (3, [[second]] * 2)

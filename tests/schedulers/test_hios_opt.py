@@ -27,9 +27,9 @@ from hios.schedulers import Algorithm
 from hios.schedulers.hios_opt import CLOSED, hios_opt
 from hios.schedulers.opt import proof
 from hios.schedulers.opt.annealing import Chain, groups
-from hios.schedulers.opt.bound import interval_bound_ms
+from hios.schedulers.opt.interval_bound import interval_bound_ms
 from hios.schedulers.opt.proof import provable, staged_bound_ms
-from tests.convolutions import Conv, conv_problem
+from tests.convolution_graphs import Conv, conv_problem
 from tests.problems import problem, problems
 
 #: No test waits for this many seconds; those that end by the number of moves need no other.

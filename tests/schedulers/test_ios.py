@@ -17,15 +17,15 @@ from hios import Costs, Edge, Graph, HiosError, Operator, Problem, Schedule, eva
 from hios.errors import ArtifactError
 from hios.evaluate import latency_ms
 from hios.problem import Stage
-from hios.recording import RecordingProblem
+from hios.profiling.stage_requests import RecordingProblem
 from hios.report.schedule_summary import summary
 from hios.schedule import StagedPlan
 from hios.schedulers.ios import ios, search_space
 from hios.schedulers.ios_blocks import blocks
-from tests.convolutions import Conv, conv_problem
+from tests.convolution_graphs import Conv, conv_problem
 from tests.external_data import data_folder
 from tests.problems import problem, problems
-from tests.test_merging import conv_problems
+from tests.test_operator_merge import conv_problems
 
 #: Transitions without pruning and with r = 3, s = 8, and schedules without pruning, by block.
 INCEPTION = {

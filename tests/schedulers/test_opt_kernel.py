@@ -18,7 +18,7 @@ from hios import ALGORITHMS, Problem, evaluate
 from hios.evaluate import latency_ms, staged_times
 from hios.problem import Stage, positions
 from hios.schedule import StagedPlan
-from hios.schedulers.opt import annealing, kernel
+from hios.schedulers.opt import annealing, annealing_kernel
 from hios.schedulers.opt.annealing import Chain, fits, groups
 from tests.problems import problem, problems
 
@@ -76,7 +76,7 @@ def _check(problem: Problem, chain: Chain) -> None:
     """Everything that a chain keeps up to date against the evaluator."""
     state, stages = chain._states[0], chain._stages
     listed = chain._order[: state["count"]].tolist()
-    spare = chain._lists[kernel.SPARE, : state["spares"]].tolist()
+    spare = chain._lists[annealing_kernel.SPARE, : state["spares"]].tolist()
     assert sorted(listed + spare) == list(range(len(problem) + 1))
     assert stages["position"][listed].tolist() == list(range(len(listed)))
     for number in listed:
@@ -88,7 +88,7 @@ def _check(problem: Problem, chain: Chain) -> None:
         for successor, _ in problem.successors[operator]:
             before, after_it = stages["position"][home[operator]], stages["position"][home[successor]]
             assert before < after_it or home[operator] == home[successor]
-    critical = chain._lists[kernel.CRITICAL, : state["criticals"]].tolist()
+    critical = chain._lists[annealing_kernel.CRITICAL, : state["criticals"]].tolist()
     assert len(set(critical)) == len(critical)
 
     plan, numbers = _current(problem, chain)
@@ -181,7 +181,7 @@ def _on_wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.fixture
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The kernel without numba, which checks no bounds of arrays; chains use it."""
-    spec = importlib.util.spec_from_file_location("interpreted_kernel", kernel.__file__)
+    spec = importlib.util.spec_from_file_location("interpreted_kernel", annealing_kernel.__file__)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -296,7 +296,7 @@ def test_compiled_and_interpreted_do_the_same(interpreted: ModuleType) -> None:
     one = Chain(instance, 3, _sequence(instance, 3), 5)
     one.run(0.0, 200)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(annealing, "kernel", kernel)
+        patch.setattr(annealing, "kernel", annealing_kernel)
         other = Chain(instance, 3, _sequence(instance, 3), 5)
         other.run(0.0, 200)
     assert one.plan() == other.plan()
@@ -312,7 +312,7 @@ def _fan(count: int) -> Problem:
 
 def test_stages_have_a_largest_size(interpreted: ModuleType) -> None:
     """A full stage takes no further operator, and no plan with a larger one is started from."""
-    most = kernel.MOST_MEMBERS
+    most = annealing_kernel.MOST_MEMBERS
     instance = problem({f"v{number}": 1.0 for number in range(most + 1)}, {}, contention="none")
     alone = tuple((number,) for number in range(most + 1))
     for seed in range(40):

@@ -14,7 +14,7 @@ from hios import HiosError, schedule
 from hios.errors import ScheduleError
 from hios.evaluate import staged_times
 from hios.problem import Problem, Stage, priority_order
-from hios.recording import RecordingProblem
+from hios.profiling.stage_requests import RecordingProblem
 from hios.schedule import StagedPlan
 from hios.schedulers.heft import heft
 from hios.schedulers.hios_lp import map_longest_paths

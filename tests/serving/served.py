@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from hios.serving.scenario import Scenario
 from hios.serving.server import Server
-from tests.frontends.networks import Network, extracted
+from tests.frontends.small_networks import Network, extracted
 from tests.runtime.small import branches
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from hios import config
+from hios import artifacts, config
 from hios.errors import HiosError
 from hios.formats.config_file import Config
+from hios.formats.scenario_file import ScenarioFile
 from hios.serving import jobs
 from hios.serving.scenario import Scenario
 from tests.serving.scenarios import written
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def configured(tmp_path: Path, serving: dict[str, Any], **more: Any) -> Config:
@@ -75,15 +79,36 @@ def test_files_that_scenarios_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         jobs.files_of(configured(tmp_path, {"policies": ["top"], "scenarios": {"x": "none.yaml"}}), "x")
 
 
+def test_the_example_of_the_papers_rates() -> None:
+    """examples/top is valid, and its scenarios read what its networks are profiled to."""
+    source = ROOT / "examples" / "top" / "config.yaml"
+    settings = config.without_files(yaml.safe_load(source.read_text(encoding="utf-8")), source.name)
+    assert jobs.checked(settings, source.name).study.sessions == ("serving",)
+    known = {f"{settings.results}/{label}/{name}" for label in settings.models for name in ("graph.json", "costs.json")}
+    for path in settings.serving.scenarios.values():
+        data = yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+        file = artifacts.parsed(data, ScenarioFile, path)
+        named = {Path(path).parent / name for model in file.models.values() for name in (model.graph, model.costs)}
+        assert {os.path.normpath(name) for name in named} <= known
+
+
 @pytest.mark.parametrize(
-    ("serving", "platform", "message"),
+    ("serving", "more", "message"),
     [
-        ({"policies": ["fast"]}, "cpu", r"serving.policies\[0\]: found fast; allowed: sequential, "),
-        ({"policies": ["top", "top-open"]}, "cuda", r"serving.policies\[1\]: found top-open; allowed with platform"),
-        ({"measure": True}, "cuda", "serving.measure: found true; allowed with platform cuda: false"),
+        ({"policies": ["top"]}, {"devices": "auto"}, "serving.scenarios: missing; required with devices: auto"),
+        ({"measure": True}, {"cores_per_device": 2}, "found true with cores_per_device 2; allowed with 1: true"),
+        ({"policies": ["fast"]}, {}, r"serving.policies\[0\]: found fast; allowed: sequential, "),
+        (
+            {"policies": ["top", "top-open"]},
+            {"platform": "cuda"},
+            r"serving.policies\[1\]: found top-open; allowed with platform",
+        ),
+        ({"measure": True}, {"platform": "cuda"}, "serving.measure: found true; allowed with platform cuda: false"),
     ],
 )
-def test_what_cannot_be_served_is_refused(tmp_path: Path, serving: dict[str, Any], platform: str, message: str) -> None:
+def test_what_cannot_be_served_is_refused(
+    tmp_path: Path, serving: dict[str, Any], more: dict[str, Any], message: str
+) -> None:
     """Unknown policies, and what a platform has no times for."""
     with pytest.raises(HiosError, match=message):
-        jobs.checked(configured(tmp_path, serving, platform=platform), "config.yaml")
+        jobs.checked(configured(tmp_path, serving, **more), "config.yaml")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,8 +40,9 @@ def test_the_command_runs_a_scenario(tmp_path: Path) -> None:
     path = scenario_file(tmp_path / "scenario.yaml", duration_s=2.0, arrivals="periodic")
     before = set(children())
     command = [sys.executable, "-m", "hios", "load", str(path), "--policy", "top-open", "--virtual"]
+    files = {"--output": "result.json", "--trace": "trace.json", "--metrics": "metrics.prom"}
     done = subprocess.run(
-        [*command, "--output", str(tmp_path / "result.json"), "--trace", str(tmp_path / "trace.json")],
+        [*command, *(word for option, name in files.items() for word in (option, str(tmp_path / name)))],
         capture_output=True,
         text=True,
         check=True,
@@ -53,6 +55,9 @@ def test_the_command_runs_a_scenario(tmp_path: Path) -> None:
     assert contents["simulated"] is False
     assert contents["platform"]["name"] == "cpu"
     assert contents["control_share"] > 0
+    metrics = (tmp_path / "metrics.prom").read_text()
+    # The server also counts the inferences that warm it up.
+    assert int(re.search(r'hios_tasks_total\{model="blocks",outcome="completed"\} (\d+)', metrics)[1]) >= 40  # type: ignore[index]
     assert "control (launcher, dispatch, results): " in done.stdout
     events = [event for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"] if event["ph"] == "X"]
     blocks = len(Scenario.read(path).models[1].blocks)
@@ -62,10 +67,10 @@ def test_the_command_runs_a_scenario(tmp_path: Path) -> None:
 
 def test_arrivals_of_a_file_and_wrong_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks come as the file says; one whose outputs are not those of the same input alone counts as failed."""
-    rows = [(0.1 * number, "blocks") for number in range(8)]
+    rows = [(0.02 * number, "blocks") for number in range(8)]
     with (tmp_path / "arrivals.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("time_s", "model"), *rows])
-    given = scenario(tmp_path, arrivals="arrivals.csv", duration_s=1.0)
+    given = scenario(tmp_path, arrivals="arrivals.csv", duration_s=2.0)
     made = load_session._samples
     (second,) = inputs("blocks", 99)
 
@@ -84,7 +89,9 @@ def test_arrivals_of_a_file_and_wrong_outputs(tmp_path: Path, monkeypatch: pytes
 def test_tasks_that_fail_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Operators that raise, and those that make NaN, fail the tasks that they are in, and no others."""
     monkeypatch.setattr(lane_worker, "prepare", lane_faults.prepare)
-    given = scenario(tmp_path, arrivals="periodic", duration_s=1.0)
+    given = scenario(
+        tmp_path, {label: {"rate": 100.0} for label in ("branches", "blocks")}, arrivals="periodic", duration_s=0.2
+    )
     with Server(given, "top", virtual=True) as server:
         samples = {}
         for label in ("branches", "blocks"):
@@ -93,7 +100,7 @@ def test_tasks_that_fail_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyP
                 Sample(inputs(label, 0, scale), alone, alone)
                 for scale in (1.0, lane_faults.RAISES, 1.0, lane_faults.MAKES_NAN)
             ]
-        outcome = Repeat(server, draw(given), 1.0, samples, 1e-4).run()
+        outcome = Repeat(server, draw(given), 2.0, samples, 1e-4).run()  # time for the last
     for tally in outcome.tallies:
         assert (tally.offered, tally.failed) == (20, 10)
         assert tally.completed + tally.in_flight + tally.waiting == 10
@@ -135,6 +142,7 @@ def _overload(folder: Path, policy_name: str, duration_s: float) -> None:
         assert now < was + (4 << 20)
 
 
+@pytest.mark.slow
 def test_overload_is_shed(tmp_path: Path) -> None:
     """A few seconds of overload, for the policy with most parts at work at once."""
     _overload(tmp_path, "top-open", 3.0)
@@ -147,6 +155,7 @@ def test_overload_is_shed_for_long(policy_name: str, tmp_path: Path) -> None:
     _overload(tmp_path, policy_name, 30.0)
 
 
+@pytest.mark.slow
 def test_outputs_are_compared_with_the_program(tmp_path: Path) -> None:
     """Where a scenario names programs, outputs are compared with the model itself; a program of another is refused."""
     from hios.errors import HiosError

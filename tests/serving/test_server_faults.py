@@ -20,8 +20,6 @@ from tests.serving import lane_faults
 from tests.serving.served import inputs, require_nothing_held, require_right, scenario
 from tests.workers.processes import children, eventually, running
 
-#: Seconds within which a lane that was killed is back, with a margin for busy machines.
-_BACK_S = 30.0
 _COMBINED = [{"branches": [0], "blocks": [0]}, {"branches": [1], "blocks": [1]}]
 
 
@@ -78,7 +76,7 @@ def test_a_killed_lane_comes_back(server: Server) -> None:
     os.kill(victim, signal.SIGKILL)
     assert eventually(lambda: victim not in server.process_ids)
     _require_all_right(server, 20)  # the other lane serves both models meanwhile
-    assert eventually(lambda: server.lanes_up == 2, _BACK_S)
+    assert eventually(lambda: server.lanes_up == 2)
     assert victim not in server.process_ids
     failed = server.counts["branches"].failed
     bad = server.submit("branches", inputs("branches", 0, scale=lane_faults.DIES))
@@ -88,7 +86,7 @@ def test_a_killed_lane_comes_back(server: Server) -> None:
         bad.result(60)
     _require_all_right(server, 30)
     assert server.counts["branches"].failed == failed + 1
-    assert eventually(lambda: server.lanes_up == 2, _BACK_S)
+    assert eventually(lambda: server.lanes_up == 2)
     _require_all_right(server, 40)
     assert eventually(lambda: not server._dispatcher._runs)
     require_nothing_held(server)
@@ -121,7 +119,7 @@ def test_lanes_killed_again_and_again_under_load(server: Server) -> None:
             time.sleep(0.3)
             if pid := server.process_ids[lane]:
                 os.kill(pid, signal.SIGKILL)
-            assert eventually(lambda: server.lanes_up == 2, _BACK_S)
+            assert eventually(lambda: server.lanes_up == 2)
     finally:
         over.set()
         for thread in asking:
@@ -132,13 +130,12 @@ def test_lanes_killed_again_and_again_under_load(server: Server) -> None:
     require_nothing_held(server)
 
 
-@pytest.mark.measures
 def test_a_lane_that_hangs_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that takes longer than it may fails its task, and the lane is back."""
     monkeypatch.setattr(lane_worker, "prepare", lane_faults.prepare)
     given = scenario(tmp_path, {"blocks": {}}, lanes=1)
-    with Server(given, "one-per-lane", virtual=True, timeout_s=5.0) as server:
-        with pytest.raises(TaskFailedError, match=r"^model blocks: it did not end within 5 s$"):
+    with Server(given, "one-per-lane", virtual=True, timeout_s=10.0) as server:
+        with pytest.raises(TaskFailedError, match=r"^model blocks: it did not end within 10 s$"):
             server.infer("blocks", inputs("blocks", 0, scale=lane_faults.HANGS), timeout_s=60)
         value = inputs("blocks", 1)
         require_right("blocks", value, server.infer("blocks", value, timeout_s=60))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hios import artifacts
@@ -21,6 +23,7 @@ from hios.study.random_graphs import GENERATORS
 from hios.study.registry import Figure, register
 from hios.study.simulation import ablate, simulate
 from hios.verify import verify
+from tests.serving.study_scenarios import write_scenarios
 from tests.study.test_convolutions import MADE
 from tests.study.test_simulation import SMALL
 from tests.verify.results import write_network, write_pruning
@@ -39,6 +42,7 @@ EXPECTED = {
     *(f"lios_tab{n}" for n in (2, 3, 4, 5, 6, 7)),
     *(f"opara_fig{n}" for n in (1, 2, 3, 5, 6, 7, 8, 9)),
     "opara_tab1",
+    *(f"top_fig{n}" for n in (13, 14, 15, 16, 17, 18, 20, 21, 22, 23, 24, 26, 27)),
 }
 
 
@@ -60,6 +64,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
         "ablation": ablations,
         "convolutions": [alone],
         "pruning": [write_pruning(folder, "inception_v3", seed=3)],
+        "serving": write_scenarios(folder),
         **{f"simulation/{name}": [simulated] for name in SERIES},
     }
 
@@ -98,6 +103,25 @@ def test_every_figure_is_written(name: str, files: dict[str, list[Path]], tmp_pa
         assert {entry.verdict for entry in record.comparisons} <= {"not on this machine"}
         assert {row.get("mark", "published") for row in record.rows} == {"published"}
     assert figure.title.split(",")[0] in record.caption
+
+
+def test_serving_on_a_gpu_is_compared_with_the_paper(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """Simulations with costs of a GPU have verdicts, those on lanes have none; the finding has the numbers of both."""
+    data = FigureData.read(files["serving"])
+    on_lanes = write_figure(registry.figure("top_fig15"), data, tmp_path / "lanes")
+    assert {entry.verdict for entry in on_lanes.comparisons} == {"not on this machine"}
+    assert "on lanes, so not compared" in on_lanes.finding
+    (label, results), *_ = data.serving.items()
+    gpu = {label: tuple(msgspec.structs.replace(result, device="gpu") for result in results)}
+    record = write_figure(registry.figure("top_fig15"), dataclasses.replace(data, serving=gpu), tmp_path / "gpu")
+    rows: dict[Any, Any] = {(row["load"], row["policy"]): row["tasks per s"] for row in record.rows}
+    gains = sorted(
+        100 * (rows[load, "top"] / rows[load, name] - 1) for load in (1, 2) for name in ("pos-strict", "pos-relaxed")
+    )
+    (entry,) = record.comparisons
+    assert entry.found == f"{gains[0]:.4g} to {gains[-1]:.4g}"
+    assert "predicted for a GPU" in record.finding
+    assert "Strict rounds wait for all models" in record.reason
 
 
 def test_nothing_measured_on_cores_is_compared_with_gpus(files: dict[str, list[Path]], tmp_path: Path) -> None:

@@ -25,13 +25,13 @@ from hios.errors import HiosError
 from hios.formats.partition_file import PartitionFile
 from hios.formats.run_file import Run
 from hios.platforms.model import descriptions
-from hios.profiling.cache import Cache, Measured
+from hios.profiling.measurement_cache import Cache, Measured
 from hios.report.graph_layout import lay_out
 from hios.report.graph_svg import svg
 from hios.report.model_results import model_results
 from hios.report.tables import latency_rows
 from hios.report.terminal import ASCII, Look, draw
-from hios.runtime.table import latency_table
+from hios.runtime.run_table import latency_table
 from hios.verify import verify
 from hios.yaml_file import read_yaml
 from tests.verify.results import write_network

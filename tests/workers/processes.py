@@ -30,8 +30,8 @@ def children(of: int | None = None) -> list[int]:
     return found
 
 
-def eventually(condition: Callable[[], bool], limit_s: float = 30.0) -> bool:
-    """Wait until a condition holds; False if it never does."""
+def eventually(condition: Callable[[], bool], limit_s: float = 120.0) -> bool:
+    """Wait until a condition holds; False if it does not within a time that is long for a busy machine."""
     deadline = time.monotonic() + limit_s
     while not condition():
         if time.monotonic() > deadline:

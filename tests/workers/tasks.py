@@ -28,14 +28,14 @@ def who(worker: Worker) -> dict[str, Any]:
 def meet(worker: Worker, flag: int, other: int) -> str:
     """Raise one flag and wait for another; returns only if the other worker runs at the same time."""
     worker.arena.write(flag, 1)
-    worker.arena.wait(other, 1, 60.0, "the other worker")
+    worker.arena.wait(other, 1, 300.0, "the other worker")
     return f"worker {worker.number}"
 
 
 def late(worker: Worker, late: bool) -> int:
     """Return the number of the worker; a late one first lets the other answer."""
     if late:
-        worker.arena.wait(1, 1, 60.0, "the quick worker")
+        worker.arena.wait(1, 1, 300.0, "the quick worker")
         time.sleep(0.2)
     worker.arena.write(1, 1)
     return worker.number
@@ -112,7 +112,7 @@ def streams(worker: Worker) -> list[tuple[str, int]]:
 
     def step(name: str, flag: int, other: int | None) -> None:
         if other is not None:
-            worker.arena.wait(other, 1, 60.0, "the other stream")
+            worker.arena.wait(other, 1, 300.0, "the other stream")
         found.append((name, torch.get_num_threads()))
         worker.arena.write(flag, 1)
 

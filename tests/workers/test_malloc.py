@@ -12,7 +12,7 @@ _CODE = """
 import resource, sys, torch
 torch.set_num_threads(1)
 if sys.argv[1] == "keep":
-    from hios.workers.malloc import keep_memory
+    from hios.workers.process_settings import keep_memory
     keep_memory()
 image, weight = torch.randn(1, 3, 224, 224), torch.randn(96, 3, 7, 7)
 held = []
@@ -36,7 +36,7 @@ _STREAMS_CODE = """
 import ctypes, sys, threading, torch
 from hios.workers.stream_threads import Streams
 if sys.argv[1] == "keep":
-    from hios.workers.malloc import keep_memory
+    from hios.workers.process_settings import keep_memory
     keep_memory()
 together = threading.Barrier(4)
 def stream():

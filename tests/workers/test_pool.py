@@ -16,9 +16,9 @@ import torch
 
 from hios.errors import HiosError, PlatformError
 from hios.machine import usable_cores
-from hios.platforms.cpu import platform as cpu
+from hios.platforms.cpu import cpu_platform as cpu
 from hios.versions import versions
-from hios.workers import messages, worker
+from hios.workers import pipe_messages, worker
 from hios.workers import pool as pool_module
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
@@ -67,8 +67,8 @@ def pool() -> Iterator[_Pool]:
 
 @pytest.fixture
 def impatient() -> Iterator[_Pool]:
-    """A pool as above that waits for two seconds, so that nothing may run beside its test."""
-    made = _Pool(timeout_s=2.0)
+    """A pool as above that waits for five seconds."""
+    made = _Pool(timeout_s=5.0)
     yield made
     assert made.is_gone()
 
@@ -176,23 +176,21 @@ def test_a_worker_that_died_between_calls_is_named(pool: _Pool) -> None:
         pool.call_each(tasks.who, {0: {}, 1: {}})
 
 
-@pytest.mark.measures
 def test_a_hang_ends(impatient: _Pool) -> None:
     """A worker that never answers is named after the time-out, and all are ended."""
-    with pytest.raises(PlatformError, match=r"^device 0 did not answer within 2 s \(hang\); the run was ended$"):
+    with pytest.raises(PlatformError, match=r"^device 0 did not answer within 5 s \(hang\); the run was ended$"):
         impatient.call_each(tasks.hang, {0: {}, 1: {}})
 
 
-@pytest.mark.measures
 def test_a_worker_that_takes_no_message_is_named(impatient: _Pool) -> None:
     """A worker that is stopped ends a call with more than its pipe holds after the time-out."""
     os.kill(impatient.pids[1], signal.SIGSTOP)
-    with pytest.raises(PlatformError, match=r"^device 1 did not answer within 2 s \(remember\); the run was ended$"):
+    with pytest.raises(PlatformError, match=r"^device 1 did not answer within 5 s \(remember\); the run was ended$"):
         impatient.call(1, tasks.remember, name="x", value=bytes(1 << 22))
 
 
 @pytest.mark.parametrize(
-    "size", [0, 1, messages.PART - 1, messages.PART, messages.PART + 1, 3 * messages.PART, 1 << 22]
+    "size", [0, 1, pipe_messages.PART - 1, pipe_messages.PART, pipe_messages.PART + 1, 3 * pipe_messages.PART, 1 << 22]
 )
 def test_messages_of_all_sizes_arrive(shared: _Pool, size: int) -> None:
     """Arguments and results come as they were, also where they fill parts exactly or are far larger than a pipe."""
@@ -203,8 +201,8 @@ def test_messages_of_all_sizes_arrive(shared: _Pool, size: int) -> None:
 
 def test_parts_make_up_the_message() -> None:
     """Only the last part is shorter than the others, also where the message ends with a whole one."""
-    for size in range(2 * messages.PART - 40, 2 * messages.PART + 2):
-        parts, inbox = list(messages.parts(bytes(size))), messages.Inbox()
+    for size in range(2 * pipe_messages.PART - 40, 2 * pipe_messages.PART + 2):
+        parts, inbox = list(pipe_messages.parts(bytes(size))), pipe_messages.Inbox()
         assert [inbox.add(part) for part in parts] == [False] * (len(parts) - 1) + [True]
         assert inbox.message() == bytes(size)
 
@@ -212,7 +210,7 @@ def test_parts_make_up_the_message() -> None:
 def test_a_wait_in_vain_says_for_what() -> None:
     """A worker that waits for a value that never comes says which; a worker may have a name of its own."""
     with (
-        WorkerPool(_cores(1), Arena(4, 0), 60.0, ["the only device"]) as pool,
+        WorkerPool(_cores(1), Arena(4, 0), 300.0, ["the only device"]) as pool,
         pytest.raises(HiosError, match=r"^the only device: waited 0\.2 s for the output of operator conv1$"),
     ):
         pool.call(0, tasks.wait_in_vain)
@@ -226,7 +224,7 @@ def test_workers_import_from_where_the_controller_does(monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.syspath_prepend("")
     monkeypatch.syspath_prepend(tmp_path / "mine")
-    with WorkerPool(_cores(1), Arena(4, 0), 60.0) as pool:
+    with WorkerPool(_cores(1), Arena(4, 0), 300.0) as pool:
         assert pool.call(0, importlib.import_module("own_tasks").one) == 1
 
 
@@ -235,7 +233,7 @@ def test_a_worker_that_does_not_start_is_named() -> None:
     missing = os.cpu_count() or 1
     before = set(children())
     with pytest.raises(PlatformError, match=r"^device 1 died with exit status 1 \(starting\); the run was ended$"):
-        WorkerPool([*_cores(1), [missing + 1000]], Arena(4, 0), 60.0)
+        WorkerPool([*_cores(1), [missing + 1000]], Arena(4, 0), 300.0)
     assert set(children()) <= before
 
 

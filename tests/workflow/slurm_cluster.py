@@ -24,7 +24,7 @@ _FILES = ("slurm.conf", "gres.conf")
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel")
 #: Where daemons lie, which PATH of plain users leaves out.
 _SEARCH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-_STARTING_S = 30.0
+_STARTING_S = 120.0
 #: What the node takes for GPUs.
 _GPUS = ("/dev/null", "/dev/zero")
 

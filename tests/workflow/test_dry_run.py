@@ -244,19 +244,19 @@ def test_edited_model(finished: Checkout) -> None:
     [
         pytest.param("report/page.py", {"report": 1}, id="report"),
         pytest.param("report/templates/style.css", {"report": 1}, id="template of the report", marks=pytest.mark.slow),
-        pytest.param("runtime/trace.py", {"execute": 2, "report": 1}, id="execute", marks=pytest.mark.slow),
+        pytest.param("runtime/chrome_trace.py", {"execute": 2, "report": 1}, id="execute", marks=pytest.mark.slow),
         pytest.param("schedulers/sequential.py", {"schedule": 2, "execute": 2, "report": 1}, id="algorithm"),
         pytest.param(
             "schedulers/heft.py", {}, id="algorithm that the configuration does not name", marks=pytest.mark.slow
         ),
         pytest.param(
-            "platforms/cpu/timing.py",
+            "platforms/cpu/cpu_timing.py",
             {"profile": 2, "schedule": 6, "execute": 2, "report": 1},
             id="profile",
             marks=pytest.mark.slow,
         ),
         pytest.param(
-            "frontends/lowering.py",
+            "frontends/torch_lowering.py",
             {"extract": 2, "profile": 2, "schedule": 6, "execute": 2, "report": 1},
             id="extract",
         ),

@@ -122,15 +122,15 @@ def test_cancelled_run(checkout: Checkout) -> None:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while "profile" not in {name for job in _jobs(before) if job["JobState"] == "RUNNING" for name in _rules([job])}:
         assert time.monotonic() < deadline
         time.sleep(0.5)
     run.send_signal(signal.SIGINT)
-    output, _ = run.communicate(timeout=60)
+    output, _ = run.communicate(timeout=300)
     assert run.returncode != 0
     assert "Traceback" not in output
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while {job["JobState"] for job in _jobs(before)} - {"COMPLETED", "CANCELLED"}:
         assert time.monotonic() < deadline, _jobs(before)
         time.sleep(0.5)

@@ -27,5 +27,4 @@ rule scenario:
     message:
         "Writing the scenario of all networks"
     shell:
-        '(printf %s "$HIOS_SCENARIO" > {output:q})'
-        " > {log:q} 2>&1"
+        '(printf %s "$HIOS_SCENARIO" > {output:q})' " > {log:q} 2>&1"

@@ -46,6 +46,6 @@ use rule serve as serve_measured with:
         command="load",
         options=configuration.options({"virtual": settings.virtual}),
         versions=versions("torch", "numba"),
-        code=source_hash("load", serving_jobs.ALGORITHMS, platform="cpu"),
+        code=source_hash("load", serving_jobs.ALGORITHMS),
     message:
         "Running {wildcards.scenario} under {wildcards.policy}, load {wildcards.load}"

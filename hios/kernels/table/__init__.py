@@ -21,7 +21,7 @@ from hios.kernels.table import (
     reduction,
     resizing,
 )
-from hios.kernels.table.registry import ALLOCATES, IN_PLACE, KERNELS, Attributes, Builder, Kernel, build, kernel
+from hios.kernels.table.kernel_registry import ALLOCATES, IN_PLACE, KERNELS, Attributes, Builder, Kernel, build, kernel
 
 __all__ = [
     "ALLOCATES",

@@ -1,4 +1,4 @@
-"""Reading attributes of Relax operators, and refusing what no torch call stands for."""
+"""Reading attributes of Relax operators, and refusing values that torch does not support."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 import torch
 
 from hios.errors import UnsupportedError, shown
-from hios.kernels.table.registry import Attributes, Kernel
+from hios.kernels.table.kernel_registry import Attributes, Kernel
 
 #: How Relax says that an operator keeps the dtype of its arguments, or the layout of its input.
 _UNSET = (None, "", "void")
 
 
 def refuse(name: str, value: Any, allowed: str) -> UnsupportedError:
-    """The error for an attribute whose value no torch call stands for."""
+    """The error for an attribute value that torch does not support."""
     return UnsupportedError(f"{name} {value} is not supported, only {allowed}")
 
 
 def only(attributes: Attributes, name: str, allowed: Any) -> None:
-    """Refuse any value of an attribute but one; not given and unset are fine.
+    """Refuse all but one value of an attribute; it may also be missing or unset.
 
     Raises:
         UnsupportedError: it has another value.
@@ -38,7 +38,7 @@ def axes_of(attributes: Attributes, name: str = "axis") -> tuple[int, ...] | Non
 
 
 def dtype_of(attributes: Attributes, name: str = "dtype") -> torch.dtype | None:
-    """Torch's dtype of an attribute; None where it is not set.
+    """Torch's dtype of an attribute; None if unset.
 
     Raises:
         UnsupportedError: torch has no such dtype.
@@ -46,10 +46,10 @@ def dtype_of(attributes: Attributes, name: str = "dtype") -> torch.dtype | None:
     value = attributes.get(name)
     if value in _UNSET:
         return None
-    found = getattr(torch, value, None)
-    if not isinstance(found, torch.dtype):
+    dtype = getattr(torch, value, None)
+    if not isinstance(dtype, torch.dtype):
         raise refuse(name, value, "dtypes of torch")
-    return found
+    return dtype
 
 
 def cast(run: Kernel, dtype: torch.dtype | None) -> Kernel:
@@ -70,7 +70,7 @@ def sizes(attributes: Attributes, name: str, count: int, least: int = 1) -> tupl
     A stride of 0 would end the process: oneDNN divides by it.
 
     Raises:
-        UnsupportedError: there are more or fewer, or one is not a whole number or too small.
+        UnsupportedError: there are more or fewer, or one is not an integer or too small.
     """
     value = attributes[name]
     if (
@@ -83,7 +83,7 @@ def sizes(attributes: Attributes, name: str, count: int, least: int = 1) -> tupl
 
 
 def count(attributes: Attributes, name: str) -> int:
-    """A whole number of at least 1, such as groups.
+    """An integer of at least 1, such as groups.
 
     Raises:
         UnsupportedError: it is another value.

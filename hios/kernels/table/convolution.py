@@ -7,7 +7,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hios.kernels.table.attributes import cast, count, dtype_of, only, refuse, sizes, split_padding
-from hios.kernels.table.registry import Attributes, Builder, Kernel, kernel
+from hios.kernels.table.kernel_registry import Attributes, Builder, Kernel, kernel
 
 #: By number of dimensions: spatial axes, and torch's functions. Images are NC and these, filters OI (transposed IO).
 _AXES = {1: "W", 2: "HW", 3: "DHW"}

@@ -1,4 +1,4 @@
-"""Tensors from nothing but a shape, and triangles of matrices."""
+"""Tensors created from a shape, and triangles of matrices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from hios.kernels.table.attributes import dtype_of
-from hios.kernels.table.registry import Attributes, Kernel, kernel
+from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel
 
 
 def _number(value: Tensor | float) -> float:

@@ -1,4 +1,4 @@
-"""Operators that work on each element alone, with broadcasting: arithmetic, comparisons, logic, activations."""
+"""Elementwise operators with broadcasting: arithmetic, comparisons, logic, activations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hios.kernels.table.attributes import dtype_of, refuse
-from hios.kernels.table.registry import IN_PLACE, Attributes, Kernel, always, kernel, plain
+from hios.kernels.table.kernel_registry import IN_PLACE, Attributes, Kernel, always, kernel, plain
 
 _Number = float | int | bool
 
@@ -28,7 +28,7 @@ def _on_tensors(function: Callable[[Tensor, Tensor], Tensor]) -> Kernel:
 
 
 def _divide(x: Tensor | _Number, y: Tensor | _Number) -> Tensor:
-    """Relax divides whole numbers towards zero, torch to a fraction."""
+    """Relax truncates integer division towards zero; torch returns a float."""
     fractions = (x if isinstance(x, Tensor) else y).is_floating_point()  # type: ignore[union-attr]
     return torch.div(x, y) if fractions else torch.div(x, y, rounding_mode="trunc")
 
@@ -121,7 +121,7 @@ def _clip_in_place(x: Tensor, low: _Number, high: _Number) -> Tensor:
 def _bounds(x: Tensor, low: _Number, high: _Number) -> tuple[_Number, _Number]:
     if x.is_floating_point():
         return low, high
-    limits = torch.iinfo(x.dtype)  # for a bound of infinity torch would make whole numbers into fractions
+    limits = torch.iinfo(x.dtype)  # for a bound of infinity torch would make integers into fractions
     return max(low, limits.min), min(high, limits.max)
 
 
@@ -138,7 +138,7 @@ def _astype(attributes: Attributes) -> Kernel:
 
 @kernel("relax.nn.dropout")
 def _dropout(attributes: Attributes) -> Kernel:
-    """Nothing in inference; the mask, which keeps all, is one number seen as many."""
+    """The identity in inference; the mask, which keeps everything, is an expanded scalar."""
     return lambda x: (x, x.new_ones(()).expand(x.shape))
 
 

@@ -1,4 +1,4 @@
-"""Reading and writing elements at given places."""
+"""Reading and writing elements at given indices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from hios.kernels.table.attributes import only, refuse
-from hios.kernels.table.registry import Attributes, Kernel, kernel
+from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel
 
 
 @kernel("relax.strided_slice")

@@ -1,4 +1,4 @@
-"""Operators that only arrange elements: shapes, axes, joining, splitting, repeating, padding."""
+"""Operators that only rearrange elements: reshaping, permuting, joining, splitting, repeating, padding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hios.kernels.table.attributes import axes_of, explicit_padding, refuse
-from hios.kernels.table.registry import Attributes, Kernel, kernel
+from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel
 
 
 @kernel("relax.concat", allocates=True)

@@ -7,7 +7,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hios.kernels.table.attributes import cast, dtype_of, only, refuse
-from hios.kernels.table.registry import Attributes, Kernel, kernel, plain
+from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel, plain
 
 plain("relax.outer", torch.outer)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from hios.errors import UnsupportedError
 from hios.kernels.table.attributes import only
-from hios.kernels.table.registry import Attributes, Kernel, kernel
+from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel
 
 
 def _require_affine(attributes: Attributes) -> None:

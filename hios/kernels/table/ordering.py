@@ -1,11 +1,11 @@
-"""Operators that compare the elements along an axis: places of extremes, sorting."""
+"""Operators that compare elements along an axis: argmax and argmin, sorting."""
 
 from __future__ import annotations
 
 import torch
 
 from hios.kernels.table.attributes import cast, dtype_of, refuse
-from hios.kernels.table.registry import Attributes, Kernel, kernel
+from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel
 
 
 @kernel("relax.argmax", allocates=True)
@@ -39,7 +39,7 @@ def _topk(attributes: Attributes) -> Kernel:
     count, axis, largest = attributes["k"], attributes["axis"], attributes["largest"]
     dtype = dtype_of(attributes) or torch.int32
     if (kind := attributes["ret_type"]) == "both":
-        return lambda x: (found := torch.topk(x, count, axis, largest)) and (found.values, found.indices.to(dtype))
+        return lambda x: (top := torch.topk(x, count, axis, largest)) and (top.values, top.indices.to(dtype))
     if kind == "values":
         return lambda x: torch.topk(x, count, axis, largest).values
     if kind == "indices":

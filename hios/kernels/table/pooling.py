@@ -8,7 +8,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hios.kernels.table.attributes import explicit_padding, only, refuse, sizes, split_padding
-from hios.kernels.table.registry import Attributes, Builder, Kernel, kernel
+from hios.kernels.table.kernel_registry import Attributes, Builder, Kernel, kernel
 
 #: By number of dimensions.
 _LAYOUT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -87,5 +87,5 @@ def _adaptive_avg_pool(dimensions: int) -> Builder:
 for _dimensions in _LAYOUT:
     kernel(f"relax.nn.max_pool{_dimensions}d", allocates=True)(_max_pool(_dimensions))
     kernel(f"relax.nn.avg_pool{_dimensions}d", allocates=True)(_avg_pool(_dimensions))
-    # To the size it has already, torch may return its input: this one does not allocate.
+    # torch may return its input if the size does not change, so this does not allocate.
     kernel(f"relax.nn.adaptive_avg_pool{_dimensions}d")(_adaptive_avg_pool(_dimensions))

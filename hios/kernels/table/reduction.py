@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from hios.kernels.table.attributes import axes_of, dtype_of, only
-from hios.kernels.table.registry import Attributes, Kernel, kernel
+from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel
 
 
 @kernel("relax.sum", allocates=True)
 def _sum(attributes: Attributes) -> Kernel:
     axes, keepdims = axes_of(attributes), attributes["keepdims"]
-    # Relax keeps the dtype of whole numbers, torch would widen it.
+    # Relax keeps the dtype of integers, torch would widen it.
     return lambda x: torch.sum(x, axes, keepdims, dtype=x.dtype)
 
 

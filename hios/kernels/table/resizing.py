@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hios.kernels.table.attributes import only, refuse
-from hios.kernels.table.registry import Attributes, Kernel, kernel
+from hios.kernels.table.kernel_registry import Attributes, Kernel, kernel
 
 #: Torch's names of Relax's methods.
 _SMOOTH = {"linear": "bilinear", "cubic": "bicubic"}
@@ -48,7 +48,7 @@ def _nearest(size: tuple[int, ...], coordinates: str, rounding: str) -> Kernel:
 
     def nearest(x: Tensor) -> Tensor:
         if all(own % given == 0 for own, given in zip(size, x.shape[2:], strict=True)):
-            return F.interpolate(x, size)  # for whole factors all ways of rounding say the same
+            return F.interpolate(x, size)  # for integer factors all rounding modes agree
         rows, columns = (_places(given, own, x.device) for given, own in zip(x.shape[2:], size, strict=True))
         return x.index_select(2, rows).index_select(3, columns)
 

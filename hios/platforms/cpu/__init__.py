@@ -1,20 +1,20 @@
-"""Devices that are cores or groups of cores: a worker process a device.
+"""Devices that are cores or groups of cores, with one worker process per device.
 
-platform         what the devices are, and how many may be asked for
-environment      what measurements depend on beside what is measured: processor, clocks, software, code
-measuring        the bench: a worker a device
-timing           timing operators, stages and merges inside a worker
-wide_timing      timing operators on several devices at once
-transfer_timing  timing transfers between workers
-executing        workers of a session, and what else runs the model itself
-distributing     a core as the device of a rank
-reporting        the cores in words
-running          running a device's program inside its worker
-values           the tensors of a program, and operators that read and write them
-staged_runner    stages one after another, their groups beside each other
-wide_runner      operators one after another, some on several devices at once
-thread_team      threads of a worker on the cores of several devices
-stream_runner    streams beside each other, operators waiting for values where they must
-markers          which operator a device is at, for messages
-engine           workers that keep a network loaded and run it whenever they are asked to
+cpu_platform      what a device is, and how many devices are allowed
+cpu_environment   measurement environment: processor, clock rates, software and code versions
+cpu_measuring     a worker process on each device that measures operators, stages and transfers
+cpu_timing        functions inside a worker that time operators, stages and merges
+wide_timing       functions inside workers that time operators on several devices at once
+transfer_timing   functions inside workers that time transfers
+cpu_executing     the workers of a session, and the runtimes that run the model itself
+cpu_distributing  a core as the device of one rank
+cpu_reporting     the cores in words, for the report
+cpu_worker        functions inside a worker that run the program of its device
+values            the tensors of a program, and operators that read and write them
+staged_runner     runs stages one after another, and the groups of a stage concurrently
+wide_runner       runs operators one after another, some on several devices at once
+thread_team       threads of a worker on the cores of several devices
+stream_runner     runs streams concurrently; an operator waits for the values it reads
+progress_marker   which operator a device is running, for error messages
+engine            workers that keep a network loaded and run it on request
 """

@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from hios.kernels.packed import as_made, is_packable, packed_convolution
-from hios.workers.malloc import keep_memory
+from hios.workers.process_settings import keep_memory
 from hios.workers.worker import Worker
 
 #: Channels in, channels out, filter, image and groups of each convolution, all of stride 1 with padding.
@@ -26,7 +26,7 @@ _COPIED = 16 << 20
 #: the mean: what stops a core for a moment now and then is part of its speed, as it lengthens what takes longer.
 _WARMUP, _PASSES = 1, 3
 
-#: Another one for other work, as times of different work are not compared.
+#: Version of the probe: times of different versions are not compared.
 VERSION = "cpu-1"
 #: Floating-point operations of the convolutions, a multiply-add as two.
 FLOPS = sum(2 * out * (into // groups) * size**2 * image**2 for into, out, size, image, groups in _CONVOLUTIONS)

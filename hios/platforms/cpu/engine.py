@@ -1,8 +1,8 @@
-"""A persistent executor: workers that keep a network loaded and run schedules of it as often as they are asked to.
+"""A persistent executor: workers that keep a network loaded and run schedules of it on request.
 
-Between calls the workers sleep in their pipes, so that a program that does other things has its cores to itself. A call
-copies the inputs into shared memory, wakes the workers that take part, sleeps until they answer and copies the outputs
-out. ``python benchmarks/optimize.py --overhead`` prints what that costs.
+Between calls the workers block on their pipes, so that the program has its cores to itself. A call copies the inputs
+into shared memory, wakes the workers that take part, sleeps until they answer and copies the outputs back.
+``python benchmarks/optimize_gain.py --overhead`` prints what that costs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hios.errors import PlatformError
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.platforms.buffers import arena_tensor, copy_alone
-from hios.platforms.cpu import markers, running, thread_team
+from hios.platforms.cpu import cpu_worker, progress_marker, thread_team
 from hios.platforms.device_program import ArenaPlan, DeviceProgram, WideProgram
 from hios.schedule import Plan
 from hios.workers.arena import Arena
@@ -87,12 +87,12 @@ class Engine:
         environment = dict.fromkeys(range(len(cores)), thread_team.environment()) if wide else {}
         try:
             self._pool = keeper.start(cores, arena, timeout_s, environment)
-            self._pool.describe = partial(markers.text, graph)
-            _load(self._pool, graph, weights, plan, timeout_s * running.WAIT_SHARE, len(cores))
+            self._pool.describe = partial(progress_marker.text, graph)
+            _load(self._pool, graph, weights, plan, timeout_s * cpu_worker.WAIT_SHARE, len(cores))
             for name, parts in programs.items():
                 known = {part.device: list(cores[worker]) for worker, part in parts.items()}
                 arguments = {worker: {"name": name, "program": part, "cores": known} for worker, part in parts.items()}
-                self._pool.call_each(running.prepare, arguments)
+                self._pool.call_each(cpu_worker.prepare, arguments)
         except BaseException:
             self.close()
             raise
@@ -132,9 +132,9 @@ class Engine:
             return [copy_alone(buffer, torch.empty(buffer.shape, dtype=buffer.dtype)) for buffer in self._outputs]
 
     def _check(self, inputs: Sequence[Tensor]) -> None:
-        found = [(value.shape, value.dtype, value.device.type) for value in inputs]
+        stated = [(value.shape, value.dtype, value.device.type) for value in inputs]
         required = [(buffer.shape, buffer.dtype, "cpu") for buffer in self._inputs]
-        if found != required:
+        if stated != required:
             raise PlatformError(f"inputs: found {_text(inputs)}; allowed: {_text(self._inputs)}, on the CPU")
 
     def memory_bytes(self, name: str) -> int:
@@ -172,7 +172,7 @@ class Engine:
 
 def run_quietly(worker: Worker, name: str, epoch: int) -> None:
     """``device.run`` without the rows of operators, which nobody reads here."""
-    running.run(worker, name, epoch)
+    cpu_worker.run(worker, name, epoch)
 
 
 class _Keeper:
@@ -186,7 +186,7 @@ class _Keeper:
         self._over = threading.Event()
         self._started = threading.Event()
         self._result: WorkerPool | BaseException  # once started
-        #: The pool until it is closed; whoever takes it out closes it.
+        #: The pool until it is closed; the thread that takes it out closes it.
         self._open: list[WorkerPool] = []
 
     def start(
@@ -242,7 +242,7 @@ def _load(
     with memory_file(graph.to_bytes()) as known, memory_file(save(dict(weights))) as values:
         given: dict[str, Any] = {"graph": known, "weights": values}
         arguments = {**given, "inputs": plan.inputs, "timeout_s": wait_s}
-        pool.call_each(running.load, dict.fromkeys(range(workers), arguments))
+        pool.call_each(cpu_worker.load, dict.fromkeys(range(workers), arguments))
 
 
 def _text(tensors: Sequence[Tensor]) -> str:

@@ -1,4 +1,4 @@
-"""Running the stages of a staged program on its device."""
+"""Runs the stages of a device in order."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class StagedRunner:
         self._mark_dead()
 
     def _mark_dead(self) -> None:
-        """Values are let go where they are read last, so that their memory is used again while it is cached."""
+        """Mark where each value is read last: it is freed there, so that its memory is reused while still cached."""
         last: dict[int, int] = {}
         for number, stage in enumerate(self._stages):
             for group in stage.groups:
@@ -100,17 +100,17 @@ class StagedRunner:
         self._values.mark(marked)
         start = self._clock()
         try:
-            found = function(tensors[argument])
+            results = function(tensors[argument])
         except Exception as error:
             raise PlatformError(f"operators {', '.join(operators)}, stage {stage}: {reason(error)}") from error
-        for output, part in zip(outputs, found, strict=True):
+        for output, part in zip(outputs, results, strict=True):
             tensors[output] = part
         end = self._clock()
         rows += [(operator, stream, stage, start, end) for stream, operator in enumerate(operators)]
 
 
 def _merge(worker: Worker, steps: Sequence[Step]) -> _Merge:
-    """Operators as one; all of them read the same value and make one."""
+    """Several operators as one merged operator; all read the same value."""
     names = tuple(step.operator for step in steps)
     function = worker.state["merged"](names)
     return function, steps[0].arguments[0], tuple(step.outputs[0] for step in steps), names, steps[0].marker

@@ -1,9 +1,9 @@
-"""Running the streams of a stream program on its device.
+"""Runs the streams of a device concurrently.
 
 Every stream is a thread that runs its operators in order. Before an operator that reads values of other streams or
-devices it waits, blocked, until all of them are there; whoever makes the last of them lets it go on, in launch order
-where several become ready at once. Values of other devices are polled while a stream is running, and
-without a pause by the thread that finished last when all streams wait. The calling thread watches and says what hangs.
+devices, the thread blocks until all of them have arrived; the thread that produces the last one wakes it, in launch
+order if several become ready at once. Values of other devices are polled occasionally while a stream is running, and
+continuously by the thread that finished last when all streams wait. The calling thread monitors for hangs.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from hios.workers.worker import Worker, reason
 #: How long the watching thread sleeps between looks at values that are to arrive: it takes its time from the streams,
 #: which share its core.
 _LOOK_S = 50e-6
-#: Looks without a pause; then the watching thread is left to look.
+#: Polls without a pause; afterwards the watching thread polls.
 _SPINS = 1 << 14
 
 
 class _Operator:
-    """An operator of a stream with its values bound to slots, and what keeps it from starting."""
+    """An operator of a stream with its values bound to slots, and what it still waits for."""
 
     def __init__(self, program: StreamStep, stream: int, values: Values) -> None:
         self.rank = program.rank
@@ -40,7 +40,7 @@ class _Operator:
         self.needs = frozenset(program.needs)
         self.departures = tuple(values.departure(handover) for handover in program.departures)
         self.results = tuple(values.result(*result) for result in program.results)
-        #: What is not there yet. Full again when the operator has run.
+        #: Missing inputs; complete again after the operator has run.
         self.missing = set(self.needs)
         #: Whether its stream has come to it and waits.
         self.blocked = False
@@ -50,12 +50,12 @@ class _Operator:
         self.dependents: tuple[tuple[_Operator, External], ...] = ()
         #: Slots that this operator may be the last to use.
         self.uses: tuple[int, ...] = ()
-        # Locked but for the moment between the arrival of the last value and the start.
+        # Locked except between the arrival of the last value and the start.
         self.gate = threading.Lock()
         self.gate.acquire()
 
     def arrive(self, value: External) -> bool:
-        """A value is there; the last one opens the gate. Returns whether the stream waited for that."""
+        """Note that a value has arrived; the last one opens the gate. Returns whether the stream was waiting."""
         self.missing.discard(value)
         if self.missing:
             return False
@@ -88,8 +88,8 @@ class StreamRunner:
         made: dict[External, int] = {}
         for operator in operators:
             outputs = worker.state["outputs"][operator.step.operator]
-            found = [(dependent, value) for value in outputs for dependent in waiting[value]]
-            operator.dependents = tuple(sorted(found, key=lambda pair: pair[0].rank))
+            pairs = [(dependent, value) for value in outputs for dependent in waiting[value]]
+            operator.dependents = tuple(sorted(pairs, key=lambda pair: pair[0].rank))
             made |= dict(zip(outputs, operator.step.outputs, strict=True))
         self._arrivals: list[_Arrival] = [(handover, waiting[handover.value]) for handover in program.arrivals]
         local = frozenset(made.values())
@@ -148,7 +148,7 @@ class StreamRunner:
         self._current[operators[0].stream] = None
 
     def _finish(self, operator: _Operator) -> None:
-        """Let operators start that waited for this one, and values go that nothing reads any more."""
+        """Start operators that waited for this one, and free values that nothing reads any more."""
         with self._bookkeeping:
             operator.missing.update(operator.needs)
             self._busy += sum(dependent.arrive(value) for dependent, value in operator.dependents)
@@ -165,9 +165,9 @@ class StreamRunner:
                     self._users_left[slot] = self._users[slot]
 
     def _spin(self, epoch: int) -> None:
-        """Look for values of other devices, since nothing can run before one of them arrives.
+        """Poll for values of other devices, as nothing can run before one arrives.
 
-        Where devices share cores, one look is enough: whoever makes the value may need this core.
+        If devices share cores, it polls once only: the producer of the value may need this core.
         """
         for _ in range(1 if self._values.arena.shares_cores else _SPINS):
             self._look(epoch)
@@ -175,7 +175,7 @@ class StreamRunner:
                 return
 
     def _look(self, epoch: int) -> None:
-        """Let operators start whose last values have arrived from other devices."""
+        """Start operators whose last values have arrived from other devices."""
         read = self._values.arena.read
         if not any(read(handover.flag) == epoch for handover, _ in self._pending):
             return
@@ -209,7 +209,7 @@ class StreamRunner:
                 unfinished -= 1
 
     def _hanging(self) -> str:
-        """What a run waits for: an operator that does not finish, else a value of another device."""
+        """What a hanging run waits for: an operator that does not finish, otherwise a value of another device."""
         current = sorted((operator for operator in self._current if operator is not None), key=_rank)
         for operator in current:
             if not operator.missing:

@@ -1,4 +1,4 @@
-"""Threads of a worker on the cores of several devices, for operators that take them all at once.
+"""Threads of a worker on the cores of several devices, for operators that use all of them at once.
 
 OpenMP gives every thread that runs operators a team of helpers. Those of the first device of an operator are pinned to
 the cores of its other devices, whose workers meanwhile only look at a flag and give their core away after every look
@@ -27,12 +27,12 @@ _SPINNING = {"GOMP_SPINCOUNT": "1500", "KMP_BLOCKTIME": "0"}
 
 
 def environment() -> dict[str, str]:
-    """Environment variables of workers that have such teams; what the user set stays."""
+    """Environment variables for workers with such teams; variables set by the user are kept."""
     return {name: value for name, value in _SPINNING.items() if name not in os.environ}
 
 
 class ThreadTeam:
-    """The threads inside operators of a worker's main thread; a worker has one team.
+    """The intra-operator threads of a worker's main thread; a worker has one team.
 
     Args:
         own: cores of the worker's device.
@@ -48,23 +48,23 @@ class ThreadTeam:
 
     @classmethod
     def of(cls, worker: Worker, own: Sequence[int]) -> ThreadTeam:
-        """The team of a worker, made when first asked for."""
+        """The team of a worker, created on first use."""
         if "team" not in worker.state:
             worker.state["team"] = cls(own)
         team: ThreadTeam = worker.state["team"]
         return team
 
     def release(self) -> None:
-        """Have operators use the cores of the worker's device alone."""
+        """Restrict operators to the cores of the worker's own device."""
         self.take(self._own)
 
     def take(self, cores: tuple[int, ...]) -> None:
-        """Have operators use some cores, a thread on each; those of the worker's device come first."""
+        """Let operators use the given cores, one thread on each; those of the worker's own device come first."""
         if cores == self._current:
             return
         size = len(cores)
         torch.set_num_threads(size)
-        if size > 1 and size != self._size:  # a team of another size has other threads
+        if size > 1 and size != self._size:  # a team of a different size has different threads
             torch.zeros(size * _GRAIN, dtype=torch.uint8).fill_(1)
             names = {thread.native_id for thread in threading.enumerate()}
             self._helpers = sorted(_threads() - self._others - names)
@@ -79,5 +79,5 @@ class ThreadTeam:
 
 
 def _threads() -> set[int]:
-    """Numbers of this process's threads."""
+    """Thread ids of this process."""
     return {int(task.name) for task in Path("/proc/self/task").iterdir()}

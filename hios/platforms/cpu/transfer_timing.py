@@ -1,4 +1,4 @@
-"""Timing hand-overs between workers of the cpu platform. Every function here is called through the worker pool."""
+"""Timing transfers between workers of platform cpu. The functions are called through the worker pool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SENT, RECEIVED = 1, 2
 
 
 def send(worker: Worker, sizes: Sequence[int], rounds: int, epoch: int) -> dict[int, list[int]]:
-    """Hand buffers over again and again; returns when each hand-over began (nanoseconds) by size.
+    """Send buffers repeatedly; returns the start time of each transfer (nanoseconds) by size.
 
     Both sides count hand-overs from ``epoch`` on; calls on one arena take different ones.
     """
@@ -24,7 +24,7 @@ def send(worker: Worker, sizes: Sequence[int], rounds: int, epoch: int) -> dict[
     shared = {size: arena.tensor(0, (size,), torch.uint8) for size in sizes}
     for _ in range(rounds):
         for size in sizes:
-            own[size].add_(1)  # just made, as the output of an operator would be
+            own[size].add_(1)  # freshly written, like the output of an operator
             epoch += 1
             began[size].append(time.perf_counter_ns())
             shared[size].copy_(own[size])
@@ -34,7 +34,7 @@ def send(worker: Worker, sizes: Sequence[int], rounds: int, epoch: int) -> dict[
 
 
 def receive(worker: Worker, sizes: Sequence[int], rounds: int, epoch: int) -> dict[int, list[int]]:
-    """The other side of ``send``: when each hand-over was seen (nanoseconds) by size."""
+    """The receiving side of ``send``: the arrival time of each transfer (nanoseconds) by size."""
     arena = worker.arena
     seen: dict[int, list[int]] = {size: [] for size in sizes}
     for _ in range(rounds):
@@ -52,7 +52,7 @@ def hand_over(worker: Worker, part: str, sizes: Sequence[int], rounds: int, epoc
 
 
 def time_copies(worker: Worker, sizes: Sequence[int], rounds: int) -> dict[int, list[float]]:
-    """Milliseconds to copy a buffer into shared memory, by size: the hand-over without a second device."""
+    """Milliseconds to copy a buffer into shared memory, by size: a transfer without a second device."""
     samples: dict[int, list[float]] = {}
     for size in sizes:
         own, shared = torch.ones(size, dtype=torch.uint8), worker.arena.tensor(0, (size,), torch.uint8)

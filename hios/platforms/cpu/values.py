@@ -12,7 +12,7 @@ from hios.kernels import CompiledOperator
 from hios.kernels.tensors import torch_dtype
 from hios.kernels.unit import External, parts
 from hios.platforms.buffers import arena_tensor, deliver
-from hios.platforms.cpu.markers import marker
+from hios.platforms.cpu.progress_marker import marker
 from hios.platforms.device_program import Buffer, Handover
 from hios.workers.arena import Arena
 from hios.workers.worker import Worker
@@ -20,7 +20,7 @@ from hios.workers.worker import Worker
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An operator bound to slots: its function, where its arguments are, where its outputs go, and its marker."""
+    """An operator bound to slots: its function, the slots of its arguments and outputs, and its marker."""
 
     operator: str
     function: Callable[..., Any]
@@ -55,14 +55,14 @@ class Values:
             self.slot(value, tensor)
 
     def slot(self, value: External, tensor: Tensor | None = None) -> int:
-        """Slot of a value, made when first asked for."""
+        """The slot of a value, created on first use."""
         if value not in self._slots:
             self._slots[value] = len(self.tensors)
             self.tensors.append(tensor)
         return self._slots[value]
 
     def step(self, operator: str, stage: int | None, stream: int) -> Step:
-        """An operator bound to slots, at its place in the schedule."""
+        """An operator bound to slots, at its position in the schedule."""
         compiled = self._operators[operator]
         return Step(
             operator,
@@ -73,7 +73,7 @@ class Values:
         )
 
     def arrive(self, handover: Handover) -> int:
-        """Bind a value that another device makes to its buffer; returns its slot."""
+        """Bind a value that another device produces to its buffer; returns its slot."""
         return self.slot(handover.value, _handed_over(self.arena, handover.buffer))
 
     def departure(self, handover: Handover) -> Departure:
@@ -97,7 +97,7 @@ class Values:
                 tensors[output] = part
 
     def hand_over(self, departures: tuple[Departure, ...], results: tuple[Result, ...], epoch: int) -> None:
-        """Copy values to where other devices and the controller read them."""
+        """Copy values to the buffers that other devices and the controller read."""
         for slot, buffer, signal in departures:
             deliver(self.tensors[slot], buffer)
             signal(epoch)
@@ -106,6 +106,6 @@ class Values:
 
 
 def _handed_over(arena: Arena, buffer: Buffer) -> Tensor:
-    """The same in the order in memory in which operators make values: copying between orders costs several times."""
+    """The same value in the memory format that operators produce, as converting costs several times a copy."""
     dtype = torch_dtype(buffer.dtype)
     return arena.tensor(buffer.offset, buffer.shape, dtype, channels_last=arena.channels_last)

@@ -1,11 +1,11 @@
-"""Running a device's part of a plan with operators that take several devices at once."""
+"""Runs a device's part of a plan with operators that use several devices at once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from hios.errors import PlatformError
-from hios.platforms.cpu.markers import marker
+from hios.platforms.cpu.progress_marker import marker
 from hios.platforms.cpu.thread_team import ThreadTeam
 from hios.platforms.cpu.values import Step, Values
 from hios.platforms.device_program import Row, WideProgram, WideStep
@@ -13,7 +13,7 @@ from hios.workers.worker import Worker, reason
 
 
 class _Wide:
-    """An operator, on the first of its devices with its values bound to slots."""
+    """An operator; on the first of its devices, with its values bound to slots."""
 
     def __init__(self, program: WideStep, device: int, place: int, values: Values) -> None:
         self.operator, self.devices = program.operator, program.devices
@@ -57,7 +57,7 @@ class WideRunner:
         self._team.release()
 
     def _mark_dead(self) -> None:
-        """Values are let go where they are read last, so that their memory is used again while it is cached."""
+        """Mark where each value is read last: it is freed there, so that its memory is reused while still cached."""
         last: dict[int, int] = {}
         for number, wide in enumerate(self._steps):
             if wide.step is not None:
@@ -67,7 +67,7 @@ class WideRunner:
             wide.dead = tuple(slot for slot, at in last.items() if at == number)
 
     def run(self, epoch: int) -> list[Row]:
-        """Run all operators; returns the rows of those that this device keeps the values of."""
+        """Run all operators; returns the rows of those whose values this device keeps."""
         rows: list[Row] = []
         try:
             for wide in self._steps:
@@ -85,7 +85,7 @@ class WideRunner:
         return f"device{'s' if len(others) > 1 else ''} {', '.join(map(str, others))}"
 
     def _give(self, wide: _Wide, epoch: int) -> None:
-        """Let the first device of an operator have the cores of this one until it is done."""
+        """Lend the cores of this device to the first device of an operator until it is done."""
         arena = self._values.arena
         self._values.mark(wide.marker)
         arena.write(wide.free[0], epoch)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hios.platforms.bench import TIMEOUT_S
+from hios.platforms.cpu.cpu_timing import time_operators
 from hios.platforms.cpu.thread_team import ThreadTeam
-from hios.platforms.cpu.timing import time_operators
+from hios.platforms.device_timer import TIMEOUT_S
 from hios.workers.worker import Worker
 
 #: Flags of the arena: the first device is done; and of every other device from here on, that it has stepped aside.

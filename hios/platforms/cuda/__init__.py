@@ -1,25 +1,25 @@
-"""Devices that are GPUs: one worker process holds all of them.
+"""Devices that are GPUs. One worker process drives all of them.
 
-platform      what the devices are
-environment   what measurements depend on beside what is measured: GPUs, clocks, software, code
-measuring     the bench: one worker for all GPUs
-timing        timing operators, stages, merges and transfers inside it
-timed_graphs  a GPU with CUDA graphs of chains of operators
-chains        how long these chains are, and what their times say
-resources     what kernels ask of a GPU, from a trace of torch.profiler
-plan          a schedule as launches on streams, without torch
-steps         what these are made of: streams, values, launches
-order         what finishes before what begins, and who has to wait for whom
-memory        when the memory of values may be used again
-network       a graph with weights on the GPUs that need them, and its operators compiled for these
-program       launches bound to operators, launched on a backend
-backend       streams, events, copies and CUDA graphs of torch
-executor      programs that are prepared once, captured where possible, and run again and again
-marks         what the process is at, for messages
-precision     full float32 where outputs are compared, TF32 where torch has it by default
-reference     the model itself on a GPU
-running       the executor inside the worker
-executing     the worker as a session sees it, and what else runs the model itself
-distributing  a GPU as the device of a rank
-reporting     the GPUs in words
+cuda_platform      what a device is
+cuda_environment   measurement environment: GPUs, clock rates, software and code versions
+cuda_measuring     the worker process that measures on all GPUs
+cuda_timing        functions inside it that time operators, stages, merges and transfers
+timed_graphs       CUDA graphs that repeat an operator or stage, and their timing
+repeat_timing      how many repetitions a graph needs, and the time of one run
+kernel_resources   registers, shared memory and threads of kernels, from a trace of torch.profiler
+plan               a schedule as launches on streams, computed without torch
+launches           what a plan consists of: streams, values, launches
+vector_clocks      which launches have finished before another begins, and which waits that takes
+memory             when the memory of a value may be reused
+compiled_network   a graph with its weights on the GPUs that need them, and its operators compiled for these
+launch_program     launches bound to operators, issued through a backend
+backend            streams, events, copies and CUDA graphs of torch
+executor           programs that are prepared once, captured if possible, and run repeatedly
+launch_marker      which launch the process is at, for error messages
+precision          full float32 for comparing outputs, TF32 where torch has it by default
+cuda_reference     the model itself on a GPU
+cuda_worker        functions inside the worker that use the executor
+cuda_executing     the worker of a session, and the runtimes that run the model itself
+cuda_distributing  a GPU as the device of one rank
+cuda_reporting     the GPUs in words, for the report
 """

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from hios.errors import first_line
-from hios.platforms.cuda.network import as_list
+from hios.platforms.cuda.compiled_network import as_list
+from hios.platforms.cuda.launches import Lane
 from hios.platforms.cuda.precision import exactly
-from hios.platforms.cuda.steps import Lane
 
 _T = TypeVar("_T")
 
 
 class CudaBackend:
-    """What a program is launched on: the GPUs of this process.
+    """Launches programs on the GPUs of this process.
 
     A stream is the same in all programs, so that what one program let go serves the next; torch has 32 streams a GPU,
     and beyond that lanes share them, which costs concurrency and nothing else.
@@ -49,13 +49,13 @@ class CudaBackend:
         with ExitStack() as stack:
             if value.device != arriving.device:
                 leaving = self._leaving_stream(value.device.index, lane.device)
-                leaving.wait_stream(arriving)  # where GPUs cannot reach each other, it packs the value first
+                leaving.wait_stream(arriving)  # without peer access the value is packed first
                 stack.enter_context(torch.cuda.stream(leaving))
             stack.enter_context(torch.cuda.stream(arriving))
             return torch.empty_like(value, device=arriving.device).copy_(value, non_blocking=True)
 
     def record(self, lane: Lane, event: torch.cuda.Event | None = None, *, timed: bool = False) -> torch.cuda.Event:
-        """An event that happens when all launched on a stream so far has finished; one given is used again."""
+        """An event after everything launched on a stream so far; a given event is reused."""
         stream = self._stream(lane)
         if not timed:
             event = event or torch.cuda.Event()
@@ -69,18 +69,18 @@ class CudaBackend:
         return event
 
     def wait(self, lane: Lane, event: torch.cuda.Event) -> None:
-        """Have everything launched on a stream from here on wait for an event."""
+        """Let everything launched on a stream from now on wait for an event."""
         self._stream(lane).wait_event(event)
 
     def forget(self, lane: Lane, values: list[Any]) -> None:
-        """Nothing: the allocator has their memory as soon as nobody refers to it."""
+        """Nothing: the allocator reuses memory once it is unreferenced."""
 
     def elapsed_ms(self, event: torch.cuda.Event, later: torch.cuda.Event) -> float:
         """Milliseconds between two timed events of one GPU."""
         return float(event.elapsed_time(later))
 
     def capture(self, lanes: tuple[Lane, ...], launch: Callable[[], _T]) -> tuple[Callable[[], None], _T]:
-        """Record what a function launches on streams in one CUDA graph, whatever GPUs they are of.
+        """Capture what a function launches on streams in one CUDA graph, across GPUs.
 
         All streams fork from the first one and join it at the end, as a capture demands. Memory comes from a pool for
         each device, which graphs of it share: they run one at a time, and no value outlives a run but the outputs,
@@ -100,29 +100,29 @@ class CudaBackend:
         graph = torch.cuda.CUDAGraph()
         with ExitStack() as stack:
             pool: Any = pools[first].id
-            stack.enter_context(torch.cuda.stream(origin))  # left even where the capture fails
+            stack.enter_context(torch.cuda.stream(origin))  # also exited if the capture fails
             stack.enter_context(torch.cuda.graph(graph, pool, origin, capture_error_mode="thread_local"))
             for gpu in more:  # torch has the pool of the first only serve a graph by itself
                 stack.enter_context(torch.cuda.use_mem_pool(pools[gpu], gpu))
             forked = origin.record_event()
             for stream in others:
                 stream.wait_event(forked)
-            found = launch()
+            launched = launch()
             for stream in others:
                 origin.wait_event(stream.record_event())
 
-        return _Captured(graph, origin, list(pools.values())), found
+        return _Captured(graph, origin, list(pools.values())), launched
 
     def exactly(self) -> AbstractContextManager[None]:
-        """Full precision of float32 for what is launched within."""
+        """A context of full float32 precision for launches."""
         return exactly()
 
     def synchronize(self, device: int) -> None:
-        """Return when the GPU of a device has finished all that was launched on it."""
+        """Wait until the GPU of a device has finished."""
         torch.cuda.synchronize(self._gpus[device])
 
     def why(self, error: Exception) -> str:
-        """What went wrong, in one line."""
+        """The cause of an error, in one line."""
         if isinstance(error, torch.OutOfMemoryError):
             return out_of_memory(error)
         return first_line(error)
@@ -133,7 +133,7 @@ class CudaBackend:
         return self._streams[lane]
 
     def _leaving_stream(self, gpu: int, destination: int) -> torch.cuda.Stream:
-        """The stream of a GPU on which what goes to a device leaves it."""
+        """The stream of a GPU for copies to a device."""
         if (gpu, destination) not in self._leaving:
             self._leaving[gpu, destination] = torch.cuda.Stream(gpu)
         return self._leaving[gpu, destination]
@@ -160,5 +160,5 @@ class _Captured:
 
 
 def out_of_memory(error: torch.OutOfMemoryError) -> str:
-    """What is said where a GPU has too little memory; torch says which one, and how much was asked of it."""
+    """The message for a GPU that ran out of memory; torch names the GPU and the requested size."""
     return f"out of memory: a smaller batch needs less, and so does each of several devices ({first_line(error)})"

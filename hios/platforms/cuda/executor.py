@@ -1,4 +1,4 @@
-"""Programs that are prepared once, captured in a CUDA graph where that is possible, and run again and again."""
+"""Programs that are prepared once, captured in a CUDA graph if possible, and run repeatedly."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Any
 from torch import OutOfMemoryError, Tensor
 
 from hios.errors import PlatformError
-from hios.platforms.cuda import marks
-from hios.platforms.cuda.network import Network
-from hios.platforms.cuda.program import Backend, Launched, Program, Row
+from hios.platforms.cuda import launch_marker
+from hios.platforms.cuda.compiled_network import Network
+from hios.platforms.cuda.launch_program import Backend, Launched, Program, Row
 from hios.schedule import Plan
 
 #: Launches ahead of a capture: libraries choose algorithms and get workspaces in the first ones.
 _WARM_UP = 2
-#: Runs that are looked at operator by operator; the one of median length is shown.
+#: Runs timed by operator; the one of median length is shown.
 _TIMED = 5
 
 
 @dataclass
 class Prepared:
-    """What runs under a name.
+    """The programs that run under a name.
 
     Attributes:
         name: by which it runs.
         number: of the name, for marks.
         programs: one, or independent copies.
-        replays: of its CUDA graphs; empty where it is launched on streams every time.
-        why: why it could not be captured; empty where it was.
+        replays: of its CUDA graphs; empty if it is launched on streams every time.
+        why: why it could not be captured; empty if it was.
         outputs: of the network, of the last of its programs; those of graphs stay where they are.
     """
 
@@ -44,7 +44,7 @@ class Prepared:
 
     @property
     def devices(self) -> list[int]:
-        """Devices that take part."""
+        """The participating devices."""
         return sorted({device for program in self.programs for device in program.devices})
 
 
@@ -64,7 +64,7 @@ class Executor:
         self._prepared: dict[str, Prepared] = {}
 
     def prepare(self, name: str, plans: Sequence[Plan]) -> Prepared:
-        """Compile and place what plans need, and capture it.
+        """Compile and place what plans need, and capture them.
 
         Args:
             name: by which it runs.
@@ -75,7 +75,7 @@ class Executor:
         """
         programs = [Program(self._network, self._flow, plan, self._mark) for plan in plans]
         prepared = Prepared(name, len(self._prepared), programs)
-        self._synchronize(prepared)  # weights and inputs have arrived: streams of programs do not wait for others
+        self._synchronize(prepared)  # wait for weights and inputs, as streams of programs do not wait for others
         for _ in range(_WARM_UP):
             prepared.outputs = self._launch(prepared).outputs
         prepared.outputs = []
@@ -105,7 +105,7 @@ class Executor:
         return time.perf_counter_ns() - began
 
     def run_exactly(self, name: str) -> list[Tensor]:
-        """Outputs of a run in full float32, launched on streams whatever was captured."""
+        """Outputs of a run in full float32, launched on streams even if there is a graph."""
         prepared = self._prepared[name]
         with self._backend.exactly():
             return self._launch(prepared).outputs
@@ -115,8 +115,8 @@ class Executor:
         return self._prepared[name].outputs
 
     def rows(self, name: str) -> list[Row]:
-        """When every operator ran, in a run of its own that is slower for the events around each."""
-        prepared, found = self._prepared[name], []
+        """The times of every operator, from a separate run that events around each operator slow down."""
+        prepared, runs = self._prepared[name], []
         (program,) = prepared.programs
         if prepared.replays:
             replay, launched = self._capture(program, timed=True)
@@ -126,9 +126,9 @@ class Executor:
             else:
                 launched = program.launch(self._backend, timed=True)
             self._synchronize(prepared)
-            found.append(program.rows(self._backend, launched))
-        ends = [max(row[5] for row in rows) for rows in found]
-        return found[ends.index(statistics.median_low(ends))]
+            runs.append(program.rows(self._backend, launched))
+        ends = [max(row[5] for row in rows) for rows in runs]
+        return runs[ends.index(statistics.median_low(ends))]
 
     def _capture(self, program: Program, *, timed: bool = False) -> tuple[Callable[[], None], Launched]:
         return self._backend.capture(program.lanes, lambda: program.launch(self._backend, timed=timed))
@@ -140,33 +140,33 @@ class Executor:
 
     def _synchronize(self, prepared: Prepared) -> None:
         for device in prepared.devices:
-            self._mark(marks.waiting(device, prepared.number))
+            self._mark(launch_marker.waiting(device, prepared.number))
             try:
                 self._backend.synchronize(device)
-            except Exception as error:  # of a kernel, which tells nobody else
-                where = marks.everything(device, prepared.name)
+            except Exception as error:  # of a kernel, reported only here
+                where = launch_marker.everything(device, prepared.name)
                 raise PlatformError(f"{where}: {self._backend.why(error)}") from error
 
     def _run_alone(self, operator: str, function: Callable[..., Any], arguments: list[Tensor]) -> Any:
-        """Run an operator by itself: one that fails or hangs, fails or hangs here, where it can be named."""
-        self._mark(marks.launching(0, self._network.graph.index[operator], None, 0))
+        """Run an operator alone, so that one that fails or hangs can be named."""
+        self._mark(launch_marker.launching(0, self._network.graph.index[operator], None, 0))
         try:
-            found = function(*arguments)
+            result = function(*arguments)
             self._backend.synchronize(0)
         except Exception as error:  # whatever the kernel lacks
-            raise PlatformError(f"{marks.place(0, operator, None, 0)}: {self._backend.why(error)}") from error
-        return found
+            raise PlatformError(f"{launch_marker.place(0, operator, None, 0)}: {self._backend.why(error)}") from error
+        return result
 
 
 def cause(error: Exception) -> Exception:
-    """What broke a capture: the end of the capture fails too, and says less."""
+    """The original error of a failed capture, as ending the capture fails too and says less."""
     while error.__cause__ is None and isinstance(error.__context__, Exception):
         error = error.__context__
     return error
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether a GPU was out of memory, first or in the end."""
+    """Whether an error, or its cause, is a GPU running out of memory."""
     while error is not None:
         if isinstance(error, OutOfMemoryError):
             return True

@@ -1,4 +1,4 @@
-"""The probe on GPUs, called through the worker pool: convolutions as torch runs them there, and a copy within the GPU.
+"""The probe on GPUs, called through the worker pool: convolutions run by torch, and a copy within the GPU.
 
 What it does is enough to keep the largest GPU busy for longer than launching it takes, so it needs no CUDA graph.
 """
@@ -21,7 +21,7 @@ _COPIED = 256 << 20
 #: Passes of one call: the first one goes ahead while the others are launched. Of the others it is the mean.
 _WARMUP, _PASSES = 1, 3
 
-#: Another one for other work, as times of different work are not compared.
+#: Version of the probe: times of different versions are not compared.
 VERSION = "cuda-1"
 #: Floating-point operations of the convolutions, a multiply-add as two.
 FLOPS = sum(
@@ -32,7 +32,7 @@ NBYTES = 2 * _COPIED
 
 
 class _Probe:
-    """The work on one GPU."""
+    """The work of the probe on one GPU."""
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._stream = device, torch.cuda.Stream(device)
@@ -43,7 +43,7 @@ class _Probe:
             self._target = torch.ones(_COPIED, dtype=torch.uint8, device=device)
 
     def times_ms(self) -> tuple[list[float], list[float]]:
-        """Milliseconds of all convolutions, and of the copy, in every pass that counts."""
+        """Milliseconds of all convolutions, and of the copy, in every timed pass."""
         marks = marks_of(2 * (_WARMUP + _PASSES) + 1)
         # Trials of algorithms (cudnn.benchmark) could end otherwise in each session.
         cudnn = torch.backends.cudnn
@@ -59,8 +59,8 @@ class _Probe:
                 after_compute.record()
                 self._target.copy_(self._source, non_blocking=True)
                 after_copy.record()
-        found = between(marks)[2 * _WARMUP :]
-        return found[::2], found[1::2]
+        times = between(marks)[2 * _WARMUP :]
+        return times[::2], times[1::2]
 
 
 def time_probe(worker: Worker, gpu: int) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""When the memory of values may be used again.
+"""When the memory of a value may be reused.
 
 The allocator of torch gives memory that was let go to the next operator on the stream that it was allocated on, at
 once, whatever other streams are doing. So a value is let go right before the first launch of that stream which begins
@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from hios.platforms.cuda.order import Order
-from hios.platforms.cuda.steps import Flow, Lane, Step, Value
+from hios.platforms.cuda.launches import Flow, Lane, Step, Value
+from hios.platforms.cuda.vector_clocks import VectorClocks
 
 
 def let_go(
-    steps: Sequence[Step], order: Order, flow: Flow, home: Mapping[str, int], outputs: Iterable[tuple[int, Value]]
+    steps: Sequence[Step],
+    order: VectorClocks,
+    flow: Flow,
+    home: Mapping[str, int],
+    outputs: Iterable[tuple[int, Value]],
 ) -> Mapping[int, list[Value]]:
-    """Values that may go right before every launch.
+    """The values that can be freed right before each launch.
 
     Args:
         steps: all launches.
@@ -31,14 +35,14 @@ def let_go(
     for place, step in enumerate(steps):
         following[step.lane].append(place)
     kept = {block for device, value in outputs for block in memory.blocks(device, value)}
-    found: dict[int, list[Value]] = defaultdict(list)
+    freed: dict[int, list[Value]] = defaultdict(list)
     for block, users in memory.users.items():
         made = memory.made[block]
         own = following[steps[made].lane][order.place[made] :]
         first = None if block in kept else next((place for place in own if order.begins_after(place, users)), None)
         if first is not None:
-            found[first] += memory.values[block]
-    return found
+            freed[first] += memory.values[block]
+    return freed
 
 
 class _Memory:
@@ -71,7 +75,7 @@ class _Memory:
                     self.users[block].append(place)
 
     def blocks(self, device: int, value: Value) -> set[tuple[int, Value]]:
-        """Blocks in which a value may lie on a device; none for inputs, which stay."""
+        """The blocks that may hold a value on a device; none for inputs, which are never freed."""
         if value[0] == "input":
             return set()
         if self._home[value[1]] != device or value not in self._views:

@@ -1,8 +1,8 @@
 """A schedule as launches on the streams of GPUs.
 
-Streams run what is launched on them in order; between streams only events do: a launch waits for what it needs, unless
-that is implied by what its stream has waited for before. A value that another device needs is copied there once, on a
-stream for what comes from the device that made it, right after it was made.
+A stream runs its launches in order; streams are ordered only by events: a launch waits for its dependencies, except
+those implied by earlier waits of its stream. A value that another device needs is copied there once, right after it was
+produced, on a stream for values from that device.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
 from hios.errors import ScheduleError
-from hios.graph import Graph
+from hios.graph import Graph, topological_order
+from hios.platforms.cuda.launches import Flow, Lane, Step, Value
 from hios.platforms.cuda.memory import let_go
-from hios.platforms.cuda.order import Order
-from hios.platforms.cuda.steps import Flow, Lane, Step, Value
+from hios.platforms.cuda.vector_clocks import VectorClocks
 from hios.schedule import Plan, StagedPlan, StreamPlan
-from hios.topological_order import topological_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """Launches in order, the streams that they use in the order of their first use, and where outputs are made."""
+    """Launches in order, their streams in order of first use, and where outputs are produced."""
 
     launches: tuple[Launch, ...]
     lanes: tuple[Lane, ...]
@@ -75,7 +74,7 @@ def launch_plan(graph: Graph, flow: Flow, plan: Plan) -> LaunchPlan:
         draft.launch_stages(plan)
     else:
         draft.launch_streams(plan)
-    order = Order(draft.steps)
+    order = VectorClocks(draft.steps)
     awaited = {other for waits in order.waits for other in waits}
     lets_go = let_go(draft.steps, order, flow, draft.home, draft.outputs)
     launches = tuple(
@@ -95,7 +94,7 @@ def launch_plan(graph: Graph, flow: Flow, plan: Plan) -> LaunchPlan:
 
 
 class _Draft:
-    """Launches in order, with everything that each of them needs."""
+    """Launches in order, each with its dependencies."""
 
     def __init__(self, graph: Graph, flow: Flow, plan: Plan) -> None:
         self.graph = graph
@@ -117,7 +116,7 @@ class _Draft:
         return value[0] == "operator" and self.home[value[1]] != device
 
     def launch_stages(self, plan: StagedPlan) -> None:
-        """All stages, those of low numbers first where nothing else decides."""
+        """Launch all stages, lower numbers first among independent ones."""
         before: dict[int, list[int]] = defaultdict(list)
         for number, device in self._stage_order(plan):
             stage = plan.devices[device][number]
@@ -127,7 +126,7 @@ class _Draft:
             if plan.is_merged(stage):
                 before[device] = [self._launch(names, Lane(device), range(len(names)), number, needs)]
             else:
-                # Groups take turns, so that none of them waits for the host to launch all of another.
+                # Groups are launched in turns, so that none waits for the host to launch all of another.
                 last = {}
                 for rank, row in enumerate(zip_longest(*groups)):
                     for group, name in enumerate(row):
@@ -138,7 +137,7 @@ class _Draft:
             self._send(names, device, before[device])
 
     def _stage_order(self, plan: StagedPlan) -> list[tuple[int, int]]:
-        """Number and device of every stage in an order in which they can run."""
+        """Number and device of every stage, in an order in which they can run."""
         stage_of = {
             self.graph.operators[place].id: (number, device)
             for device, row in enumerate(plan.devices)
@@ -158,7 +157,7 @@ class _Draft:
         return [stages[place] for place in _runnable(successors)]
 
     def launch_streams(self, plan: StreamPlan) -> None:
-        """All operators, in launch order where that can run."""
+        """Launch all operators, in launch order as far as that can run."""
         graph = self.graph
         stream_of = {}
         successors: list[set[int]] = [set() for _ in graph.operators]
@@ -179,14 +178,14 @@ class _Draft:
             self._send([name], device, [made])
 
     def _arriving(self, names: Iterable[str], device: int) -> list[int]:
-        """Places of the copies that operators read."""
+        """Positions of the copies that operators read."""
         values = dict.fromkeys(value for name in names for value in self.flow.reads[name])
         return [self._arrivals[device, value] for value in values if self._is_away(value, device)]
 
     def _launch(
         self, names: Sequence[str], lane: Lane, streams: Iterable[int], stage: int | None, needs: list[int]
     ) -> int:
-        """Add a launch; returns its place."""
+        """Add a launch; returns its position."""
         place = len(self.steps)
         reads = tuple(dict.fromkeys(value for name in names for value in self.flow.reads[name]))
         makes = tuple(value for name in names for value in self.flow.makes[name])
@@ -195,7 +194,7 @@ class _Draft:
         return place
 
     def _send(self, names: Iterable[str], device: int, needs: list[int]) -> None:
-        """Add the copies of what operators make to the devices that need it."""
+        """Add copies of the outputs of operators to the devices that need them."""
         for value in (value for name in names for value in self.flow.makes[name]):
             for destination in self._destinations.get(value, ()):
                 self._arrivals[destination, value] = len(self.steps)
@@ -214,7 +213,7 @@ def _placed(plan: Plan) -> Iterator[tuple[int, int]]:
 
 
 def _runnable(successors: Sequence[Iterable[int]], preference: Iterable[int] | None = None) -> list[int]:
-    """Nodes in topological order, as ``topological_order`` has them.
+    """Nodes in topological order, as by ``topological_order``.
 
     Raises:
         ScheduleError: some of them wait for each other.

@@ -1,4 +1,4 @@
-"""Precision of float32: full where outputs are compared, and while timing what torch does by default.
+"""Precision of float32: full for comparing outputs, torch's default for timing.
 
 By default torch lets cuDNN convolve in TF32, with the 10 bits of a half-precision fraction, on GPUs that can. Two ways
 to compute the same network then differ by about a thousandth of its outputs, and it could not be told whether one of
@@ -29,7 +29,7 @@ def uses_tf32(majors: list[int]) -> bool:
 
 @contextlib.contextmanager
 def exactly() -> Iterator[None]:
-    """Full float32 for what is launched within."""
+    """A context of full float32 precision for launches."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     before = cudnn.allow_tf32, matmul.allow_tf32
     cudnn.allow_tf32 = matmul.allow_tf32 = False

@@ -1,7 +1,7 @@
 """A GPU on which chains of operators are timed in CUDA graphs, as schedules run.
 
-What is timed stands in a chain, one run after another, each with weights and inputs of its own
-(``hios.platforms.cuda.chains``). A replay that does not count goes ahead: the GPU is busy with it while the others are
+An operator or stage is repeated within a graph, each run with weights and inputs of its own
+(``hios.platforms.cuda.repeat_timing``). An untimed replay goes first and keeps the GPU busy while the timed ones are
 launched.
 """
 
@@ -18,16 +18,16 @@ import torch
 
 from hios.errors import PlatformError, first_line
 from hios.graph import Graph
-from hios.platforms.cuda.chains import TRIAL, copies_of, runs_of_chain, time_of_run
-from hios.platforms.workloads import Merged, Subject
+from hios.platforms.cuda.repeat_timing import TRIAL, copies_of, runs_of_chain, time_of_run
+from hios.platforms.workloads import Merged, Workload
 
-Copy = TypeVar("Copy", Subject, Merged)
+Copy = TypeVar("Copy", Workload, Merged)
 #: Launches something on the current stream.
 Run = Callable[[], None]
 
 
 class Chain:
-    """Something ``count`` times, and twice as often, each replayed from a CUDA graph."""
+    """CUDA graphs of ``count`` runs and of twice as many."""
 
     def __init__(self, gpu: Gpu, what: str, make: Callable[[int], Run], count: int) -> None:
         self.count = count
@@ -37,7 +37,7 @@ class Chain:
 
 
 class Gpu:
-    """A device: a GPU, or a share of one that virtual devices share, with what is ready to be timed on it.
+    """A device: a GPU, or a share of a virtual one, with everything prepared for timing on it.
 
     Args:
         graph: the graph.
@@ -49,7 +49,7 @@ class Gpu:
         self.graph = graph
         self.device = torch.device("cuda", index)
         self.stream = torch.cuda.Stream(self.device)
-        self.subjects: dict[str, list[Subject]] = {}
+        self.workloads: dict[str, list[Workload]] = {}
         self.merges: list[tuple[Sequence[str], list[Merged]]] = []
         #: Chains of operators, and of the stages or merges of the last call, beside their operators one after another.
         self.operators: dict[str, Chain] = {}
@@ -65,22 +65,22 @@ class Gpu:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Tensors are made on this device and kernels run on its stream."""
+        """A context in which tensors are created on this device and kernels run on its stream."""
         with torch.cuda.stream(self.stream), self.device:
             yield
 
-    def load(self, operator: str, needed: int, wanted: int = 1) -> list[Subject]:
-        """Copies of an operator: as many as are needed, and as are wanted where memory allows.
+    def load(self, operator: str, needed: int, wanted: int = 1) -> list[Workload]:
+        """Copies of an operator: as many as needed, and as many as wanted if memory allows.
 
         Raises:
             PlatformError: the GPU is out of memory.
         """
         known = self.graph.operators[self.graph.index[operator]]
-        make = partial(Subject, self.graph, known, self._generator, packed=False)
-        return self._grown(f"operator {operator}", self.subjects.setdefault(operator, []), make, needed, wanted)
+        make = partial(Workload, self.graph, known, self._generator, packed=False)
+        return self._grown(f"operator {operator}", self.workloads.setdefault(operator, []), make, needed, wanted)
 
     def load_merge(self, number: int, wanted: int) -> list[Merged]:
-        """Copies of a merge, as of operators."""
+        """Copies of a merge, as for operators."""
         operators, held = self.merges[number]
         make = partial(Merged, self.graph, operators, self._generator, packed=False)
         return self._grown(f"a merge of operators {', '.join(operators)}", held, make, 1, wanted)
@@ -95,7 +95,7 @@ class Gpu:
         return held
 
     def replayed(self, what: str, run: Run) -> Run:
-        """What replays the launches of a function from a CUDA graph.
+        """A CUDA graph of the launches of a function, to be replayed.
 
         The function runs once before, so that libraries choose their kernels and take their memory, which cannot be
         captured. What cannot be captured at all is launched anew each time, as the engine does with it, and noted in
@@ -133,7 +133,7 @@ class Gpu:
         return graph
 
     def chain(self, what: str, make: Callable[[int], Run], count: int = 0) -> Chain:
-        """A chain of what ``make`` has a function for, by the number of runs; found by a trial where it is 0."""
+        """A chain for the function that ``make`` returns for a number of runs; the number is found by a trial if 0."""
         if not count:
             trial = Chain(self, what, make, TRIAL)
             self.times_ms(trial)  # the first launch of a graph takes it to the GPU
@@ -142,7 +142,7 @@ class Gpu:
         return Chain(self, what, make, count)
 
     def elapsed_ms(self, replays: Sequence[Run]) -> list[float]:
-        """Milliseconds of replays, one right after another."""
+        """Milliseconds of consecutive replays."""
         marks = marks_of(len(replays) + 1)
         with self.current():
             replays[0]()
@@ -153,15 +153,15 @@ class Gpu:
         return between(marks)
 
     def times_ms(self, *chains: Chain) -> list[float]:
-        """Milliseconds of one run of what is in each chain, taken right after each other."""
-        found = self.elapsed_ms([replay for timed in chains for replay in (timed.short, timed.long)])
+        """Milliseconds of one run of each chain, timed right after each other."""
+        replays_ms = self.elapsed_ms([replay for timed in chains for replay in (timed.short, timed.long)])
         return [
             time_of_run(short, long, timed.count)
-            for timed, short, long in zip(chains, found[::2], found[1::2], strict=True)
+            for timed, short, long in zip(chains, replays_ms[::2], replays_ms[1::2], strict=True)
         ]
 
-    def run_beside(self, groups: Sequence[Sequence[Subject]]) -> None:
-        """Run the groups of a stage on streams of their own, all of which begin and end with the stage."""
+    def run_beside(self, groups: Sequence[Sequence[Workload]]) -> None:
+        """Run the groups of a stage concurrently, each on its own stream."""
         while len(self._sides) < len(groups) - 1:
             self._sides.append(torch.cuda.Stream(self.device))
         sides = self._sides[: len(groups) - 1]
@@ -174,18 +174,18 @@ class Gpu:
             self.stream.wait_stream(side)
 
 
-def run_all(subjects: Iterable[Subject]) -> None:
+def run_all(workloads: Iterable[Workload]) -> None:
     """Run operators one after another on the current stream."""
-    for subject in subjects:
-        subject.run()
+    for workload in workloads:
+        workload.run()
 
 
 def marks_of(count: int) -> list[torch.cuda.Event]:
-    """Events that know when they happen."""
+    """Timed events."""
     return [torch.cuda.Event(enable_timing=True) for _ in range(count)]
 
 
 def between(marks: Sequence[torch.cuda.Event]) -> list[float]:
-    """Milliseconds between events, once the last has happened."""
+    """Milliseconds between events, once the last has occurred."""
     marks[-1].synchronize()
     return [begin.elapsed_time(end) for begin, end in pairwise(marks)]

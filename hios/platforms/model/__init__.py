@@ -1,10 +1,10 @@
-"""GPUs that are not here: costs predicted from descriptions, nothing measured and nothing executed.
+"""GPUs that are not installed here: costs are predicted from descriptions, and nothing is measured or executed.
 
-platform      what the devices are, and the options that name them
-descriptions  gpus/*.yaml and links/*.yaml, or files of the user's: numbers of datasheets, each with its source
-efficiency    what kernels reach of these numbers: a few parameters for all GPUs and networks
-kernel_work   the kernels of an operator: what each computes and moves
-roofline      how long a kernel takes on a GPU, and how much of the GPU it holds
-predicting    a graph and descriptions to costs
-reporting     the GPUs in words
+model_platform    what a device is, and the options that select it
+descriptions      gpus/*.yaml and links/*.yaml, or files of the user: data sheet values, each with its source
+efficiency        the share of these values that kernels reach: a few parameters for all GPUs and networks
+kernel_work       the kernels of an operator, with the FLOPs and bytes of each
+roofline          how long a kernel takes on a GPU, and how much of the GPU it occupies
+model_predicting  costs of a graph from descriptions
+model_reporting   the GPUs in words, for the report
 """

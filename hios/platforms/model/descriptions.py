@@ -23,7 +23,7 @@ _FASTER = 1.1
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What lies between two GPUs.
+    """The link between two GPUs.
 
     Attributes:
         path: file of the description.
@@ -63,7 +63,7 @@ class Gpu:
         blocks_per_sm: that an SM holds.
         registers_per_sm: of 32 bits.
         shared_bytes_per_sm: shared memory of an SM.
-        tf32_tflops: 10^12 operations a second of tensor cores in TF32, without sparsity; 0 where they have none.
+        tf32_tflops: 10^12 operations a second of tensor cores in TF32, without sparsity; 0 if they have none.
         fp16_tflops: the same in FP16 with sums in FP32.
         links: what can lie between two of them: name of a link's description, or its file, by the word for ``--link``.
     """
@@ -86,16 +86,16 @@ class Gpu:
 
     @property
     def fp32_tflops(self) -> float:
-        """10^12 operations a second in FP32; a multiply-add counts two."""
+        """10^12 FP32 operations per second; a multiply-add counts two."""
         return 2 * self.sms * self.fp32_lanes * self.clock_mhz / 1e6
 
     @property
     def has_tf32(self) -> bool:
-        """Whether convolutions of float32 run in TF32: where tensor cores are faster in it than FP32 cores."""
+        """Whether float32 convolutions run in TF32: if tensor cores are faster in TF32 than FP32 cores."""
         return self.tf32_tflops > _FASTER * self.fp32_tflops
 
     def tensor_lanes(self, dtype: str, *, convolution: bool) -> float:
-        """Multiply-adds of an SM's tensor cores in a cycle; 0 where they do not take the type.
+        """Multiply-adds per cycle of the tensor cores of an SM; 0 if they do not support the type.
 
         Convolutions of float32 may run in TF32, products of matrices may not: torch's defaults. Where tensor cores are
         no faster in TF32 than the FP32 cores, libraries stay with these.
@@ -111,7 +111,7 @@ def gpu_names() -> list[str]:
 
 
 def gpu(text: str) -> Gpu:
-    """The GPU of a name (`gpu_names`) or of a YAML file.
+    """The GPU with a name (`gpu_names`) or described in a YAML file.
 
     Raises:
         PlatformError: no such name or file.
@@ -145,7 +145,7 @@ def gpu(text: str) -> Gpu:
 
 
 def link(text: str | None, between: Gpu) -> Link:
-    """What lies between two GPUs: a word of their description, or a YAML file; the first that they list if None.
+    """The link between two GPUs: a name in the GPU's description, or a YAML file; the first listed if None.
 
     Raises:
         PlatformError: the GPU has no such link.
@@ -170,7 +170,7 @@ def link(text: str | None, between: Gpu) -> Link:
 
 
 def _read(path: Path, cls: type[_File]) -> _File:
-    """A description whose sources are all listed."""
+    """A description, after checking that every source is listed."""
     file = artifacts.parsed(plain(read_yaml(path), str(path), ()), cls, str(path))
     for field in file.__struct_fields__:
         number = getattr(file, field)

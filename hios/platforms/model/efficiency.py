@@ -1,4 +1,4 @@
-"""What kernels reach of a GPU's numbers: one set of parameters for all GPUs, networks and operators.
+"""The share of peak values that kernels reach: one set of parameters for all GPUs, networks and operators.
 
 Four are fitted, all at once, to the latencies that the papers print; ``benchmarks/model_validation.py --fit`` repeats
 the fit, and cross-validates it. The others are taken from where their comments say.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Part of a product of matrices that one thread block computes: m x n results.
+    """The part of a matrix product that one thread block computes: m x n results.
 
     The tiles are those in the names of cuDNN's and cuBLAS's kernels, such as volta_scudnn_128x64_relu. A thread keeps
     its results in registers and needs some 64 more for operands and addresses.
@@ -44,7 +44,7 @@ TILES = (
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """How a kernel brings operands from memory to where they are multiplied.
+    """How a kernel moves operands from memory to the multipliers.
 
     Attributes:
         terms: of the sums that a block loads at a time.

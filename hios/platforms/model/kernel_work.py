@@ -1,4 +1,4 @@
-"""The kernels that an operator of a graph runs on a GPU: what each computes and moves.
+"""The kernels of operators on a GPU: the FLOPs and bytes of each.
 
 The one module of this platform that reads calls, arguments and shapes of operators. How long a kernel takes is for
 ``hios.platforms.model.roofline`` to say.
@@ -27,7 +27,7 @@ ELEMENT_BYTES = {
 #: Element types of convolutions and products of matrices whose rates descriptions state.
 CONTRACTED = ("float32", "float16", "bfloat16")
 
-#: Calls that launch nothing: torch gives another view of the same memory.
+#: Calls that launch nothing: torch returns a view of the same memory.
 VIEWS = frozenset(
     f"relax.{name}"
     for name in (
@@ -53,7 +53,7 @@ _PASSES = {"relax.nn.softmax": 2, "relax.nn.log_softmax": 2, "relax.nn.layer_nor
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """Products of matrices, as which convolutions too are computed: ``batch`` times (m x k) by (k x n).
+    """Matrix products, including convolutions: ``batch`` times (m x k) by (k x n).
 
     Attributes:
         batch: independent products: groups of a convolution, heads of attention.
@@ -83,7 +83,7 @@ class Contraction:
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """A kernel with a thread for each few output elements: elementwise, pooling, reduction, copies, depthwise filters.
+    """A memory-bound kernel: elementwise, pooling, reduction, copies, depthwise filters.
 
     Attributes:
         elements: of the output, or of the input where that is larger (reductions).
@@ -112,7 +112,7 @@ def kernels(graph: Graph) -> dict[str, tuple[Kernel, ...]]:
 
 
 class _Reader:
-    """Shapes of everything that operators read, by where it comes from."""
+    """Shapes of everything that operators read, by origin."""
 
     def __init__(self, graph: Graph) -> None:
         self._source = graph.source
@@ -127,9 +127,9 @@ class _Reader:
     def kernels(self, operator: Operator) -> tuple[Kernel, ...]:
         """The kernels of an operator."""
         if operator.calls and operator.shapes is not None:
-            found = tuple(self._of_calls(operator))
-            self._require_known_types(operator, found)
-            return found
+            own = tuple(self._of_calls(operator))
+            self._require_known_types(operator, own)
+            return own
         if operator.flops is not None and operator.bytes is not None:
             size = ELEMENT_BYTES.get(operator.dtype or "float32", 4)
             return (Streaming(max(1, operator.bytes // (2 * size)), int(operator.flops), operator.bytes),)
@@ -138,8 +138,8 @@ class _Reader:
             "required for predictions: one of both, as `hios extract` writes them"
         )
 
-    def _require_known_types(self, operator: Operator, found: Sequence[Kernel]) -> None:
-        for kernel in found:
+    def _require_known_types(self, operator: Operator, kernels: Sequence[Kernel]) -> None:
+        for kernel in kernels:
             if isinstance(kernel, Contraction) and kernel.dtype not in CONTRACTED:
                 raise UnsupportedError(
                     f"{self._source}: operator {operator.id}: dtype: found {kernel.dtype}; allowed for predictions of "
@@ -150,18 +150,18 @@ class _Reader:
         dtype = operator.dtype or "float32"
         outputs = self._outputs[operator.id]
         made: list[Sequence[Shape]] = []
-        found: list[Kernel] = []
+        kernels: list[Kernel] = []
         for position, call in enumerate(operator.calls):
             arguments = [self._shape(argument, made) for argument in call.arguments]
             last = position == len(operator.calls) - 1
             made.append(outputs if last else [_output(call, arguments, outputs[0])])
             if call.function in VIEWS:
                 continue
-            if found and call.function in _ELEMENTWISE and any(value.call is not None for value in call.arguments):
-                found[-1] = _joined(found[-1], call, arguments, dtype)
+            if kernels and call.function in _ELEMENTWISE and any(value.call is not None for value in call.arguments):
+                kernels[-1] = _joined(kernels[-1], call, arguments, dtype)
             else:
-                found.append(_kernel(call, arguments, made[-1], dtype))
-        return found
+                kernels.append(_kernel(call, arguments, made[-1], dtype))
+        return kernels
 
     def _shape(self, argument: Value, made: Sequence[Sequence[Shape]]) -> Shape:
         if argument.call is not None:
@@ -174,7 +174,7 @@ class _Reader:
 
 
 def _joined(kernel: Kernel, call: Call, arguments: Sequence[Shape], dtype: str) -> Kernel:
-    """A kernel that also does an elementwise call: it reads what else the call takes."""
+    """A kernel fused with an elementwise call, whose other operands it reads too."""
     size = ELEMENT_BYTES.get(dtype, 4)
     more = size * sum(
         math.prod(shape)
@@ -189,7 +189,7 @@ def _joined(kernel: Kernel, call: Call, arguments: Sequence[Shape], dtype: str) 
 
 
 def _output(call: Call, arguments: Sequence[Shape], otherwise: Shape) -> Shape:
-    """Shape that a call within an operator makes; graph.json states that of the last one only."""
+    """The output shape of a call within an operator; graph.json states only that of the last one."""
     function, attributes = call.function, call.attributes
     if function.startswith("relax.nn.conv") and not function.endswith("transpose"):
         return _convolved(attributes, arguments)

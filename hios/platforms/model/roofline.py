@@ -29,7 +29,7 @@ _PARTS = (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a kernel takes.
+    """The predicted time of a kernel, and the share of the GPU it occupies.
 
     Attributes:
         us: microseconds, without the pause before the next kernel.
@@ -43,7 +43,7 @@ class Prediction:
 
 
 def predict(kernel: Kernel, gpu: Gpu, efficiency: Efficiency) -> Prediction:
-    """The fastest way that a GPU has to run a kernel."""
+    """The fastest way in which a GPU can run a kernel."""
     if isinstance(kernel, Streaming):
         return _streaming(kernel, gpu, efficiency)
     return min(_ways(kernel, gpu, efficiency), key=lambda way: way.us)
@@ -62,7 +62,7 @@ def _streaming(kernel: Streaming, gpu: Gpu, efficiency: Efficiency) -> Predictio
 
 
 def _ways(kernel: Contraction, gpu: Gpu, efficiency: Efficiency) -> Iterator[Prediction]:
-    """A contraction on FP32 lanes and on tensor cores, with every tile, plainly and by Winograd's algorithm."""
+    """A contraction on FP32 and tensor cores, with every tile, direct and by the Winograd algorithm."""
     parts = (1,) if kernel.window else _PARTS
     plain = [(FP32_PIPELINE, float(gpu.fp32_lanes), kernel.k, 1.0)]
     if kernel.dense and kernel.window == (3, 3):
@@ -115,7 +115,7 @@ def _memory_us(size: int, gpu: Gpu, efficiency: Efficiency) -> float:
 
 
 def _resident(gpu: Gpu, threads: int, registers: int, shared_bytes: int) -> int:
-    """Blocks that an SM holds at once (CUDA C++ programming guide, occupancy); 0 where one is too large."""
+    """Blocks that fit on an SM at once (CUDA C++ programming guide, occupancy); 0 if one is too large."""
     return min(
         gpu.blocks_per_sm,
         gpu.threads_per_sm // threads,

@@ -1,18 +1,17 @@
-"""Executing a schedule over processes that a launcher starts, on one node or several: every device is a rank.
+"""Executing a schedule in processes that a launcher starts, on one node or several: every device is a rank.
 
-transports      what moves tensors: messages, sent and received without blocking
-gloo            that in torch.distributed, under torchrun
-nccl            the same, with values between GPUs in NCCL
-mpi             that in MPI, under mpirun or srun
-connection      meeting the other ranks over one of them
-agreement       what all ranks have to be given alike
-exchange        values of a program as messages; a rank's memory
-clock_sync      barrier, and how far the clocks of other hosts are off
-topology        who runs where: hosts, and the core of every rank
-progress_state  what a rank is doing, for messages about it
-control         every rank's line to rank 0, by which all end together
-monitor         rank 0's end of these lines: what the ranks report, and who is to blame when one fails
-guard           a parent for a rank under mpirun, so that what it says last is heard
-rank_runner     what a rank does in a turn, and the outputs it checks
-session         a rank's part in a session (`hios.runtime.rounds`), and run.json
+transports           the interface of what moves tensors: messages, sent and received without blocking
+gloo                 messages by torch.distributed, under torchrun
+nccl                 the same, with values between GPUs sent by NCCL
+mpi                  messages by MPI, under mpirun or srun
+rendezvous           connecting to the other ranks, and the options and files that all must agree on
+value_exchange       values of a program as messages, and the memory of a rank
+clock_sync           barrier, and the clock offsets of other hosts
+topology             the host of every rank, and its cores
+progress_state       what a rank is doing, for error messages
+control_channel      the connection of each rank to rank 0, by which all ranks end together
+rank_monitor         rank 0: reports of the ranks, the failure or death of a rank, and which rank caused it
+mpirun_guard         a parent process for a rank under mpirun, so that its last error message is still printed
+rank_runner          what a rank does in a turn, and the outputs that it checks
+distributed_session  a rank's part in a session (`hios.runtime.rounds`), and run.json
 """

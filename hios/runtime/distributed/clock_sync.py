@@ -1,4 +1,4 @@
-"""Ranks meeting: a barrier, and how far the clocks of other hosts are off."""
+"""A barrier of all ranks, and the clock offsets of other hosts."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from hios.runtime.distributed.exchange import Tags
-from hios.runtime.distributed.progress_state import Position
+from hios.runtime.distributed.progress_state import ProgressState
 from hios.runtime.distributed.transports import Transport
+from hios.runtime.distributed.value_exchange import Tags
 
 #: Message numbers: barriers have one a round, up to 2**30 ranks.
 _BARRIER, _PING, _PONG = 0, 32, 33
 _PINGS = 8
 
 
-def barrier(transport: Transport, tags: Tags, epoch: int, position: Position, deadline: float) -> None:
-    """Return when all ranks are here: a dissemination barrier (Hensgen, Finkel and Manber 1988), log2(size) rounds.
+def barrier(transport: Transport, tags: Tags, epoch: int, state: ProgressState, deadline: float) -> None:
+    """Wait until all ranks are here: a dissemination barrier (Hensgen, Finkel and Manber 1988), log2(size) rounds.
 
     Raises:
         TimeoutError: not all came before the deadline.
@@ -32,9 +32,9 @@ def barrier(transport: Transport, tags: Tags, epoch: int, position: Position, de
         tag = tags.of(epoch, _BARRIER + number)
         received = transport.receive(_message(), behind, tag)
         sent = transport.send(_message(), ahead, tag)
-        with position.wait(f"rank {behind} to start", behind):
+        with state.wait(f"rank {behind} to start", behind):
             received.wait(deadline)
-        with position.wait(f"rank {ahead} to start", ahead):
+        with state.wait(f"rank {ahead} to start", ahead):
             sent.wait(deadline)
         number, step = number + 1, 2 * step
 
@@ -44,11 +44,11 @@ def offsets(
     tags: Tags,
     epoch: int,
     elsewhere: Sequence[int],
-    position: Position,
+    state: ProgressState,
     deadline: float,
     clock: Callable[[], int] = time.perf_counter_ns,
 ) -> dict[int, tuple[int, int]]:
-    """How far clocks are ahead of rank 0's, by ping: Cristian's method, the shortest of some round trips.
+    """How far clocks are ahead of rank 0's: Cristian's method, the shortest of several round trips.
 
     Every rank calls this. Rank 0 asks those whose clock is not its own, one after another; they answer.
 
@@ -57,7 +57,7 @@ def offsets(
         tags: of messages.
         epoch: of this run.
         elsewhere: ranks on other hosts than rank 0.
-        position: of this rank.
+        state: what this rank is doing.
         deadline: by ``time.monotonic``.
         clock: of this rank, nanoseconds.
 
@@ -66,32 +66,32 @@ def offsets(
     """
     if transport.rank in elsewhere:
         for _ in range(_PINGS):
-            _receive(transport, 0, tags.of(epoch, _PING), position, deadline)
-            _send(transport, 0, tags.of(epoch, _PONG), clock(), position, deadline)
+            _receive(transport, 0, tags.of(epoch, _PING), state, deadline)
+            _send(transport, 0, tags.of(epoch, _PONG), clock(), state, deadline)
     if transport.rank != 0:
         return {}
-    found = {}
+    offsets_ns = {}
     for rank in elsewhere:
         trips = []
         for _ in range(_PINGS):
             began = clock()
-            _send(transport, rank, tags.of(epoch, _PING), 0, position, deadline)
-            theirs = _receive(transport, rank, tags.of(epoch, _PONG), position, deadline)
+            _send(transport, rank, tags.of(epoch, _PING), 0, state, deadline)
+            theirs = _receive(transport, rank, tags.of(epoch, _PONG), state, deadline)
             ended = clock()
             trips.append((ended - began, theirs - (began + ended) // 2))
         trip, offset = min(trips)
-        found[rank] = offset, -(-trip // 2)
-    return found
+        offsets_ns[rank] = offset, -(-trip // 2)
+    return offsets_ns
 
 
-def hand_round(transport: Transport, memory: Tensor, tag: int, position: Position, deadline: float) -> None:
-    """Give all ranks the bytes that rank 0 has."""
+def hand_round(transport: Transport, memory: Tensor, tag: int, state: ProgressState, deadline: float) -> None:
+    """Broadcast bytes from rank 0 to all ranks."""
     if transport.rank != 0:
-        with position.wait("the expected outputs", 0):
+        with state.wait("the expected outputs", 0):
             transport.receive(memory, 0, tag).wait(deadline)
         return
     for rank in range(1, transport.size):
-        with position.wait("the expected outputs to be taken", rank):
+        with state.wait("the expected outputs to be taken", rank):
             transport.send(memory, rank, tag).wait(deadline)
 
 
@@ -99,15 +99,15 @@ def _message() -> Tensor:
     return torch.zeros(8, dtype=torch.uint8)
 
 
-def _send(transport: Transport, rank: int, tag: int, value: int, position: Position, deadline: float) -> None:
+def _send(transport: Transport, rank: int, tag: int, value: int, state: ProgressState, deadline: float) -> None:
     memory = torch.frombuffer(bytearray(struct.pack("<q", value)), dtype=torch.uint8)
-    with position.wait(f"rank {rank} to compare clocks", rank):
+    with state.wait(f"rank {rank} to compare clocks", rank):
         transport.send(memory, rank, tag).wait(deadline)
 
 
-def _receive(transport: Transport, rank: int, tag: int, position: Position, deadline: float) -> int:
+def _receive(transport: Transport, rank: int, tag: int, state: ProgressState, deadline: float) -> int:
     memory = _message()
-    with position.wait(f"rank {rank} to compare clocks", rank):
+    with state.wait(f"rank {rank} to compare clocks", rank):
         transport.receive(memory, rank, tag).wait(deadline)
     (value,) = struct.unpack("<q", bytes(memory.tolist()))
     return int(value)

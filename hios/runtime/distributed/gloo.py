@@ -1,4 +1,4 @@
-"""Messages in torch.distributed with Gloo, which sends over TCP in threads of its own; started by torchrun."""
+"""Messages by torch.distributed with Gloo, which sends over TCP in its own threads; started by torchrun."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from hios.runtime.distributed.transports import Channel
 _GIVEN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
-#: Seconds that ranks have to meet at least, however short runs have to be.
+#: Minimum seconds for ranks to connect, however short the time-out of runs.
 _LEAST_S = 30.0
 
 
 class GlooRequest:
-    """A message of Gloo on its way."""
+    """A pending Gloo message."""
 
     def __init__(self, work: Any) -> None:
         self._work = work
 
     def wait(self, deadline: float) -> None:
-        """Return when its memory may be used."""
+        """Wait until its memory may be reused."""
         left = max(deadline - time.monotonic(), 1e-3)
         try:
             self._work.wait(timedelta(seconds=left))
@@ -64,30 +64,30 @@ class Gloo:
         self.size = torch_distributed.get_world_size()
 
     def channel(self, deadline: float) -> Channel:
-        """Itself: Gloo has tags."""
+        """Itself, as Gloo supports tags."""
         return self
 
     def gather(self, value: Any) -> list[Any]:
-        """What every rank gave, on every rank."""
-        found: list[Any] = [None] * self.size
-        torch_distributed.all_gather_object(found, value)
-        return found
+        """The values of all ranks, on every rank."""
+        values: list[Any] = [None] * self.size
+        torch_distributed.all_gather_object(values, value)
+        return values
 
     def send(self, memory: Tensor, destination: int, tag: int) -> GlooRequest:
-        """Start to send bytes."""
+        """Start sending bytes."""
         return GlooRequest(torch_distributed.isend(memory, destination, tag=tag))
 
     def receive(self, memory: Tensor, source: int, tag: int) -> GlooRequest:
-        """Have the bytes of one message put into memory when they arrive."""
+        """Receive the bytes of one message into memory."""
         return GlooRequest(torch_distributed.irecv(memory, source, tag=tag))
 
     def progress(self) -> None:
-        """Nothing: Gloo has a thread for it."""
+        """Nothing, as Gloo has its own thread."""
 
     def versions(self) -> dict[str, str]:
         """Gloo is part of torch."""
         return {}
 
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the process group."""
         torch_distributed.destroy_process_group()

@@ -1,4 +1,4 @@
-"""Messages in MPI through mpi4py; started by mpirun, or by srun where Slurm knows the MPI."""
+"""Messages by MPI through mpi4py; started by mpirun, or by srun if Slurm supports the MPI."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GIVEN = (
 class _Request:
     def __init__(self, request: Any, memory: Tensor, broken: type[Exception]) -> None:
         self._request = request
-        self._memory = memory  # MPI knows its address only: it has to stay
+        self._memory = memory  # must stay alive, as MPI knows only its address
         self._broken = broken
 
     def wait(self, deadline: float) -> None:
@@ -64,21 +64,21 @@ class Mpi:
         self.tags = int(self._world.Get_attr(MPI.TAG_UB) or 32767) + 1
 
     def channel(self, deadline: float) -> Channel:
-        """Itself: MPI has tags, and one that knows CUDA takes addresses of GPU memory as it takes others."""
+        """Itself: MPI supports tags, and a CUDA-aware MPI accepts GPU addresses."""
         return self
 
     def gather(self, value: Any) -> list[Any]:
-        """What every rank gave, on every rank."""
+        """The values of all ranks, on every rank."""
         return self._world.allgather(value)
 
     def send(self, memory: Tensor, destination: int, tag: int) -> _Request:
-        """Start to send bytes."""
+        """Start sending bytes."""
         if memory.is_cuda:
             torch.cuda.current_stream().synchronize()  # MPI does not know of streams: the bytes must be there
         return _Request(self._world.Isend(self._message(memory), destination, tag), memory, self._mpi.Exception)
 
     def receive(self, memory: Tensor, source: int, tag: int) -> _Request:
-        """Have the bytes of one message put into memory when they arrive."""
+        """Receive the bytes of one message into memory."""
         return _Request(self._world.Irecv(self._message(memory), source, tag), memory, self._mpi.Exception)
 
     def _message(self, memory: Tensor) -> Any:
@@ -86,13 +86,13 @@ class Mpi:
         return [self._mpi.memory.fromaddress(memory.data_ptr(), memory.numel()), self._mpi.BYTE]
 
     def progress(self) -> None:
-        """Enter MPI: large messages move in steps, and only while both sides call it."""
+        """Enter MPI, as large messages advance only while both sides call it."""
         self._world.Iprobe(self._mpi.ANY_SOURCE, self._mpi.ANY_TAG)
 
     def versions(self) -> dict[str, str]:
-        """The library's own words, and mpi4py."""
+        """Versions of the MPI library and of mpi4py."""
         library = self._mpi.Get_library_version().partition(",")[0].strip().rstrip("\0")
         return {"mpi": library, "mpi4py": metadata.version("mpi4py")}
 
     def close(self) -> None:
-        """Nothing: mpi4py finalizes MPI when Python ends."""
+        """Nothing, as mpi4py finalizes MPI when Python ends."""

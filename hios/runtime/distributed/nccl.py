@@ -1,4 +1,4 @@
-"""Values between GPUs in NCCL; whatever else ranks tell each other goes by Gloo. Started by torchrun.
+"""Values between GPUs by NCCL; all other messages go through Gloo. Started by torchrun.
 
 NCCL has no tags, and a message occupies the stream of its communicator until the other side takes it. So every ordered
 pair of ranks has a communicator of its own, on which values travel in the order in which the sender makes them.
@@ -21,18 +21,18 @@ from hios.runtime.distributed.transports import Channel, Request
 
 
 class _StreamRequest:
-    """A message of NCCL: whoever waits for it is the current stream, not the host."""
+    """A pending NCCL message: waiting blocks the current stream, not the host."""
 
     def __init__(self, work: Any) -> None:
         self._work = work
 
     def wait(self, deadline: float) -> None:
-        """Have what is launched from here on wait for the message."""
+        """Let later launches wait for the message."""
         self._work.wait()
 
 
 class Pairs:
-    """A group for every ordered pair of ranks.
+    """A process group for every ordered pair of ranks.
 
     Args:
         rank: number of this rank.
@@ -65,7 +65,7 @@ class Pairs:
             ) from error
 
     def _connect(self, place: torch.device, deadline: float) -> None:
-        """A first message on every pair, in one order on all ranks, since both sides wait to make a communicator."""
+        """A first message on every pair, in one order on all ranks, as both sides block to create a communicator."""
         byte = torch.zeros(1, dtype=torch.uint8, device=place)
         for source, destination in self._groups:
             if self._rank == source:
@@ -76,12 +76,12 @@ class Pairs:
             torch.cuda.synchronize(place)
 
     def send(self, memory: Tensor, destination: int, tag: int) -> Request:
-        """Start to send bytes, after what the current stream has to do before."""
+        """Start sending bytes, after earlier work on the current stream."""
         group = self._groups[self._rank, destination]
         return self._request(torch_distributed.isend(memory, destination, group))
 
     def receive(self, memory: Tensor, source: int, tag: int) -> Request:
-        """Have the bytes of the next message put into memory when they arrive."""
+        """Receive the bytes of the next message into memory."""
         group = self._groups[source, self._rank]
         return self._request(torch_distributed.irecv(memory, source, group))
 
@@ -92,7 +92,7 @@ class Nccl(Gloo):
     name = "nccl"
 
     def channel(self, deadline: float) -> Channel:
-        """A group for every pair; the GPU of this rank is the current one."""
+        """A group for every pair; the GPU of this rank becomes the current one."""
         if not torch_distributed.is_nccl_available():
             raise PlatformError(
                 "transport nccl: this build of torch has no NCCL; use --transport mpi, or another build"

@@ -1,4 +1,4 @@
-"""What a rank is doing, so that messages about it can say so."""
+"""What a rank is doing, for error messages."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from hios.kernels import CompiledOperator
 
 
-class Position:
-    """Where a rank is. Written by the thread that runs the schedule and by those of its groups; read by another.
+class ProgressState:
+    """What a rank is doing. Written by the threads that run the schedule; read by the one that reports.
 
     Attributes:
         doing: what is being done, in words, such as the name of the schedule that runs.
@@ -28,7 +28,7 @@ class Position:
         self._last = ""
 
     def text(self) -> str:
-        """In words: schedule, stage, operator, and what is waited for."""
+        """In words: schedule, stage, operator, and what it waits for."""
         running = next(iter(dict(self._running)), "")
         waiting = self.waiting
         parts = [self.doing]
@@ -41,23 +41,23 @@ class Position:
         return ": ".join(parts)
 
     def waits_for(self) -> int | None:
-        """The rank that is waited for; None if this rank is busy itself."""
+        """The rank that this one waits for; None if it is busy."""
         waiting = self.waiting
         return None if waiting is None else waiting[1]
 
     @contextmanager
     def wait(self, what: str, rank: int) -> Iterator[None]:
-        """While the body runs, this rank waits for another one."""
+        """A context in which this rank waits for another one."""
         self.waiting = what, rank
-        yield  # an error leaves it as it is: it is what the rank failed in
+        yield  # not reset after an error, as it shows where the rank failed
         self.waiting = None
 
     def enter(self, doing: str, stages: Mapping[str, int] | None = None) -> None:
-        """Something else is done from now on."""
+        """Record that something else begins."""
         self.doing, self.stages, self._last = doing, stages or {}, ""
 
     def watched(self, operator: CompiledOperator, progress: Callable[[], None]) -> CompiledOperator:
-        """An operator that says when it runs, and lets messages go on behind it.
+        """An operator that records when it runs, and lets messages progress after it.
 
         Args:
             operator: compiled.
@@ -68,13 +68,13 @@ class Position:
         def call(*tensors: Any) -> Any:
             running[name] = None
             try:
-                found = run(*tensors)
+                result = run(*tensors)
             finally:
                 del running[name]
                 self._last = name
             if threading.get_ident() == caller:
                 progress()
-            return found
+            return result
 
         return replace(operator, run=call)
 

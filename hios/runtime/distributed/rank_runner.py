@@ -1,4 +1,4 @@
-"""What a rank does in a turn of a competitor, and the outputs that it checks."""
+"""How a rank runs its part of a competitor and checks the outputs."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import torch
 from torch import Tensor
 
 from hios.errors import PlatformError
-from hios.frontends.examples import example_inputs
+from hios.frontends.example_inputs import example_inputs
 from hios.graph import Graph
 from hios.kernels.tensors import nbytes, torch_dtype
 from hios.platforms.competitor import Competitor
-from hios.platforms.cpu import running
+from hios.platforms.cpu import cpu_worker
 from hios.platforms.device_program import ArenaPlan, Buffer, Row, StagedProgram
 from hios.platforms.protocol import RankDevice
 from hios.runtime.distributed.clock_sync import barrier, hand_round, offsets
-from hios.runtime.distributed.exchange import RESERVED, Mail, Memory, Tags
-from hios.runtime.distributed.progress_state import Position
+from hios.runtime.distributed.progress_state import ProgressState
 from hios.runtime.distributed.transports import Channel, Transport
+from hios.runtime.distributed.value_exchange import RESERVED, Memory, Tags, ValueExchange
 from hios.schedule import Placement
 from hios.tolerances import compared
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a rank measured in a run: nanoseconds of its own clock, operators' rows, largest difference of outputs."""
+    """Measurements of a rank in a run: nanoseconds of its own clock, rows of operators, largest output difference."""
 
     began: int
     finished: int
@@ -37,7 +37,7 @@ class Turn:
 
 
 class Turns:
-    """A rank with everything loaded.
+    """A rank with all competitors loaded.
 
     Attributes:
         memory: of this rank.
@@ -50,7 +50,7 @@ class Turns:
         transport: to the other ranks.
         channel: for values.
         hardware: of this rank.
-        position: of this rank.
+        state: what this rank is doing.
         elsewhere: ranks on other hosts than rank 0.
         tolerance: allowed difference of outputs, absolute plus relative.
         timeout_s: longest time of one run.
@@ -64,19 +64,19 @@ class Turns:
         transport: Transport,
         channel: Channel,
         hardware: RankDevice,
-        position: Position,
+        state: ProgressState,
         elsewhere: Sequence[int],
         tolerance: float,
         timeout_s: float,
     ) -> None:
         self._graph, self._plan, self._competitors = graph, plan, competitors
-        self._transport, self._position, self._elsewhere = transport, position, elsewhere
+        self._transport, self._state, self._elsewhere = transport, state, elsewhere
         self._channel, self._hardware = channel, hardware
         self._tolerance, self._timeout_s = tolerance, timeout_s
         self._tags = Tags(RESERVED + plan.flags + len(plan.outputs), transport.tags)
         self.memory = Memory(plan.flags, plan.size, hardware.place)
         self._worker = hardware.worker(transport.rank, self.memory)
-        self._mail: dict[str, Mail] = {}
+        self._exchanges: dict[str, ValueExchange] = {}
         self._stages: dict[str, dict[str, int]] = {}
         self._makes: dict[str, list[int]] = {}
         self._expected: list[Tensor] = []
@@ -84,25 +84,27 @@ class Turns:
         self.offsets: dict[int, tuple[int, int]] = {}
 
     def load(self, graph: str, weights: str, seed: int) -> None:
-        """Compile operators, bind the programs of this rank, and make the input.
+        """Compile operators, bind the programs of this rank, and create the inputs.
 
         Args:
             graph: graph.json.
             weights: weights.safetensors.
             seed: of the input.
         """
-        worker, position = self._worker, self._position
+        worker, state = self._worker, self._state
         self._hardware.load(worker, graph, weights, self._plan.inputs, self._timeout_s)
         operators = worker.state["operators"]
         for name, operator in operators.items():
-            operators[name] = position.watched(operator, self._transport.progress)
+            operators[name] = state.watched(operator, self._transport.progress)
         for name, competitor in self._competitors.items():
             programs = [program for program in competitor.programs if isinstance(program, StagedProgram)]
-            self.memory.mail = Mail(programs, self._transport.rank, self.memory, self._channel, self._tags, position)
-            self._mail[name] = self.memory.mail
+            self.memory.exchange = ValueExchange(
+                programs, self._transport.rank, self.memory, self._channel, self._tags, state
+            )
+            self._exchanges[name] = self.memory.exchange
             for program in programs:
                 if program.device == self._transport.rank:
-                    running.prepare(worker, name, program)
+                    cpu_worker.prepare(worker, name, program)
                     self._bind(name, program)
         buffers = self._plan.inputs.values()
         for buffer, value in zip(buffers, example_inputs(self._graph.inputs, seed), strict=True):
@@ -121,49 +123,49 @@ class Turns:
         return self.memory.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype))
 
     def expect(self) -> None:
-        """Take the outputs that rank 0 has in memory as right, on all ranks."""
-        self._position.enter("handing the expected outputs round")
+        """Broadcast the outputs in memory of rank 0 as the expected ones."""
+        self._state.enter("handing the expected outputs round")
         self._epoch += 1
-        transport, position, deadline = self._transport, self._position, time.monotonic() + self._timeout_s
-        barrier(transport, self._tags, self._epoch, position, deadline)
+        transport, state, deadline = self._transport, self._state, time.monotonic() + self._timeout_s
+        barrier(transport, self._tags, self._epoch, state, deadline)
         for number, buffer in enumerate(self._plan.outputs):
             if size := nbytes(buffer.shape, buffer.dtype):
                 memory = self.memory.tensor(buffer.offset, (size,), torch.uint8)
                 tag = self._tags.of(self._epoch, RESERVED + self._plan.flags + number)
                 on_host = memory.cpu()
-                hand_round(transport, on_host, tag, position, deadline)
+                hand_round(transport, on_host, tag, state, deadline)
                 memory.copy_(on_host)
             self._expected.append(self.tensor(buffer).clone())
 
     def run(self, name: str) -> Turn | None:
-        """Run a competitor together with the other ranks; None where this rank has no part in it.
+        """Run a competitor together with the other ranks; None if this rank takes no part.
 
         Raises:
             TimeoutError: it took too long.
             ConnectionError: another rank is gone.
             PlatformError: an operator failed, or an output is wrong.
         """
-        transport, position = self._transport, self._position
-        position.enter(name, self._stages.get(name))
+        transport, state = self._transport, self._state
+        state.enter(name, self._stages.get(name))
         deadline = time.monotonic() + self._timeout_s
-        for buffer in self._plan.outputs:  # a competitor that writes nothing is not taken for one that is right
+        for buffer in self._plan.outputs:  # so that a competitor that writes nothing fails
             self.tensor(buffer).zero_()
         self._epoch += 1
-        mail = self.memory.mail = self._mail[name]
-        mail.open(self._epoch, deadline)  # before the barrier: nothing arrives that nobody waits for
-        self.offsets = offsets(transport, self._tags, self._epoch, self._elsewhere, position, deadline)
-        barrier(transport, self._tags, self._epoch, position, deadline)
+        exchange = self.memory.exchange = self._exchanges[name]
+        exchange.open(self._epoch, deadline)  # before the barrier: nothing arrives that nobody waits for
+        self.offsets = offsets(transport, self._tags, self._epoch, self._elsewhere, state, deadline)
+        barrier(transport, self._tags, self._epoch, state, deadline)
         _, _, runner = self._worker.state["programs"].get(name, (0, (), None))
         if runner is None:
             return None
         began = self._hardware.begin()
         rows = runner.run(self._epoch)
         finished, rows = self._hardware.finish(rows, deadline)
-        mail.close()
+        exchange.close()
         return Turn(began, finished, rows, self._difference(name) if self._expected else 0.0)
 
     def _difference(self, name: str) -> float:
-        """Largest absolute difference of the outputs that this rank makes from the expected ones."""
+        """Largest absolute difference of the outputs of this rank from the expected ones."""
         largest = 0.0
         for number in self._makes[name]:
             off, within = compared(self.tensor(self._plan.outputs[number]), self._expected[number], self._tolerance)
@@ -177,21 +179,21 @@ class Turns:
 
 
 def joined(
-    found: Mapping[int, Mapping[str, Any]], offsets: Mapping[int, tuple[int, int]], copies: bool
+    turns: Mapping[int, Mapping[str, Any]], offsets: Mapping[int, tuple[int, int]], copies: bool
 ) -> tuple[float, list[Placement]]:
-    """Latency and rows of a run from what its ranks measured, by the clock of rank 0.
+    """Latency and rows of a run from the measurements of its ranks, in the clock of rank 0.
 
     A run begins when the first rank leaves the barrier and ends when the last one has finished; of copies the latency
     is the harmonic mean.
 
     Args:
-        found: a ``Turn`` as a dictionary, by rank.
+        turns: a ``Turn`` as a dictionary, by rank.
         offsets: of other hosts' clocks (``meeting.offsets``).
         copies: whether the ranks ran independent copies.
     """
-    offset = {rank: offsets.get(rank, (0, 0))[0] for rank in found}
-    began = min(turn["began"] - offset[rank] for rank, turn in found.items())
-    taken = [(turn["finished"] - offset[rank] - began) / 1e6 for rank, turn in found.items()]
+    offset = {rank: offsets.get(rank, (0, 0))[0] for rank in turns}
+    began = min(turn["began"] - offset[rank] for rank, turn in turns.items())
+    taken = [(turn["finished"] - offset[rank] - began) / 1e6 for rank, turn in turns.items()]
     latency = len(taken) / sum(1 / part for part in taken) if copies else max(taken)
     rows = [
         Placement(
@@ -202,7 +204,7 @@ def joined(
             (start - offset[rank] - began) / 1e6,
             (finish - offset[rank] - began) / 1e6,
         )
-        for rank, turn in found.items()
+        for rank, turn in turns.items()
         for operator, stream, stage, start, finish in turn["rows"]
     ]
     return latency, sorted(rows, key=lambda row: (row.start_ms, row.device))

@@ -1,4 +1,4 @@
-"""Who runs where: the host of every rank, and the cores that it runs on."""
+"""The host of every rank and the cores that it runs on."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a rank runs.
+class RankPlace:
+    """The host and cores of a rank.
 
     Attributes:
         host: name of its host.
@@ -30,15 +30,15 @@ class Place:
     cores: tuple[int, ...]
 
     @classmethod
-    def here(cls) -> Place:
-        """The place of this process."""
+    def here(cls) -> RankPlace:
+        """The host and cores of this process."""
         host = socket.gethostname()
         boot = _BOOT.read_text(encoding="utf-8").strip() if _BOOT.exists() else host
         return cls(host, boot, tuple(sorted(os.sched_getaffinity(0))))
 
 
-def pin(places: Sequence[Place], rank: int, size: int = 1) -> list[int]:
-    """Pin this rank to cores of its own, unless the launcher gave the ranks of this host cores of their own.
+def pin(places: Sequence[RankPlace], rank: int, size: int = 1) -> list[int]:
+    """Pin this rank to its own cores, unless the launcher has done so.
 
     Args:
         places: of all ranks.
@@ -66,13 +66,13 @@ def pin(places: Sequence[Place], rank: int, size: int = 1) -> list[int]:
     return own
 
 
-def local_rank(places: Sequence[Place], rank: int) -> int:
-    """Which of the ranks on its host a rank is, from 0."""
+def local_rank(places: Sequence[RankPlace], rank: int) -> int:
+    """The index of a rank on its host, from 0."""
     return sum(place.boot == places[rank].boot for place in places[:rank])
 
 
-def shared(places: Sequence[Place], cores: Sequence[Sequence[int]]) -> bool:
-    """Whether ranks share cores, or GPUs: then their devices are virtual, and times say little.
+def shared(places: Sequence[RankPlace], cores: Sequence[Sequence[int]]) -> bool:
+    """Whether ranks share cores or GPUs: their devices are then virtual, and times mean little.
 
     Args:
         places: of all ranks.

@@ -1,4 +1,4 @@
-"""What moves tensors between ranks: messages with tags, sent and received without blocking."""
+"""The interface of transports between ranks: messages with tags, sent and received without blocking."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from torch import Tensor
 
 
 class Request(Protocol):
-    """A message on its way."""
+    """A pending message."""
 
     def wait(self, deadline: float) -> None:
-        """Return when the memory of the message may be read (received) or written again (sent).
+        """Wait until the memory of the message may be read (received) or overwritten (sent).
 
         Args:
             deadline: by ``time.monotonic``.
@@ -24,7 +24,7 @@ class Request(Protocol):
 
 
 class Channel(Protocol):
-    """What values of a schedule travel on.
+    """How values of a schedule are sent.
 
     Attributes:
         ordered: whether messages from one rank to another are told apart by their order alone, not by tags. A receive
@@ -35,11 +35,11 @@ class Channel(Protocol):
     ordered: bool
 
     def send(self, memory: Tensor, destination: int, tag: int) -> Request:
-        """Start to send bytes; they must stay as they are until the request was waited for."""
+        """Start sending bytes, which must not change until the request is waited for."""
         ...
 
     def receive(self, memory: Tensor, source: int, tag: int) -> Request:
-        """Have the bytes of one message put into memory when they arrive."""
+        """Receive the bytes of one message into memory."""
         ...
 
 
@@ -59,7 +59,7 @@ class Transport(Protocol):
     tags: int
 
     def channel(self, deadline: float) -> Channel:
-        """For values between devices; everything else goes by the transport itself, from the host's memory.
+        """The channel for values between devices; everything else is sent by the transport itself from host memory.
 
         All ranks call it at once, and once, when their devices are ready.
 
@@ -73,25 +73,25 @@ class Transport(Protocol):
         ...
 
     def gather(self, value: Any) -> list[Any]:
-        """What every rank gave, on every rank; blocks, and is for the start only."""
+        """The values of all ranks, on every rank; blocks, and is only for the start."""
         ...
 
     def send(self, memory: Tensor, destination: int, tag: int) -> Request:
-        """Start to send bytes; they must stay as they are until the request was waited for."""
+        """Start sending bytes, which must not change until the request is waited for."""
         ...
 
     def receive(self, memory: Tensor, source: int, tag: int) -> Request:
-        """Have the bytes of one message put into memory when they arrive."""
+        """Receive the bytes of one message into memory."""
         ...
 
     def progress(self) -> None:
-        """Give messages on their way a moment, where the transport has no thread of its own for that."""
+        """Let pending messages advance, if the transport has no thread of its own."""
         ...
 
     def versions(self) -> dict[str, str]:
-        """Versions of the software behind it."""
+        """Versions of the underlying software."""
         ...
 
     def close(self) -> None:
-        """Leave; all ranks do so."""
+        """Leave; called by all ranks."""
         ...

@@ -10,7 +10,7 @@ import numpy as np
 from hios.evaluate import staged_times
 from hios.problem import Group, Problem, Stage, positions
 from hios.schedule import StagedPlan
-from hios.schedulers.opt import kernel
+from hios.schedulers.opt import annealing_kernel
 
 #: Temperatures at the beginning and at the end, in mean times of an operator; chosen by measurement.
 HOTTEST, COLDEST = 0.2, 0.001
@@ -35,17 +35,17 @@ class Chain:
         self._number_of_devices = devices
         self._scale = sum(problem.time) / n
         self._operators = _operators(problem)
-        self._inputs = np.array([pair for row in problem.predecessors for pair in row], kernel.INPUT)
-        self._outputs = np.array([pair for row in problem.successors for pair in row], kernel.OUTPUT)
+        self._inputs = np.array([pair for row in problem.predecessors for pair in row], annealing_kernel.INPUT)
+        self._outputs = np.array([pair for row in problem.successors for pair in row], annealing_kernel.OUTPUT)
         self._as_measured = _as_measured(problem)
         self._measured = _measured(self._as_measured)
-        self._stages = np.zeros(n + 1, kernel.STAGE)
+        self._stages = np.zeros(n + 1, annealing_kernel.STAGE)
         self._stages["changed"] = self._stages["marked"] = -1
         self._order = np.zeros(n + 1, np.int64)
-        self._devices = np.zeros(devices, kernel.DEVICE)
-        self._saved = np.zeros(2, kernel.STAGE)
-        self._lists = np.zeros((kernel.SAVED_ORDER + 1, n + 1), np.int64)
-        self._states = np.zeros(1, kernel.STATE)
+        self._devices = np.zeros(devices, annealing_kernel.DEVICE)
+        self._saved = np.zeros(2, annealing_kernel.STAGE)
+        self._lists = np.zeros((annealing_kernel.SAVED_ORDER + 1, n + 1), np.int64)
+        self._states = np.zeros(1, annealing_kernel.STATE)
         state = self._states[0]
         state["alpha"] = -1.0 if problem.alpha is None else problem.alpha
         # Any state but 0 will do; neighbouring seeds are set far apart.
@@ -70,10 +70,10 @@ class Chain:
         self._order[:] = -1
         self._order[: len(times)] = np.arange(len(times))
         spares = len(stages) - len(times)
-        self._lists[kernel.SPARE, :spares] = np.arange(len(times), len(stages))
+        self._lists[annealing_kernel.SPARE, :spares] = np.arange(len(times), len(stages))
         state["count"], state["spares"] = len(times), spares
         state["latency"] = state["best"] = max(finish for _, finish, _, _ in times)
-        kernel.set_after(self._operators, self._outputs, stages, self._order, self._devices, len(times))
+        annealing_kernel.set_after(self._operators, self._outputs, stages, self._order, self._devices, len(times))
 
     @property
     def latency_ms(self) -> float:
@@ -82,7 +82,7 @@ class Chain:
 
     def run(self, progress: float, moves: int) -> None:
         """Try moves at the temperature of a progress between 0 (hottest) and 1; releases the interpreter lock."""
-        kernel.anneal(
+        annealing_kernel.anneal(
             self._operators,
             self._inputs,
             self._outputs,
@@ -107,8 +107,8 @@ class Chain:
         for number in self._best_order[self._best_order >= 0]:
             stage = self._best_stages[number]
             members = stage["members"][: stage["size"]].tolist()
-            found = groups(self._problem, sorted(members, key=place.__getitem__))
-            rows[stage["device"]].append(self._as_measured.get(frozenset(found), (0.0, found))[1])
+            own = groups(self._problem, sorted(members, key=place.__getitem__))
+            rows[stage["device"]].append(self._as_measured.get(frozenset(own), (0.0, own))[1])
         return StagedPlan(tuple(map(tuple, rows)))
 
 
@@ -119,15 +119,15 @@ def groups(problem: Problem, members: list[int]) -> Stage:
         problem: graph and costs.
         members: operators in topological order.
     """
-    found: list[list[int]] = []
+    merged: list[list[int]] = []
     for operator in members:
         before = {predecessor for predecessor, _ in problem.predecessors[operator]}
-        joined = [group for group in found if before.intersection(group)]
-        found = [group for group in found if group not in joined]
+        joined = [group for group in merged if before.intersection(group)]
+        merged = [group for group in merged if group not in joined]
         # The groups that meet here do not depend on each other, so any order of them is one.
-        found.append([*sorted(member for group in joined for member in group), operator])
+        merged.append([*sorted(member for group in joined for member in group), operator])
     place = positions(problem.order)
-    return tuple(tuple(sorted(group, key=place.__getitem__)) for group in found)
+    return tuple(tuple(sorted(group, key=place.__getitem__)) for group in merged)
 
 
 def fits(problem: Problem, plan: StagedPlan) -> bool:
@@ -138,7 +138,7 @@ def fits(problem: Problem, plan: StagedPlan) -> bool:
     for row in plan.devices:
         for stage in row:
             members = sorted((operator for group in stage for operator in group), key=place.__getitem__)
-            if len(members) > kernel.MOST_MEMBERS:
+            if len(members) > annealing_kernel.MOST_MEMBERS:
                 return False
             if len(members) > 1 and len(stage) > 1 and set(groups(problem, members)) != set(stage):
                 return False
@@ -148,18 +148,18 @@ def fits(problem: Problem, plan: StagedPlan) -> bool:
 
 
 def _operators(problem: Problem) -> Any:
-    found = np.zeros(len(problem) + 1, kernel.OPERATOR)
-    found["time"][:-1] = problem.time
-    found["work"][:-1] = found["time"][:-1] * problem.utilization
-    found["place"][:-1] = positions(problem.order)
-    found["first_input"][1:] = np.cumsum([len(row) for row in problem.predecessors])
-    found["first_output"][1:] = np.cumsum([len(row) for row in problem.successors])
+    records = np.zeros(len(problem) + 1, annealing_kernel.OPERATOR)
+    records["time"][:-1] = problem.time
+    records["work"][:-1] = records["time"][:-1] * problem.utilization
+    records["place"][:-1] = positions(problem.order)
+    records["first_input"][1:] = np.cumsum([len(row) for row in problem.predecessors])
+    records["first_output"][1:] = np.cumsum([len(row) for row in problem.successors])
     if not problem.measured:  # a measured stage may be shorter than its operators, so that nothing is known
-        tail = found["tail"]
+        tail = records["tail"]
         for operator in reversed(problem.order):
             after = [tail[successor] + problem.time[successor] for successor, _ in problem.successors[operator]]
             tail[operator] = max(after, default=0.0)
-    return found
+    return records
 
 
 def _as_measured(problem: Problem) -> dict[frozenset[Group], tuple[float, Stage]]:
@@ -168,17 +168,17 @@ def _as_measured(problem: Problem) -> dict[frozenset[Group], tuple[float, Stage]
     A group may have been measured in other orders than that, in which it can run as well; the fastest counts.
     """
     place = positions(problem.order)
-    found: dict[frozenset[Group], tuple[float, Stage]] = {}
+    fastest: dict[frozenset[Group], tuple[float, Stage]] = {}
     for measured, time in problem.measured.items():
-        if len(measured) == 1 or sum(map(len, measured)) > kernel.MOST_MEMBERS:
+        if len(measured) == 1 or sum(map(len, measured)) > annealing_kernel.MOST_MEMBERS:
             continue
         stage = tuple(tuple(sorted(group, key=place.__getitem__)) for group in sorted(measured))
         key = frozenset(stage)
-        if key not in found:
-            found[key] = (problem.measured.get(key, problem.modelled_stage_ms(stage)), stage)
-        if time < found[key][0] and all(_can_run(problem, group) for group in measured):
-            found[key] = (time, tuple(sorted(measured)))
-    return found
+        if key not in fastest:
+            fastest[key] = (problem.measured.get(key, problem.modelled_stage_ms(stage)), stage)
+        if time < fastest[key][0] and all(_can_run(problem, group) for group in measured):
+            fastest[key] = (time, tuple(sorted(measured)))
+    return fastest
 
 
 def _can_run(problem: Problem, group: Group) -> bool:
@@ -191,11 +191,11 @@ def _can_run(problem: Problem, group: Group) -> bool:
 
 
 def _measured(stages: Mapping[frozenset[Group], tuple[float, Stage]]) -> Any:
-    found = np.array([(_key(key), time) for key, (time, _) in stages.items()], kernel.MEASURED)
-    return found[np.argsort(found["key"])]
+    rows = np.array([(_key(key), time) for key, (time, _) in stages.items()], annealing_kernel.MEASURED)
+    return rows[np.argsort(rows["key"])]
 
 
 def _key(stage: Iterable[Group]) -> Any:
     operators = np.array([operator for group in stage for operator in group], np.int64)
     numbers = np.array([number for number, group in enumerate(stage) for _ in group], np.int64)
-    return kernel.stage_key(numbers, operators, len(operators))
+    return annealing_kernel.stage_key(numbers, operators, len(operators))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 
-from hios.merging import least_growth
+from hios.operator_merge import least_growth
 from hios.problem import Problem, Stage
 from hios.schedule import StagedPlan
 
 #: Beyond this number of operators the solver does not come to an end in the time of a search.
 MOST_OPERATORS = 200
-#: Steps that the largest time is divided into where times are no whole numbers.
+#: Steps that the largest time is divided into where times are no integers.
 _STEPS = 1_000_000
 #: Whole numbers below this are exact in floating point, and so many of them add up to what the solver takes.
 _EXACT = 2**53
@@ -34,7 +34,7 @@ def stages_gain(problem: Problem) -> bool:
 
 
 def staged_bound_ms(problem: Problem, bound: float) -> float:
-    """A bound on all schedules, rounded up for staged ones where these last a whole number of milliseconds."""
+    """A bound on all schedules, rounded up for staged ones where these last an integer of milliseconds."""
     transfers = [transfer for row in problem.predecessors for _, transfer in row]
     if stages_gain(problem) or any(time != int(time) for time in (*problem.time, *transfers)):
         return bound
@@ -46,7 +46,7 @@ def prove(
 ) -> tuple[StagedPlan, float, float]:
     """Look for a shorter staged schedule, or prove that there is none: P | prec | Cmax.
 
-    Times are rounded down to whole steps, so that the bound stays one; it is exact where times are whole numbers.
+    Times are rounded down to whole steps, so that the bound stays one; it is exact where times are integers.
 
     Args:
         problem: one that is `provable`.
@@ -91,16 +91,16 @@ def prove(
         finally:
             solver.stop_search()
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        found = _plan(problem, devices, [solver.value(start) for start in starts])
-        found_latency = max(finish for _, finish, _, _ in staged_times(problem, found))
+        shorter = _plan(problem, devices, [solver.value(start) for start in starts])
+        found_latency = max(finish for _, finish, _, _ in staged_times(problem, shorter))
         if found_latency < latency:
-            plan, latency = found, found_latency
+            plan, latency = shorter, found_latency
     proven = solver.best_objective_bound * step
     return plan, latency, min(max(bound, proven), latency)
 
 
 def _step(problem: Problem) -> float:
-    """A step of which all times are multiples, if they are whole numbers; else a fraction of the largest time."""
+    """A step of which all times are multiples, if they are integers; else a fraction of the largest time."""
     if all(time == int(time) < _EXACT for time in problem.time):
         return 1.0
     return max(problem.time) / _STEPS

@@ -2,9 +2,9 @@
 
 A candidate is a list of operators in an order in which they can run, each with its devices. A move changes the place
 of an operator or the devices of one or several, the times from the first changed place on are worked out again, and
-the move is kept or taken back, as in `hios.schedulers.opt.kernel`, whose stages of several operators are not searched
-here. All arrays are allocated once by `hios.schedulers.opt.wide_chain`; the functions below change them in place. They
-stand in one file for the reason given there; `draw` alone is of the other file, and a change of it needs one of this.
+the move is kept or taken back, as in `hios.schedulers.opt.annealing_kernel`; unlike there, stages of several operators
+are not searched. All arrays are allocated once by `hios.schedulers.opt.wide_search`; the functions below change them in
+place. They are in one file for the reason given there; only `draw` is imported, and a change of it needs one here.
 
 Arrays are records (numpy structured types); n operators, e edges, o options, M devices; times in milliseconds. By
 convention the functions call them
@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from hios.schedulers.opt.kernel import compiled, draw
+from hios.schedulers.opt.annealing_kernel import compiled, draw
 
 #: Sets of devices are the bits of one number.
 MOST_DEVICES = 64
@@ -638,7 +638,7 @@ def anneal_wide(
     temperature: float,
     moves: int,
 ) -> None:
-    """Try a number of moves at one temperature; they are kept as in `hios.schedulers.opt.kernel.anneal`.
+    """Try a number of moves at one temperature; they are kept as in `hios.schedulers.opt.annealing_kernel.anneal`.
 
     Args:
         operators: these and the following as said at the top of this file; ``operators`` and ``order`` are the

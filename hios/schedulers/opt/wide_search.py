@@ -1,16 +1,19 @@
-"""The search where operators may take several devices: chains with one device an operator, then with several."""
+"""The search with operators on several devices: chains with one device an operator, then with several."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
+from hios.bound import least_ms
 from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from hios.schedulers.hios_wide import WideList
+from hios.schedulers.opt import wide_kernel as kernel
 from hios.schedulers.opt.annealing import Chain
-from hios.schedulers.opt.searching import CHAINS, Clock, anneal
-from hios.schedulers.opt.wide_chain import WideChain
+from hios.schedulers.opt.parallel_search import CHAINS, Clock, anneal
 from hios.schedulers.opt.wide_kernel import MOST_DEVICES
 
 #: Share of the time limit at which the first part of the search ends.
@@ -50,15 +53,15 @@ def search_wide(
     ]
     several = devices <= MOST_DEVICES
     anneal(narrow, bound, clock, moves, _FIRST if several else 1.0)
-    found: list[Plan] = [chain.plan() for chain in narrow]
+    plans_found: list[Plan] = [chain.plan() for chain in narrow]
     if not several:
-        return found, sum(chain.moves for chain in narrow)
-    lists = sorted(_lists(problem, [*plans, *found]), key=lambda each: each.latency_ms)
+        return plans_found, sum(chain.moves for chain in narrow)
+    lists = sorted(_lists(problem, [*plans, *plans_found]), key=lambda each: each.latency_ms)
     starts = (lists[0], next((each for each in lists if max(each.widths) > 1), lists[0]))
     wide = [WideChain(problem, devices, start, seed * CHAINS + number) for number, start in enumerate(starts)]
     anneal(wide, bound, clock, moves, 1.0)
-    found += [chain.best().plan(devices) for chain in wide]
-    return found, sum(chain.moves for chain in narrow) + sum(chain.moves for chain in wide)
+    plans_found += [chain.best().plan(devices) for chain in wide]
+    return plans_found, sum(chain.moves for chain in narrow) + sum(chain.moves for chain in wide)
 
 
 def compile_search(problem: Problem, devices: int) -> None:
@@ -96,3 +99,107 @@ def _single(plan: StagedPlan) -> StagedPlan:
     return StagedPlan(
         tuple(tuple(((operator,),) for stage in row for group in stage for operator in group) for row in plan.devices)
     )
+
+
+#: Temperatures at the beginning and at the end, in mean times of an operator; chosen by measurement.
+HOTTEST, COLDEST = 0.2, 0.001
+#: Operators timed between two looks at the clock, roughly: a few milliseconds.
+_SLICE = 1_000_000
+
+
+class WideChain:
+    """A chain of simulated annealing that starts from a list schedule.
+
+    Args:
+        problem: graph and costs, with the times on ``devices``.
+        devices: number of devices, at most ``wide_kernel.MOST_DEVICES``.
+        start: where to start.
+        seed: equal seeds make equal moves.
+    """
+
+    def __init__(self, problem: Problem, devices: int, start: WideList, seed: int) -> None:
+        n = len(problem)
+        self._scale = sum(problem.time) / n
+        self._inputs = np.array([pair for row in problem.predecessors for pair in row], kernel.EDGE)
+        self._outputs = np.array([pair for row in problem.successors for pair in row], kernel.EDGE)
+        rows = [[(1, problem.time[v]), *problem.wide_ms.get(v, {}).items()] for v in range(n)]
+        self._options = np.array([option for row in rows for option in row], kernel.OPTION)
+        self._operators = operators = np.zeros(n + 1, kernel.OPERATOR)
+        operators["changed"] = operators["marked"] = -1
+        operators["first_input"][1:] = np.cumsum([len(row) for row in problem.predecessors])
+        operators["first_output"][1:] = np.cumsum([len(row) for row in problem.successors])
+        operators["first_option"][1:] = np.cumsum([len(row) for row in rows])
+        for operator in reversed(problem.order):
+            after = [operators["tail"][w] + least_ms(problem, w) for w, _ in problem.successors[operator]]
+            operators["tail"][operator] = max(after, default=0.0)
+        self._order = np.array(start.order, np.int64)
+        operators["position"][self._order] = np.arange(n)
+        for operator, held in enumerate(start.devices):
+            option = operators["first_option"][operator] + [width for width, _ in rows[operator]].index(len(held))
+            operators["option"][operator] = option
+            operators["duration"][operator] = self._options["time"][option]
+            operators["device"][operator] = held[0]
+            operators["held"][operator] = sum(1 << device for device in held)
+        self._devices = np.zeros(devices, kernel.DEVICE)
+        self._touched = np.zeros(n, kernel.TOUCHED)
+        self._critical = np.zeros(n, np.int64)
+        self._states = np.zeros(1, kernel.STATE)
+        self._states[0]["random"] = (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64 or 1
+        self._time_start()
+        self._best_operators, self._best_order = operators[:n].copy(), self._order.copy()
+        #: Moves made so far.
+        self.moves = 0
+        #: Moves between two looks at the clock.
+        self.slice = max(1, _SLICE // n)
+
+    def _time_start(self) -> None:
+        state = self._states[0]
+        state["iteration"], state["last"], state["moved"] = 1, len(self._order), -1
+        self._operators["finish"] = -1.0
+        self._operators["marked"] = 1
+        arrays = self._operators, self._inputs, self._outputs, self._options, self._order, self._devices
+        latency = kernel.timed(*arrays, state, np.inf)
+        kernel.keep(
+            self._operators,
+            self._inputs,
+            self._outputs,
+            self._order,
+            self._devices,
+            self._critical,
+            state,
+            latency,
+        )
+        state["best"] = latency
+
+    @property
+    def latency_ms(self) -> float:
+        """Latency of the best list so far, in milliseconds."""
+        return float(self._states[0]["best"])
+
+    def run(self, progress: float, moves: int) -> None:
+        """Try moves at the temperature of a progress between 0 (hottest) and 1; releases the interpreter lock."""
+        kernel.anneal_wide(
+            self._operators,
+            self._inputs,
+            self._outputs,
+            self._options,
+            self._order,
+            self._best_operators,
+            self._best_order,
+            self._devices,
+            self._touched,
+            self._critical,
+            self._states,
+            self._scale * HOTTEST * (COLDEST / HOTTEST) ** progress,
+            moves,
+        )
+        self.moves += moves
+
+    def best(self) -> WideList:
+        """The best list so far."""
+        operators = self._best_operators
+        held = []
+        for first, bits in zip(operators["device"].tolist(), operators["held"].tolist(), strict=True):
+            others = [device for device in range(len(self._devices)) if bits >> device & 1 and device != first]
+            held.append((first, *others))
+        return WideList(self.latency_ms, tuple(self._best_order.tolist()), tuple(held))

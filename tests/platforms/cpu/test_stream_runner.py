@@ -11,19 +11,21 @@ from typing import Any
 import pytest
 
 from hios import Graph, HiosError
-from hios.platforms.cpu import running as device
-from hios.platforms.cpu.platform import device_cores
+from hios.platforms.cpu import cpu_worker as device
+from hios.platforms.cpu.cpu_platform import device_cores
 from hios.platforms.device_program import ArenaPlan, StreamProgram
 from hios.schedule import StreamPlan
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
-from tests.frontends.networks import Files
+from tests.frontends.small_networks import Files
 from tests.runtime import faults
 
-#: Seconds until a device gives up; little where it is to do so, so that nothing may run beside that test.
-WAIT_S, SHORT_WAIT_S = 60.0, 1.0
+#: Seconds until a device gives up; less where it is to do so, though enough for operators that only are slow.
+WAIT_S, HANGING_S = 300.0, 5.0
+#: As above, where there is nothing that could come.
+SHORT_WAIT_S = 1.0
 #: Seconds until the controller gives up on a device.
-TIMEOUT_S = 120.0
+TIMEOUT_S = 600.0
 
 
 @contextmanager
@@ -54,17 +56,13 @@ def _by_kind(graph: Graph) -> StreamPlan:
     ("how", "message"),
     [
         ("fail", r"^device 0: operator fire4\.expand3x3, stream 1: no such kernel$"),
-        pytest.param(
-            "hang",
-            r"^device 0: operator fire4\.expand3x3, stream 1, did not finish within 1 s$",
-            marks=pytest.mark.measures,
-        ),
+        ("hang", r"^device 0: operator fire4\.expand3x3, stream 1, did not finish within 5 s$"),
         ("die", r"^device 0 died with exit status 3 \(run\); the run was ended$"),
     ],
 )
 def test_spoilt_operators_are_named(files: Files, graph: Graph, how: str, message: str) -> None:
     """An operator that fails or hangs ends the run with device, stream and operator, one that dies with its device."""
-    wait_s = SHORT_WAIT_S if how == "hang" else WAIT_S
+    wait_s = HANGING_S if how == "hang" else WAIT_S
     with _loaded(files, graph, _by_kind(graph), wait_s) as (pool, (program,)):
         pool.call(0, faults.spoil, operator="fire4.expand3x3", how=how)
         pool.call(0, device.prepare, name="spoilt", program=program)

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from hios.errors import first_line
-from hios.platforms.cuda.network import as_list
-from hios.platforms.cuda.steps import Lane
+from hios.platforms.cuda.compiled_network import as_list
+from hios.platforms.cuda.launches import Lane
 
 _T = TypeVar("_T")
 #: Longest delay of a launch in seconds.

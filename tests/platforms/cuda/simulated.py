@@ -1,4 +1,4 @@
-"""Workers whose GPUs are streams of this machine: what tests run instead of ``hios.platforms.cuda.running.load``."""
+"""Workers whose GPUs are streams of this machine: run by tests in place of ``hios.platforms.cuda.cuda_worker.load``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from torch import Tensor
 from hios.graph import Graph
 from hios.platforms.buffers import arena_tensor
 from hios.platforms.cpu import core_probe
+from hios.platforms.cuda.compiled_network import Network
 from hios.platforms.cuda.executor import Executor
-from hios.platforms.cuda.network import Network
 from hios.platforms.device_program import Buffer
 from hios.platforms.weights import load_weights
 from hios.workers.worker import Worker

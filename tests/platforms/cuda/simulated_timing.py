@@ -196,10 +196,10 @@ class InProcess:
         """End nothing."""
 
 
-def subject(machine: Machine, costs_ms: Mapping[str, float], nbytes: int) -> Callable[..., Any]:
+def workload(machine: Machine, costs_ms: Mapping[str, float], nbytes: int) -> Callable[..., Any]:
     """Operators that take the time that costs state; made while something is captured they are an error."""
 
-    class Subject:
+    class Workload:
         def __init__(self, graph: Any, operator: Any, generator: Any, *, packed: bool) -> None:
             if machine.recorded is not None or packed:
                 raise HiosError("an operator cannot be made now, or so")
@@ -208,7 +208,7 @@ def subject(machine: Machine, costs_ms: Mapping[str, float], nbytes: int) -> Cal
         def run(self) -> None:
             machine.launch(self.operator, costs_ms[self.operator])
 
-    return Subject
+    return Workload
 
 
 def merged(machine: Machine, costs_ms: Mapping[str, float]) -> type:

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from hios import ALGORITHMS, Costs, Graph, Problem, schedule
 from hios.errors import PlatformError
-from hios.platforms.cuda import marks
+from hios.platforms.cuda import launch_marker
+from hios.platforms.cuda.compiled_network import Network as Placed
 from hios.platforms.cuda.executor import Executor
-from hios.platforms.cuda.network import Network as Placed
 from hios.schedule import Plan, StagedPlan, StreamPlan
-from tests.frontends.networks import Model, Network, extracted, network
+from tests.frontends.small_networks import Model, Network, extracted, network
 from tests.platforms.cuda.host import HostBackend
 from tests.problems import briefly
 from tests.runtime.schedules import merged_plan, random_plan, random_streams
@@ -205,7 +205,7 @@ def test_operators_that_fail_alone_are_named() -> None:
     placed = Failing(found.graph, found.tensors, [torch.device("cpu")])
     with pytest.raises(PlatformError, match=rf"^device 0, operator {last}, stream 0: no such kernel$"):
         Executor(placed, HostBackend(), noted.append)
-    assert [marks.text(found.graph, [], mark) for mark in noted] == [
+    assert [launch_marker.text(found.graph, [], mark) for mark in noted] == [
         f"device 0, operator {found.graph.operators[place].id}, stream 0" for place in found.graph.order
     ]
 
@@ -254,14 +254,14 @@ def test_marks_say_where_the_process_is() -> None:
     order = found.graph.order
     plan = StagedPlan(tuple(tuple(((place,),) for place in order[device::2]) for device in (0, 1)))
     prepared.prepare("alternating", [plan])
-    launched = [marks.text(found.graph, ["alternating"], mark) for mark in noted]
+    launched = [launch_marker.text(found.graph, ["alternating"], mark) for mark in noted]
     names = [operator.id for operator in found.graph.operators]
     assert {f"device 0, operator {names[order[0]]}, stage 0", f"device 1, operator {names[order[1]]}, stage 0"} <= {
         *launched
     }
     noted.clear()
     prepared.run("alternating")
-    assert [marks.text(found.graph, ["alternating"], mark) for mark in noted] == [
+    assert [launch_marker.text(found.graph, ["alternating"], mark) for mark in noted] == [
         "device 0, which runs all of alternating",
         "device 1, which runs all of alternating",
     ]
@@ -271,8 +271,8 @@ def test_marks_say_where_the_process_is() -> None:
 def test_marks_fit_a_flag(device: int, stage: int | None, stream: int) -> None:
     """A mark fits 63 bits and holds device, operator, and stage or stream."""
     graph = branches().graph
-    found = marks.launching(device, 1, stage, stream)
+    found = launch_marker.launching(device, 1, stage, stream)
     assert 0 < found < 2**63
     where = f"stream {stream}" if stage is None else f"stage {stage}"
-    assert marks.text(graph, [], found) == f"device {device}, operator {graph.operators[1].id}, {where}"
-    assert marks.text(graph, [], 0) == ""
+    assert launch_marker.text(graph, [], found) == f"device {device}, operator {graph.operators[1].id}, {where}"
+    assert launch_marker.text(graph, [], 0) == ""

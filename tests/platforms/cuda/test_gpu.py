@@ -15,17 +15,17 @@ from torch import Tensor
 from hios import ALGORITHMS, Costs, Graph, Problem, artifacts, schedule
 from hios.cli.files import execute
 from hios.errors import HiosError
-from hios.platforms.cuda import reference
-from hios.platforms.cuda import running as device
+from hios.platforms.cuda import cuda_reference
+from hios.platforms.cuda import cuda_worker as device
 from hios.platforms.cuda.backend import CudaBackend
+from hios.platforms.cuda.compiled_network import Network as Placed
 from hios.platforms.cuda.executor import Executor
-from hios.platforms.cuda.network import Network as Placed
+from hios.platforms.cuda.launches import Lane
 from hios.platforms.cuda.precision import exactly
-from hios.platforms.cuda.steps import Lane
 from hios.runtime.session import Settings
 from hios.schedule import Plan, StagedPlan
-from tests.frontends.networks import Files, Network, write_files
-from tests.gpu import needs_two_gpus, requires_gpu
+from tests.frontends.small_networks import Files, Network, write_files
+from tests.gpu_marker import needs_two_gpus, requires_gpu
 from tests.platforms.cuda import limited
 from tests.platforms.cuda.test_executor import plans, shared, squeezenet
 from tests.problems import briefly
@@ -193,7 +193,7 @@ def test_a_captured_module_reads_its_inputs() -> None:
     module = copy.deepcopy(found.module).cuda()
     with torch.inference_mode(), exactly():
         inputs = [torch.zeros_like(value, device="cuda") for value in found.inputs]
-        replay = reference.in_graph(module, inputs)
+        replay = cuda_reference.in_graph(module, inputs)
         for buffer, value in zip(inputs, found.inputs, strict=True):
             buffer.copy_(value)
         output = replay(*inputs).cpu()

@@ -11,7 +11,7 @@ import torch
 
 from hios import Graph, Problem, artifacts, schedule, violations
 from hios.cli.files import profile
-from tests.gpu import GPUS, needs_two_gpus, requires_gpu
+from tests.gpu_marker import GPUS, needs_two_gpus, requires_gpu
 
 pytestmark = pytest.mark.filterwarnings("error::hios.errors.HiosWarning")
 

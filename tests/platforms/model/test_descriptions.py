@@ -106,6 +106,7 @@ def test_bad_descriptions_are_refused(tmp_path: Path, changes: dict[str, object]
         ("&a [*a]\n", r"line 1: not valid YAML \(an anchor is used within its own value\)"),
         ("name: 2020-01-01\n", r"name: found 2020-01-01, which YAML reads as date; allowed: text or a number"),
         ("1: a\n", r"\(whole file\): found the key 1, which YAML reads as int; allowed: text"),
+        ('clock_mhz: "\\ud800"\n', r"\(whole file\): name, .* are missing"),
     ],
 )
 def test_files_that_are_no_description(tmp_path: Path, text: str, message: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from hios import Graph, Operator
 from hios.schedulers.policy.features import ACTIVATIONS, FEATURES, POOLS, TYPES, features
-from tests.convolutions import Conv, conv_graph
+from tests.convolution_graphs import Conv, conv_graph
 from tests.platforms.model.gpu_graphs import one_operator
 
 

@@ -15,7 +15,7 @@ from hios.schedulers.policy.network import Policy, initial_weights
 from hios.schedulers.policy.passes import index_of
 from hios.schedulers.policy.policy_file import read_policy, write_policy
 from hios.schedulers.policy.training import Pool, Settings, discounted, mean_share, train
-from tests.convolutions import Conv, conv_problem
+from tests.convolution_graphs import Conv, conv_problem
 from tests.problems import problem
 
 #: Small enough to train in a second.

@@ -1,0 +1,261 @@
+"""What one line gains: every way to run a model, and which one hios.optimize keeps, in one table.
+
+python benchmarks/optimize_gain.py [MODEL ...] [--budget SECONDS]
+python benchmarks/optimize_gain.py --start [MODEL ...]
+python benchmarks/optimize_gain.py --overhead
+
+Networks are those of models/, at the sizes of the papers. hios.optimize races all ways that are installed; the table
+has their medians of whole calls, in the rounds that neither chose nor checked, and how many times as long as the
+fastest the kept one takes. Then the model with one thread, with all, and the kept way take turns again in ROUNDS rounds
+of random order: medians, 20th and 80th percentile, and the median of the ratios round by round with its 95 % interval.
+``HIOS_CACHE`` says where measurements are kept: give an empty folder to have everything measured anew. The budget is
+large by default, so that every way is prepared. ``--start`` prints, for each network in processes of its own, how long
+hios.optimize takes with an empty cache and the default budget, from that cache, from one in which the model itself was
+chosen, and with a budget of 3 s. ``--overhead`` prints what a call costs beside the operators that it runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+import hios
+from hios.frontends.model_registry import build_model
+from hios.machine import busy_share, usable_cores
+from hios.optimizing.optimized_module import torch_threads
+from hios.optimizing.report import Report, WayReport
+from hios.optimizing.tracing import trace
+from hios.platforms.cpu.engine import Engine, Task
+from hios.schedule import StagedPlan
+from hios.statistics import interval, spread
+
+MODELS = ("inception_v3", "squeezenet", "googlenet", "resnet50", "randwire", "nasnet_large", "bert", "t5")
+#: Seconds for each model: enough for torch.compile.
+BUDGET_S = 600.0
+ROUNDS, WARMUP = 36, 3
+#: Idle threads of OpenMP spin on for some milliseconds.
+SETTLE_S = 0.03
+CALLS = 200
+#: Starts from a cache, of which the median is printed; budget of a short first one.
+STARTS, SHORT_S = 5, 3.0
+#: What a process does that starts; torch is there, and the model is built.
+START = """
+import json, sys, time
+import torch
+began = time.perf_counter()
+import hios
+imported = time.perf_counter() - began
+from hios.frontends.model_registry import build_model
+model, inputs = build_model(sys.argv[1], {}, 0)
+began = time.perf_counter()
+fast = hios.optimize(model, inputs, **json.loads(sys.argv[2]))
+optimized = time.perf_counter()
+with torch.no_grad():
+    fast(*inputs)
+called = time.perf_counter()
+print(json.dumps([imported + optimized - began, called - optimized, fast.report.chosen, fast.report.cached]))
+"""
+
+
+def timed(call: Callable[[], Any]) -> float:
+    """Milliseconds of a call."""
+    began = time.perf_counter_ns()
+    call()
+    return (time.perf_counter_ns() - began) / 1e6
+
+
+def compare(name: str, budget_s: float) -> Report:
+    """Print the rows of one network; returns what hios.optimize found."""
+    model, inputs = build_model(name, {}, 0)
+    began = time.perf_counter()
+    fast = hios.optimize(model, inputs, budget_s=budget_s)
+    seconds = time.perf_counter() - began
+    cores = len(usable_cores())
+
+    def threaded(threads: int) -> Callable[[], Any]:
+        def call() -> Any:
+            with torch_threads(threads):
+                return model(*inputs)
+
+        return call
+
+    ways = {
+        "model, 1 thread": threaded(1),
+        f"model, {cores} threads": threaded(cores),
+        "hios.optimize": lambda: fast(*inputs),
+    }
+    taken: dict[str, list[float]] = {way: [] for way in ways}
+    order, busy = list(ways), busy_share(usable_cores())
+    for number in range(WARMUP + ROUNDS):
+        random.Random(number).shuffle(order)
+        for way in order:
+            time.sleep(SETTLE_S)
+            latency = timed(ways[way])
+            if number >= WARMUP:
+                taken[way].append(latency)
+    print(f"{name}: {fast.report.chosen}, found in {seconds:.0f} s; cores {busy:.0%} busy with other work before")
+    ours = taken["hios.optimize"]
+    for way, latencies in taken.items():
+        median, p20, p80 = spread(latencies)
+        ratios = [theirs / own for theirs, own in zip(latencies, ours, strict=True)]
+        low, high = interval(ratios)
+        print(
+            f"  {way:<18}{median:>9.2f} ms  {p20:>8.2f} to {p80:<8.2f}  hios.optimize is {spread(ratios)[0]:.2f} times "
+            f"as fast ({low:.2f} to {high:.2f})"
+        )
+    print(fast.report)
+    fast.close()
+    return fast.report
+
+
+def table(reports: Mapping[str, Report]) -> str:
+    """Medians of every way by network, which one was kept, and its ratio to the fastest, in Markdown.
+
+    A median in brackets is of a way that left the race as clearly slower, of fewer runs.
+    """
+    labels = list(dict.fromkeys(way.label for report in reports.values() for way in report.ways))
+    lines = [["ms", *reports], ["---", *["---:"] * len(reports)]]
+    for label in labels:
+        ways = [next((way for way in report.ways if way.label == label), None) for report in reports.values()]
+        if any(way is not None and way.median_ms is not None for way in ways):
+            lines.append([label, *map(_cell, ways)])
+    lines.append(["kept", *(report.chosen for report in reports.values())])
+    lines.append(["kept over the fastest", *map(_ratio, reports.values())])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(way: WayReport | None) -> str:
+    if way is None or way.median_ms is None:
+        return ""
+    return f"{way.median_ms:.1f}" if way.outcome == "raced" else f"({way.median_ms:.1f})"
+
+
+def _ratio(report: Report) -> str:
+    medians = {way.label: way.median_ms for way in report.candidates if way.median_ms is not None}
+    return f"{medians[report.chosen] / min(medians.values()):.3f}" if report.chosen in medians else ""
+
+
+def overhead() -> None:
+    """Print what a call of the engine costs, on one worker and on two, back to back and after a pause."""
+    model = nn.Sequential(nn.ReLU(), nn.Sigmoid()).eval()
+    cores = usable_cores()
+    for megabytes in (0.001, 1.0):
+        x = torch.randn(1, int(megabytes * 250_000))
+        traced = trace(model, [x], {}, "overhead", "operator")
+        first, second = traced.graph.order
+        tasks = {
+            "1 worker": Task(StagedPlan(((((first,),), ((second,),)),))),
+            "2 workers": Task(StagedPlan(((((first,),),), (((second,),),)))),
+        }
+        with Engine(traced.graph, traced.weights, tasks, [[cores[0]], [cores[-1]]]) as engine, torch.no_grad():
+            for task in tasks:
+                for pause in (0.0, 0.05):
+                    with torch_threads(1):
+                        alone = _typical(functools.partial(model, x), pause)
+                    call = _typical(functools.partial(engine.run, task, [x]), pause)
+                    print(
+                        f"{megabytes:g} MB in and out, {task}, {pause * 1e3:.0f} ms between calls: "
+                        f"{call:.3f} ms a call, the model itself {alone:.3f} ms"
+                    )
+
+
+def _typical(call: Callable[[], Any], pause: float) -> float:
+    """Median milliseconds of calls with pauses between them."""
+    taken = []
+    for _ in range(CALLS):
+        time.sleep(pause)
+        taken.append(timed(call))
+    return spread(taken)[0]
+
+
+class Start(NamedTuple):
+    """A start in a new process: seconds of hios.optimize with its import, of the first call, and what runs the model.
+
+    ``kept`` says whether that was taken from the cache.
+    """
+
+    seconds: float
+    call_s: float
+    chosen: str
+    kept: bool
+
+
+def starts(name: str) -> None:
+    """Print how long hios.optimize takes for a network in new processes."""
+    busy = busy_share(usable_cores())
+    print(f"{name}: cores {busy:.0%} busy with other work before")
+    with tempfile.TemporaryDirectory() as cache:
+        _print_start(name, "first start, default budget", started(name, cache))
+        _print_kept(name, "from the cache", cache)
+    with tempfile.TemporaryDirectory() as cache:
+        started(name, cache, way="eager")
+        _print_kept(name, "from the cache, the model itself", cache, way="eager")
+    with tempfile.TemporaryDirectory() as cache:
+        _print_start(name, f"first start, budget of {SHORT_S:g} s", started(name, cache, budget_s=SHORT_S))
+
+
+def _print_kept(name: str, what: str, cache: str, **options: Any) -> None:
+    """Print the median of some starts from a cache, or that it holds no choice."""
+    made: list[Start] = []
+    while len(made) < STARTS:
+        made.append(started(name, cache, **options))
+        if not made[-1].kept:  # a choice beside other work is not kept
+            print(f"{name}: {what}: none, as no choice was kept; run this on an idle machine", flush=True)
+            return
+    _print_start(name, what, sorted(made)[STARTS // 2])
+
+
+def _print_start(name: str, what: str, start: Start) -> None:
+    print(f"{name}: {what}: {start.seconds:.1f} s, {start.chosen}, first call {start.call_s:.2f} s", flush=True)
+
+
+def started(name: str, cache: str, **options: Any) -> Start:
+    """Optimise a network in a new process.
+
+    Args:
+        name: of the network.
+        cache: folder of the cache.
+        **options: keyword arguments of hios.optimize.
+    """
+    command = [sys.executable, "-c", START, name, json.dumps(options)]
+    environment = {**os.environ, "HIOS_CACHE": cache}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return Start(*json.loads(done.stdout.splitlines()[-1]))
+
+
+def main() -> None:
+    """Print what was asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("models", nargs="*", default=MODELS, metavar="MODEL")
+    parser.add_argument("--budget", type=float, default=BUDGET_S, metavar="SECONDS")
+    parser.add_argument("--overhead", action="store_true")
+    parser.add_argument("--start", action="store_true")
+    given = parser.parse_args()
+    if given.overhead:
+        overhead()
+        return
+    if given.start:
+        for name in given.models:
+            starts(name)
+        return
+    torch.set_grad_enabled(False)
+    reports = {}
+    for name in given.models:
+        reports[name] = compare(name, given.budget)
+        print(table(reports), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""``hios load``: several models on one device, for real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hios.cli.options import PATH, output_option, refuse_overwriting, trust_option
+from hios.defaults import TIMEOUT_S, TOLERANCE
+
+if TYPE_CHECKING:
+    from hios.serving.scenario import Scenario
+
+
+@click.command("load")
+@click.argument("scenario", type=PATH)
+@click.option(
+    "--policy",
+    help="One of those of hios simulate but learned; auto: the one that the simulator finds best on other traces. "
+    "Required unless --calibrate is given.",
+)
+@click.option(
+    "--calibrate",
+    is_flag=True,
+    help="Measure instead, in about a minute, what the simulator needs to predict this machine; the output is "
+    "calibration.json, for `hios simulate --calibration`.",
+)
+@click.option(
+    "--launcher",
+    type=click.Choice(["open", "fixed", "water-filling"]),
+    help="How fast tasks leave the queues; default: as the scenario states.",
+)
+@click.option(
+    "--load",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="What the rates of the scenario are multiplied by.",
+)
+@click.option(
+    "--weights",
+    type=PATH,
+    help="Launcher that hios train --learn launcher wrote, for the policies learned and learned-static, and for auto; "
+    "default: as the scenario states.",
+)
+@output_option("result.json")
+@click.option("--trace", type=PATH, help="Chrome/Perfetto trace to write of what ran on which lane.")
+@click.option(
+    "--metrics",
+    type=PATH,
+    help="File for counters and latencies in the text format of Prometheus, written at the end and on SIGUSR1.",
+)
+@click.option(
+    "--virtual",
+    is_flag=True,
+    help="Let lanes share cores where there are fewer: to try things out, as times say little then.",
+)
+@click.option("--tolerance", type=float, default=TOLERANCE, show_default=True, help="Allowed difference of outputs.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(0, min_open=True),
+    default=TIMEOUT_S,
+    show_default=True,
+    help="Longest time of one run of a block, in seconds; a lane that takes longer is started again.",
+)
+@trust_option
+def command(
+    scenario: Path,
+    policy: str | None,
+    calibrate: bool,
+    launcher: str | None,
+    load: float,
+    weights: Path | None,
+    output: Path,
+    trace: Path | None,
+    metrics: Path | None,
+    virtual: bool,
+    tolerance: float,
+    timeout_s: float,
+    trust: bool,
+) -> None:
+    """Send the tasks of SCENARIO to workers on this machine's cores, and measure what becomes of them."""
+    from hios.artifacts import require_writable, write
+    from hios.serving.scenario import Scenario
+
+    refuse_overwriting([scenario], [output, trace, metrics])
+    for path in (output, trace, metrics):
+        if path is not None:
+            require_writable(path)
+    given = Scenario.read(scenario, load=load)
+    if weights is not None:
+        given = given.with_launcher(weights)
+    if calibrate:
+        _calibrate(given, policy, output, virtual=virtual, timeout_s=timeout_s)
+        return
+    if policy is None:
+        raise click.UsageError("Missing option '--policy'; required unless --calibrate is given.")
+    from hios.serving.live_table import LiveTable
+    from hios.serving.load_session import load as run
+    from hios.serving.result_table import result_table
+
+    show, written = LiveTable().show, None
+    if metrics is not None:
+        from hios.serving.metrics_file import MetricsFile
+
+        written = MetricsFile(metrics)
+        written.listen()
+    found = run(
+        given,
+        policy,
+        launcher=launcher,
+        virtual=virtual,
+        tolerance=tolerance,
+        timeout_s=timeout_s,
+        trusted=trust,
+        show=show if written is None else _both(show, written.show),
+        trace=trace,
+    )
+    write(output, "result", found.result)
+    if written is not None:
+        written.write()
+    click.echo(result_table(found.result))
+    click.echo(
+        f"control (launcher, dispatch, results): {found.result.control_share or 0:.1%} of the time that lanes "
+        f"were busy; load generator: {found.generator_share:.1%}; values between blocks: {found.memory_mb:.1f} MB"
+    )
+    if found.wrong:
+        click.echo(f"first failure: {found.wrong}", err=True)
+
+
+def _both(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
+    def show(*arguments: Any) -> None:
+        second(*arguments)
+        first(*arguments)
+
+    return show
+
+
+def _calibrate(scenario: Scenario, policy: str | None, output: Path, *, virtual: bool, timeout_s: float) -> None:
+    if policy is not None:
+        raise click.UsageError("--policy: found beside --calibrate; allowed: one of them.")
+    from hios.artifacts import write
+    from hios.serving.calibrating import calibrate
+    from hios.serving.result_table import calibration_table
+
+    measured = calibrate(
+        scenario, virtual=virtual, timeout_s=timeout_s, show=lambda text: click.echo(f"measuring {text}", err=True)
+    )
+    write(output, "calibration", measured)
+    click.echo(calibration_table(measured))

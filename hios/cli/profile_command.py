@@ -1,0 +1,155 @@
+"""``hios profile``: a graph to costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+from hios import defaults
+from hios.cli import files
+from hios.cli.options import (
+    PATH,
+    cores_per_device_option,
+    devices_option,
+    given_own,
+    output_option,
+    own_options,
+    partition_option,
+    partitioned,
+    platform_option,
+    refuse_overwriting,
+    virtual_option,
+)
+from hios.errors import HiosError
+from hios.platforms import PLATFORMS, require_options
+
+#: Options of measuring, which predictions take none of.
+_MEASURING = (
+    "virtual",
+    "cores_per_device",
+    "partition",
+    "repeats",
+    "budget",
+    "cache",
+    "no_cache",
+    "stages_of",
+    "widths",
+)
+
+
+@click.command("profile")
+@click.argument("graph", type=PATH)
+@platform_option
+@own_options
+@virtual_option
+@devices_option
+@cores_per_device_option
+@partition_option
+@output_option("costs.json")
+@click.option(
+    "--repeats",
+    type=int,
+    default=defaults.REPEATS,
+    show_default=True,
+    help="Minimum number of measurements of each operator and stage.",
+)
+@click.option(
+    "--budget",
+    type=float,
+    default=defaults.PROFILE_BUDGET_S,
+    show_default=True,
+    help="Seconds for repeating measurements until medians are known to within 2 %, and for measuring stages; stages "
+    "that no time is left for are modelled.",
+)
+@click.option(
+    "--widths",
+    type=int,
+    multiple=True,
+    help="Platform cpu: measure operators on this many devices at once, too. Schedules may then run operators that "
+    "gain from it on several devices. May be given several times.",
+)
+@click.option(
+    "--cache",
+    type=PATH,
+    help="Folder of cached measurements, shared with other runs and networks; default: measurements in $HIOS_CACHE, "
+    "else hios/measurements in the user's cache folder.",
+)
+@click.option("--no-cache", is_flag=True, help="Measure everything anew, and cache nothing.")
+@click.option(
+    "--stages-of",
+    multiple=True,
+    default=defaults.STAGES_OF,
+    show_default=True,
+    help="Measure the stages that this algorithm asks for; may be given several times.",
+)
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    graph: Path,
+    platform: str,
+    virtual: bool,
+    devices: int,
+    cores_per_device: int | None,
+    partition: Path | None,
+    output: Path,
+    repeats: int,
+    budget: float,
+    cache: Path | None,
+    no_cache: bool,
+    stages_of: tuple[str, ...],
+    widths: tuple[int, ...],
+    **options: str | None,
+) -> None:
+    """Measure what the operators, stages and transfers of GRAPH cost, or predict it (platform model)."""
+    given = given_own(platform, options)
+    if not PLATFORMS[platform].executes:
+        _refuse_measuring(context, platform)
+        _predict(graph, output, platform, devices, given)
+        return
+    require_options(platform, {}, virtual=virtual, cores_per_device=cores_per_device)
+    if repeats < 1:
+        raise HiosError(f"--repeats: found {repeats}; allowed: at least 1")
+    if not 0 <= budget < math.inf:
+        raise HiosError(f"--budget: found {budget:g}; allowed: at least 0, finite")
+    if no_cache and cache is not None:
+        raise HiosError(f"--no-cache: found beside --cache {cache}; allowed: one of them")
+    refuse_overwriting([graph, partition], [output])
+    devices, cores_per_device = partitioned(context, partition, graph) or (devices, cores_per_device)
+    from hios.profiling.measurement_cache import default_folder
+    from hios.report.cost_facts import profile_in_words
+
+    folder = None if no_cache else cache or default_folder()
+    costs = files.profile(
+        graph,
+        output,
+        devices=devices,
+        repeats=repeats,
+        stages_of=stages_of,
+        budget_s=budget,
+        cache=folder,
+        platform=platform,
+        virtual=virtual,
+        cores_per_device=cores_per_device,
+        widths=widths,
+    )
+    click.echo(f"{output}: {profile_in_words(costs)}")
+
+
+def _refuse_measuring(context: click.Context, platform: str) -> None:
+    for name in _MEASURING:
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            option = f"--{name.replace('_', '-')}"
+            raise HiosError(f"{option}: found with platform {platform}, which measures nothing; allowed: without it")
+
+
+def _predict(graph: Path, output: Path, platform: str, devices: int, options: Mapping[str, str]) -> None:
+    refuse_overwriting([graph], [output])
+    from hios.report.cost_facts import profile_in_words
+
+    costs = files.predict(graph, output, platform, devices, options)
+    click.echo(f"{output}: {profile_in_words(costs)}")

@@ -1,0 +1,37 @@
+"""Seeded random inputs for a graph, or with the shapes of given ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from hios.frontends.model_declarations import Declarations
+from hios.graph import TensorSpec
+
+
+def example_inputs(inputs: Sequence[TensorSpec], seed: int) -> tuple[Tensor, ...]:
+    """Seeded random inputs.
+
+    Args:
+        inputs: as graph.json describes them; integers stay below ``below``, or are 0 and 1.
+        seed: of the random numbers.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(_example(entry.shape, getattr(torch, entry.dtype), entry.below, generator) for entry in inputs)
+
+
+def inputs_like(given: Sequence[Tensor], seed: int) -> tuple[Tensor, ...]:
+    """Seeded random inputs of the same shapes and dtypes; integers do not exceed the largest given one."""
+    generator = torch.Generator().manual_seed(seed)
+    limits = Declarations().for_inputs(given).below
+    return tuple(
+        _example(value.shape, value.dtype, below, generator) for value, below in zip(given, limits, strict=True)
+    )
+
+
+def _example(shape: Sequence[int], dtype: torch.dtype, below: int | None, generator: torch.Generator) -> Tensor:
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.randn(tuple(shape), generator=generator, dtype=dtype)
+    return torch.randint(0, below or 2, tuple(shape), generator=generator, dtype=dtype)

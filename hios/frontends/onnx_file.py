@@ -1,0 +1,201 @@
+"""program.onnx: checking, loading and copying ONNX files, and running them with ONNX Runtime.
+
+An ONNX file holds no code. Operators of other domains than ONNX's own, which come from libraries, are refused, and
+weights in files of their own are read only where these lie in the folder of the model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import onnx
+import torch
+from google.protobuf.message import DecodeError
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, inliner
+from onnx.external_data_helper import load_external_data_for_model, uses_external_data
+
+from hios.errors import ArtifactError, UnsupportedError, first_line
+from hios.frontends.onnx_rewriting import folded
+from hios.frontends.onnx_session import Session
+from hios.frontends.onnx_shapes import Shapes, fix_shapes, fix_values
+from hios.tensor_types import TensorType, type_text
+
+#: Largest protobuf message, and so the largest ONNX file that holds its weights.
+_LARGEST_BYTES = 2**31 - 1
+_STANDARD = ("", "ai.onnx")
+#: Activations whose results lie between fixed limits.
+_SATURATING = ("Sigmoid", "HardSigmoid", "Softmax", "Tanh")
+#: Elements of inputs and outputs, by ONNX's numbers for them.
+_DTYPES: dict[int, torch.dtype] = {
+    TensorProto.BOOL: torch.bool,
+    TensorProto.UINT8: torch.uint8,
+    TensorProto.INT8: torch.int8,
+    TensorProto.INT16: torch.int16,
+    TensorProto.INT32: torch.int32,
+    TensorProto.INT64: torch.int64,
+    TensorProto.FLOAT16: torch.float16,
+    TensorProto.FLOAT: torch.float32,
+    TensorProto.DOUBLE: torch.float64,
+}
+
+
+def described(model: ModelProto) -> str:
+    """Inputs and number of weights, as text."""
+    types = [tensor_type(value) for value in inputs_of(model.graph)]
+    weights = sum(math.prod(tensor.dims) for tensor in model.graph.initializer)
+    return f"input {', '.join(map(type_text, types))}, {weights:,} weights"
+
+
+def load(path: str | Path, batch_size: int | None = None, shapes: Shapes | None = None) -> ModelProto:
+    """Read an ONNX file with its weights, and check it.
+
+    Args:
+        path: the file.
+        batch_size: of a first dimension that the file leaves open.
+        shapes: of inputs by name, where the file leaves other dimensions open; of an input without dimensions its
+            value, which then is part of the model.
+
+    Raises:
+        ArtifactError: missing, damaged, or its weights lie outside its folder.
+        UnsupportedError: operators that are not ONNX's own, shapes that are not fixed, or elements that torch lacks.
+        HiosError: another batch size or shape than the one that the file fixes, or of an input that it does not have.
+    """
+    path = Path(path)
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (DecodeError, ValueError) as error:
+        raise ArtifactError(f"{path}: not an ONNX file, or cut off; export it again") from error
+    _load_weights(model, path)
+    if model.functions:
+        model = inliner.inline_local_functions(model)
+    for node in nodes(model.graph):
+        if node.domain not in _STANDARD:
+            raise UnsupportedError(
+                f"{path}: node {node.name or node.output[0]}: found the operator {node.domain}.{node.op_type}; "
+                "allowed: operators of ONNX itself; export the model without operators of other domains"
+            )
+    _forget_defaults(model.graph)
+    model.ir_version = max(model.ir_version, 4)  # earlier versions list weights among the inputs
+    left = fix_values(model, shapes or {})
+    fix_shapes(model, inputs_of(model.graph), path, left, batch_size)
+    if shapes is not None and len(left) < len(shapes):
+        # What depends on the values is computed now: ONNX Runtime fails on some branches within branches.
+        model = folded(model)
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        reason = first_line(error).rstrip(".")
+        raise ArtifactError(f"{path}: not a valid ONNX model: {reason}; export it again") from error
+    # Also of outputs, which state dimensions by names where the file left the batch open.
+    model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    _require_dtypes(model.graph, path)
+    return model
+
+
+def nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    """All nodes of a graph, including those in branches and loops."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for part in [attribute.g, *attribute.graphs]:
+                yield from nodes(part)
+
+
+def before_activations(model: ModelProto) -> ModelProto | None:
+    """The model without saturating activations at its outputs.
+
+    Probabilities that are nearly all 0 or 1 say little about what they were computed from, and runtimes approximate
+    their tails differently.
+
+    Returns:
+        A copy; None if no output comes from such an activation.
+    """
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    producers = {name: node for node in copy.graph.node for name in node.output}
+    types = {value.name: value for value in (*copy.graph.value_info, *copy.graph.input)}
+    cut = False
+    for position, output in enumerate(copy.graph.output):
+        node = producers.get(output.name)
+        if node is not None and node.op_type in _SATURATING and node.input[0] in types:
+            copy.graph.output[position].CopyFrom(types[node.input[0]])
+            cut = True
+    return copy if cut else None
+
+
+def inputs_of(graph: GraphProto) -> list[ValueInfoProto]:
+    """Inputs that are not weights, which old files list among the inputs."""
+    weights = {tensor.name for tensor in graph.initializer}
+    return [value for value in graph.input if value.name not in weights]
+
+
+def tensor_type(value: ValueInfoProto) -> TensorType:
+    """Shape and dtype of an input or output whose shape is fixed."""
+    kind = value.type.tensor_type
+    return tuple(int(size.dim_value) for size in kind.shape.dim), _DTYPES[kind.elem_type]
+
+
+def interface(graph: GraphProto, session: Session) -> tuple[list[TensorType], list[TensorType]]:
+    """Shapes and dtypes of inputs and outputs; if shape inference cannot tell those of an output, a run does."""
+    inputs = [tensor_type(value) for value in inputs_of(graph)]
+    outputs = [tensor_type(value) for value in graph.output]
+    if any(size < 1 for shape, _ in outputs for size in shape):
+        made = session(*(torch.zeros(shape, dtype=dtype) for shape, dtype in inputs))
+        outputs = [(tuple(value.shape), value.dtype) for value in made]
+    return inputs, outputs
+
+
+def _load_weights(model: ModelProto, path: Path) -> None:
+    folder = path.resolve().parent
+    total = model.ByteSize()
+    for tensor in _tensors(model):
+        if not uses_external_data(tensor):
+            continue
+        location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+        file = (folder / location).resolve()
+        if not location or not file.is_relative_to(folder):
+            raise ArtifactError(
+                f"{path}: the weight {tensor.name} lies in {location or 'no file'}; allowed: a file in {folder}"
+            )
+        if not file.is_file():
+            raise ArtifactError(f"{path}: the weight {tensor.name} lies in {location}, which is missing in {folder}")
+        total += math.prod(tensor.dims) * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    if total > _LARGEST_BYTES:
+        raise UnsupportedError(f"{path}: found {total / 1e9:.1f} GB of model and weights; allowed: less than 2.1 GB")
+    try:
+        load_external_data_for_model(model, str(folder))
+    except (onnx.checker.ValidationError, OSError, ValueError) as error:
+        raise ArtifactError(f"{path}: its weights cannot be read: {first_line(error)}") from error
+
+
+def _tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """All tensors of a model: weights, and those in node attributes."""
+    bodies: list[Sequence[NodeProto]] = [list(nodes(model.graph)), *(function.node for function in model.functions)]
+    graphs = [model.graph]
+    for node in (node for body in bodies for node in body):
+        for attribute in node.attribute:
+            yield from [attribute.t, *attribute.tensors]
+            graphs += [attribute.g, *attribute.graphs]
+    for graph in graphs:
+        yield from graph.initializer
+
+
+def _forget_defaults(graph: GraphProto) -> None:
+    """Remove weights from the inputs, where they serve as default values."""
+    inputs = inputs_of(graph)
+    del graph.input[:]
+    graph.input.extend(inputs)
+
+
+def _require_dtypes(graph: GraphProto, path: Path) -> None:
+    for kind, value in [*(("input", value) for value in graph.input), *(("output", value) for value in graph.output)]:
+        if value.type.tensor_type.elem_type not in _DTYPES:
+            dtype = TensorProto.DataType.Name(value.type.tensor_type.elem_type).lower()
+            allowed = ", ".join(str(dtype).removeprefix("torch.") for dtype in _DTYPES.values())
+            raise UnsupportedError(
+                f"{path}: {kind} {value.name}: found elements of type {dtype}; allowed: tensors of {allowed}"
+            )

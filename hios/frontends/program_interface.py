@@ -1,0 +1,109 @@
+"""Inputs and outputs of an exported program: tensors, and the nested structure they come in."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+from torch.utils import _pytree as pytree
+
+from hios.errors import UnsupportedError
+from hios.frontends.pt2_archive import PLAIN_TREES
+
+
+def copied(program: ExportedProgram) -> ExportedProgram:
+    """A copy of the program that can be modified; it shares the tensors of weights and constants."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch warns about its own use of a deprecated class
+        calls = copy.deepcopy(program.module_call_graph)
+    return ExportedProgram(
+        root=program.graph_module,
+        graph=copy.deepcopy(program.graph),
+        graph_signature=copy.deepcopy(program.graph_signature),
+        state_dict=dict(program.state_dict),
+        range_constraints=dict(program.range_constraints),
+        module_call_graph=calls,
+        example_inputs=program.example_inputs,
+        constants=dict(program.constants),
+        verifiers=program.verifiers,
+    )
+
+
+def plain(program: ExportedProgram, name: str) -> ExportedProgram:
+    """A program with tensors only, in structures that need no lookup by name when loaded.
+
+    Outputs that are None are left out. Outputs become a flat tuple where they were not all tensors, or are in
+    something with a type of its own, such as a named tuple.
+
+    Args:
+        program: is changed.
+        name: of the program or model, for messages.
+
+    Raises:
+        UnsupportedError: an input is no tensor, or an output neither a tensor nor None.
+    """
+    signature = program.graph_signature
+    for given in signature.input_specs:
+        if given.kind is InputKind.USER_INPUT and isinstance(given.arg, ConstantArgument):
+            raise UnsupportedError(
+                f"{name}: found the input {given.arg.name}, which is {_described(given.arg.value)}; allowed: tensors; "
+                "let the model hold the value, or have a default for it, and export it without"
+            )
+    user_outputs = [made.arg for made in signature.output_specs if made.kind is OutputKind.USER_OUTPUT]
+    for position, output in enumerate(user_outputs):
+        if isinstance(output, ConstantArgument) and output.value is not None:
+            raise UnsupportedError(
+                f"{name}: found the output {position}, which is {_described(output.value)}; allowed: tensors; let the "
+                "model return nothing else"
+            )
+    missing = any(isinstance(output, ConstantArgument) for output in user_outputs)
+    if missing:
+        _leave_out_constants(program)
+    if missing or not _is_plain(program.call_spec.out_spec):
+        outputs = pytree.tree_structure(tuple(range(len(signature.user_outputs))))
+        calls = program.module_call_graph[0].signature
+        assert calls is not None  # noqa: S101 - the first entry is the model itself
+        calls.out_spec = outputs
+    return program
+
+
+def _described(value: Any) -> str:
+    return "None" if value is None else f"{type(value).__name__} {value}"
+
+
+def _is_plain(spec: Any) -> bool:
+    return (spec.type is None or spec.type in PLAIN_TREES) and all(map(_is_plain, spec.children()))
+
+
+def _leave_out_constants(program: ExportedProgram) -> None:
+    """Remove constant outputs; only None occurs."""
+    output = program.graph.output_node()
+    specs = program.graph_signature.output_specs
+    kept = [number for number, spec in enumerate(specs) if not isinstance(spec.arg, ConstantArgument)]
+    output.args = (tuple(output.args[0][number] for number in kept),)
+    specs[:] = [specs[number] for number in kept]
+    program.graph_module.recompile()
+
+
+def flat_module(program: ExportedProgram) -> nn.Module:
+    """The module of a program with its input tensors in order, whatever their structure or names."""
+    module: nn.Module = program.module()
+    spec = program.call_spec.in_spec
+    positional = pytree.tree_structure((tuple(range(spec.num_leaves)), {}))
+    return module if spec == positional else _Flat(module, spec)
+
+
+class _Flat(nn.Module):
+    """A module that takes the flattened inputs of another."""
+
+    def __init__(self, module: nn.Module, spec: pytree.TreeSpec) -> None:
+        super().__init__()
+        self._module, self._spec = module, spec
+
+    def forward(self, *tensors: Tensor) -> Any:
+        args, kwargs = pytree.tree_unflatten(tensors, self._spec)
+        return self._module(*args, **kwargs)

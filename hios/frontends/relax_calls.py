@@ -1,0 +1,290 @@
+"""A Relax function as plain calls, independent of the frontend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import tvm
+from torch import Tensor
+from torch.utils.dlpack import from_dlpack
+from tvm import relax
+
+from hios.errors import UnsupportedError
+from hios.frontends.source_location import Origin
+
+#: Arguments of Relax operators that are tuples of numbers, in order, by the names that they get as attributes.
+_TUPLES = {"relax.strided_slice": ("axes", "begin", "end", "strides")}
+
+
+@dataclass(eq=False)
+class Call:
+    """A call of a Relax operator.
+
+    ``arguments`` are calls, (call, item) pairs, weights, inputs of the network, or numbers; ``shapes`` and ``dtypes``
+    describe what it makes.
+    """
+
+    function: str
+    arguments: list[Any]
+    attributes: dict[str, Any]
+    shapes: list[tuple[int, ...]]
+    dtypes: list[str]
+    #: Whether it depends on weights only, so that it can be folded.
+    constant: bool = field(default=False)
+    #: Where in the model it comes from; None where the frontend does not say.
+    origin: Origin | None = field(default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A tensor of the program with its name, such as ``fire2.squeeze.weight``."""
+
+    name: str
+    tensor: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input of the network."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A program in Relax.
+
+    ``function`` is the canonical Relax function, ``calls`` its operator calls in order, ``call_of`` the call
+    behind each Relax call expression, ``values`` what each Relax variable stands for, ``outputs`` the calls (or
+    (call, item) pairs) that it returns.
+    """
+
+    function: relax.Function
+    inputs: tuple[Input, ...]
+    calls: tuple[Call, ...]
+    call_of: Mapping[Any, Call]
+    values: Mapping[Any, Any]
+    outputs: tuple[Any, ...]
+
+
+def canonical(module: tvm.IRModule) -> relax.Function:
+    """The function ``main`` of a module with canonical bindings and without dead code."""
+    module = relax.transform.CanonicalizeBindings()(module)
+    return relax.transform.DeadCodeElimination()(module)["main"]
+
+
+def read(function: relax.Function, parameters: Mapping[str, Weight], origins: Mapping[str, Origin]) -> Lowered:
+    """Read a canonical Relax function into calls.
+
+    Args:
+        function: bindings of calls, tuples and constants.
+        parameters: the weight behind each parameter of the function, by name; its other parameters are inputs.
+        origins: where the value of a variable comes from, by the variable's name.
+
+    Raises:
+        UnsupportedError: an expression or argument that a graph cannot hold, or a shape that is not fixed.
+    """
+    return _Reader(function, parameters, origins).read()
+
+
+def origins(module: tvm.IRModule, made: Iterable[tuple[Origin, Any]]) -> dict[str, Origin]:
+    """The origin of each Relax variable.
+
+    An importer goes through the nodes of a model in order. What it binds for a node ends with the value of the node,
+    unless that is no variable or one that was bound before.
+
+    Args:
+        module: what was imported, as the importer left it.
+        made: the nodes in order, each with its value: a Relax expression, or several.
+    """
+    names = [binding.var.name for block in module["main"].body.blocks for binding in block.bindings]
+    position = {name: number for number, name in enumerate(names)}
+    origin_of: dict[str, Origin] = {}
+    done = 0
+    for origin, value in made:
+        parts = value if isinstance(value, tuple | list) else [value]
+        end = max((position.get(getattr(part, "name", None), -1) for part in parts), default=-1)
+        if end >= done:
+            origin_of.update(dict.fromkeys(names[done : end + 1], origin))
+            done = end + 1
+    return origin_of
+
+
+class _Reader:
+    """Reads a Relax function into calls."""
+
+    def __init__(
+        self, function: relax.Function, parameters: Mapping[str, Weight], origins: Mapping[str, Origin]
+    ) -> None:
+        self._function = function
+        self._parameters = parameters
+        self._origins = origins
+        self._values: dict[Any, Any] = {}
+        self._call_of: dict[Any, Call] = {}
+        self._calls: list[Call] = []
+        self._constants = 0
+
+    def read(self) -> Lowered:
+        inputs = []
+        for variable in self._function.params:
+            if variable.name in self._parameters:
+                self._values[variable] = self._parameters[variable.name]
+            else:
+                shape, dtype = _tensor_type(variable.ty, variable.name)
+                inputs.append(Input(_text(variable.name), shape, dtype))
+                self._values[variable] = inputs[-1]
+        for block in self._function.body.blocks:
+            for binding in block.bindings:
+                self._values[binding.var] = self._value(binding.value, binding.var)
+        result = self._values[self._function.body.body]
+        outputs = tuple(result) if isinstance(result, list) else (result,)
+        return Lowered(self._function, tuple(inputs), tuple(self._calls), self._call_of, self._values, outputs)
+
+    def _value(self, expression: Any, variable: Any) -> Any:
+        if isinstance(variable.ty, relax.ShapeType):
+            return _sizes(variable.ty, _text(variable.name))
+        if isinstance(expression, tvm.ir.Call) and expression.op.name == "relax.shape_to_tensor":
+            return self._weight(torch.tensor(_sizes(expression.args[0].ty, _text(variable.name))))
+        if isinstance(expression, tvm.ir.Call):
+            return self._call(expression, variable)
+        if isinstance(expression, relax.TupleGetItem):
+            whole = self._values[expression.tuple_value]
+            if isinstance(whole, list):
+                return whole[expression.index]
+            if whole.function == "relax.nn.batch_norm" and expression.index == 0:
+                return whole  # its mean and variance only exist in training
+            return (whole, expression.index)
+        return self._argument(expression, _text(variable.name))
+
+    def _argument(self, expression: Any, place: str) -> Any:
+        if isinstance(expression, relax.Tuple):
+            return [self._argument(item, place) for item in expression.fields]
+        if isinstance(expression, tvm.ir.GenericConst):
+            return self._constant(expression)
+        if isinstance(literal := getattr(expression, "value", None), int | float):  # a PrimExpr, such as of relax.clip
+            return literal
+        if expression in self._values:
+            return self._values[expression]
+        raise UnsupportedError(
+            f"{place}: Relax expression {str(expression)[:80]} ({type(expression).__name__}) is not supported; "
+            "to add it, read it in hios/frontends/relax_calls.py"
+        )
+
+    def _constant(self, expression: Any) -> Weight | float | int | bool:
+        tensor = from_dlpack(expression.value)  # the memory is TVM's, and lives as long as the tensor
+        return self._weight(tensor) if tensor.ndim > 0 else tensor.item()
+
+    def _weight(self, tensor: Tensor) -> Weight:
+        self._constants += 1
+        return Weight(f"constant_{self._constants}", tensor)
+
+    def _call(self, expression: Any, variable: Any) -> Call:
+        name = _text(expression.op.name)
+        attributes = _attributes(expression.attrs)
+        arguments: list[Any] = []
+        tuples = iter(_TUPLES.get(name, ()))
+        numbers: dict[int, Tensor] = {}
+        for argument in expression.args:
+            if isinstance(argument.ty, relax.ShapeType):
+                attributes["shape"] = _sizes(argument.ty, name)
+            elif isinstance(value := self._argument(argument, name), list):
+                if value and all(isinstance(item, int | float) for item in value):
+                    attributes[_name_of_tuple(name, value, tuples)] = value
+                    continue
+                arguments.extend(value)
+            else:
+                if isinstance(argument, tvm.ir.GenericConst) and not isinstance(value, Weight):
+                    numbers[len(arguments)] = from_dlpack(argument.value)
+                arguments.append(value)
+        dtypes = {described(value)[1] for value in arguments if isinstance(value, Call | tuple | Weight | Input)}
+        for place, number in numbers.items():
+            # torch gives a number the dtype of the tensors beside it; where none has its own, it must keep that.
+            if _name_of(number.dtype) not in dtypes:
+                arguments[place] = self._weight(number)
+        origin = self._origins.get(_text(variable.name))
+        where = name if origin is None else origin.place
+        types = variable.ty.fields if isinstance(variable.ty, relax.TupleType) else [variable.ty]
+        made = [_tensor_type(part, where) for part in types]
+        if name == "relax.nn.batch_norm":
+            made = made[:1]
+        call = Call(name, arguments, attributes, [shape for shape, _ in made], [dtype for _, dtype in made])
+        call.constant = all(is_constant(argument) for argument in arguments)
+        call.origin = origin
+        self._calls.append(call)
+        self._call_of[expression] = call
+        return call
+
+
+def _name_of_tuple(function: str, value: list[Any], names: Iterator[str]) -> str:
+    """The attribute for a tuple of numbers: calls in graph.json take only tensors and numbers as arguments."""
+    if (name := next(names, None)) is None:
+        raise UnsupportedError(
+            f"{function}: its argument {tuple(value)} is a tuple of numbers, which calls in graph.json cannot have; to "
+            "add the operator, name the argument in _TUPLES of hios/frontends/relax_calls.py and add a builder to "
+            "hios/kernels/table"
+        )
+    return name
+
+
+def is_constant(value: Any) -> bool:
+    """Whether a value depends only on weights and numbers."""
+    if isinstance(value, tuple):
+        return is_constant(value[0])
+    if isinstance(value, Call):
+        return value.constant
+    return not isinstance(value, Input)
+
+
+def described(value: Any) -> tuple[tuple[int, ...], str]:
+    """Shape and dtype of an argument of a call; a number has no dimensions."""
+    if isinstance(value, tuple):
+        producer, item = value
+        return producer.shapes[item], producer.dtypes[item]
+    if isinstance(value, Call):
+        return value.shapes[0], value.dtypes[0]
+    if isinstance(value, Weight):
+        return tuple(value.tensor.shape), _name_of(value.tensor.dtype)
+    return (value.shape, value.dtype) if isinstance(value, Input) else ((), "float32")
+
+
+def _name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _tensor_type(kind: Any, place: str) -> tuple[tuple[int, ...], str]:
+    return tuple(_sizes(kind, place)), _text(kind.dtype)
+
+
+def _sizes(kind: Any, place: str) -> list[int]:
+    """The sizes of a shape, or of the shape of a tensor."""
+    try:
+        return [int(size) for size in getattr(kind, "shape", kind).values]
+    except (AttributeError, TypeError) as error:
+        raise UnsupportedError(f"{place}: its shape is not fixed ({kind}); export with fixed shapes") from error
+
+
+def _attributes(attributes: Any) -> dict[str, Any]:
+    if attributes is None:
+        return {}
+    fields = [field.name for field in type(attributes).__tvm_ffi_type_info__.fields]
+    return {name: _plain(getattr(attributes, name)) for name in fields}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(literal := getattr(value, "value", None), bool | int | float):
+        return literal
+    if hasattr(value, "__len__") and hasattr(value, "__getitem__") and not isinstance(value, str):
+        return [_plain(value[index]) for index in range(len(value))]
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    """A plain Python string; TVM's string is a subclass that JSON writers refuse."""
+    return f"{value}"

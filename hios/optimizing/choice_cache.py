@@ -1,0 +1,164 @@
+"""The cache on disk: which candidate was the fastest for a model here, and its files, ready to be loaded.
+
+A choice is known by the model's code, attributes and shapes, and by all that measurements depend on
+(`hios.optimizing.cache_key`); other weights share it. What runs it - graph and weights, or what another runtime loads -
+is known by the contents of the weights, too: a model whose state changed never gets what was made for another state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from hios.errors import ArtifactError, HiosError
+from hios.graph import Graph
+from hios.json_cache import JsonCache
+from hios.optimizing import runtimes
+from hios.optimizing.candidates import SCHEDULE, Candidate
+from hios.optimizing.report import Report
+
+_ADVICE = "give another folder (cache=FOLDER), or keep nothing (cache=False)"
+#: Maximum size of all kept models; the least recently used are deleted first.
+_MOST_BYTES = 10 * 10**9
+_GRAPH, _WEIGHTS = "graph.json", "weights.safetensors"
+
+
+class ChoiceCache:
+    """The cached choice of one key.
+
+    Args:
+        folder: where choices lie, made when the first is written; None keeps nothing.
+        key: all that the choice rests on, as JSON.
+
+    Raises:
+        ArtifactError: choices could not be written there.
+    """
+
+    def __init__(self, folder: Path | None, key: Mapping[str, Any]) -> None:
+        self._entries = None if folder is None else JsonCache(folder, _ADVICE)
+        self._key = key
+
+    def get(self, model: str) -> tuple[Report, Candidate] | None:
+        """The report for a model of this class, and the candidate; None if there is no usable entry."""
+        if self._entries is None:
+            return None
+
+        def chosen(entry: Any) -> tuple[Report, Candidate]:
+            return Report.from_json(entry["report"], model), Candidate.from_json(entry["way"])
+
+        return self._entries.get(self._key, chosen)
+
+    def put(self, report: Report, candidate: Candidate) -> None:
+        """Store a choice.
+
+        Raises:
+            ArtifactError: the folder cannot be written.
+        """
+        if self._entries is not None:
+            self._entries.put(self._key, {"report": report.to_json(), "way": candidate.to_json()})
+
+
+class ModelStore:
+    """Folders with the files that run a model with given weights.
+
+    Args:
+        folder: where they lie; None keeps nothing, and files are made in a temporary folder.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def find(self, key: Mapping[str, Any], state: str) -> Path | None:
+        """The folder of a key and weights; None if there is none."""
+        if self._folder is None:
+            return None
+        path = self._folder / _digest(key, state)
+        if not path.is_dir():
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)  # used: it stays longer
+        return path
+
+    @contextlib.contextmanager
+    def workspace(self) -> Any:
+        """A new folder for files of a model; deleted afterwards unless it is kept."""
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        path = Path(tempfile.mkdtemp(prefix="partial-", dir=self._folder))
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def keep(self, key: Mapping[str, Any], state: str, workspace: Path) -> None:
+        """Keep a workspace as the folder of a key and weights; nothing is kept if there is no room."""
+        if self._folder is None:
+            return
+        target = self._folder / _digest(key, state)
+        with contextlib.suppress(OSError):
+            shutil.rmtree(target, ignore_errors=True)
+            workspace.rename(target)  # appears whole
+            self._prune(target)
+
+    def _prune(self, newest: Path) -> None:
+        assert self._folder is not None  # noqa: S101 - where nothing is kept nothing is pruned
+        folders = sorted(
+            (path for path in self._folder.iterdir() if path.is_dir() and path != newest),
+            key=lambda path: path.stat().st_mtime,
+            reverse=True,
+        )
+        total = _bytes(newest)
+        for path in folders:
+            total += _bytes(path)
+            if total > _MOST_BYTES:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def write_graph(folder: Path, graph: Graph, weights: Mapping[str, Tensor]) -> None:
+    """Write a graph and its weights."""
+    (folder / _GRAPH).write_bytes(graph.to_bytes())
+    save_file(dict(weights), folder / _WEIGHTS)
+
+
+def read_graph(folder: Path) -> tuple[Graph, dict[str, Tensor]]:
+    """Read what `write_graph` wrote.
+
+    Raises:
+        HiosError: it is damaged.
+    """
+    try:
+        return Graph.read(folder / _GRAPH), load_file(folder / _WEIGHTS)
+    except HiosError:
+        raise
+    except Exception as error:  # safetensors raises types of its own
+        raise ArtifactError(f"{folder}: damaged ({error})") from error
+
+
+def leave_only(folder: Path, candidate: Candidate) -> None:
+    """Delete the files of a workspace that a candidate does not need."""
+    needed = {_GRAPH, _WEIGHTS}
+    if candidate.kind != SCHEDULE:
+        file = runtimes.file(candidate.kind, folder, candidate.threads)
+        needed = {file.name, file.with_suffix(".bin").name}
+    for path in folder.iterdir():
+        if path.name not in needed:
+            path.unlink()
+
+
+def _digest(key: Mapping[str, Any], state: str) -> str:
+    text = json.dumps([key, state], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,167 @@
+"""Timing inside workers of the cpu platform. Every function here is called through the worker pool.
+
+Measurements go in rounds: each round runs everything once, in the order of the network. So weights are as cold
+and caches as full of other operators' data as in an inference, and drift of the machine hits all alike. Inputs
+are written right before they are read, as the operator before would have.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import torch
+
+from hios.graph import Graph, Operator
+from hios.platforms.workloads import Merged, Workload
+from hios.workers.process_settings import keep_memory
+from hios.workers.worker import Worker
+
+
+class _FreshWorkload(Workload):
+    """An operator whose inputs are written before it reads them."""
+
+    def __init__(self, graph: Graph, operator: Operator, generator: torch.Generator) -> None:
+        super().__init__(graph, operator, generator, packed=True)
+        self._fresh = self.inputs
+        self.inputs = [tensor.clone() for tensor in self._fresh]
+
+    def refresh(self) -> None:
+        """Write the inputs, as the operators before do."""
+        for tensor, fresh in zip(self.inputs, self._fresh, strict=True):
+            tensor.copy_(fresh)
+
+
+class _FreshMerge(Merged):
+    """A merge whose input is written before it reads it."""
+
+    def __init__(self, graph: Graph, operators: Sequence[str], generator: torch.Generator) -> None:
+        super().__init__(graph, operators, generator, packed=True)
+        self._fresh = self.input
+        self.input = self._fresh.clone()
+
+    def refresh(self) -> None:
+        """Write the input, as the operator before does."""
+        self.input.copy_(self._fresh)
+
+
+def load(worker: Worker, graph: str, operators: Mapping[str, int]) -> None:
+    """Make operators ready to be timed.
+
+    Args:
+        worker: where they will run.
+        graph: graph.json.
+        operators: how many of each operator are needed: as many as a stage runs concurrently, since real
+            operators of equal signature do not share weights and inputs.
+    """
+    keep_memory()  # as the engine does
+    known = Graph.read(graph)
+    generator = torch.Generator().manual_seed(0)
+    workloads: dict[str, list[_FreshWorkload]] = worker.state.setdefault("workloads", {})
+    for name, count in operators.items():
+        held = workloads.setdefault(name, [])
+        while len(held) < count:
+            held.append(_FreshWorkload(known, known.operators[known.index[name]], generator))
+
+
+def time_operators(worker: Worker, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, list[float]]:
+    """Milliseconds of loaded operators, which run in this order, in every round after the warm-up."""
+    workloads: dict[str, list[_FreshWorkload]] = worker.state["workloads"]
+    samples: dict[str, list[float]] = {name: [] for name in operators}
+    for number in range(warmup + rounds):
+        for name, own in samples.items():
+            workload = workloads[name][0]
+            elapsed = _timed(partial(_run_group, [workload]), [workload])
+            if number >= warmup:
+                own.append(elapsed)
+    return samples
+
+
+def time_inferences(worker: Worker, operators: Sequence[str], begin_ns: int, end_ns: int) -> list[float]:
+    """Milliseconds of all operators of a network together, of every time they run between two moments.
+
+    The operators run repeatedly from now on until the end, so that devices called with the same moments run at
+    once throughout. Where they never do so in between, as other programs take the core, the first time that begins
+    there counts.
+
+    Args:
+        worker: where they run.
+        operators: the network in order, by loaded operators; one that comes again runs another of its copies.
+        begin_ns: from here on they are timed, by ``time.perf_counter_ns``.
+        end_ns: until here.
+    """
+    unused = {name: iter(held) for name, held in worker.state["workloads"].items()}
+    network: list[_FreshWorkload] = [next(unused[name]) for name in operators]
+    samples: list[float] = []
+    while (start := time.perf_counter_ns()) < end_ns or not samples:
+        elapsed = sum(_timed(workload.run, [workload]) for workload in network)
+        if start >= begin_ns and (time.perf_counter_ns() <= end_ns or not samples):
+            samples.append(elapsed)
+    return samples
+
+
+def time_stages(
+    worker: Worker, stages: Sequence[Sequence[Sequence[str]]], rounds: int, warmup: int
+) -> list[list[tuple[float, float]]]:
+    """Milliseconds of every stage, with those of its operators one after another, in every round.
+
+    Both are taken right after each other, so that their ratio is free of the machine's drift.
+
+    Args:
+        worker: where it runs.
+        stages: groups of loaded operators for every stage; they run on streams of the device.
+        rounds: measured rounds.
+        warmup: rounds before.
+    """
+    workloads: dict[str, list[_FreshWorkload]] = worker.state["workloads"]
+    samples: list[list[tuple[float, float]]] = [[] for _ in stages]
+    for number in range(warmup + rounds):
+        for position, stage in enumerate(stages):
+            unused = {name: iter(held) for name, held in workloads.items()}
+            groups = [[next(unused[operator]) for operator in group] for group in stage]
+            members = [workload for group in groups for workload in group]
+            functions = [partial(_run_group, group) for group in groups]
+            apart = _timed(partial(_run_group, members), members)
+            together = _timed(partial(worker.streams.run, functions), members)
+            if number >= warmup:
+                samples[position].append((together, apart))
+    return samples
+
+
+def load_merges(worker: Worker, graph: str, merges: Sequence[Sequence[str]]) -> None:
+    """Make merges of operators ready to be timed, in place of those that were."""
+    known = Graph.read(graph)
+    generator = torch.Generator().manual_seed(0)
+    worker.state["merges"] = [_FreshMerge(known, operators, generator) for operators in merges]
+
+
+def time_merges(worker: Worker, merges: Sequence[int], rounds: int, warmup: int) -> list[list[tuple[float, float]]]:
+    """Milliseconds of loaded merges by number, with those of their operators one after another, in every round.
+
+    As for stages, both are taken right after each other.
+    """
+    loaded: list[_FreshMerge] = worker.state["merges"]
+    samples: list[list[tuple[float, float]]] = [[] for _ in merges]
+    for number in range(warmup + rounds):
+        for place, own in zip(merges, samples, strict=True):
+            merged = loaded[place]
+            apart = _timed(merged.run_apart, [merged])
+            together = _timed(merged.run_together, [merged])
+            if number >= warmup:
+                own.append((together, apart))
+    return samples
+
+
+def _timed(run: Callable[[], None], workloads: Sequence[_FreshWorkload | _FreshMerge]) -> float:
+    """Milliseconds of a function, after the inputs of its operators were written."""
+    for workload in workloads:
+        workload.refresh()
+    began = time.perf_counter_ns()
+    run()
+    return (time.perf_counter_ns() - began) / 1e6
+
+
+def _run_group(group: Sequence[_FreshWorkload]) -> None:
+    for workload in group:
+        workload.run()

@@ -1,0 +1,160 @@
+"""A graph with its weights on the devices that need them, and its operators compiled for these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hios.graph import Graph, Operator
+from hios.kernels import compile_operator
+from hios.kernels.merged import compile_merged
+from hios.kernels.tensors import torch_dtype
+from hios.kernels.unit import externals
+from hios.operator_merge import convolutions
+from hios.platforms.cuda.launches import Flow, Value
+
+#: Functions that create tensors, by default on the host.
+_FROM_NOTHING = frozenset({"relax.full", "relax.zeros", "relax.ones", "relax.arange"})
+
+#: Calls the function of an operator, given by its id, with arguments.
+Run = Callable[[str, Callable[..., Any], list[Tensor]], Any]
+
+
+class Network:
+    """The network as the devices of one process run it.
+
+    Args:
+        graph: with calls and shapes.
+        weights: by name, on the host; a device gets those that its operators read, once.
+        places: of every device, as torch names them; several devices may be at one place.
+
+    Attributes:
+        graph: the graph.
+        places: of every device.
+    """
+
+    def __init__(self, graph: Graph, weights: Mapping[str, Tensor], places: Sequence[torch.device]) -> None:
+        self.graph, self.places = graph, list(places)
+        self._weights = {place: _Placed(weights, place) for place in self.places}
+        self._functions: dict[tuple[torch.device, tuple[str, ...]], Callable[..., Any]] = {}
+        self._inputs: dict[torch.device, dict[Value, Tensor]] = {}
+        self._given: list[Tensor] = []
+        self.reads = {operator.id: externals(operator) for operator in graph.operators}
+        self.makes = {
+            operator.id: [("operator", operator.id, item) for item in range(len(operator.output_types))]
+            for operator in graph.operators
+        }
+
+    def write(self, values: Sequence[Tensor]) -> None:
+        """Write the inputs of the network, in the order of the graph; returns when they have arrived."""
+        self._given = list(values)
+        for place, buffers in self._inputs.items():
+            for buffer, value in zip(buffers.values(), values, strict=True):
+                buffer.copy_(value)
+            if place.type == "cuda":  # other streams do not wait for the copying one
+                torch.cuda.synchronize(place)
+
+    def inputs(self, device: int) -> dict[Value, Tensor]:
+        """The input buffers on a device; their addresses never change."""
+        place = self.places[device]
+        if place not in self._inputs:
+            values: dict[Value, Tensor] = {}
+            for number, entry in enumerate(self.graph.inputs):
+                buffer = torch.zeros(entry.shape, dtype=torch_dtype(entry.dtype), device=place)
+                values["input", entry.name, 0] = buffer.copy_(self._given[number]) if self._given else buffer
+            self._inputs[place] = values
+        return self._inputs[place]
+
+    def function(self, device: int, operators: tuple[str, ...]) -> tuple[Callable[..., Any], tuple[Value, ...]]:
+        """An operator, or several merged into one, as a function, with the values it takes."""
+        place = self.places[device]
+        if (place, operators) not in self._functions:
+            self._functions[place, operators] = self._compiled(place, operators)
+        return self._functions[place, operators], self.reads[operators[0]]
+
+    def _compiled(self, place: torch.device, names: tuple[str, ...]) -> Callable[..., Any]:
+        numbers = [self.graph.index[name] for name in names]
+        operators = [self.graph.operators[number] for number in numbers]
+        if len(operators) == 1:
+            return _at(place, operators[0], compile_operator(operators[0], self._weights[place]).run)
+        known = convolutions(self.graph)
+        return compile_merged(operators, [known[number] for number in numbers], self._weights[place])
+
+    def flow(self, run: Run) -> Flow:
+        """What operators read and produce, and which outputs share memory.
+
+        Args:
+            run: calls an operator's function, one after another, on the first device.
+        """
+        return Flow(self.reads, self.makes, self._outputs(), self._views(run))
+
+    def _outputs(self) -> list[Value]:
+        values = [reference.external for reference in self.graph.outputs]
+        return [value for value in values if value is not None]
+
+    def _views(self, run: Run) -> dict[Value, Collection[Value]]:
+        """For outputs that are views, the arguments or outputs whose memory they share."""
+        values: dict[Value, Tensor] = dict(self.inputs(0))
+        readers = {value: sum(value in reads for reads in self.reads.values()) for value in self._made()}
+        views: dict[Value, Collection[Value]] = {}
+        for number in self.graph.order:
+            name = self.graph.operators[number].id
+            function, arguments = self.function(0, (name,))
+            blocks: dict[int, list[Value]] = {}
+            for value in arguments:
+                blocks.setdefault(_block(values[value]), []).append(value)
+            made = run(name, function, [values[value] for value in arguments])
+            results = as_list(made, len(self.makes[name]))
+            del made
+            for value, result in zip(self.makes[name], results, strict=True):
+                sharing = blocks.setdefault(_block(result), [])
+                if sharing and result.numel():
+                    views[value] = tuple(sharing)
+                else:
+                    sharing.append(value)
+                values[value] = result
+            for value in arguments:
+                if value in readers:
+                    readers[value] -= 1
+                    if not readers[value]:
+                        del values[value]
+        return views
+
+    def _made(self) -> list[Value]:
+        return [value for made in self.makes.values() for value in made]
+
+
+class _Placed(dict[str, Tensor]):
+    """Weights on a device, copied there on first use."""
+
+    def __init__(self, weights: Mapping[str, Tensor], place: torch.device) -> None:
+        super().__init__()
+        self._source, self._place = weights, place
+
+    def __missing__(self, name: str) -> Tensor:
+        self[name] = self._source[name].to(self._place)
+        return self[name]
+
+
+def as_list(result: Any, count: int) -> list[Tensor]:
+    """The results of an operator, one or several, as a list."""
+    return [result] if count == 1 else list(result)
+
+
+def _at(place: torch.device, operator: Operator, run: Callable[..., Any]) -> Callable[..., Any]:
+    if not any(call.function in _FROM_NOTHING for call in operator.calls):
+        return run
+
+    def there(*values: Any) -> Any:
+        with place:
+            return run(*values)
+
+    return there
+
+
+def _block(tensor: Tensor) -> int:
+    """The start of the memory block that holds a tensor."""
+    return tensor.untyped_storage().data_ptr()

@@ -1,0 +1,123 @@
+"""The model itself on a GPU: in eager PyTorch, compiled, or in one CUDA graph."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+from torch.export.passes import move_to_device_pass
+
+from hios.platforms.cuda.precision import exactly
+from hios.platforms.device_program import Buffer
+from hios.platforms.reference import Place, load_in
+from hios.workers.worker import Worker
+
+#: Calls ahead of a capture: libraries choose algorithms and get workspaces in the first ones.
+_WARM_UP = 3
+
+
+class Gpu(Place):
+    """A GPU, which becomes the current one of this process.
+
+    Args:
+        index: as torch numbers it.
+    """
+
+    compilers = {  # noqa: RUF012 - as of its base
+        "compile": {},
+        "compile-reduce-overhead": {"mode": "reduce-overhead"},
+        "compile-max-autotune": {"mode": "max-autotune"},
+        "tensorrt": {"backend": "torch_tensorrt"},
+    }
+
+    def __init__(self, index: int) -> None:
+        self._device = torch.device("cuda", index)
+        torch.cuda.set_device(index)
+        torch.backends.cudnn.benchmark = True
+
+    def program(self, loaded: ExportedProgram) -> ExportedProgram:
+        """The program with weights and constants on the GPU."""
+        return move_to_device_pass(loaded, str(self._device))
+
+    def inputs(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Copies on the GPU."""
+        return [tensor.to(self._device) for tensor in tensors]
+
+    def module(self, kind: str, module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[..., Any]:
+        """The module, in a CUDA graph if requested."""
+        return in_graph(module, inputs) if kind == "cudagraph" else module
+
+    def before_compiling(self, kind: str) -> None:
+        """Import TensorRT for torch.compile; its processes stay, as compiling for a GPU in one would be slow."""
+        if kind == "tensorrt":
+            importlib.import_module("torch_tensorrt")
+
+    def exactly(self) -> AbstractContextManager[None]:
+        """Without TF32."""
+        return exactly()
+
+    def timed(self, module: Callable[..., Any], inputs: Sequence[Tensor]) -> tuple[Any, int]:
+        """Run a module until the GPU has finished, after a first launch that makes this process current on the GPU."""
+        module(*inputs)
+        torch.cuda.synchronize(self._device)
+        began = time.perf_counter_ns()
+        given = module(*inputs)
+        torch.cuda.synchronize(self._device)
+        return given, time.perf_counter_ns() - began
+
+
+def load(
+    worker: Worker,
+    program: str,
+    inputs: list[Buffer],
+    outputs: list[Buffer],
+    trusted: bool = False,
+    kind: str = "eager",
+    gpu: int = 0,
+) -> float | None:
+    """Load a program on a GPU, as ``hios.platforms.reference.load`` does on the host.
+
+    Args:
+        worker: where it runs.
+        program: program.pt2.
+        inputs: of the graph, in the arena and written already.
+        outputs: of the graph, in the arena.
+        trusted: whether the user trusts a program that can run code when it is loaded.
+        kind: what runs it, one of ``RUNTIMES``.
+        gpu: the GPU, as torch numbers it.
+
+    Returns:
+        Seconds that torch.compile took, its first inference among them; None for other kinds.
+
+    Raises:
+        ArtifactError: its inputs or outputs are not those of the graph.
+        PlatformError: a runtime cannot run it.
+    """
+    return load_in(Gpu(gpu), worker, program, inputs, outputs, trusted, kind)
+
+
+def in_graph(module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[..., Any]:
+    """A module captured with its inputs in a CUDA graph; every call overwrites the outputs."""
+    stream = torch.cuda.Stream()
+    torch.cuda.synchronize()  # wait for inputs and weights, as the stream does not wait for others
+    with torch.cuda.stream(stream):
+        for _ in range(_WARM_UP):
+            module(*inputs)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        outputs = module(*inputs)
+
+    def replay(*_: Tensor) -> Any:
+        graph.replay()
+        return outputs
+
+    # A graph keeps none of the tensors that it reads: weights would go with the module.
+    replay.kept = module, inputs  # type: ignore[attr-defined]
+    return replay

@@ -1,0 +1,257 @@
+"""Timing on GPUs, inside the one worker that drives them. The functions are called through the worker pool."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import chain, cycle, islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hios.formats.costs_file import BlockResources
+from hios.graph import Graph
+from hios.platforms.cuda.kernel_resources import ANNOTATION, resources_of
+from hios.platforms.cuda.repeat_timing import bytes_for_copies
+from hios.platforms.cuda.timed_graphs import Chain, Copy, Gpu, Run, between, marks_of, run_all
+from hios.platforms.device_timer import Pairs, Stage
+from hios.platforms.workloads import Merged, Workload
+from hios.workers.worker import Worker
+
+#: Inferences that are timed while devices run them at once.
+_INFERENCES = 3
+
+
+def open_gpus(worker: Worker, graph: str, indices: Sequence[int], operators: int) -> list[str]:
+    """Prepare the devices; returns the UUID of the GPU of each.
+
+    Args:
+        worker: the one that holds all GPUs.
+        graph: graph.json.
+        indices: the GPU of every device; virtual devices share one.
+        operators: how many operators are measured.
+    """
+    torch.backends.cudnn.benchmark = True  # as in runs: cuDNN tries its algorithms and takes the fastest
+    known = Graph.read(graph)
+    free = {index: torch.cuda.mem_get_info(index)[0] for index in set(indices)}
+    worker.state["gpus"] = [
+        Gpu(known, index, bytes_for_copies(free[index], indices.count(index), operators)) for index in indices
+    ]
+    worker.state["hops"], worker.state["networks"] = {}, {}
+    return [str(torch.cuda.get_device_properties(index).uuid) for index in indices]
+
+
+def load(worker: Worker, operators: Mapping[str, int]) -> None:
+    """Prepare copies of operators on every device."""
+    for gpu in _gpus(worker):
+        for operator, count in operators.items():
+            _mark(worker, gpu, operator)
+            gpu.load(operator, count)
+
+
+def time_operators(
+    worker: Worker, device: int, operators: Sequence[str], rounds: int, warmup: int
+) -> dict[str, list[float]]:
+    """Milliseconds of operators, in every round after the warm-up."""
+    gpu = _gpus(worker)[device]
+    for operator in operators:
+        _mark(worker, gpu, operator)
+        if operator not in gpu.operators:
+            gpu.operators[operator] = gpu.chain(f"operator {operator}", partial(_runs_of_operator, gpu, operator))
+    samples: dict[str, list[float]] = {operator: [] for operator in operators}
+    for number in range(warmup + rounds):
+        for operator, own in samples.items():
+            _mark(worker, gpu, operator)
+            (elapsed,) = gpu.times_ms(gpu.operators[operator])
+            if number >= warmup:
+                own.append(elapsed)
+    return samples
+
+
+def _runs_of_operator(gpu: Gpu, operator: str, count: int) -> Run:
+    return partial(run_all, _taken(gpu.load(operator, 1, count), count))
+
+
+def time_stages(worker: Worker, device: int, stages: Sequence[Stage], rounds: int, warmup: int) -> list[Pairs]:
+    """Milliseconds of every stage, with those of its operators one after another, in every round."""
+    gpu = _gpus(worker)[device]
+    gpu.pairs = {stage: gpu.pairs[stage] for stage in stages if stage in gpu.pairs}
+    for stage in stages:
+        _mark(worker, gpu, stage[0][0])
+        if stage not in gpu.pairs:
+            what = f"a stage of operators {', '.join(chain(*stage))}"
+            alone = gpu.chain(what, partial(_runs_apart, gpu, stage))
+            gpu.pairs[stage] = gpu.chain(what, partial(_runs_beside, gpu, stage), alone.count), alone
+    return _times_of_pairs(gpu, stages, rounds, warmup)
+
+
+def _copies_of_stage(gpu: Gpu, stage: Stage, count: int) -> list[list[list[Workload]]]:
+    """The groups of a stage for every run of a chain, each with the next copies of its operators."""
+    members = list(chain(*stage))
+    numbers = {operator: members.count(operator) for operator in members}
+    held = {operator: cycle(gpu.load(operator, number, count * number)) for operator, number in numbers.items()}
+    return [[[next(held[operator]) for operator in group] for group in stage] for _ in range(count)]
+
+
+def _runs_beside(gpu: Gpu, stage: Stage, count: int) -> Run:
+    copies = _copies_of_stage(gpu, stage, count)
+
+    def run() -> None:
+        for groups in copies:
+            gpu.run_beside(groups)
+
+    return run
+
+
+def _runs_apart(gpu: Gpu, stage: Stage, count: int) -> Run:
+    return partial(run_all, [own for groups in _copies_of_stage(gpu, stage, count) for own in chain(*groups)])
+
+
+def load_merges(worker: Worker, merges: Sequence[Sequence[str]]) -> None:
+    """Prepare merges of operators on every device, replacing earlier ones."""
+    for gpu in _gpus(worker):
+        gpu.pairs.clear()
+        gpu.merges = [(operators, []) for operators in merges]
+
+
+def time_merges(worker: Worker, device: int, merges: Sequence[int], rounds: int, warmup: int) -> list[Pairs]:
+    """Milliseconds of merges by number, with those of their operators one after another, in every round."""
+    gpu = _gpus(worker)[device]
+    for number in merges:
+        operators = gpu.merges[number][0]
+        _mark(worker, gpu, operators[0])
+        if number not in gpu.pairs:
+            what = f"a merge of operators {', '.join(operators)}"
+            alone = gpu.chain(what, partial(_runs_of_merge, gpu, number, Merged.run_apart))
+            together = gpu.chain(what, partial(_runs_of_merge, gpu, number, Merged.run_together), alone.count)
+            gpu.pairs[number] = together, alone
+    return _times_of_pairs(gpu, merges, rounds, warmup)
+
+
+def _runs_of_merge(gpu: Gpu, number: int, how: Callable[[Merged], None], count: int) -> Run:
+    copies = _taken(gpu.load_merge(number, count), count)
+
+    def run() -> None:
+        for merged in copies:
+            how(merged)
+
+    return run
+
+
+def _times_of_pairs(gpu: Gpu, keys: Sequence[Any], rounds: int, warmup: int) -> list[Pairs]:
+    samples: list[Pairs] = [[] for _ in keys]
+    for number in range(warmup + rounds):
+        for key, own in zip(keys, samples, strict=True):
+            together, alone = gpu.times_ms(*gpu.pairs[key])
+            if number >= warmup:
+                own.append((together, alone))
+    return samples
+
+
+def time_transfers(worker: Worker, sizes: Sequence[int], rounds: int) -> dict[int, list[float]]:
+    """Milliseconds of transfers by size: copies back and forth between the first two devices, in sequence.
+
+    So every copy waits for an event of the other device, like the receiver of a value in a schedule. Virtual devices,
+    and a single device, copy within their GPU.
+    """
+    first, *others = _gpus(worker)[:2]
+    second = others[0] if others else first
+    hops: dict[int, Chain] = worker.state["hops"]
+    for size in sizes:
+        if size not in hops:
+            what = f"a copy of {size} bytes from {first.device} to {second.device}"
+            ends = [torch.ones(size, dtype=torch.uint8, device=gpu.device) for gpu in (first, second)]
+            hops[size] = first.chain(what, partial(_hops, first, second, ends))
+    samples: dict[int, list[float]] = {size: [] for size in sizes}
+    for _ in range(rounds):
+        for size, own in samples.items():
+            own.extend(first.times_ms(hops[size]))
+    return samples
+
+
+def _hops(first: Gpu, second: Gpu, ends: Sequence[torch.Tensor], count: int) -> Run:
+    def run() -> None:
+        # torch copies on the stream of the source, and has that of the target wait before and after.
+        if first.device != second.device:
+            second.stream.wait_stream(first.stream)
+        with torch.cuda.stream(second.stream), torch.cuda.stream(first.stream):
+            for number in range(count):
+                ends[(number + 1) % 2].copy_(ends[number % 2], non_blocking=True)
+        if first.device != second.device:
+            first.stream.wait_stream(second.stream)
+
+    return run
+
+
+def corun(worker: Worker, device: int, devices: int, network: Sequence[str]) -> float:
+    """How many times as long a network takes on a device while the first ``devices`` devices all run it."""
+    gpus = _gpus(worker)[:devices]
+    networks: dict[int, Run] = worker.state["networks"]
+    for number, gpu in enumerate(gpus):
+        if number not in networks:
+            held = {operator: cycle(gpu.load(operator, network.count(operator))) for operator in network}
+            run = partial(run_all, [next(held[operator]) for operator in network])
+            networks[number] = gpu.replayed("the network", run)
+    (alone,) = _inferences([(gpus[device], networks[device])])
+    together = _inferences([(gpu, networks[number]) for number, gpu in enumerate(gpus)])[device]
+    return statistics.median(together) / statistics.median(alone)
+
+
+def _inferences(devices: Sequence[tuple[Gpu, Run]]) -> list[list[float]]:
+    """Milliseconds of inferences on devices that run at once, with others on each before and after them."""
+    marks = [marks_of(_INFERENCES + 1) for _ in devices]
+    for step in range(_INFERENCES + 2):
+        for (gpu, replay), own in zip(devices, marks, strict=True):
+            with gpu.current():
+                # The first ones keep a device busy while all others are started.
+                for _ in range(len(devices) if step == 0 else 1):
+                    replay()
+                if step <= _INFERENCES:
+                    own[step].record()
+    for gpu, _ in devices:
+        gpu.stream.synchronize()
+    return [between(own) for own in marks]
+
+
+def resources(worker: Worker, operators: Sequence[str]) -> dict[str, BlockResources]:
+    """Resources of operators on a GPU, from one run of each under torch.profiler."""
+    gpu = _gpus(worker)[0]
+    workloads = {operator: gpu.load(operator, 1)[0] for operator in operators}
+    with gpu.current():
+        run_all(workloads.values())  # kernel selection by libraries is not measured
+        torch.cuda.synchronize(gpu.device)
+        activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+        with torch.profiler.profile(activities=activities) as profiler:
+            for operator, workload in workloads.items():
+                _mark(worker, gpu, operator)
+                with torch.profiler.record_function(ANNOTATION + operator):
+                    workload.run()
+            torch.cuda.synchronize(gpu.device)
+    with tempfile.TemporaryDirectory(prefix="hios-") as folder:
+        file = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(file))
+        return resources_of(json.loads(file.read_text(encoding="utf-8")))
+
+
+def uncaptured(worker: Worker) -> dict[str, str]:
+    """What could not be captured in a CUDA graph so far, and why."""
+    return {what: why for gpu in _gpus(worker) for what, why in gpu.uncaptured.items()}
+
+
+def _taken(held: Sequence[Copy], count: int) -> list[Copy]:
+    """The next copies in turn."""
+    return list(islice(cycle(held), count))
+
+
+def _gpus(worker: Worker) -> list[Gpu]:
+    gpus: list[Gpu] = worker.state["gpus"]
+    return gpus
+
+
+def _mark(worker: Worker, gpu: Gpu, operator: str) -> None:
+    """Record the operator for the controller, in case this worker dies or hangs: its index in the graph plus 1."""
+    worker.mark(gpu.graph.index[operator] + 1)

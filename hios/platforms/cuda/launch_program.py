@@ -1,0 +1,175 @@
+"""The launches of a plan bound to operators, issued through a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from hios.errors import PlatformError
+from hios.platforms.cuda import launch_marker
+from hios.platforms.cuda.compiled_network import Network
+from hios.platforms.cuda.launches import Flow, Lane, Value
+from hios.platforms.cuda.plan import Launch, launch_plan
+from hios.schedule import Plan
+
+_T = TypeVar("_T")
+#: Operator, device, stream, stage, start and finish in milliseconds since the run began.
+Row = tuple[str, int, int, int | None, float, float]
+
+
+class Backend(Protocol):
+    """Streams of devices: each runs its launches in order, asynchronously to the host.
+
+    Values are handles: what they hold may not be there yet.
+    """
+
+    def run(self, lane: Lane, function: Callable[..., Any], arguments: list[Any], outputs: int) -> list[Any]:
+        """Launch a function of values on a stream; returns its outputs."""
+
+    def copy(self, lane: Lane, value: Any) -> Any:
+        """Launch a copy of a value to the device of a stream, and return the copy."""
+
+    def record(self, lane: Lane, event: Any = None, *, timed: bool = False) -> Any:
+        """An event after everything launched on a stream so far; a given event is reused."""
+
+    def wait(self, lane: Lane, event: Any) -> None:
+        """Let everything launched on a stream from now on wait for an event."""
+
+    def forget(self, lane: Lane, values: list[Any]) -> None:
+        """Values whose memory may be reused by whatever follows the launches on a stream so far."""
+
+    def elapsed_ms(self, event: Any, later: Any) -> float:
+        """Milliseconds between two timed events of one device."""
+
+    def capture(self, lanes: tuple[Lane, ...], launch: Callable[[], _T]) -> tuple[Callable[[], None], _T]:
+        """Capture what a function launches on streams, without running it.
+
+        Returns:
+            A function that runs it all, and what the function returned: values that every such run makes anew.
+        """
+
+    def exactly(self) -> AbstractContextManager[None]:
+        """A context of full float32 precision for launches."""
+
+    def synchronize(self, device: int) -> None:
+        """Wait until a device has finished everything launched on it."""
+
+    def why(self, error: Exception) -> str:
+        """The cause of an error, in one line."""
+
+
+@dataclass
+class Launched:
+    """The result of a run: outputs of the network and, of timed runs, events before and after each launch."""
+
+    outputs: list[Any]
+    began: dict[int, Any] = field(default_factory=dict)
+    spans: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    launch: Launch
+    #: None of a copy.
+    function: Callable[..., Any] | None
+    arguments: tuple[Value, ...]
+    makes: tuple[Value, ...]
+    mark: int
+
+
+class Program:
+    """A plan whose operators are compiled for their devices.
+
+    Args:
+        network: what runs.
+        flow: its values.
+        plan: in the operator numbers of the graph.
+        mark: notes a number that the controller reads if this process dies or hangs.
+    """
+
+    def __init__(self, network: Network, flow: Flow, plan: Plan, mark: Callable[[int], None]) -> None:
+        planned = launch_plan(network.graph, flow, plan)
+        self.lanes, self._outputs, self._mark = planned.lanes, planned.outputs, mark
+        self.devices = sorted({lane.device for lane in planned.lanes})
+        self._inputs = {device: network.inputs(device) for device in self.devices}
+        self._steps = [_bound(network, launch) for launch in planned.launches]
+        self._events: dict[int, Any] = {}
+
+    def launch(self, backend: Backend, *, timed: bool = False, again: bool = False) -> Launched:
+        """Launch everything once.
+
+        Args:
+            backend: on which.
+            timed: whether to note when every operator begins and ends.
+            again: whether events are those of the last such launch, which has finished.
+
+        Raises:
+            PlatformError: an operator failed; with device, operator, and stage or stream.
+        """
+        values = {(device, value): tensor for device, own in self._inputs.items() for value, tensor in own.items()}
+        events = self._events if again else {}
+        launched = Launched([])
+        if timed:
+            firsts = {lane.device: lane for lane in reversed(self.lanes) if lane.source is None}
+            launched.began = {device: backend.record(lane, timed=True) for device, lane in firsts.items()}
+        for place, step in enumerate(self._steps):
+            launch, lane = step.launch, step.launch.lane
+            for other in launch.waits:
+                backend.wait(lane, events[other])
+            gone = [values.pop((lane.device, value), None) for value in launch.lets_go]
+            backend.forget(lane, [value for value in gone if value is not None])
+            del gone
+            self._mark(step.mark)
+            start = backend.record(lane, timed=True) if timed and launch.copied is None else None
+            self._run(backend, step, values)
+            if start is not None:
+                launched.spans[place] = start, backend.record(lane, timed=True)
+            if launch.awaited:
+                events[place] = backend.record(lane, events.get(place))
+        launched.outputs = [values[place] for place in self._outputs]
+        return launched
+
+    def _run(self, backend: Backend, step: _Step, values: dict[tuple[int, Value], Any]) -> None:
+        launch, lane = step.launch, step.launch.lane
+        source = lane.device if lane.source is None else lane.source
+        arguments = [values[source, value] for value in step.arguments]
+        try:
+            if step.function is not None:
+                results = backend.run(lane, step.function, arguments, len(step.makes))
+            else:
+                results = [backend.copy(lane, *arguments)]
+        except Exception as error:  # whatever the kernel lacks
+            raise PlatformError(f"{_where(launch)}: {backend.why(error)}") from error
+        values.update(zip([(lane.device, value) for value in step.makes], results, strict=True))
+
+    def rows(self, backend: Backend, launched: Launched) -> list[Row]:
+        """The times of every operator, from the events of a finished timed run."""
+        timed: list[Row] = []
+        for place, (start, end) in launched.spans.items():
+            launch = self._steps[place].launch
+            began = launched.began[launch.lane.device]
+            times = [max(0.0, backend.elapsed_ms(began, event)) for event in (start, end)]
+            timed += [
+                (operator, launch.lane.device, stream, launch.stage, times[0], times[1])
+                for operator, stream in zip(launch.operators, launch.streams, strict=True)
+            ]
+        return sorted(timed, key=lambda row: (row[4], row[1]))
+
+
+def _bound(network: Network, launch: Launch) -> _Step:
+    number = network.graph.index[launch.operators[0]]
+    mark = launch_marker.launching(launch.lane.device, number, launch.stage, launch.streams[0])
+    if launch.copied is not None:
+        return _Step(launch, None, (launch.copied,), (launch.copied,), mark)
+    function, arguments = network.function(launch.lane.device, launch.operators)
+    makes = tuple(value for operator in launch.operators for value in network.makes[operator])
+    return _Step(launch, function, arguments, makes, mark)
+
+
+def _where(launch: Launch) -> str:
+    operators = ", ".join(launch.operators)
+    if launch.copied is not None:
+        return f"device {launch.lane.device}, copy of the output of operator {operators}"
+    return launch_marker.place(launch.lane.device, operators, launch.stage, launch.streams[0])

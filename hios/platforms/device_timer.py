@@ -1,0 +1,134 @@
+"""The interface of timing on the devices of a platform; repeating and evaluating are the same for all platforms."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from types import TracebackType
+
+from hios.formats.costs_file import BlockResources
+from hios.workers.pool import WorkerPool
+
+#: Groups of operator ids, sorted.
+Stage = tuple[tuple[str, ...], ...]
+#: Ids of operators that run as one, sorted.
+Merge = tuple[str, ...]
+#: Times of something in milliseconds, a pair a round: together, and one after another, right after each other.
+Pairs = list[tuple[float, float]]
+#: Longest time of one call to a worker, in seconds.
+TIMEOUT_S = 600.0
+
+
+class DeviceTimer(ABC):
+    """The devices of a platform, ready to measure operators of one graph.
+
+    Operators are named by their ids in the graph. Rounds that warm up come before those that count.
+
+    Args:
+        pool: the workers that measure; they end with the timer.
+        devices: number of devices.
+        around_bytes: bytes of operators that run before one in an inference and decide what it finds in the caches; 0
+            where that does not count, None where all operators may.
+        least_ms: milliseconds that a measurement takes at least, however short what is measured.
+
+    Attributes:
+        probe_version: tells what the probe of the platform does from what others do.
+        probe_flops: floating-point operations of its convolutions.
+        probe_bytes: bytes that its copies read and write.
+    """
+
+    probe_version: str
+    probe_flops: int
+    probe_bytes: int
+
+    def __init__(self, pool: WorkerPool, devices: int, around_bytes: int | None, least_ms: float = 0.0) -> None:
+        self.pool = pool
+        self.devices = devices
+        self.around_bytes = around_bytes
+        self.least_ms = least_ms
+
+    def __enter__(self) -> DeviceTimer:
+        self.pool.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.pool.__exit__(kind, error, traceback)
+
+    @abstractmethod
+    def ends(self, devices: int) -> Mapping[str, object]:
+        """The hardware of the first devices, as part of cache keys, since transfers and co-runs depend on it."""
+
+    @abstractmethod
+    def probe(self, device: int) -> tuple[float, float]:
+        """Milliseconds of the probe's convolutions and of its copies on a device (`ProbeSchedule`)."""
+
+    @abstractmethod
+    def load(self, operators: Mapping[str, int]) -> None:
+        """Prepare copies of operators on every device, as many of each as run concurrently."""
+
+    @abstractmethod
+    def time_operators(self, device: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, list[float]]:
+        """Milliseconds of loaded operators, in rounds that go through them in this order."""
+
+    @abstractmethod
+    def time_stages(self, device: int, stages: Sequence[Stage], rounds: int, warmup: int) -> list[Pairs]:
+        """Milliseconds of stages of loaded operators."""
+
+    @abstractmethod
+    def load_merges(self, merges: Sequence[Sequence[str]]) -> None:
+        """Prepare merges of operators on every device, replacing earlier ones."""
+
+    @abstractmethod
+    def time_merges(self, device: int, merges: Sequence[int], rounds: int, warmup: int) -> list[Pairs]:
+        """Milliseconds of prepared merges, by index."""
+
+    @abstractmethod
+    def time_transfers(self, sizes: Sequence[int], rounds: int, turn: int) -> dict[int, list[float]]:
+        """Milliseconds of transfers between the first two devices, or within the only one, by size in bytes.
+
+        Args:
+            sizes: bytes.
+            rounds: how often.
+            turn: a number that tells whose turn it is, where one of the devices sends.
+        """
+
+    @abstractmethod
+    def corun(self, turn: int, devices: int, network: Sequence[str], alone_ms: float) -> float:
+        """How many times as long a network takes on a device while the first ``devices`` devices all run it.
+
+        Args:
+            turn: a number that tells which of them is timed (`whose_turn`).
+            devices: how many run it.
+            network: loaded operators in order; one that stands there again is another of its copies.
+            alone_ms: milliseconds that it takes alone, about.
+        """
+
+    def time_wide(self, width: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, Pairs]:
+        """Milliseconds of operators on the first ``width`` devices at once, each paired with the first device alone.
+
+        Rounds of both kinds take turns. Only where devices are cores.
+        """
+        raise NotImplementedError
+
+    def resources(self, operators: Sequence[str]) -> dict[str, BlockResources]:
+        """Resources of operators on a GPU, as costs.json states them; empty on other platforms."""
+        return {}
+
+    def remarks(self) -> list[str]:
+        """Notes about the measurement for the user, one line each."""
+        return []
+
+
+def whose_turn(turn: int, hardware: Sequence[Hashable]) -> int:
+    """The device to time while all run: in turn among those that share hardware with the most others.
+
+    Args:
+        turn: a number that grows.
+        hardware: what each device runs on.
+    """
+    sharing = Counter(hardware)
+    timed = [device for device, own in enumerate(hardware) if sharing[own] == max(sharing.values())]
+    return timed[turn % len(timed)]

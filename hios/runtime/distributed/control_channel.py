@@ -1,0 +1,195 @@
+"""The connection of every rank to rank 0, by which all ranks end together.
+
+A rank sends its measurements and, several times a second, what it is doing. A rank that fails sends the reason and
+waits to be stopped; when a rank dies, its connection closes. Rank 0 (``hios.runtime.distributed.rank_monitor``) then
+prints one line that names the rank at fault and tells all ranks to end. If rank 0 itself dies, rank 1 prints the line.
+Ranks end by ``os._exit`` from a thread of this module, since their main thread may never return; the launcher stops
+whatever remains.
+
+Why not torch's own tools: ranks do connect through its store, with a time-out (``gloo``), and its elastic agent, or
+mpirun, stops the remaining processes. But the store has no key, so anyone who reaches the port can write to it, and it
+notices a dead client only by time-outs; ``monitored_barrier`` names late ranks but not what they are doing, exists for
+Gloo only, and blocks; and the agent reports a process, not the schedule, operator and stage that docs/distributed.md
+promises, also under mpirun.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any, Never
+
+from hios.errors import PlatformError
+from hios.runtime.distributed.progress_state import ProgressState
+from hios.runtime.distributed.topology import RankPlace
+
+#: Seconds between two messages about what a rank is doing.
+_BEAT_S = 0.1
+#: What a rank that the launcher tells to end waits for a better reason: the launcher may be quicker than the news.
+_GRACE_S = 0.5
+#: What a rank that failed waits to be ended.
+_ENDING_S = 5.0
+#: Kinds of failures: the rank itself; the deadline passed while it waited; another rank does not answer any more; the
+#: launcher ends the rank.
+FAILED, LATE, LOST, ENDED = "failed", "late", "lost", "ended"
+#: Held from the last line of this process to its end: two of its threads may come to print one at the same time.
+_LAST_LINE = threading.Lock()
+
+
+class ControlChannel:
+    """This rank's connection to rank 0.
+
+    Args:
+        rank: number of this rank.
+        places: of all ranks.
+        state: what this rank is doing.
+        address: host and port of rank 0.
+        key: what rank 0 knows its ranks by.
+        timeout_s: longest time to reach rank 0.
+
+    Raises:
+        PlatformError: rank 0 cannot be reached.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        places: Sequence[RankPlace],
+        state: ProgressState,
+        address: tuple[str, int],
+        key: bytes,
+        timeout_s: float,
+    ) -> None:
+        self._rank, self._places, self._state = rank, places, state
+        try:
+            line = socket.create_connection(address, timeout=timeout_s)
+            line.sendall(key + rank.to_bytes(4, "big"))
+        except OSError as error:
+            raise PlatformError(
+                f"{who(places, rank)} cannot reach rank 0 at {address[0]} port {address[1]}: {error.strerror or error}"
+            ) from error
+        line.settimeout(None)
+        self._line = Connection(line.detach())
+        self._sending = threading.Lock()
+        self._over = threading.Event()
+        self._signals = _signals()
+        self._signalled: tuple[int, float] | None = None
+        self._launcher = os.getppid()
+        self._doing_of_0 = ""
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def report(self, step: int, data: Any) -> None:
+        """Send rank 0 the result of a step."""
+        self._send({"is": "report", "step": step, "data": data})
+
+    def beat(self) -> None:
+        """Send what this rank is doing."""
+        with contextlib.suppress(OSError):  # detected by the listening side
+            self._send({"is": "beat", "at": self._state.text(), "for": self._state.waits_for()})
+
+    def fail(self, kind: str, text: str, ending_s: float = _ENDING_S) -> Never:
+        """Send why this rank cannot continue, and end with all others.
+
+        Args:
+            kind: one of ``FAILED``, ``LATE``, ``LOST``, ``ENDED``.
+            text: one line.
+            ending_s: what this waits for another thread to end this process.
+        """
+        with contextlib.suppress(OSError):
+            self._send({"is": "failure", "kind": kind, "text": text})
+        time.sleep(ending_s)
+        end(text)
+
+    def finish(self, timeout_s: float) -> None:
+        """Return when all ranks have finished."""
+        self._send({"is": "done"})
+        if not self._over.wait(timeout_s):
+            self.fail(LATE, f"the other ranks did not come to their end within {timeout_s:g} s")
+
+    def _send(self, message: Mapping[str, object]) -> None:
+        with self._sending:
+            self._line.send_bytes(json.dumps(message).encode())
+
+    def _watch(self) -> None:
+        while True:
+            ready = wait([self._line, self._signals], timeout=_BEAT_S)
+            if self._signals in ready:
+                self._signalled = os.read(self._signals, 1)[0], time.monotonic()
+            if self._line in ready and self._listen():
+                return
+            if self._signalled is None and os.getppid() != self._launcher:
+                self._signalled = signal.SIGTERM, time.monotonic()
+            self._answer_signal()
+            self.beat()
+
+    def _listen(self) -> bool:
+        """Receive a message of rank 0; returns whether the session is over."""
+        try:
+            message = json.loads(self._line.recv_bytes())
+        except (EOFError, OSError):
+            if self._rank == 1:
+                end(died(self._places, 0, self._doing_of_0))
+            time.sleep(_GRACE_S)  # for rank 1
+            os._exit(1)
+        if message["is"] == "end":
+            os._exit(1)
+        if message["is"] == "state":
+            self._doing_of_0 = message["at"]
+        elif message["is"] == "over":
+            with self._sending:
+                self._line.close()
+            self._over.set()
+        return self._over.is_set()
+
+    def _answer_signal(self) -> None:
+        if self._signalled is None:
+            return
+        number, when = self._signalled
+        if number == signal.SIGINT:
+            if self._rank == 0:
+                _end("Aborted", 130)
+            os._exit(130)
+        if time.monotonic() > when + _GRACE_S:
+            if self._rank == 0:  # the monitor, in this process, may know of a rank that is gone
+                self.fail(ENDED, f"{who(self._places, 0)}: ended by the launcher: {self._state.text()}", _GRACE_S)
+            os._exit(128 + signal.SIGTERM)
+
+
+def who(places: Sequence[RankPlace], rank: int) -> str:
+    """A rank in messages."""
+    return f"rank {rank} on {places[rank].host}"
+
+
+def died(places: Sequence[RankPlace], rank: int, doing: str) -> str:
+    """The message about a rank that died."""
+    return f"{who(places, rank)} died; last seen: {doing or 'starting'}"
+
+
+def end(line: str) -> Never:
+    """Print an error and end this process, whatever its other threads do."""
+    _end(f"Error: {line}", 1)
+
+
+def _end(line: str, code: int) -> Never:
+    _LAST_LINE.acquire()
+    sys.stdout.flush()
+    os.write(2, f"{line}\n".encode())
+    os._exit(code)
+
+
+def _signals() -> int:
+    """A file descriptor that receives the numbers of SIGINT and SIGTERM, whatever the main thread does."""
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    signal.set_wakeup_fd(theirs)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    return ours

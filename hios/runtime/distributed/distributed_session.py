@@ -1,0 +1,349 @@
+"""Executing schedules over the ranks of a launcher: loaded, interleaved, checked, timed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import torch
+
+from hios import artifacts, defaults, machine, platforms
+from hios.errors import HiosError, PlatformError, ScheduleError, first_line
+from hios.formats.run_file import Checked, Run, RunPlatform
+from hios.graph import Graph
+from hios.kernels.executable import require_executable
+from hios.models import RUNTIMES
+from hios.platforms.device_program import ArenaPlan
+from hios.platforms.reference import Reference
+from hios.platforms.reference import run as run_reference
+from hios.platforms.reference import runtime as runtime_of
+from hios.runtime.competitors import BASELINE, Entry, competitors, entries_of, read_schedules, refuse_wide
+from hios.runtime.distributed.clock_sync import barrier
+from hios.runtime.distributed.control_channel import FAILED, LATE, LOST, ControlChannel, who
+from hios.runtime.distributed.progress_state import ProgressState
+from hios.runtime.distributed.rank_monitor import RankMonitor
+from hios.runtime.distributed.rank_runner import Turns, joined
+from hios.runtime.distributed.rendezvous import RankInputs, connect
+from hios.runtime.distributed.topology import RankPlace, local_rank, pin, shared
+from hios.runtime.distributed.transports import Transport
+from hios.runtime.distributed.value_exchange import RESERVED, Tags
+from hios.runtime.rounds import Outcome, Session
+from hios.schedule import Placement, StagedPlan
+from hios.versions import versions
+from hios.workers.process_settings import end_with_parent
+from hios.workers.stream_threads import Streams
+from hios.workers.worker import Worker
+
+#: Options that have to be the same on all ranks.
+_AGREED = ("platform", "cores_per_device", "runs", "warmup", "tolerance", "seed", "timeout_s")
+#: What the command of a launcher has in it.
+_LAUNCHERS = (b"torch", b"mpi", b"srun", b"slurm", b"python")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to run and how to measure; the same on every rank.
+
+    Args:
+        graph: graph.json.
+        weights: weights.safetensors.
+        schedules: schedule.json files; their stems name them.
+        output: run.json, which rank 0 writes.
+        transport: gloo, nccl or mpi, as far as the platform has it.
+        platform: cpu, where a rank has a core, or cuda, where it has a GPU.
+        program: program.pt2 or program.onnx, the reference for outputs; the sequential schedule where absent.
+        trusted: whether the user trusts a program that can run code when it is loaded.
+        runs: measured runs of every competitor.
+        warmup: runs of every competitor before.
+        tolerance: allowed difference from the reference, absolute plus relative.
+        seed: seed of the input and of the order of the competitors.
+        timeout_s: longest time of one run, and of loading.
+        cores_per_device: cores of each rank on platform cpu, and threads inside its operators; 1 if None.
+    """
+
+    graph: Path
+    weights: Path
+    schedules: tuple[Path, ...]
+    output: Path
+    transport: str
+    platform: str = "cpu"
+    program: Path | None = None
+    trusted: bool = False
+    runs: int = defaults.RUNS
+    warmup: int = defaults.WARMUP
+    tolerance: float = defaults.TOLERANCE
+    seed: int = defaults.SEED
+    timeout_s: float = defaults.TIMEOUT_S
+    cores_per_device: int | None = None
+
+
+def distribute(job: Job) -> Run | None:
+    """Run schedules with one rank per device; called by all processes that the launcher started.
+
+    Competitors take turns in random order, the same on all ranks: every schedule, the sequential schedule on rank 0,
+    independent copies of it on several ranks, and, with a program, the model itself on rank 0. A rank that fails, dies
+    or hangs ends this process and all others.
+
+    Returns:
+        What run.json holds on rank 0, None elsewhere.
+
+    Raises:
+        PlatformError: the ranks do not meet.
+    """
+    # Ranks that meet wait in libraries, where Python hears no signal. A launcher that is ended while it starts them may
+    # leave some behind.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    end_with_parent(number=signal.SIGTERM)
+    if _is_orphan():
+        os._exit(1)
+    transport = connect(job.transport, job.platform, job.timeout_s)
+    state = ProgressState()
+    places = [RankPlace(*place) for place in transport.gather(_place())]
+    monitor = RankMonitor(places) if transport.rank == 0 else None
+    address, key = transport.gather(None if monitor is None else (monitor.address, monitor.key))[0]
+    control = ControlChannel(transport.rank, places, state, address, key, job.timeout_s)
+    runner = RankRunner(job, transport, state, places, monitor, control)
+    this = who(places, transport.rank)
+    try:
+        with torch.inference_mode():
+            data = runner.execute()
+        control.finish(job.timeout_s)
+    except TimeoutError:
+        control.fail(LATE, f"{this} did not go on within {job.timeout_s:g} s: {state.text()}")
+    except ConnectionError as error:
+        control.fail(LOST, f"{this}: {state.text()}: the connection broke ({first_line(error)})")
+    except HiosError as error:
+        control.fail(FAILED, runner.blame(this, error))
+    except Exception as error:  # a bug in hios: the other ranks are stopped all the same
+        traceback.print_exc()
+        control.fail(FAILED, f"{this}: {state.text()}: {type(error).__name__}: {first_line(error)}")
+    transport.close()
+    return data
+
+
+def _is_orphan() -> bool:
+    """Whether init adopted this process; in containers the launcher itself may be process 1."""
+    init = Path("/proc/1/cmdline")
+    return os.getppid() == 1 and init.exists() and not any(word in init.read_bytes() for word in _LAUNCHERS)
+
+
+def _place() -> tuple[str, str, tuple[int, ...]]:
+    here = RankPlace.here()
+    return here.host, here.boot, here.cores
+
+
+class RankRunner:
+    """One rank's part in a session: it runs the same as the others, in the same order."""
+
+    def __init__(
+        self,
+        job: Job,
+        transport: Transport,
+        state: ProgressState,
+        places: Sequence[RankPlace],
+        monitor: RankMonitor | None,
+        control: ControlChannel,
+    ) -> None:
+        self._job, self._transport, self._state = job, transport, state
+        self._places, self._monitor, self._control = places, monitor, control
+        self._step = 0
+        self._rows: list[Placement] = []
+        self._uncertainty_ns = 0
+        self._prepared = False
+        self._cores_each = job.cores_per_device or 1
+
+    def blame(self, this: str, error: HiosError) -> str:
+        """The message for an error; only rank 0 reports errors in files that all ranks read."""
+        if not self._prepared:
+            return str(error) if self._monitor is not None else f"{this}: {error}"
+        return f"{this}: {self._state.doing}: {error}"
+
+    def execute(self) -> Run | None:
+        """Load, run all rounds, and return run.json on rank 0."""
+        began = datetime.now(UTC)
+        cores = pin(self._places, self._transport.rank, self._cores_each)
+        torch.set_num_threads(self._cores_each)
+        if self._monitor is not None:
+            artifacts.require_writable(self._job.output)
+        self._load()
+        ranks = self._agree(cores)
+        self._prepared = True
+        self._expect()
+        session = Session(self._graph, self._competitors, self._references, self._entries, self, self._job)
+        session.measure(shown=False)
+        if self._monitor is None:
+            return None
+        job = self._job
+        run = session.file(
+            self._platform(ranks),
+            {**versions(), **self._transport.versions()},
+            began,
+            cast("Checked", "sequential" if job.program is None else runtime_of(job.program)),
+        )
+        artifacts.write(job.output, "run", run)
+        return run
+
+    def _load(self) -> None:
+        """Read and compile everything, first on rank 0, so that errors in files are reported once."""
+        job, transport = self._job, self._transport
+        self._hardware = platforms.distributing(job.platform).device(local_rank(self._places, transport.rank))
+        self._state.enter("meeting the devices of other ranks")
+        channel = transport.channel(time.monotonic() + job.timeout_s)
+        if transport.rank != 0:
+            self._let_load()
+        self._state.enter("loading")
+        self._graph = Graph.read(job.graph)
+        require_executable(self._graph)
+        self._entries = entries_of(read_schedules(job.schedules), self._graph, transport.size, self._grouped())
+        for path, entry in zip(job.schedules, self._entries, strict=True):
+            refuse_wide(entry.schedule, "where devices are ranks")
+            entry.plan = _staged(path, entry)
+        plan = ArenaPlan(self._graph, transport.size)
+        taking_part = competitors(self._graph, plan, self._entries, transport.size, cores_per_device=self._cores_each)
+        self._competitors = {name: competitor for name, competitor in taking_part.items() if competitor.worker is None}
+        boot = self._places[0].boot
+        elsewhere = [number for number, place in enumerate(self._places) if place.boot != boot]
+        self._turns = Turns(
+            self._graph,
+            plan,
+            self._competitors,
+            transport,
+            channel,
+            self._hardware,
+            self._state,
+            elsewhere,
+            job.tolerance,
+            job.timeout_s,
+        )
+        self._turns.load(str(job.graph), str(job.weights), job.seed)
+        self._references = []
+        if job.program is not None:
+            kind = runtime_of(job.program)
+            threads = f"{self._cores_each} thread{'s' if self._cores_each > 1 else ''}"
+            self._references.append(Reference(f"{RUNTIMES[kind]}, {threads}", 1, [0], self._cores_each, kind))
+        self._reference = Worker(0, self._turns.memory, Streams())
+        if job.program is not None and transport.rank == 0:
+            inputs, outputs = list(plan.inputs.values()), plan.outputs
+            self._hardware.load_reference(self._reference, str(job.program), inputs, outputs, job.trusted)
+        if transport.rank == 0:
+            self._let_load()
+
+    def _grouped(self) -> int | None:
+        """Cores of each rank; None if ranks have GPUs."""
+        return self._cores_each if platforms.find(self._job.platform).GROUPS_CORES else None
+
+    def _let_load(self) -> None:
+        deadline = time.monotonic() + self._job.timeout_s
+        barrier(self._transport, Tags(RESERVED, self._transport.tags), 0, self._state, deadline)
+
+    def _agree(self, cores: list[int]) -> list[Mapping[str, Any]]:
+        """Check that all ranks have the same options and files; returns the hardware of all ranks on rank 0.
+
+        Raises:
+            PlatformError: a rank has another file, or was given another option.
+        """
+        job = self._job
+        files = [job.graph, job.weights, *job.schedules]
+        options = {name: getattr(job, name) for name in _AGREED}
+        options |= {"program": job.program is not None, "number of schedules": len(job.schedules)}
+        mine = RankInputs.of(options, files)
+        everything = {"given": asdict(mine), "cores": cores, "hardware": self._hardware.describe()}
+        self._control.report(self._step, everything)
+        if self._monitor is None:
+            return []
+        deadline = time.monotonic() + job.timeout_s
+        hardware_of = self._monitor.collect(self._step, range(self._transport.size), self._state, deadline)
+        for rank, theirs in hardware_of.items():
+            if difference := mine.difference(RankInputs(**theirs["given"])):
+                raise PlatformError(
+                    f"{who(self._places, rank)} and {who(self._places, 0)} differ in {difference}; all ranks need the "
+                    "same"
+                )
+        return [{"cores": theirs["cores"], **theirs["hardware"]} for theirs in hardware_of.values()]
+
+    def _expect(self) -> None:
+        """Compute the expected outputs, and check that the sequential schedule produces them."""
+        if self._references:
+            self.run_reference(self._references[0])
+        else:
+            self.run(BASELINE)
+        self._turns.expect()
+        outcome = self.run(BASELINE)  # before any schedule takes its turn
+        if outcome is not None and outcome.difference is not None:
+            self._competitors[BASELINE].difference = outcome.difference
+
+    def run_reference(self, reference: Reference) -> Outcome | None:
+        """Run the model itself on rank 0 while the others wait."""
+        if self._monitor is None:
+            return None
+        self._state.enter("the program itself")
+        return Outcome(run_reference(self._reference) / 1e6, None)
+
+    def run(self, name: str) -> Outcome | None:
+        """Run a competitor on all ranks; rank 0 receives the measurements."""
+        self._step += 1
+        deadline = time.monotonic() + self._job.timeout_s
+        self._state.enter(name)
+        self._control.beat()  # now, so that messages do not lengthen the run
+        turn = self._turns.run(name)
+        if turn is not None:
+            self._control.report(self._step, asdict(turn))
+        if self._monitor is None:
+            return None
+        competitor = self._competitors[name]
+        ranks = [program.device for program in competitor.programs]
+        reports = self._monitor.collect(self._step, ranks, self._state, deadline)
+        latency, self._rows = joined(reports, self._turns.offsets, competitor.copies)
+        return Outcome(latency, max(report["difference"] for report in reports.values()))
+
+    def take_rows(self, name: str) -> None:
+        """Keep the rows of the last run, with the possible clock error."""
+        self._competitors[name].timelines.append(self._rows)
+        self._uncertainty_ns = max(self._uncertainty_ns, *(off for _, off in self._turns.offsets.values()), 0)
+
+    def _platform(self, ranks: Sequence[Mapping[str, Any]]) -> RunPlatform:
+        """The platform as run.json states it."""
+        apart = len({place.boot for place in self._places}) > 1
+        described, used = platforms.distributing(self._job.platform).joined(ranks)
+        platform = {
+            "name": self._job.platform,
+            "devices": len(ranks),
+            **described,
+            **({} if (each := self._grouped()) is None else {"cores_per_device": each}),
+            "processor": machine.processor(),
+            "load_average": round(os.getloadavg()[0], 2),
+            "transport": self._transport.name,
+            "hosts": [place.host for place in self._places],
+            "virtual": shared(self._places, used),
+            "clocks": "compared" if apart else "shared",
+            **({"clock_uncertainty_ms": self._uncertainty_ns / 1e6} if apart else {}),
+        }
+        return msgspec.convert(platform, RunPlatform)
+
+
+def _staged(path: Path, entry: Entry) -> StagedPlan:
+    """The plan by stages; one of a stream a device is the same as one operator a stage.
+
+    Raises:
+        ScheduleError: a device has several streams.
+    """
+    plan = entry.plan
+    if isinstance(plan, StagedPlan):
+        return plan
+    for number, streams in enumerate(plan.devices):
+        if len(streams) > 1:
+            raise ScheduleError(
+                f"{path}: placements: found {len(streams)} streams on device {number}; allowed: one stream a device, "
+                "or stages, where devices are ranks; hios execute runs streams on one node"
+            )
+    return StagedPlan(
+        tuple(tuple(((operator,),) for stream in streams for operator in stream) for streams in plan.devices)
+    )

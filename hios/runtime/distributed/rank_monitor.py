@@ -1,0 +1,181 @@
+"""Monitoring of all ranks on rank 0: their reports, and which rank is at fault when one fails or dies."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Collection, Mapping, Sequence
+from multiprocessing.connection import Connection, wait
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from hios.runtime.distributed.control_channel import ENDED, FAILED, LATE, died, end, who
+from hios.runtime.distributed.progress_state import ProgressState
+from hios.runtime.distributed.topology import RankPlace
+
+_KEY_BYTES = 32
+#: Seconds that a line may take to say whose it is.
+_HELLO_S = 2.0
+#: Seconds for all ranks together to receive that the session is over.
+_FAREWELL_S = 10.0
+#: Seconds to wait after a rank died or is missed, as a more precise reason may still arrive.
+_GRACE_S = 0.4
+_LOOK_S = 0.1
+
+
+class RankMonitor:
+    """Listens to all ranks in a separate thread.
+
+    Args:
+        places: of all ranks.
+    """
+
+    def __init__(self, places: Sequence[RankPlace]) -> None:
+        self._places = places
+        alone = len({place.boot for place in places}) == 1
+        # Ranks of other hosts connect over any network; a connection without the key is refused.
+        self._server = socket.create_server(("127.0.0.1" if alone else "", 0), backlog=len(places))
+        host = "127.0.0.1" if alone else os.environ.get("MASTER_ADDR") or socket.gethostname()
+        self.address: tuple[str, int] = (host, self._server.getsockname()[1])
+        self.key = secrets.token_bytes(_KEY_BYTES)
+        self._lines: dict[int, Connection] = {}
+        self._at: dict[int, tuple[str, int | None]] = {}
+        self._done: set[int] = set()
+        self._dead: list[int] = []
+        self._reports: SimpleQueue[tuple[int, int, Any]] = SimpleQueue()
+        #: What is said at this time unless a better reason comes.
+        self._suspicion: tuple[float, str] | None = None
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def collect(self, step: int, ranks: Collection[int], state: ProgressState, deadline: float) -> dict[int, Any]:
+        """The reports of ranks on a step.
+
+        Raises:
+            TimeoutError: not all do so before the deadline.
+        """
+        reports: dict[int, Any] = {}
+        while missing := [rank for rank in ranks if rank not in reports]:
+            with state.wait(f"rank {missing[0]} to report", missing[0]):
+                try:
+                    rank, number, data = self._reports.get(timeout=max(0.0, deadline - time.monotonic()))
+                except Empty:
+                    raise TimeoutError from None
+            if number == step:
+                reports[rank] = data
+        return {rank: reports[rank] for rank in sorted(reports)}
+
+    def _listen(self) -> None:
+        while len(self._done) < len(self._places):
+            sources: list[Any] = [self._server, *self._lines.values()]
+            for ready in wait(sources, timeout=_LOOK_S):
+                if ready is self._server:
+                    self._accept()
+                else:
+                    self._hear(next(rank for rank, line in self._lines.items() if line is ready))
+            if self._suspicion is not None and time.monotonic() > self._suspicion[0]:
+                self._end(self._reason())
+        self._server.close()
+        self._dismiss()
+
+    def _dismiss(self) -> None:
+        """Tell all ranks that the session is over, this one after the others have received it.
+
+        They close their lines then. If this process ended before, with messages of theirs unread, the system would take
+        back what was sent to them, and they would take it for dead.
+        """
+        self._tell({"is": "over"}, but=0)
+        others = {rank: line for rank, line in self._lines.items() if rank != 0}
+        deadline = time.monotonic() + _FAREWELL_S
+        while others and (ready := wait(list(others.values()), timeout=max(0.0, deadline - time.monotonic()))):
+            for rank in [rank for rank, line in others.items() if line in ready]:
+                try:
+                    others[rank].recv_bytes()
+                except (EOFError, OSError):
+                    others.pop(rank).close()
+        self._send(0, {"is": "over"})
+
+    def _accept(self) -> None:
+        line, _ = self._server.accept()
+        line.settimeout(_HELLO_S)
+        with contextlib.suppress(OSError):
+            hello = line.recv(_KEY_BYTES + 4, socket.MSG_WAITALL)
+            if hmac.compare_digest(hello[:_KEY_BYTES], self.key):
+                line.settimeout(None)
+                self._lines[int.from_bytes(hello[_KEY_BYTES:], "big")] = Connection(line.detach())
+                return
+        line.close()
+
+    def _hear(self, rank: int) -> None:
+        try:
+            message = json.loads(self._lines[rank].recv_bytes())
+        except (EOFError, OSError):
+            self._bury(rank)
+            return
+        if message["is"] == "beat":
+            self._at[rank] = message["at"], message["for"]
+            if rank != 0 and 0 in self._at:
+                self._send(rank, {"is": "state", "at": self._at[0][0]})
+        elif message["is"] == "report":
+            self._reports.put((rank, message["step"], message["data"]))
+        elif message["is"] == "done":
+            self._done.add(rank)
+        else:
+            self._judge(rank, message["kind"], message["text"])
+
+    def _bury(self, rank: int) -> None:
+        """Record that a rank died; reported after a delay, so that others can say where they miss it."""
+        self._lines.pop(rank).close()
+        self._dead.append(rank)
+        self._suspicion = time.monotonic() + _GRACE_S, ""
+
+    def _reason(self) -> str:
+        """The suspected error, or which rank died."""
+        return (self._suspicion and self._suspicion[1]) or self._last_words()
+
+    def _last_words(self) -> str:
+        """The message about the rank that died first, and about one that waits for it."""
+        dead = self._dead[0]
+        line = died(self._places, dead, self._at.get(dead, ("", None))[0])
+        missing = [rank for rank in self._lines if self._at.get(rank, ("", None))[1] == dead]
+        return line + "".join(f"; {who(self._places, rank)}: {self._at[rank][0]}" for rank in missing[:1])
+
+    def _judge(self, rank: int, kind: str, text: str) -> None:
+        """Decide on the message of a failing rank: end all ranks now, or after a delay."""
+        if kind == FAILED:
+            self._end(text)
+        elif kind == LATE:
+            self._end(self._slowest(rank) or text)
+        elif kind == ENDED:  # the launcher may be quicker than what a rank that is gone is given
+            self._end(text if self._suspicion is None else self._reason())
+        elif self._suspicion is None:
+            self._suspicion = time.monotonic() + _GRACE_S, text
+
+    def _slowest(self, rank: int) -> str | None:
+        """The busy rank that a rank waits for, directly or through others: it did not finish in time."""
+        seen: set[int] = set()
+        while rank not in seen:
+            seen.add(rank)
+            doing, waits_for = self._at.get(rank, ("starting", None))
+            if waits_for is None:
+                return f"{who(self._places, rank)} did not go on within the time-out: {doing}"
+            rank = waits_for
+        return None
+
+    def _end(self, line: str) -> None:
+        self._tell({"is": "end"}, but=0)  # this process is rank 0
+        end(line)
+
+    def _tell(self, message: Mapping[str, object], but: int = -1) -> None:
+        for rank in sorted(self._lines, reverse=True):  # this process last: it may end, and this thread with it
+            if rank != but:
+                self._send(rank, message)
+
+    def _send(self, rank: int, message: Mapping[str, object]) -> None:
+        with contextlib.suppress(OSError):  # its end is detected by the listening side
+            self._lines[rank].send_bytes(json.dumps(message).encode())

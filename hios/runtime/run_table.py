@@ -1,0 +1,87 @@
+"""The measurements of a session as a table in text."""
+
+from __future__ import annotations
+
+from hios.formats.run_file import Chosen, ReferenceResult, Run, ScheduleResult
+from hios.runtime import predictions
+from hios.runtime.competitors import BASELINE
+
+#: Four digits of the shortest latency.
+_DECIMALS_FROM_MS = ((1000.0, 0), (100.0, 1), (10.0, 2))
+
+
+def latency_table(run: Run) -> str:
+    """One line per competitor with median, spread and speedup over the sequential schedule, in aligned columns.
+
+    Speedups have their 95 % interval where there were rounds enough for one. Schedules come first, then the chosen
+    one, the references, and the ceilings. The sequential schedule on one device stands among them once, whether a
+    schedule file asked for it or not. Schedules whose costs hold the speed of the machine when they were measured have
+    their prediction beside that, the drift of the machine since, and the error beyond it. Last lines say how right
+    predictions were, where devices share cores or GPUs, and which schedules could not run as CUDA graphs.
+
+    Args:
+        run: what run.json holds.
+    """
+    baseline = run.baseline.latency_ms
+    shown = any(result.algorithm == "sequential" and result.devices == 1 for result in run.results)
+    entries = [] if shown else [(BASELINE, baseline, "1.00")]
+    entries += [(result.label, result.latency_ms, _speedup(result)) for result in run.results]
+    if chosen := run.chosen:
+        entries.append((f"auto: {chosen.label}", chosen.latency_ms, _speedup(chosen)))
+    entries += [(reference.name, reference.latency_ms, _speedup(reference)) for reference in run.references]
+    entries += [
+        (
+            f"{ceiling.devices} independent copies (ceiling)",
+            ceiling.latency_ms,
+            f"{ceiling.throughput_ratio:.2f} in throughput",
+        )
+        for ceiling in run.ceilings
+    ]
+    shortest = min(latency.median for _, latency, _ in entries)
+    decimals = next((decimals for least, decimals in _DECIMALS_FROM_MS if shortest >= least), 3)
+    intervals = [entry.speedup_interval for entry in run.results] + [entry.speedup_interval for entry in run.references]
+    sure = any(interval is not None for interval in intervals)
+    rows = [["", "median ms", "p20 to p80", f"speedup{' (95 %)' if sure else ''}"]]
+    predicted = {result.label: result for result in run.results if result.drift is not None}
+    if predicted:
+        rows[0] += ["predicted ms", "drift", "error beyond"]
+    for label, latency, speedup in entries:
+        median, p20, p80 = (f"{number:.{decimals}f}" for number in (latency.median, latency.p20, latency.p80))
+        rows.append([label, median, f"{p20} to {p80}", speedup, *_prediction(predicted.get(label), decimals)])
+    width = [max(len(row[column]) for row in rows if column < len(row)) for column in range(len(rows[0]))]
+    lines = [
+        "  ".join(f"{cell:{align}{most}}" for cell, align, most in zip(row, "<>><>>>", width, strict=False))
+        for row in rows
+    ]
+    return "\n".join([*(line.rstrip() for line in lines), *_notes(run)])
+
+
+def _prediction(result: ScheduleResult | None, decimals: int) -> list[str]:
+    """Predicted latency, drift of the machine since profiling, and the remaining error."""
+    if result is None or result.drift is None or result.error_beyond_drift is None:
+        return []
+    drift, beyond = result.drift.value - 1, result.error_beyond_drift
+    return [f"{result.predicted_ms:.{decimals}f}", f"{drift:+.1%}", f"{beyond:+.1%}"]
+
+
+def _notes(run: Run) -> list[str]:
+    said = predictions.in_words(run)
+    notes = [] if said is None else [said]
+    notes += [] if (busy := predictions.other_work_in_words(run)) is None else [busy]
+    notes += [] if (kind := predictions.other_hardware_in_words(run)) is None else [kind]
+    notes += ["virtual devices: times say little"] if run.platform.virtual else []
+    launched: dict[str, list[str]] = {}
+    reasons = [(BASELINE, run.baseline.no_graph), *((result.label, result.no_graph) for result in run.results)]
+    for label, reason in reasons:
+        if reason is not None:
+            launched.setdefault(reason, []).append(label)
+    return notes + [
+        f"launched operator by operator, not as CUDA graphs: {', '.join(labels)} ({why})"
+        for why, labels in launched.items()
+    ]
+
+
+def _speedup(entry: ScheduleResult | ReferenceResult | Chosen) -> str:
+    ends = entry.speedup_interval
+    interval = "" if ends is None or ends == (1.0, 1.0) else f" ({ends[0]:.2f} to {ends[1]:.2f})"
+    return "" if entry.speedup is None else f"{entry.speedup:.2f}{interval}"

@@ -1,0 +1,96 @@
+"""Metrics of a server as text of Prometheus, written at the end of a load and on SIGUSR1."""
+
+from __future__ import annotations
+
+import bisect
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hios.artifacts import replacing
+from hios.serving.load_generator import Progress
+from hios.serving.server import Server
+
+#: Upper ends of the buckets of latencies, seconds.
+_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_ENDS = ("completed", "dropped", "expired", "failed")
+
+
+class MetricsFile:
+    """Counters, gauges and a histogram of latencies by model, in a file that appears whole.
+
+    Latencies are those up to the last look at the server, at most half a second before.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._wanted = path, False
+        self._server: Server | None = None
+        self._buckets: dict[str, list[int]] = {}
+        self._sums_s: dict[str, float] = {}
+
+    def listen(self) -> None:
+        """Write at the next look when the process gets SIGUSR1; to be called from the main thread."""
+        signal.signal(signal.SIGUSR1, self._ask)
+
+    def _ask(self, *_: Any) -> None:
+        self._wanted = True
+
+    def show(self, server: Server, progress: Progress) -> None:
+        """Note the latencies since the last look, and write if that was asked for."""
+        self._server = server
+        for label, latencies in progress.latencies_ms.items():
+            counts = self._buckets.setdefault(label, [0] * (len(_BUCKETS_S) + 1))
+            for latency in latencies:
+                counts[bisect.bisect_left(_BUCKETS_S, latency / 1e3)] += 1
+            self._sums_s[label] = self._sums_s.get(label, 0.0) + sum(latencies) / 1e3
+        if self._wanted:
+            self._wanted = False
+            self.write()
+
+    def write(self) -> None:
+        """Write what is known by now; nothing before the first look."""
+        if self._server is not None:
+            with replacing(self._path) as temporary:
+                temporary.write_text("\n".join(self._lines(self._server)) + "\n", encoding="utf-8")
+
+    def _lines(self, server: Server) -> Iterator[str]:
+        counts = server.counts
+        yield from _head("hios_tasks_total", "counter", "Tasks that ended, by what became of them.")
+        for label, own in counts.items():
+            for end in _ENDS:
+                yield f'hios_tasks_total{{model="{label}",outcome="{end}"}} {getattr(own, end)}'
+        yield from _head("hios_tasks_offered_total", "counter", "Tasks that arrived.")
+        yield from (f'hios_tasks_offered_total{{model="{label}"}} {own.offered}' for label, own in counts.items())
+        yield from _head("hios_tasks_waiting", "gauge", "Tasks in the queue.")
+        yield from (f'hios_tasks_waiting{{model="{label}"}} {own.waiting}' for label, own in counts.items())
+        yield from _head("hios_tasks_in_flight", "gauge", "Tasks between queue and answer.")
+        yield from (f'hios_tasks_in_flight{{model="{label}"}} {own.in_flight}' for label, own in counts.items())
+        yield from _head(
+            "hios_latency_seconds", "histogram", "Latency of completed tasks from their scheduled arrival."
+        )
+        for label, buckets in self._buckets.items():
+            yield from self._histogram(label, buckets)
+        for name, kind, value, words in (
+            ("hios_lanes_busy_seconds_total", "counter", server.busy_s, "Time that lanes were busy, all together."),
+            ("hios_control_seconds_total", "counter", server.control_s, "Processor time of launching and dispatch."),
+            ("hios_lanes_up", "gauge", server.lanes_up, "Lanes whose worker is ready."),
+        ):
+            yield from _head(name, kind, words)
+            yield f"{name} {value:g}"
+
+    def _histogram(self, label: str, buckets: list[int]) -> Iterator[str]:
+        total = 0
+        for end, count in zip((*map("{:g}".format, _BUCKETS_S), "+Inf"), buckets, strict=True):
+            total += count
+            yield f'hios_latency_seconds_bucket{{model="{label}",le="{end}"}} {total}'
+        yield f'hios_latency_seconds_sum{{model="{label}"}} {self._sums_s[label]:g}'
+        yield f'hios_latency_seconds_count{{model="{label}"}} {total}'
+
+
+def _head(name: str, kind: str, words: str) -> Iterator[str]:
+    yield f"# HELP {name} {words}"
+    yield f"# TYPE {name} {kind}"

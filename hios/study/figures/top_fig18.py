@@ -1,0 +1,13 @@
+"""TOP, figure 18: throughput over the size of combined blocks."""
+
+from hios.study.registry import Figure, register
+
+register(
+    Figure(
+        id="top_fig18",
+        title="Throughput over the size of combined blocks",
+        varies="largest number of sub-blocks H; throughput",
+        needs=("cuda",),
+        missing="combined blocks are learned on a device for each H",
+    )
+)

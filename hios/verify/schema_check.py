@@ -1,0 +1,82 @@
+"""A file against its schema: all violations, by the reference validator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from hios import artifacts, config, costs, graph, yaml_file
+from hios.errors import HiosError, first_line
+from hios.formats.base import Record
+from hios.formats.costs_file import CostsFile
+from hios.formats.graph_file import GraphFile
+from hios.validation import schema_errors
+
+_Record = TypeVar("_Record", bound=Record)
+
+
+def contents(path: Path, cls: type[_Record], problems: list[str]) -> _Record | None:
+    """The parsed contents of a file; None if they violate its schema.
+
+    Args:
+        path: the file.
+        cls: the class of its format.
+        problems: takes all that is wrong with it.
+    """
+    try:
+        data = artifacts.read_json(path, problems.append)
+        record = _converted(data, cls)
+        if record is None or problems:
+            problems += schema_errors(data, artifacts.schema(artifacts.kind_of(cls)))
+    except HiosError as error:
+        problems.append(str(error).removeprefix(f"{path}: "))
+        return None
+    except (ValueError, RecursionError) as error:
+        problems.append(f"cannot be an artifact of hios: {first_line(error)}")
+        return None
+    if record is None and not problems:  # schema and class are one, so this is a defect of hios
+        problems.append(f"is refused by the class {cls.__name__}, but not by its schema")
+    if record is None or problems:
+        return None
+    problems += _contradictions(record)
+    return record
+
+
+def _converted(data: object, cls: type[_Record]) -> _Record | None:
+    """What the class makes of a file; None where it refuses it, and the validator, which is far slower, can say why."""
+    try:
+        return msgspec.convert(data, cls)
+    except msgspec.ValidationError:
+        return None
+
+
+def _contradictions(record: Record) -> Iterator[str]:
+    """Errors that a schema cannot express."""
+    if isinstance(record, GraphFile):
+        defects = list(graph.defects(record.operators, record.edges, record.blocks))
+        yield from defects
+        if not defects:
+            try:
+                graph.Graph.of(record, "graph")
+            except HiosError as error:
+                yield str(error).removeprefix("graph: ")
+    elif isinstance(record, CostsFile):
+        yield from costs.defects(record)
+
+
+def config_problems(path: Path) -> Iterator[str]:
+    """Errors in a configuration: all schema violations, or else the first violation of another rule.
+
+    Files and modules that it names are not looked up: results may be checked where they are not.
+    """
+    try:
+        settings = config.normalised(yaml_file.read_yaml(path), path.name)
+        errors = schema_errors(settings, artifacts.schema("config"))
+        yield from errors
+        if not errors:
+            config.without_files(settings, path.name)
+    except HiosError as error:
+        yield str(error).removeprefix(f"{path}: ").removeprefix(f"{path.name}: ")

@@ -1,0 +1,160 @@
+"""Networks and their extracted graphs for tests, each made once, and running a graph without the engine."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from hios import Graph, artifacts
+from hios.cli.files import extract
+from hios.frontends.model_declarations import Declarations
+from hios.frontends.model_registry import build_model
+from hios.frontends.program import export, save
+from hios.graph import Value
+from hios.kernels import compile_operator
+
+#: Variable that names a folder which processes of one run of the tests share (tests/conftest.py).
+SHARED_FOLDER = "HIOS_TESTS_SHARED"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A module with inputs, and what was extracted from it."""
+
+    module: nn.Module
+    inputs: tuple[Tensor, ...]
+    graph: Graph
+    tensors: dict[str, Tensor]
+
+    def eager(self) -> list[Tensor]:
+        """What the module itself returns."""
+        with torch.inference_mode():
+            found = self.module(*self.inputs)
+        return list(found) if isinstance(found, tuple) else [found]
+
+    def run(self) -> list[Tensor]:
+        """What the extracted graph returns."""
+        return run_graph(self.graph, self.tensors, self.inputs)
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of a network on disk."""
+
+    program: Path
+    graph: Path
+    weights: Path
+
+
+def network(name: str, image_size: int, batch_size: int = 1, classifier: bool = False) -> Network:
+    """A network of models/, extracted."""
+    return _network(name, image_size, batch_size, classifier)
+
+
+@functools.cache
+def _network(name: str, image_size: int, batch_size: int, classifier: bool) -> Network:
+    options: dict[str, Any] = {"image_size": image_size, "batch_size": batch_size, "classifier": classifier}
+    return extracted(*build_model(name, options, seed=0))
+
+
+def extracted(module: nn.Module, inputs: tuple[Tensor, ...]) -> Network:
+    """A module with its extracted graph, in the units and blocks that it declares."""
+    from hios.frontends.extract import extract_program  # loads TVM
+
+    program, declared = export(module.eval(), inputs), Declarations.of(module)
+    graph, tensors = extract_program(program, "test", declared)
+    return Network(module, inputs, graph, tensors)
+
+
+def write_files(folder: Path, module: nn.Module, inputs: tuple[Tensor, ...]) -> Files:
+    """Export a module and extract its graph into a folder."""
+    files = Files(folder / "program.pt2", folder / "graph.json", folder / "weights.safetensors")
+    save(export(module.eval(), inputs), files.program, Declarations.of(module))
+    extract(files.program, files.graph, files.weights, folder.name)
+    return files
+
+
+def read_files(files: Files, module: nn.Module, inputs: tuple[Tensor, ...]) -> Network:
+    """A module with its extracted graph from the files."""
+    return Network(module, inputs, Graph.read(files.graph), load_file(files.weights))
+
+
+def write_squeezenet(folder: Path, image_size: int = 64) -> Files:
+    """SqueezeNet on small images, extracted once for all processes of tests; the graph is named as the folder."""
+    made = _squeezenet(image_size)
+    files = Files(*(folder / path.name for path in (made.program, made.graph, made.weights)))
+    shutil.copy(made.program, files.program)
+    shutil.copy(made.weights, files.weights)
+    artifacts.write(files.graph, "graph", {**artifacts.read(made.graph, "graph"), "name": folder.name})
+    return files
+
+
+@functools.cache
+def _squeezenet(image_size: int) -> Files:
+    folder = Path(os.environ[SHARED_FOLDER], f"squeezenet-{image_size}")
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            made = Path(tempfile.mkdtemp(dir=folder.parent))
+            write_files(made, *build_model("squeezenet", {"image_size": image_size}, seed=0))
+            made.rename(folder)
+    return Files(folder / "program.pt2", folder / "graph.json", folder / "weights.safetensors")
+
+
+def run_graph(graph: Graph, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Run the operators of a graph in topological order, each compiled, and return its outputs."""
+    values: dict[tuple[str, str, int], Tensor] = {
+        ("input", entry.name, 0): value for entry, value in zip(graph.inputs, inputs, strict=True)
+    }
+    for number in graph.order:
+        compiled = compile_operator(graph.operators[number], tensors)
+        with torch.inference_mode():
+            values["operator", compiled.id, 0] = compiled.run(*[values[value] for value in compiled.externals])
+    return [_value(reference, values, tensors) for reference in graph.outputs]
+
+
+def _value(reference: Value, values: Mapping[tuple[str, str, int], Tensor], tensors: Mapping[str, Tensor]) -> Tensor:
+    if reference.weight is not None:
+        return tensors[reference.weight]
+    assert reference.external is not None
+    return values[(*reference.external[:2], 0)]
+
+
+class Model(nn.Module):
+    """A module from a function of itself and its inputs, with parts: modules, parameters or buffers."""
+
+    def __init__(self, function: Callable[..., Any], **parts: nn.Module | Tensor) -> None:
+        super().__init__()
+        self.function = function
+        for name, part in parts.items():
+            if isinstance(part, Tensor) and not isinstance(part, nn.Parameter):
+                self.register_buffer(name, part)
+            else:
+                setattr(self, name, part)
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """Call the function."""
+        return self.function(self, *inputs)
+
+
+def batch_norm(channels: int) -> nn.BatchNorm2d:
+    """A batch norm whose folding shows: statistics far from 0 and 1."""
+    norm = nn.BatchNorm2d(channels, eps=0.01)
+    generator = torch.Generator().manual_seed(0)
+    for tensor in (norm.weight, norm.bias, norm.running_mean):
+        assert tensor is not None
+        nn.init.uniform_(tensor, -1.0, 1.0, generator=generator)
+    assert norm.running_var is not None
+    nn.init.uniform_(norm.running_var, 0.3, 3.0, generator=generator)
+    return norm

@@ -1,0 +1,165 @@
+"""Timing on GPUs, with a simulated clock in place of a GPU: what is measured is what was launched, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hios import Edge, Graph, Operator
+from hios.errors import PlatformError
+from hios.platforms.cuda import cuda_timing as cuda
+from hios.platforms.cuda import timed_graphs as graphs
+from hios.platforms.cuda.repeat_timing import MOST, TARGET_MS, TRIAL
+from tests.platforms.cuda.simulated_timing import Machine, merged, workload
+
+COSTS = {"a": 0.004, "b": 0.010, "c": 3.0, "view": 0.0}
+_BYTES = 1 << 13
+
+
+class _Worker:
+    """A worker without a process."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, Any] = {}
+        self.marks: list[int] = []
+        self.mark = self.marks.append
+
+
+@pytest.fixture
+def machine() -> Machine:
+    """GPUs that are idle."""
+    return Machine()
+
+
+@pytest.fixture
+def worker(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A worker with two devices on two GPUs."""
+    for module in (graphs, cuda):
+        monkeypatch.setattr(module, "torch", machine.torch())
+    monkeypatch.setattr(graphs, "Workload", workload(machine, COSTS, _BYTES))
+    monkeypatch.setattr(graphs, "Merged", merged(machine, COSTS))
+    monkeypatch.setattr(cuda, "Merged", graphs.Merged)  # type: ignore[attr-defined] # what the module imported
+    edges = (Edge("a", "b"), Edge("a", "c"), Edge("a", "view"))
+    Graph("four", tuple(Operator(name, "conv") for name in COSTS), edges).write(tmp_path / "graph.json")
+    found = _Worker()
+    assert cuda.open_gpus(found, str(tmp_path / "graph.json"), [0, 1], 4) == ["GPU 0", "GPU 1"]  # type: ignore[arg-type]
+    return found
+
+
+def test_operators(worker: Any) -> None:
+    """An operator takes its own time, however long it is, without that of starting a graph."""
+    assert cuda.torch.backends.cudnn.benchmark  # type: ignore[attr-defined] # what the module imported
+    cuda.load(worker, dict.fromkeys(COSTS, 1))
+    found = cuda.time_operators(worker, 1, list(COSTS), rounds=3, warmup=1)
+    assert list(found) == list(COSTS)
+    for name, samples in found.items():
+        assert samples == pytest.approx([max(COSTS[name], 1e-6)] * 3)
+
+
+def test_chains_are_kept(worker: Any, machine: Machine) -> None:
+    """The second call captures nothing: it replays a chain ahead, one of K and one of 2K."""
+    cuda.time_operators(worker, 0, ["a"], rounds=1, warmup=0)
+    machine.log.clear()
+    cuda.time_operators(worker, 0, ["a"], rounds=1, warmup=0)
+    count, *others = machine.log
+    assert others == [count, 2 * count]
+    assert count == round(TARGET_MS / COSTS["a"])
+
+
+def test_views_have_chains_of_bounded_length(worker: Any, machine: Machine) -> None:
+    """What launches no kernel ends too."""
+    cuda.time_operators(worker, 0, ["view"], rounds=1, warmup=0)
+    assert max(machine.log) <= 2 * MOST
+
+
+def test_copies_fit_into_memory(worker: Any) -> None:
+    """A chain has as many copies of its operator as half of the free memory has room for, and goes through them."""
+    cuda.time_operators(worker, 0, ["a", "c"], rounds=1, warmup=0)
+    held = worker.state["gpus"][0].workloads
+    assert len(held["a"]) == (1 << 20) // 2 // 4 // _BYTES
+    assert len(held["c"]) == 2 * TRIAL
+    cuda.load(worker, {"c": 30})
+    assert [len(gpu.workloads["c"]) for gpu in worker.state["gpus"]] == [30, 30]
+
+
+def test_stages(worker: Any) -> None:
+    """Groups run beside each other between one fork and one join; their operators alone take their sum."""
+    stages = ((("a", "b"), ("c",)), (("a",), ("a",), ("b",)))
+    found = cuda.time_stages(worker, 0, stages, rounds=2, warmup=1)
+    assert found[0] == [(pytest.approx(3.0), pytest.approx(3.014))] * 2
+    assert found[1] == [(pytest.approx(0.010), pytest.approx(0.018))] * 2
+    assert set(worker.state["gpus"][0].pairs) == set(stages)
+
+
+def test_only_the_stages_of_the_last_call_are_kept(worker: Any) -> None:
+    """Graphs of stages that are settled are let go."""
+    first, second = (("a",), ("b",)), (("a",), ("c",))
+    cuda.time_stages(worker, 0, [first, second], rounds=1, warmup=0)
+    cuda.time_stages(worker, 0, [second], rounds=1, warmup=0)
+    assert list(worker.state["gpus"][0].pairs) == [second]
+
+
+def test_merges(worker: Any) -> None:
+    """A merge is timed beside its operators one after another; a new batch takes the place of the old."""
+    cuda.load_merges(worker, [["a", "b"], ["b", "c"]])
+    assert cuda.time_merges(worker, 1, [1], rounds=1, warmup=1) == [[(pytest.approx(3.0), pytest.approx(3.010))]]
+    cuda.load_merges(worker, [["a", "c"], ["a", "b"]])
+    assert cuda.time_merges(worker, 1, [1], rounds=1, warmup=1) == [[(pytest.approx(0.010), pytest.approx(0.014))]]
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_transfers(worker: Any, devices: int) -> None:
+    """A hand-over takes the time of a copy, between two devices or on one."""
+    del worker.state["gpus"][devices:]
+    found = cuda.time_transfers(worker, [1_000, 1_000_000], rounds=2)
+    assert found == {1_000: pytest.approx([0.001] * 2), 1_000_000: pytest.approx([1.0] * 2)}
+
+
+def test_devices_at_once(worker: Any, machine: Machine) -> None:
+    """GPUs that share nothing take as long together as alone, and each has a copy of all operators."""
+    network = ["a", "b", "a", "c"]
+    assert cuda.corun(worker, 1, 2, network) == pytest.approx(1.0)
+    assert [len(gpu.workloads["a"]) for gpu in worker.state["gpus"]] == [2, 2]
+    machine.log.clear()
+    cuda.corun(worker, 1, 2, network)
+    assert set(machine.log) == {4}
+
+
+def test_what_cannot_be_captured_is_launched(worker: Any, machine: Machine) -> None:
+    """An operator that a graph cannot hold is timed all the same, and noted with the first cause."""
+    machine.refused.add("b")
+    found = cuda.time_operators(worker, 0, ["a", "b"], rounds=1, warmup=0)
+    assert found == {"a": [pytest.approx(COSTS["a"])], "b": [pytest.approx(COSTS["b"])]}
+    why = "operation not permitted when stream is capturing"
+    assert cuda.uncaptured(worker) == {"operator b": why}
+    cuda.time_stages(worker, 0, [(("a",), ("b",))], rounds=1, warmup=0)
+    assert cuda.uncaptured(worker) == {"operator b": why, "a stage of operators a, b": why}
+
+
+def test_an_operator_that_fails_is_named(worker: Any, machine: Machine) -> None:
+    """What cannot run at all ends the profile, in one line."""
+    machine.broken.add("b")
+    with pytest.raises(PlatformError) as caught:
+        cuda.time_operators(worker, 0, ["a", "b"], rounds=1, warmup=0)
+    assert str(caught.value) == "operator b: no kernel image is available"
+
+
+def test_memory_that_is_short_is_named(worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no memory for an operator, the profile ends with its name."""
+
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError("CUDA out of memory. Tried to allocate 2.00 GiB\nmore")  # as the simulated torch has it
+
+    monkeypatch.setattr(graphs, "Workload", full)
+    with pytest.raises(PlatformError, match=r"^operator b: CUDA out of memory\. Tried to allocate 2\.00 GiB$"):
+        cuda.load(worker, {"b": 1})
+
+
+def test_operators_are_marked(worker: Any) -> None:
+    """The controller can tell at which operator a worker died: its number in the graph, from 1 on."""
+    cuda.load(worker, {"b": 1})
+    assert worker.marks[-1] == 2
+    cuda.time_operators(worker, 0, ["c"], rounds=1, warmup=0)
+    assert worker.marks[-1] == 3

@@ -1,0 +1,141 @@
+"""Graphs and descriptions to costs."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hios
+from hios import Costs, Edge, Graph, Operator, Problem, schedule
+from hios.errors import PlatformError, UnsupportedError
+from hios.platforms.model.descriptions import gpu, link
+from hios.platforms.model.efficiency import DEFAULT
+from hios.platforms.model.kernel_work import VIEWS, kernels
+from hios.platforms.model.model_predicting import predicted_costs
+from hios.platforms.model.roofline import predict
+from tests.platforms.model.gpu_graphs import convolution, one_operator
+
+A40 = gpu("a40")
+NVLINK = link("nvlink", A40)
+
+_POOL = {"pool_size": [3, 3], "strides": [1, 1], "padding": [1, 1, 1, 1], "dilation": [1, 1]}
+#: Every Relax operator that the ten networks of models/ come to, beside convolutions: inputs, output, attributes.
+FUNCTIONS: dict[str, tuple[list[list[int]], list[int], dict[str, Any]]] = {
+    **{
+        f"relax.{name}": ([[1, 8, 4, 4], [1, 8, 4, 4]], [1, 8, 4, 4], {})
+        for name in ("add", "multiply", "divide", "power")
+    },
+    **{
+        f"relax.{name}": ([[1, 8, 4, 4]], [1, 8, 4, 4], {})
+        for name in ("nn.relu", "nn.gelu", "rsqrt", "tanh", "astype")
+    },
+    "relax.matmul": ([[1, 12, 16, 8], [1, 12, 8, 16]], [1, 12, 16, 16], {}),
+    "relax.nn.softmax": ([[1, 12, 16, 16]], [1, 12, 16, 16], {"axis": -1}),
+    "relax.nn.layer_norm": ([[1, 16, 64], [64], [64]], [1, 16, 64], {"axes": [-1]}),
+    "relax.mean": ([[1, 16, 64]], [1, 16, 1], {"axis": [-1], "keepdims": True}),
+    "relax.concat": ([[1, 8, 4, 4], [1, 4, 4, 4]], [1, 12, 4, 4], {"axis": 1}),
+    "relax.take": ([[100, 64], [1, 16]], [1, 16, 64], {"axis": 0}),
+    "relax.nn.max_pool2d": ([[1, 8, 4, 4]], [1, 8, 4, 4], _POOL),
+    "relax.nn.avg_pool2d": ([[1, 8, 4, 4]], [1, 8, 4, 4], _POOL),
+    "relax.nn.adaptive_avg_pool2d": ([[1, 8, 4, 4]], [1, 8, 1, 1], {"output_size": [1, 1]}),
+    "relax.reshape": ([[1, 16, 64]], [1, 16, 8, 8], {}),
+    "relax.permute_dims": ([[1, 16, 8, 8]], [1, 8, 16, 8], {"axes": [0, 2, 1, 3]}),
+    "relax.broadcast_to": ([[1, 1, 64]], [1, 16, 64], {}),
+}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_every_function_takes_time_but_views(function: str) -> None:
+    """Finite and positive; 0 for what gives another view only."""
+    inputs, output, attributes = FUNCTIONS[function]
+    cost = predicted_costs(one_operator(function, inputs, output, attributes=attributes), A40, NVLINK, 1).operators["v"]
+    if function in VIEWS:
+        assert (cost.time_ms, cost.utilization) == (0.0, None)
+    else:
+        assert 0 < cost.time_ms < math.inf
+        assert cost.utilization is not None
+        assert 0 < cost.utilization <= 1
+
+
+def test_operator_is_its_kernels_and_launches() -> None:
+    """t(v) adds the kernels' times and a pause for each; u(v) is their mean by time."""
+    graph = convolution(channels=256, filters=256, pixels=28, window=3)
+    cost = predicted_costs(graph, A40, NVLINK, 1).operators["v"]
+    (kernel,) = kernels(graph)["v"]
+    found = predict(kernel, A40, DEFAULT)
+    assert cost.time_ms == pytest.approx((found.us + DEFAULT.launch_us) / 1e3)
+    assert cost.utilization == pytest.approx(found.utilization)
+    assert cost.resources is not None
+    assert cost.resources.threads == found.resources.threads
+
+
+def _pair(size: int | None) -> Graph:
+    operators = tuple(Operator(name, "task", flops=1e6, bytes=1000) for name in "ab")
+    return Graph("pair", operators, (Edge("a", "b", size), Edge("a", "b", 10)))
+
+
+def test_costs_say_that_they_are_predicted() -> None:
+    """Platform, transfers by bytes, the contention model, and no measured stage; schedules pass the word on."""
+    costs = predicted_costs(_pair(10**6), A40, NVLINK, 2)
+    assert costs.platform is not None
+    assert (costs.platform.name, costs.platform.predicted) == ("model", True)
+    assert (costs.platform.gpu, costs.platform.link, costs.platform.devices) == ("a40", "nvlink", 2)
+    assert isinstance(costs.transfers, tuple)
+    (transfer,) = costs.transfers
+    assert transfer.time_ms == NVLINK.time_ms(10**6)
+    assert costs.stages == ()
+    assert costs.contention is not None
+    assert (costs.contention.kind, costs.contention.alpha) == ("blend", 0.5)
+    words = "predicted for 2 x NVIDIA A40, link nvlink; nothing was measured"
+    assert Costs.of(costs).predicted_for == words
+    assert schedule(Problem(_pair(10**6), Costs.of(costs)), "hios-lp", 2).notes["costs"] == words
+
+
+def test_profile_predicts() -> None:
+    """`hios.profile` on objects, with the GPU and the link by name."""
+    graph = convolution(window=3)
+    costs = hios.profile(graph, platform="model", options={"gpu": "a40", "link": "nvlink"}, devices=2)
+    assert costs.operators == predicted_costs(graph, A40, NVLINK, 2).operators
+    assert (costs.graph, costs.graph_fingerprint) == (graph.name, graph.fingerprint)
+    assert costs.platform is not None
+    assert (costs.platform.gpu, costs.platform.link, costs.platform.devices) == ("a40", "nvlink", 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"options": {"gpu": 5}}, "platform model: option gpu: found int; required: text, a name or a path"),
+        (
+            {"options": {"gpu": "a40", "link": Path("nvlink.yaml")}},
+            "platform model: option link: found PosixPath; required: text, a name or a path",
+        ),
+        ({"options": {}}, "--gpu: missing; required with platform model: one of "),
+        ({"options": {"gpus": "a40"}}, "platform model: found --gpus; allowed: with the options --gpu, --link"),
+        (
+            {"options": {"gpu": "a40"}, "virtual": True},
+            "platform model: found --virtual; allowed: without it, as its devices share nothing",
+        ),
+    ],
+)
+def test_profile_refuses_settings(settings: dict[str, Any], message: str) -> None:
+    """Options of a wrong type, missing or unknown, and virtual devices, in one line."""
+    with pytest.raises(PlatformError, match=f"^{re.escape(message)}") as caught:
+        hios.profile(convolution(), platform="model", **settings)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("devices", [0, 1025])
+def test_numbers_of_devices_are_checked(devices: int) -> None:
+    """As many as a schedule can state."""
+    with pytest.raises(PlatformError, match=f"^platform model: devices: found {devices}; allowed: 1 to 1024"):
+        predicted_costs(_pair(1), A40, NVLINK, devices)
+
+
+def test_edges_need_bytes() -> None:
+    """A transfer of unknown size cannot be predicted."""
+    with pytest.raises(UnsupportedError, match="edge a -> b: states no bytes; required for predictions"):
+        predicted_costs(_pair(None), A40, NVLINK, 2)

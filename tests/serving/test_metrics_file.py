@@ -1,0 +1,72 @@
+"""Metrics as text of Prometheus."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+from hios.serving.admission import Counts
+from hios.serving.load_generator import Progress
+from hios.serving.metrics_file import MetricsFile
+
+
+def server() -> Any:
+    """What a server says of itself."""
+    counts = {"left": Counts(offered=7, completed=3, dropped=2, waiting=1, in_flight=1), "right": Counts()}
+    return SimpleNamespace(counts=counts, busy_s=1.5, control_s=0.25, lanes_up=2)
+
+
+@pytest.fixture
+def asked() -> Iterator[None]:
+    """The handler of SIGUSR1 as it was, afterwards."""
+    before = signal.getsignal(signal.SIGUSR1)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+def values(path: Path) -> dict[str, float]:
+    """Samples by name and labels; every line is a comment or a sample."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("# ")]
+    assert all(re.fullmatch(r'[a-z_]+(\{[a-z]+="[^"]+"(,[a-z]+="[^"]+")*\})? [0-9.e+-]+', line) for line in lines)
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+
+def test_counts_and_latencies(tmp_path: Path) -> None:
+    """Tasks by model and end; buckets add up, over several looks too."""
+    metrics = MetricsFile(tmp_path / "metrics.prom")
+    metrics.show(server(), Progress(1.0, 2.0, {"left": [0.5, 30.0], "right": []}))
+    metrics.show(server(), Progress(1.5, 2.0, {"left": [20_000.0], "right": []}))
+    assert not (tmp_path / "metrics.prom").exists()
+    metrics.write()
+    found = values(tmp_path / "metrics.prom")
+    assert found['hios_tasks_total{model="left",outcome="dropped"}'] == 2
+    assert found['hios_tasks_offered_total{model="left"}'] == 7
+    assert found['hios_tasks_waiting{model="left"}'] == 1
+    assert found['hios_latency_seconds_bucket{model="left",le="0.001"}'] == 1
+    assert found['hios_latency_seconds_bucket{model="left",le="0.05"}'] == 2
+    assert found['hios_latency_seconds_bucket{model="left",le="10"}'] == 2
+    assert found['hios_latency_seconds_bucket{model="left",le="+Inf"}'] == 3
+    assert found['hios_latency_seconds_count{model="left"}'] == 3
+    assert found['hios_latency_seconds_sum{model="left"}'] == pytest.approx(20.0305)
+    assert (found["hios_lanes_busy_seconds_total"], found["hios_lanes_up"]) == (1.5, 2)
+
+
+def test_a_signal_asks_for_them(tmp_path: Path, asked: None) -> None:
+    """SIGUSR1 writes at the next look, once."""
+    path = tmp_path / "metrics.prom"
+    metrics = MetricsFile(path)
+    metrics.listen()
+    os.kill(os.getpid(), signal.SIGUSR1)
+    metrics.show(server(), Progress(1.0, 2.0))
+    assert values(path)['hios_tasks_total{model="left",outcome="completed"}'] == 3
+    path.unlink()
+    metrics.show(server(), Progress(1.0, 2.0))
+    assert not path.exists()

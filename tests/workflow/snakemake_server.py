@@ -1,0 +1,92 @@
+"""Snakemake in processes that are forked from one that has imported it: its imports take longer than a dry run.
+
+`run` does what ``python -m snakemake`` does in a new process. hios and whatever else the pipeline imports from its own
+folder is imported anew each time, from there.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+#: Longest request, bytes.
+_LONGEST = 1 << 20
+
+
+def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run Snakemake in a folder; stdout and stderr come back together."""
+    request = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}
+    with tempfile.TemporaryFile() as printed:
+        line = _server()
+        socket.send_fds(line, [json.dumps(request).encode()], [printed.fileno()])
+        status = int(line.recv(_LONGEST))
+        printed.seek(0)
+        return subprocess.CompletedProcess(list(arguments), status, printed.read().decode(), None)
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """The connection to the server of this process; the server ends when it is closed, with this process at last."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.Popen([sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()], env=environment)
+    theirs.close()
+    return ours
+
+
+def _serve(line: socket.socket) -> None:
+    while True:
+        text, files, _, _ = socket.recv_fds(line, _LONGEST, 1)
+        if not text:
+            return
+        child = os.fork()
+        if child == 0:
+            line.close()
+            _become_snakemake(**json.loads(text), output=files[0])
+        os.close(files[0])
+        _, status = os.waitpid(child, 0)
+        line.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _become_snakemake(arguments: list[str], folder: str, environment: dict[str, str], output: int) -> None:
+    """What ``python -m snakemake`` does from here on."""
+    for stream in (1, 2):
+        os.dup2(output, stream)
+    os.close(output)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.path[0] = folder
+    sys.path[1:1] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+    sys.argv = ["snakemake", *arguments]
+    status = 0
+    try:
+        runpy.run_module("snakemake", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)  # noqa: T201
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        status = 1
+    for printed in (sys.stdout, sys.stderr):
+        printed.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    import msgspec  # noqa: F401 - imported for all that are forked
+    import snakemake.cli
+    import snakemake.profiles
+    import snakemake.report.html_reporter
+    import snakemake.storage  # noqa: F401
+
+    _serve(socket.socket(fileno=int(sys.argv[1])))
