@@ -124,6 +124,13 @@ def test_looking_is_light(arguments: list[str], problem: Path) -> None:
     assert _loaded(_RUN.format(arguments=arguments), problem) & HEAVY == set()
 
 
+def test_learned_launchers_serve_without_torch(tmp_path: Path) -> None:
+    """Deciding and simulating load numpy, but neither torch nor TVM."""
+    loaded = _loaded("import hios.serving.launcher.online_launcher, hios.serving.simulate", tmp_path)
+    assert "numpy" in loaded
+    assert loaded & {"torch", "tvm"} == set()
+
+
 def test_what_is_heavy_would_be_found(tmp_path: Path) -> None:
     """The measure measures: a module that needs torch is seen to load it."""
     assert {"torch", "safetensors"} <= _loaded("import hios.platforms.weights", tmp_path)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @click.argument("scenario", type=PATH)
 @click.option(
     "--policy",
-    help="One of those of hios simulate; auto: the one that the simulator finds best on other traces. Required unless "
-    "--calibrate is given.",
+    help="One of those of hios simulate but learned; auto: the one that the simulator finds best on other traces. "
+    "Required unless --calibrate is given.",
 )
 @click.option(
     "--calibrate",
@@ -39,6 +39,12 @@ if TYPE_CHECKING:
     default=1.0,
     show_default=True,
     help="What the rates of the scenario are multiplied by.",
+)
+@click.option(
+    "--weights",
+    type=PATH,
+    help="Launcher that hios train --learn launcher wrote, for the policies learned and learned-static, and for auto; "
+    "default: as the scenario states.",
 )
 @output_option("result.json")
 @click.option("--trace", type=PATH, help="Chrome/Perfetto trace to write of what ran on which lane.")
@@ -68,6 +74,7 @@ def command(
     calibrate: bool,
     launcher: str | None,
     load: float,
+    weights: Path | None,
     output: Path,
     trace: Path | None,
     metrics: Path | None,
@@ -85,6 +92,8 @@ def command(
         if path is not None:
             require_writable(path)
     given = Scenario.read(scenario, load=load)
+    if weights is not None:
+        given = given.with_launcher(weights)
     if calibrate:
         _calibrate(given, policy, output, virtual=virtual, timeout_s=timeout_s)
         return

@@ -14,8 +14,8 @@ from hios.cli.options import PATH, output_option, refuse_overwriting
 @click.option(
     "--policy",
     required=True,
-    help="sequential, one-per-lane, threads, ios, nimble, opara, hios-lp, pos-strict, pos-relaxed, top, top-open; or "
-    "auto: the best of them on other traces.",
+    help="sequential, one-per-lane, threads, ios, nimble, opara, hios-lp, pos-strict, pos-relaxed, top, top-open; with "
+    "--weights also learned and learned-static; or auto: the best of them on other traces.",
 )
 @click.option(
     "--launcher",
@@ -30,13 +30,25 @@ from hios.cli.options import PATH, output_option, refuse_overwriting
     help="What the rates of the scenario are multiplied by.",
 )
 @click.option(
+    "--weights",
+    type=PATH,
+    help="Launcher that hios train --learn launcher wrote, for the policies learned and learned-static, and for auto; "
+    "default: as the scenario states.",
+)
+@click.option(
     "--calibration",
     type=PATH,
     help="calibration.json of these models on this machine, as `hios load --calibrate` writes it.",
 )
 @output_option("result.json")
 def command(
-    scenario: Path, policy: str, launcher: str | None, load: float, calibration: Path | None, output: Path
+    scenario: Path,
+    policy: str,
+    launcher: str | None,
+    load: float,
+    weights: Path | None,
+    calibration: Path | None,
+    output: Path,
 ) -> None:
     """Simulate what becomes of the tasks of SCENARIO under a policy; nothing runs, times are those of costs.json."""
     from hios.artifacts import load as load_file
@@ -50,6 +62,8 @@ def command(
 
     require_writable(output)
     given = Scenario.read(scenario, load=load)
+    if weights is not None:
+        given = given.with_launcher(weights)
     refuse_overwriting([scenario, *given.files, *([calibration] if calibration else [])], [output])
     if calibration is not None:
         given = calibrated(given, load_file(calibration, CalibrationFile), str(calibration))

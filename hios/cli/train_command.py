@@ -1,4 +1,4 @@
-"""``hios train``: the models of a scenario, or graphs and costs, to a policy of the algorithm gpg."""
+"""``hios train``: what is learned on the models of a scenario: stages (algorithm gpg), or a launcher."""
 
 from __future__ import annotations
 
@@ -18,7 +18,28 @@ if TYPE_CHECKING:
 @click.command("train")
 @click.argument("files", metavar="SCENARIO | GRAPH COSTS [GRAPH COSTS]...", type=PATH, nargs=-1, required=True)
 @output_option("policy.safetensors")
-@click.option("--steps", type=click.IntRange(1), default=6000, show_default=True, help="Steps of learning.")
+@click.option(
+    "--learn",
+    type=click.Choice(["stages", "launcher"]),
+    default="stages",
+    show_default=True,
+    help="Stages of blocks, for the algorithm gpg; or a launcher of tasks with combined blocks, for a scenario served.",
+)
+@click.option(
+    "--steps", type=click.IntRange(1), help="Steps of learning; default: 6000 for stages, by --size for a launcher."
+)
+@click.option(
+    "--size",
+    type=click.Choice(["small", "default", "paper"]),
+    default="default",
+    show_default=True,
+    help="Of the training of a launcher.",
+)
+@click.option("--set", "changes", metavar="NAME=VALUE", multiple=True, help="Another setting of a launcher's training.")
+@click.option("--as-printed", is_flag=True, help="Train a launcher by Algorithm 1 of TOP as it is printed.")
+@click.option(
+    "--load", type=float, default=1.0, show_default=True, help="What the rates of a scenario are multiplied by."
+)
 @click.option(
     "--sub-blocks", type=click.IntRange(1), default=4, show_default=True, help="Most blocks of a combination."
 )
@@ -35,18 +56,41 @@ if TYPE_CHECKING:
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random numbers.")
 def command(
-    files: tuple[Path, ...], output: Path, steps: int, sub_blocks: int, r: int, s: int, reward: str, seed: int
+    files: tuple[Path, ...],
+    output: Path,
+    learn: str,
+    steps: int | None,
+    size: str,
+    changes: tuple[str, ...],
+    as_printed: bool,
+    load: float,
+    sub_blocks: int,
+    r: int,
+    s: int,
+    reward: str,
+    seed: int,
 ) -> None:
-    """Train a policy for the algorithm gpg on random combinations of the blocks of some models.
+    """Train a policy for the algorithm gpg on random combinations of the blocks of some models, or a launcher.
 
     The models are those of SCENARIO, a scenario.yaml; or each is given by its GRAPH and its COSTS. `hios schedule
     --algorithm gpg --weights policy.safetensors` uses the policy, for these models and others.
+
+    With `--learn launcher`, agents learn in the simulator how fast tasks of SCENARIO leave their queues, and which
+    blocks run together. `hios simulate SCENARIO --policy learned --weights policy.safetensors` uses what they learned.
     """
     # The matrices are small: several threads gain little, and lose much where other programs use the cores. And with
     # one thread, sums are added up in the same order on every number of cores.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
     from hios.artifacts import require_writable
+
+    if learn == "launcher":
+        if len(files) > 1:
+            raise click.UsageError(f"found {len(files)} files; allowed: with --learn launcher, a scenario alone")
+        refuse_overwriting(files, [output])
+        require_writable(output)
+        _train_launcher(files[0], output, load, _changes(changes), size, as_printed=as_printed, steps=steps, seed=seed)
+        return
     from hios.schedulers.policy.policy_file import write_policy
     from hios.schedulers.policy.training import Settings, train
 
@@ -57,18 +101,61 @@ def command(
     refuse_overwriting(files, [output])
     require_writable(output)
 
+    count = 6000 if steps is None else steps
+
     def progress(step: int, share: float | None) -> None:
         if share is not None:
-            click.echo(f"step {step} of {steps}: {share:.4f} of the sequential latency", err=True)
+            click.echo(f"step {step} of {count}: {share:.4f} of the sequential latency", err=True)
 
-    settings = Settings(steps=steps, seed=seed, most=sub_blocks, r=r, s=s, reward=reward)
+    settings = Settings(steps=count, seed=seed, most=sub_blocks, r=r, s=s, reward=reward)
     trained = train(_problems(files), settings, progress)
     write_policy(output, trained.weights, trained.facts)
     step, share = min(trained.curve, key=lambda point: point[1])
     click.echo(
-        f"{output}: {share:.4f} of the sequential latency in the mean of random combinations, after {step} of {steps} "
+        f"{output}: {share:.4f} of the sequential latency in the mean of random combinations, after {step} of {count} "
         "steps"
     )
+
+
+def _changes(texts: Sequence[str]) -> dict[str, str]:
+    """Values by name, of texts NAME=VALUE."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise click.UsageError(f"--set: found {text}; allowed: NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _train_launcher(
+    path: Path,
+    output: Path,
+    load: float,
+    changes: dict[str, str],
+    size: str,
+    *,
+    as_printed: bool,
+    steps: int | None,
+    seed: int,
+) -> None:
+    """Train a launcher on a scenario, and say what it is good for."""
+    from hios.serving.launcher.launcher_settings import AS_PRINTED, settings_of
+    from hios.serving.launcher.launcher_training import train_launcher
+    from hios.serving.scenario import Scenario
+
+    settings = settings_of(size, changes, **(AS_PRINTED if as_printed else {}), steps=steps, seed=seed)
+
+    def progress(step: int, goodput: float | None) -> None:
+        if goodput is not None:
+            click.echo(f"step {step} of {settings.steps}: goodput {goodput:.4g} tasks/s", err=True)
+
+    launcher = train_launcher(Scenario.read(path, load=load), settings, progress)
+    launcher.write(output)
+    for policy, goodput, mean_ms in launcher.facts["candidates"]:
+        mean = "-" if mean_ms is None else f"{mean_ms:.4g}"
+        click.echo(f"{policy}: goodput {goodput:.4g} tasks/s, mean latency {mean} ms")
+    click.echo(f"{output}: on held-out traces the best policy is {launcher.facts['deployed']}")
 
 
 def _problems(files: Sequence[Path]) -> dict[str, Problem]:

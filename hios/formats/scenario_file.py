@@ -121,6 +121,10 @@ class TopSettings(Record, frozen=True):
             ),
         ]
     ] = None
+    weights: Annotated[
+        str,
+        doc("Launcher that hios train --learn launcher wrote, for the policies learned and learned-static; or none."),
+    ] = ""
     r: Annotated[Positive, doc("Largest number of operators in a group of a stage.")] = 3
     s: Annotated[Positive, doc("Largest number of groups of a block in a stage.")] = 8
 

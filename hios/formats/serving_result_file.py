@@ -23,7 +23,6 @@ from hios.formats.base import (
     doc,
 )
 from hios.formats.config_file import Label
-from hios.formats.scenario_file import LauncherKind
 
 _Bound = Annotated[NonNegative, doc("Lower, then upper bound.")]
 _Interval = Annotated[
@@ -92,7 +91,10 @@ class ResultFile(Record, frozen=True, kw_only=True):
     chosen: OrAbsent[Annotated[Text, doc("The policy that auto chose.")]] = None
     candidates: Annotated[tuple[Candidate, ...], doc("What auto compared, best first.")] = ()
     simulated: Annotated[bool, doc("Whether times are predicted by the simulator; else they were measured.")]
-    launcher: Annotated[LauncherKind, doc("How fast tasks leave the queues.")]
+    launcher: Annotated[
+        Literal["open", "fixed", "water-filling", "learned"],
+        doc("How fast tasks leave the queues; learned: as a trained launcher decides."),
+    ]
     lanes: Annotated[DeviceCount, doc("Lanes of the device.")]
     device: OrAbsent[Annotated[Literal["lanes", "gpu"], doc("What the models share: lanes, or a GPU.")]] = None
     duration_s: Annotated[AboveZero, doc("How long a repeat took, seconds.")]

@@ -6,9 +6,12 @@ measures         what became of the tasks: counts, percentiles, fairness
 work_bound       what no policy can pass; rates that share a device evenly
 stage_times      times of stages on lanes or a GPU; stages of combined blocks
 pipeline         what a policy runs: combined blocks with their times, lanes and queues
+top_pipeline     pipelines of combined blocks (TOP), the times of each computed once
 policies         a pipeline for every policy, by name
 simulator        the reference: discrete events, one task at a time to be followed
 event_kernel     the same compiled by numba, event by event
+stepping         either of them in steps, with other combined blocks on the way
+launcher         a learned launcher and its training (Algorithm 1 of TOP)
 choosing         auto: the policy that is best on other traces
 calibration      measured constants: factors, overheads, co-run by pair of models, jitter
 jobs             what config.yaml says about serving, and the files of the pipeline's jobs

@@ -13,16 +13,27 @@ import numpy as np
 from numba import njit
 
 from hios.serving.arrivals import Trace
-from hios.serving.pipeline import Pipeline, QueueRules
-from hios.serving.simulator import COMPLETED, DROPPED, EXPIRED, IN_FLIGHT, OFFERED, WAITING, BlockRun, Record
+from hios.serving.pipeline import MOST_SUB_BLOCKS, Pipeline, QueueRules
+from hios.serving.simulator import (
+    COMPLETED,
+    DROPPED,
+    EXPIRED,
+    IN_FLIGHT,
+    OFFERED,
+    WAITING,
+    BlockRun,
+    Record,
+    first_tick,
+)
 
 #: An array; the conventions below tell its type.
 Array: TypeAlias = Any
 
 #: Whole numbers of a state: the lanes that are idle, the next task, the runs that started, those that were promoted.
 _IDLE, _NEXT, _RUNS, _PROMOTED = range(4)
-#: Of a run that goes on: its number, combined block, present sub-blocks, lanes; -1 as number where there is none.
-_NUMBER, _COMBINED, _PRESENT, _LANES = range(4)
+#: Of a run that goes on: its number, lanes, instances, and its combined block by its number in the present pipeline; -1
+#: as number where there is none.
+_NUMBER, _LANES, _COUNT, _COMBINED = range(4)
 #: Ways to take lanes.
 _TAKE = {"all": 0, "one": 1, "shared": 2}
 _ALL, _ONE = 0, 1
@@ -73,9 +84,11 @@ class State(NamedTuple):
     able: Array  # (m,) bool
     going: Array  # (lanes, 4) int: _NUMBER and the following
     going_finish: Array  # (lanes,) float: infinite where there is none
-    going_task: Array  # (lanes, largest combined block) int
+    going_task: Array  # (lanes, most sub-blocks) int
+    going_block: Array  # (lanes, most sub-blocks) int: number of the block among all
     task_state: Array  # (n,) int
     task_finish: Array  # (n,) float
+    task_launch: Array  # (n,) float
     queued: Array  # (W,) float
     present_s: Array  # (W,) float
     runs: Array  # (most runs, 3) int: combined block, present sub-blocks, lanes
@@ -166,25 +179,23 @@ def _launch(given: Given, state: State, model: int) -> bool:
     task = state.queue[state.head[model]]
     state.head[model] += 1
     state.task_state[task] = IN_FLIGHT
+    state.task_launch[task] = state.clock[0]
     _put(given, state, block, task)
     return True
 
 
 @_compiled
 def _finish(given: Given, state: State, place: int) -> None:
-    combined, present = state.going[place, _COMBINED], state.going[place, _PRESENT]
     state.numbers[_IDLE] += state.going[place, _LANES]
     state.going[place, _NUMBER] = -1
     state.going_finish[place] = np.inf
-    first = given.first_member[combined]
-    for number in range(given.first_member[combined + 1] - first):
-        if present >> number & 1:
-            block, task = given.member[first + number], state.going_task[place, number]
-            state.running[block] = False
-            if given.last[block]:
-                _end(given, state, task, COMPLETED)
-            else:
-                _put(given, state, block + 1, task)
+    for number in range(state.going[place, _COUNT]):
+        block, task = state.going_block[place, number], state.going_task[place, number]
+        state.running[block] = False
+        if given.last[block]:
+            _end(given, state, task, COMPLETED)
+        else:
+            _put(given, state, block + 1, task)
 
 
 @_compiled
@@ -251,19 +262,21 @@ def _start(given: Given, state: State, combined: int, present: int, due: int) ->
     place = 0
     while state.going[place, _NUMBER] >= 0:
         place += 1
-    first = given.first_member[combined]
+    first, count = given.first_member[combined], 0
     for number in range(given.first_member[combined + 1] - first):
         if present >> number & 1:
             block = given.member[first + number]
-            state.going_task[place, number] = state.slot_task[block, state.slot_head[block]]
+            state.going_block[place, count] = block
+            state.going_task[place, count] = state.slot_task[block, state.slot_head[block]]
+            count += 1
             state.slot_head[block] = (state.slot_head[block] + 1) % given.slots
             state.slot_count[block] -= 1
             state.running[block] = not given.several
     run = state.numbers[_RUNS]
     time = given.times[given.first_time[combined] + present * given.lanes + lanes - 1]
     finish = state.clock[0] + time * _stretch(given, state, combined, run)
-    state.going[place, _NUMBER], state.going[place, _COMBINED] = run, combined
-    state.going[place, _PRESENT], state.going[place, _LANES] = present, lanes
+    state.going[place, _NUMBER], state.going[place, _LANES] = run, lanes
+    state.going[place, _COUNT], state.going[place, _COMBINED] = count, combined
     state.going_finish[place] = finish
     state.runs[run, 0], state.runs[run, 1], state.runs[run, 2] = combined, present, lanes
     state.run_times[run, 0], state.run_times[run, 1] = state.clock[0], finish
@@ -272,7 +285,8 @@ def _start(given: Given, state: State, combined: int, present: int, due: int) ->
 
 
 @_compiled
-def _start_all(given: Given, state: State) -> None:
+def start_all(given: Given, state: State) -> None:
+    """Start runs until lanes or instances are used up."""
     while True:
         for model in range(len(state.head)):
             while given.interval[model] == 0 and _launch(given, state, model):
@@ -302,7 +316,8 @@ def _finish_due(given: Given, state: State, now: float) -> None:
 
 
 @_compiled
-def _run(given: Given, state: State) -> None:
+def run_to_end(given: Given, state: State) -> None:
+    """Carry out all events up to ``Given.duration``, those of that moment included."""
     now = _next_moment(given, state)
     while now <= given.duration:
         _advance(given, state, now)
@@ -321,7 +336,7 @@ def _run(given: Given, state: State) -> None:
             if given.interval[model] > 0 and state.ticks[model] * given.interval[model] == now:
                 state.ticks[model] += 1
                 _launch(given, state, model)
-        _start_all(given, state)
+        start_all(given, state)
         now = _next_moment(given, state)
     _advance(given, state, given.duration)
 
@@ -330,16 +345,25 @@ def carried_out(
     pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float
 ) -> tuple[Given, State]:
     """Carry out a repeat; arrays of what happened."""
-    given = _given(pipeline, queues, trace, duration_s)
-    state = _state(given, pipeline)
-    _run(given, state)
+    given = given_of(pipeline, queues, trace, duration_s)
+    state = state_of(given, pipeline)
+    run_to_end(given, state)
     return given, state
 
 
 def compiled(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float) -> Record:
     """One repeat by the compiled simulator: the record that the reference makes."""
-    _, state = carried_out(pipeline, queues, trace, duration_s)
-    count = int(state.numbers[_RUNS])
+    return record_of(carried_out(pipeline, queues, trace, duration_s)[1])
+
+
+def runs_of(state: State) -> int:
+    """How many runs have started."""
+    return int(state.numbers[_RUNS])
+
+
+def record_of(state: State) -> Record:
+    """What a state tells of what happened."""
+    count = runs_of(state)
     times, runs = state.run_times[:count].tolist(), state.runs[:count].tolist()
     return Record(
         state.task_state.tolist(),
@@ -349,15 +373,15 @@ def compiled(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, dur
         state.present_s.tolist(),
         float(state.clock[1]),
         int(state.numbers[_PROMOTED]),
+        state.task_launch.tolist(),
     )
 
 
-def _given(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float) -> Given:
+def given_of(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, duration_s: float) -> Given:
+    """A repeat as arrays."""
     task_models = np.array(trace.models, np.int64)
     first_block = np.concatenate(([0], np.cumsum(pipeline.blocks)))
     tasks = np.bincount(task_models, minlength=len(queues))
-    sizes = [len(members) for members in pipeline.combined]
-    lengths = [len(rows) * pipeline.lanes for rows in pipeline.times_s]
     last = np.zeros(first_block[-1], np.bool_)
     last[first_block[1:] - 1] = True
     return Given(
@@ -370,10 +394,7 @@ def _given(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, durat
         np.array([rules.interval_s for rules in queues], np.float64),
         first_block[:-1].astype(np.int64),
         last,
-        np.concatenate(([0], np.cumsum(sizes))).astype(np.int64),
-        np.array([first_block[model] + block for members in pipeline.combined for model, block in members], np.int64),
-        np.concatenate(([0], np.cumsum(lengths)))[:-1].astype(np.int64),
-        np.array([time for rows in pipeline.times_s for row in rows for time in row], np.float64),
+        *_combined_arrays(pipeline),
         pipeline.lanes,
         _TAKE[pipeline.take],
         pipeline.strict,
@@ -381,16 +402,63 @@ def _given(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, durat
         pipeline.slots,
         pipeline.max_wait_s,
         duration_s,
-        np.array(pipeline.beside or np.zeros((0, 0)), np.float64),
+        _beside(pipeline),
         np.array(pipeline.jitter or (1.0,), np.float64),
     )
 
 
-def _state(given: Given, pipeline: Pipeline) -> State:
+def _combined_arrays(pipeline: Pipeline) -> tuple[Array, Array, Array, Array]:
+    """``first_member``, ``member``, ``first_time`` and ``times`` of Given."""
+    first_block = np.concatenate(([0], np.cumsum(pipeline.blocks)))
+    sizes = [len(members) for members in pipeline.combined]
+    lengths = [len(rows) * pipeline.lanes for rows in pipeline.times_s]
+    return (
+        np.concatenate(([0], np.cumsum(sizes))).astype(np.int64),
+        np.array([first_block[model] + block for members in pipeline.combined for model, block in members], np.int64),
+        np.concatenate(([0], np.cumsum(lengths)))[:-1].astype(np.int64),
+        np.array([time for rows in pipeline.times_s for row in rows for time in row], np.float64),
+    )
+
+
+def _beside(pipeline: Pipeline) -> Array:
+    return np.array(pipeline.beside or np.zeros((0, 0)), np.float64)
+
+
+def _owners(first_member: Array) -> Array:
+    """By sub-block of all combined blocks, the number of its combined block."""
+    return np.repeat(np.arange(len(first_member) - 1), np.diff(first_member))
+
+
+def changed(given: Given, state: State, pipeline: Pipeline, queues: Sequence[QueueRules]) -> Given:
+    """Go on with other combined blocks and intervals, as ``Simulation.change``."""
+    first_member, member, first_time, times = _combined_arrays(pipeline)
+    interval = np.array([rules.interval_s for rules in queues], np.float64)
+    home = {int(block): number for number, block in zip(_owners(first_member), member, strict=True)}
+    for place in range(given.lanes):
+        if state.going[place, _NUMBER] >= 0:
+            state.going[place, _COMBINED] = home[int(state.going_block[place, 0])]
+    for model, rules in enumerate(queues):
+        if rules.interval_s > 0:
+            state.ticks[model] = first_tick(float(state.clock[0]), rules.interval_s)
+    after = given._replace(
+        interval=interval,
+        first_member=first_member,
+        member=member,
+        first_time=first_time,
+        times=times,
+        max_wait=pipeline.max_wait_s,
+        beside=_beside(pipeline),
+    )
+    start_all(after, state)
+    return after
+
+
+def state_of(given: Given, pipeline: Pipeline) -> State:
+    """The state in which a repeat begins."""
     models, blocks, count = len(given.capacity), len(given.last), len(given.task_times)
     # Every run takes at least one task through one block.
     most = int(sum(pipeline.blocks[model] for model in given.task_models.tolist()))
-    largest = max(len(members) for members in pipeline.combined)
+    largest = max(MOST_SUB_BLOCKS, *map(len, pipeline.combined))
     return State(
         np.array([given.lanes, 0, 0, 0], np.int64),
         np.zeros(2),
@@ -408,7 +476,9 @@ def _state(given: Given, pipeline: Pipeline) -> State:
         np.full((given.lanes, 4), -1, np.int64),
         np.full(given.lanes, np.inf),
         np.zeros((given.lanes, largest), np.int64),
+        np.zeros((given.lanes, largest), np.int64),
         np.full(count, OFFERED, np.int64),
+        np.full(count, np.inf),
         np.full(count, np.inf),
         np.zeros(models),
         np.zeros(models),

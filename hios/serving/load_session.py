@@ -20,10 +20,10 @@ from hios.serving.lane_trace import LaneTrace
 from hios.serving.load_generator import LATE_S, Progress, Repeat, Sample
 from hios.serving.measures import Outcome, result
 from hios.serving.model_outputs import model_outputs
-from hios.serving.policies import AUTO
+from hios.serving.policies import AUTO, LEARNED_POLICIES
 from hios.serving.scenario import Scenario, ServedModel
 from hios.serving.server import Server
-from hios.serving.simulate import simulate
+from hios.serving.simulate import compared as compared_policies
 from hios.tolerances import compared
 from hios.versions import versions
 
@@ -80,8 +80,8 @@ def load(
         HiosError: a file is missing or does not fit, the policy is unknown, or a lane could not be kept going.
     """
     launcher = launcher or scenario.file.launcher
-    simulated = simulate(scenario, AUTO, launcher=launcher) if name == AUTO else None
-    chosen = simulated.chosen if simulated is not None else None
+    candidates = compared_policies(scenario, launcher, real=True) if name == AUTO else ()
+    chosen = candidates[0].policy if candidates else None
     platform = describe(scenario.lanes, virtual=virtual)
     rows = None if trace is None else LaneTrace(scenario)
     outcomes: list[Outcome] = []
@@ -115,7 +115,7 @@ def load(
     found = result(
         scenario,
         name,
-        launcher,
+        "learned" if (chosen or name) in LEARNED_POLICIES else launcher,
         outcomes,
         simulated=False,
         control_share=control / busy,
@@ -124,7 +124,7 @@ def load(
         platform=platform,
         versions=versions(),
         chosen=chosen,
-        candidates=simulated.candidates if simulated is not None else (),
+        candidates=candidates,
     )
     return LoadReport(found, generator / busy, largest, wrong, memory_mb)
 

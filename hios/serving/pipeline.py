@@ -43,6 +43,8 @@ class Pipeline:
         stages: by combined block, its stages one after another; absent sub-blocks are left out of them. Empty where
             ``plans`` says what runs.
         plans: by model, where and in which order its operators run over the lanes; empty where ``stages`` says it.
+        intervals_s: by model, seconds between two ticks of its launcher, where the policy itself decides them; else
+            they are those of the scenario's launcher.
         beside: by combined block, by combined block: how many times as long a run takes that starts while one of the
             other goes on; the excesses of several add up. Empty where runs do not slow each other down.
         jitter: factors of the times of runs, taken in turn; empty for none.
@@ -60,6 +62,7 @@ class Pipeline:
     max_wait_s: float = math.inf
     stages: tuple[tuple[UnionStage, ...], ...] = ()
     plans: tuple[Plan, ...] = ()
+    intervals_s: tuple[float, ...] | None = None
     beside: tuple[tuple[float, ...], ...] = ()
     jitter: tuple[float, ...] = ()
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, cast
 
 from hios.errors import HiosError
 from hios.evaluate import evaluate, latency_ms
 from hios.schedule import Plan, StreamPlan
 from hios.schedulers import find
-from hios.serving.pipeline import MOST_SUB_BLOCKS, Pipeline, SubBlock, UnionStage
+from hios.serving.pipeline import MOST_SUB_BLOCKS, Pipeline, QueueRules, SubBlock, UnionStage, queue_rules
 from hios.serving.scenario import Scenario, ServedModel
-from hios.serving.stage_times import Device, block_stages, in_one_lane, restricted, side_by_side
+from hios.serving.stage_times import Device, block_stages, in_one_lane, side_by_side
+from hios.serving.top_pipeline import TopPipelines, run_times
 from hios.serving.work_bound import even_intervals_s, least_work_s
 
 #: Not a pipeline of its own: the best of the others on other traces.
@@ -95,21 +97,7 @@ def _pos(strict: bool) -> Callable[[Scenario], Pipeline]:
 def _top(scenario: Scenario, *, shared: bool = False) -> Pipeline:
     if shared:
         _require_lanes(scenario, "top-open")
-    device, settings = Device(scenario, shared=shared), scenario.file.top
-    by_block = [block_stages(scenario.plain, number, settings.r, settings.s) for number in range(len(scenario.models))]
-    combined = combined_blocks(scenario)
-    stages = [side_by_side([by_block[model][block] for model, block in members]) for members in combined]
-    found = _pipeline(
-        device,
-        combined,
-        stages,
-        [len(model.blocks) for model in scenario.models],
-        take="shared" if shared else "all",
-        slots=settings.slots,
-    )
-    longest = max(times[-1][-1] for times in found.times_s)
-    wait_s = 2 * longest if settings.max_wait_ms is None else settings.max_wait_ms / 1e3
-    return replace(found, max_wait_s=wait_s)
+    return TopPipelines(scenario, shared=shared).of(combined_blocks(scenario))
 
 
 POLICIES: dict[str, Policy] = {
@@ -130,15 +118,61 @@ POLICIES: dict[str, Policy] = {
 }
 
 
+def _learned(scenario: Scenario, *, static: bool = False) -> Pipeline:
+    """What a trained launcher decides first, or the static decision beside it."""
+    from hios.serving.launcher.environment import Decisions
+    from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
+
+    launcher = launcher_of(scenario)
+    decisions = Decisions(scenario, launcher.settings.device)
+    first = launcher.static if static else OnlineLauncher(scenario, launcher, decisions).first()
+    return decisions.pipeline(first)
+
+
+#: Policies of a launcher that hios train wrote, which the scenario names (``top.weights``).
+LEARNED, LEARNED_STATIC = "learned", "learned-static"
+LEARNED_POLICIES: dict[str, Policy] = {
+    policy.name: policy
+    for policy in (
+        Policy(LEARNED, "combined blocks and intervals by a trained launcher, which decides anew (TOP)", _learned),
+        Policy(LEARNED_STATIC, "the best fixed ones of its training", functools.partial(_learned, static=True)),
+    )
+}
+
+
 def policy(name: str) -> Policy:
     """The policy of a name.
 
     Raises:
         HiosError: there is none.
     """
-    if name not in POLICIES:
-        raise HiosError(f"policy: found {name}; allowed: {', '.join([*POLICIES, AUTO])}")
-    return POLICIES[name]
+    every = {**POLICIES, **LEARNED_POLICIES}
+    if name not in every:
+        raise HiosError(f"policy: found {name}; allowed: {', '.join([*every, AUTO])}")
+    return every[name]
+
+
+def policies_of(scenario: Scenario, *, real: bool = False) -> list[str]:
+    """Names of the policies that a scenario can be compared under.
+
+    Args:
+        scenario: has those of a trained launcher only where it names one.
+        real: whether they are to run for real, which ``learned`` cannot.
+    """
+    learned = LEARNED_POLICIES if scenario.file.top.weights else ()
+    return [*POLICIES, *(name for name in learned if not real or name != LEARNED)]
+
+
+def rules_of(scenario: Scenario, pipeline: Pipeline, launcher: str) -> list[QueueRules]:
+    """The queues of a scenario under a policy: with its own intervals, or else those of a launcher.
+
+    Args:
+        scenario: models with their rates.
+        pipeline: that of the policy.
+        launcher: open, fixed or water-filling.
+    """
+    own = pipeline.intervals_s
+    return queue_rules(scenario, launcher_intervals_s(scenario, launcher) if own is None else list(own))
 
 
 def launcher_intervals_s(scenario: Scenario, launcher: str) -> list[float]:
@@ -202,36 +236,26 @@ def _pipeline(
     blocks: Iterable[int],
     *,
     lanes: int | None = None,
-    take: Literal["all", "one", "shared"] = "all",
+    take: Literal["all", "one"] = "all",
     strict: bool = False,
     several: bool = False,
-    slots: int = 1,
 ) -> Pipeline:
     """A pipeline with the times of all sets of sub-blocks on all numbers of lanes that runs may have."""
     lanes = device.scenario.lanes if lanes is None else lanes
-    widths = {"all": [lanes], "one": [1], "shared": list(range(1, lanes + 1))}[take]
-    times, busy = [], []
+    widths = [1] if take == "one" else [lanes]
+    rows = []
     for members, own in zip(combined, stages, strict=True):
         _require_few(members, f"{device.scenario.source}: models")
-        owners = [model for model, _ in members]
-        rows = []
-        for present in range(1 << len(members)):
-            firsts = sum(block == 0 and present >> place & 1 for place, (_, block) in enumerate(members))
-            kept = restricted(own, present)
-            found = {width: device.run_s(owners, firsts, kept, width) for width in widths}
-            rows.append([found.get(width, (0.0, 0.0)) for width in range(1, lanes + 1)])
-        times.append(tuple(tuple(time for time, _ in row) for row in rows))
-        busy.append(tuple(tuple(used for _, used in row) for row in rows))
+        rows.append(run_times(device, members, own, widths, lanes))
     return Pipeline(
         lanes,
         tuple(blocks),
         tuple(combined),
-        tuple(times),
-        tuple(busy),
+        tuple(times for times, _ in rows),
+        tuple(busy for _, busy in rows),
         take,
         strict,
         several,
-        slots,
         stages=tuple(stages),
     )
 

@@ -97,6 +97,7 @@ class Scenario:
     def files(self) -> list[Path]:
         """All files that the scenario names."""
         named = [self.file.arrivals] if self.rows is not None else []
+        named += filter(None, [self.file.top.weights])
         for settings in self.file.models.values():
             named += filter(None, (settings.graph, settings.costs, settings.weights, settings.program))
         return [self.folder / name for name in named]
@@ -110,6 +111,11 @@ class Scenario:
     def duration_s(self) -> float:
         """How long tasks arrive and run, seconds."""
         return self.file.duration_s
+
+    def with_launcher(self, path: Path) -> Scenario:
+        """The same with a trained launcher, whose file the policies learned and learned-static use."""
+        top = msgspec.structs.replace(self.file.top, weights=str(path.absolute()))
+        return dataclasses.replace(self, file=msgspec.structs.replace(self.file, top=top))
 
     @classmethod
     def read(cls, path: str | Path, *, load: float = 1.0) -> Scenario:

@@ -28,8 +28,8 @@ from hios.serving.dispatcher import Dispatcher
 from hios.serving.instances import Run
 from hios.serving.lane import FLAGS, Answer, Duties, Lane, LaneEvent
 from hios.serving.lane_orders import orders_of
-from hios.serving.pipeline import Pipeline, queue_rules
-from hios.serving.policies import launcher_intervals_s, policy
+from hios.serving.pipeline import Pipeline
+from hios.serving.policies import LEARNED, LEARNED_STATIC, policy, rules_of
 from hios.serving.run_programs import RunPrograms
 from hios.serving.scenario import Scenario
 from hios.workers.arena import Arena, Layout
@@ -81,6 +81,11 @@ class Server:
             raise HiosError(
                 f"{scenario.source}: found costs of a GPU; allowed to run for real: costs of platform cpu; simulate it"
             )
+        if policy_name == LEARNED:
+            raise HiosError(
+                f"policy: found {LEARNED}, which combines blocks anew while it runs, as only hios simulate can; "
+                f"allowed: {LEARNED_STATIC}, the best fixed decision of its training"
+            )
         self.scenario, self.policy = scenario, policy_name
         self._graphs = {model.label: model.problem.graph for model in scenario.models}
         for model in scenario.models:
@@ -89,7 +94,7 @@ class Server:
                 raise HiosError(f"{scenario.source}: models.{model.label}.weights: missing; required to run it")
         pipeline, cores = _lanes_of(scenario, policy_name, virtual)
         self.pipeline, self.cores = pipeline, cores
-        rules = queue_rules(scenario, launcher_intervals_s(scenario, launcher or scenario.file.launcher))
+        rules = rules_of(scenario, pipeline, launcher or scenario.file.launcher)
         self._queues = {
             model.label: Admission(
                 model.label,

@@ -10,8 +10,8 @@ from hios.serving import choosing
 from hios.serving.arrivals import Trace, draw
 from hios.serving.calibration import with_interference
 from hios.serving.measures import Outcome, result
-from hios.serving.pipeline import Pipeline, QueueRules, queue_rules
-from hios.serving.policies import AUTO, launcher_intervals_s, policy
+from hios.serving.pipeline import Pipeline, QueueRules
+from hios.serving.policies import AUTO, LEARNED, LEARNED_POLICIES, policies_of, policy, rules_of
 from hios.serving.scenario import Scenario
 from hios.serving.simulator import Record, Simulation, outcome
 
@@ -36,22 +36,40 @@ def simulate(scenario: Scenario, name: str, *, launcher: str | None = None, engi
         HiosError: no such policy, or one that has no times for the scenario's device.
     """
     launcher = launcher or scenario.file.launcher
-    candidates: tuple[Candidate, ...] = ()
-    if name == AUTO:
-        compared = choosing.compare(
-            scenario, lambda other, repeats: _outcomes(scenario, other, launcher, repeats, engine)
-        )
-        candidates = tuple(compared)
+    candidates = compared(scenario, launcher, engine=engine) if name == AUTO else ()
     chosen = candidates[0].policy if candidates else None
-    outcomes = _outcomes(scenario, chosen or name, launcher, range(scenario.file.repeats), engine)
+    outcomes = outcomes_of(scenario, chosen or name, launcher, range(scenario.file.repeats), engine)
+    launcher = "learned" if (chosen or name) in LEARNED_POLICIES else launcher
     return result(scenario, name, launcher, outcomes, simulated=True, chosen=chosen, candidates=candidates)
 
 
-def _outcomes(
-    scenario: Scenario, name: str, launcher: str, repeats: Sequence[int], engine: Engine | None
+def compared(
+    scenario: Scenario, launcher: str, *, real: bool = False, engine: Engine | None = None
+) -> tuple[Candidate, ...]:
+    """What auto compares: all policies on held-out traces, simulated, the best one first.
+
+    Args:
+        scenario: models, arrivals, lanes.
+        launcher: open, fixed or water-filling.
+        real: leave out what only the simulator can do.
+        engine: as in `simulate`.
+    """
+    names = policies_of(scenario, real=real)
+    return tuple(
+        choosing.compare(scenario, lambda name, repeats: outcomes_of(scenario, name, launcher, repeats, engine), names)
+    )
+
+
+def outcomes_of(
+    scenario: Scenario, name: str, launcher: str, repeats: Sequence[int], engine: Engine | None = None
 ) -> list[Outcome]:
+    """What becomes of the tasks of some traces under a policy; arguments as in `simulate`."""
+    if name == LEARNED:
+        from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
+
+        return OnlineLauncher(scenario, launcher_of(scenario)).outcomes(repeats)
     pipeline = with_interference(policy(name).make(scenario), scenario)
-    rules = queue_rules(scenario, launcher_intervals_s(scenario, launcher))
+    rules = rules_of(scenario, pipeline, launcher)
     expected = sum(model.rate * count for model, count in zip(scenario.models, pipeline.blocks, strict=True))
     run = engine or _engine(expected * scenario.duration_s * len(repeats))
     outcomes = []

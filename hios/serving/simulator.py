@@ -10,13 +10,13 @@ import heapq
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hios.serving.arrivals import Trace
 from hios.serving.measures import Outcome, Tally, variance
-from hios.serving.pipeline import Pipeline, QueueRules
+from hios.serving.pipeline import Pipeline, QueueRules, SubBlock
 
 #: What becomes of a task.
 OFFERED, WAITING, IN_FLIGHT, COMPLETED, DROPPED, EXPIRED = range(6)
@@ -46,6 +46,8 @@ class Record:
         present_s: by model, integral over time of the number of tasks in the queue or in flight.
         variance_s: integral over time of the variance of the queues' lengths.
         promoted: runs that went first as an instance had waited too long, before another that was due.
+        launched_s: by task, when it left the queue for its first block; infinite where it did not.
+        changes: pipelines that took over on the way, each with the number of runs that had started by then.
     """
 
     state: list[int]
@@ -55,6 +57,16 @@ class Record:
     present_s: list[float] = field(default_factory=list)
     variance_s: float = 0.0
     promoted: int = 0
+    launched_s: list[float] = field(default_factory=list)
+    changes: list[tuple[int, Pipeline]] = field(default_factory=list)
+
+
+class _Going(NamedTuple):
+    """A run that goes on: its number, its combined block by its number in the present pipeline, its first sub-block."""
+
+    number: int
+    combined: int
+    first: SubBlock
 
 
 class Simulation:
@@ -90,11 +102,12 @@ class Simulation:
         self.slots: list[list[deque[tuple[int, float]]]] = [[deque() for _ in range(n)] for n in pipeline.blocks]
         self.running = [[False] * count for count in pipeline.blocks]
         self.present = [0] * len(queues)
-        #: Numbers of the runs that go on, by place; a run takes the first free place.
-        self._going: dict[int, int] = {}
+        #: The runs that go on, by place; a run takes the first free place.
+        self._going: dict[int, _Going] = {}
         count = len(queues)
-        self.record = Record([OFFERED] * len(trace), [math.inf] * len(trace), [], [0.0] * count, [0.0] * count)
-        self._events: list[tuple[float, int, int, tuple[int, ...]]] = []
+        never = [math.inf] * len(trace)
+        self.record = Record([OFFERED] * len(trace), never, [], [0.0] * count, [0.0] * count, launched_s=never.copy())
+        self._events: list[tuple[float, int, int, tuple[Any, ...]]] = []
         if len(trace):
             heapq.heappush(self._events, (trace.times_s[0], _ARRIVE, 0, ()))
         for model, rules in enumerate(queues):
@@ -103,21 +116,48 @@ class Simulation:
 
     def run(self) -> Record:
         """Carry out all events up to the end."""
+        self.run_to(self.duration_s)
+        return self.record
+
+    def run_to(self, until_s: float) -> None:
+        """Carry out all events up to a moment, those of the moment itself included."""
         handle: dict[int, Callable[..., None]] = {
             _FINISH: self._finish,
             _EXPIRE: self._expire,
             _ARRIVE: self._arrive,
             _TICK: self._tick,
         }
-        while self._events and self._events[0][0] <= self.duration_s:
+        while self._events and self._events[0][0] <= until_s:
             self._advance(self._events[0][0])
             while self._events and self._events[0][0] == self.now:
                 _, kind, subject, more = heapq.heappop(self._events)
                 handle[kind](subject, *more)
             self._start_all()
             self._watch(self)
-        self._advance(self.duration_s)
-        return self.record
+        self._advance(until_s)
+
+    def change(self, pipeline: Pipeline, queues: Sequence[QueueRules]) -> None:
+        """Go on with other combined blocks and intervals (D13).
+
+        Runs that have started end as they would have, and slow others down as the combined block that now holds their
+        first sub-block; instances keep their places. Each launcher begins with the first multiple of its new interval
+        from now on.
+
+        Args:
+            pipeline: of the same models, blocks, lanes and slots.
+            queues: by model; only their intervals may differ.
+        """
+        self.record.changes.append((len(self.record.runs), pipeline))
+        self.pipeline, self.queues = pipeline, queues
+        home = {member: number for number, members in enumerate(pipeline.combined) for member in members}
+        self._going = {place: run._replace(combined=home[run.first]) for place, run in self._going.items()}
+        self._events = [event for event in self._events if event[1] != _TICK]
+        heapq.heapify(self._events)
+        for model, rules in enumerate(queues):
+            if rules.interval_s > 0:
+                number = first_tick(self.now, rules.interval_s)
+                heapq.heappush(self._events, (number * rules.interval_s, _TICK, model, (number,)))
+        self._start_all()
 
     def _advance(self, now: float) -> None:
         passed = now - self.now
@@ -156,7 +196,7 @@ class Simulation:
         if not self.queue[model] or len(self.slots[model][0]) == self.pipeline.slots:
             return False
         task = self.queue[model].popleft()
-        self.record.state[task] = IN_FLIGHT
+        self.record.state[task], self.record.launched_s[task] = IN_FLIGHT, self.now
         self.slots[model][0].append((task, self.now))
         return True
 
@@ -212,33 +252,33 @@ class Simulation:
     def _start(self, combined: int, present: int, due: int) -> None:
         """Start a run: it takes lanes, and the instances leave their slots."""
         lanes = {"all": self.pipeline.lanes, "one": 1, "shared": max(1, self.idle // due)}[self.pipeline.take]
-        tasks = []
+        instances = []
         for model, block in self._members(combined, present):
-            tasks.append(self.slots[model][block].popleft()[0])
+            instances.append((self.slots[model][block].popleft()[0], model, block))
             self.running[model][block] = not self.pipeline.several
         self.idle -= lanes
         number = len(self.record.runs)
         finish = self.now + self.pipeline.times_s[combined][present][lanes - 1] * self._stretch(combined, number)
-        self._going[next(place for place in itertools.count() if place not in self._going)] = number
+        free = next(place for place in itertools.count() if place not in self._going)
+        self._going[free] = _Going(number, combined, instances[0][1:])
         self.record.runs.append(BlockRun(self.now, finish, combined, present, lanes))
-        heapq.heappush(self._events, (finish, _FINISH, number, tuple(tasks)))
+        heapq.heappush(self._events, (finish, _FINISH, number, tuple(instances)))
 
     def _stretch(self, combined: int, number: int) -> float:
         """How many times as long a run takes as alone and without jitter."""
         factor = 1.0
         if self.pipeline.beside:
             for _, other in sorted(self._going.items()):
-                factor += self.pipeline.beside[combined][self.record.runs[other].combined] - 1.0
+                factor += self.pipeline.beside[combined][other.combined] - 1.0
         if self.pipeline.jitter:
             factor *= self.pipeline.jitter[number % len(self.pipeline.jitter)]
         return factor
 
-    def _finish(self, number: int, *tasks: int) -> None:
+    def _finish(self, number: int, *instances: tuple[int, int, int]) -> None:
         """End a run: every instance goes to the next block of its model, or its task is complete."""
-        run = self.record.runs[number]
-        self.idle += run.lanes
-        self._going = {place: other for place, other in self._going.items() if other != number}
-        for task, (model, block) in zip(tasks, self._members(run.combined, run.present), strict=True):
+        self.idle += self.record.runs[number].lanes
+        self._going = {place: other for place, other in self._going.items() if other.number != number}
+        for task, model, block in instances:
             self.running[model][block] = False
             if block + 1 == self.pipeline.blocks[model]:
                 self._end(task, COMPLETED)
@@ -248,6 +288,12 @@ class Simulation:
     def _end(self, task: int, state: int) -> None:
         self.record.state[task], self.record.finish_s[task] = state, self.now
         self.present[self.trace.models[task]] -= 1
+
+
+def first_tick(now: float, interval_s: float) -> int:
+    """Number of the first tick of a launcher from a moment on."""
+    number = math.ceil(now / interval_s)
+    return number if number * interval_s >= now else number + 1
 
 
 def outcome(record: Record, pipeline: Pipeline, trace: Trace, duration_s: float) -> Outcome:
@@ -265,9 +311,20 @@ def outcome(record: Record, pipeline: Pipeline, trace: Trace, duration_s: float)
             ended.append((record.finish_s[task], task))
     for finish, task in sorted(ended):
         tallies[trace.models[task]].latencies_ms.append((finish - trace.times_s[task]) * 1e3)
-    busy = sum(_busy_s(run, pipeline, duration_s) for run in record.runs)
+    busy = sum(
+        _busy_s(run, own, duration_s) for run, own in zip(record.runs, _pipelines(record, pipeline), strict=False)
+    )
     blocks = sum(run.present.bit_count() for run in record.runs)
     return Outcome(tallies, busy, record.variance_s / duration_s, record.promoted, blocks)
+
+
+def _pipelines(record: Record, pipeline: Pipeline) -> Iterator[Pipeline]:
+    """The pipeline of every run."""
+    begun = 0
+    for count, after in record.changes:
+        yield from itertools.repeat(pipeline, count - begun)
+        begun, pipeline = count, after
+    yield from itertools.repeat(pipeline)
 
 
 def _busy_s(run: BlockRun, pipeline: Pipeline, duration_s: float) -> float:

@@ -67,6 +67,66 @@ def test_what_is_refused(files: tuple[Path, Path], tmp_path: Path) -> None:
     assert "found an input named as output" in _run("train", *files, "--output", files[0]).output
 
 
+def _scenario(files: tuple[Path, Path], folder: Path) -> Path:
+    """A scenario of two such graphs."""
+    path = folder / "scenario.yaml"
+    models = {label: {"graph": files[0].name, "costs": files[1].name, "rate": 50.0} for label in ("one", "two")}
+    path.write_text(json.dumps({"models": models, "duration_s": 1.0}), encoding="utf-8")
+    return path
+
+
+#: A training of a launcher that takes a second.
+_QUICK = (
+    "--learn",
+    "launcher",
+    "--steps",
+    30,
+    "--set",
+    "replay=20",
+    "--set",
+    "step_s=0.2",
+    "--set",
+    "value_layers=8,4",
+)
+
+
+def test_launchers_serve_scenarios(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """Training prints how all policies compare; the launcher then serves the scenario, and auto compares it, too."""
+    launcher, scenario = tmp_path / "launcher.safetensors", _scenario(files, tmp_path)
+    done = _run("train", scenario, *_QUICK, "--output", launcher)
+    assert done.exit_code == 0, done.output
+    assert "learned: goodput" in done.stdout
+    assert f"{launcher}: on held-out traces the best policy is " in done.stdout
+    assert "step 30 of 30: goodput" in done.stderr
+    result = tmp_path / "result.json"
+    for policy in ("learned", "auto"):
+        served = _run("simulate", scenario, "--policy", policy, "--weights", launcher, "--output", result)
+        assert served.exit_code == 0, served.output
+    compared = {row["policy"] for row in json.loads(result.read_text())["candidates"]}
+    assert {"learned", "learned-static", "top-open"} <= compared
+    refused = _run("simulate", scenario, "--policy", "learned", "--output", result)
+    assert (refused.exit_code, "needs a launcher" in refused.output) == (1, True)
+
+
+def test_settings_of_launchers_are_checked(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """Names and values that are none: one line with what is allowed."""
+    scenario = _scenario(files, tmp_path)
+    for arguments, message in (
+        (("--set", "layers=3"), "--set: found layers; allowed: steps, seed, step_s"),
+        (("--set", "replay"), "--set: found replay; allowed: NAME=VALUE"),
+        (("--set", "replay=many"), "--set replay: found many; allowed: a whole number"),
+        (("--set", "update=none"), "--set update: found none; allowed: error, printed"),
+        (("--set", "most=11"), "most: found 11; allowed: at most 10"),
+        (("--set", "gamma=2"), "gamma: found 2; allowed: at most 1"),
+        (("--set", "batch=0"), "batch: found 0; allowed: at least 1"),
+    ):
+        done = _run("train", scenario, "--learn", "launcher", *arguments, "--output", tmp_path / "launcher.safetensors")
+        assert done.exit_code in (1, 2)
+        assert message in done.output
+    both = _run("train", *files, "--learn", "launcher", "--output", tmp_path / "launcher.safetensors")
+    assert "found 2 files; allowed: with --learn launcher, a scenario alone" in both.output
+
+
 def test_models_of_a_scenario(files: tuple[Path, Path], tmp_path: Path) -> None:
     """A scenario names the models with their files."""
     scenario, policy = tmp_path / "scenario.yaml", tmp_path / "policy.safetensors"

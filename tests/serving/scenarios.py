@@ -110,7 +110,7 @@ def random_case(seed: int, tasks: int = 60) -> tuple[Pipeline, list[QueueRules],
     whole = draw.random() < 0.3
     models = draw.randint(1, 3)
     blocks = tuple(1 if whole else draw.randint(1, 4) for _ in range(models))
-    combined = _partition(draw, [(model, block) for model in range(models) for block in range(blocks[model])])
+    combined = random_partition(draw, [(model, block) for model in range(models) for block in range(blocks[model])])
     lanes = draw.randint(1, 3)
     several = whole and all(len(members) == 1 for members in combined) and draw.random() < 0.5
     take = draw.choice(["all", "one", "shared"])
@@ -147,7 +147,7 @@ def random_case(seed: int, tasks: int = 60) -> tuple[Pipeline, list[QueueRules],
     return pipeline, queues, trace(*rows), duration_s
 
 
-def _partition(draw: random.Random, members: list[tuple[int, int]]) -> list[tuple[tuple[int, int], ...]]:
+def random_partition(draw: random.Random, members: list[tuple[int, int]]) -> list[tuple[tuple[int, int], ...]]:
     """Blocks in combined blocks of at most four."""
     draw.shuffle(members)
     found: list[list[tuple[int, int]]] = []

@@ -194,5 +194,5 @@ def test_launchers() -> None:
 
 def test_unknown_policies_are_refused() -> None:
     """The message lists what there is."""
-    with pytest.raises(HiosError, match=r"policy: found best; allowed: sequential, .*, top-open, auto"):
+    with pytest.raises(HiosError, match=r"policy: found best; allowed: sequential, .*, top-open, learned, .*, auto"):
         policy("best")

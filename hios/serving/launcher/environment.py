@@ -1,0 +1,103 @@
+"""The environment of the agents: a scenario in the simulator, one decision a step."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+
+from hios.schedulers.policy.perceptron import Array
+from hios.serving.arrivals import Trace, draw
+from hios.serving.calibration import with_interference
+from hios.serving.launcher.actions import Decision
+from hios.serving.launcher.launcher_settings import LauncherSettings
+from hios.serving.launcher.observation import sampled, state_size
+from hios.serving.launcher.rewards import measures_row
+from hios.serving.pipeline import Pipeline, QueueRules, queue_rules
+from hios.serving.scenario import Scenario
+from hios.serving.stepping import Steps, begun
+from hios.serving.top_pipeline import TopPipelines
+
+#: Steps after which the device is emptied and other tasks arrive.
+EPISODE = 50
+#: Traces of training have these numbers and the following ones: no scenario's repeats, nor those that auto holds out.
+_FIRST_TRACE = 3_000_000
+
+
+class Decisions:
+    """Pipelines and queues that follow from decisions.
+
+    Args:
+        scenario: models, lanes.
+        device: ``top``, ``top-open``, or ``any`` for the latter where there are lanes.
+    """
+
+    def __init__(self, scenario: Scenario, device: str) -> None:
+        self.scenario = scenario
+        self._pipelines = TopPipelines(scenario, shared=device == "top-open" or (device == "any" and not scenario.gpu))
+
+    def pipeline(self, decision: Decision) -> Pipeline:
+        """The combined blocks, with the launcher's intervals."""
+        own = with_interference(self._pipelines.of(decision.combined), self.scenario)
+        return replace(own, intervals_s=decision.intervals_s)
+
+    def queues(self, decision: Decision) -> list[QueueRules]:
+        """The queues, which are emptied in these intervals."""
+        return queue_rules(self.scenario, list(decision.intervals_s))
+
+    def begin(self, decision: Decision, trace: Trace, duration_s: float) -> Steps:
+        """A simulation under a decision."""
+        return begun(self.pipeline(decision), self.queues(decision), trace, duration_s)
+
+    def change(self, steps: Steps, decision: Decision) -> None:
+        """Go on under another decision."""
+        steps.change(self.pipeline(decision), self.queues(decision))
+
+
+class LauncherEnvironment:
+    """Steps of a scenario, one after another; every ``EPISODE`` steps the device is empty again.
+
+    Args:
+        scenario: models, rates, lanes.
+        settings: length of a step, samples, H.
+        first: the decision that holds until a first one is no superblock.
+    """
+
+    def __init__(self, scenario: Scenario, settings: LauncherSettings, first: Decision) -> None:
+        self._settings, self._decision = settings, first
+        self._decisions = Decisions(scenario, settings.device)
+        blocks = [len(model.blocks) for model in scenario.models]
+        self._nothing = np.zeros(state_size(blocks, settings.samples), np.float32)
+        self._chance = random.Random(f"{settings.seed}/samples")
+        file = msgspec.structs.replace(scenario.file, duration_s=EPISODE * settings.step_s)
+        self._scenario = replace(scenario, file=file)
+        self._episodes = 0
+        self.state = self._nothing
+        self._begin()
+
+    def _begin(self) -> None:
+        trace = draw(self._scenario, _FIRST_TRACE + self._episodes)
+        self._episodes += 1
+        self._left = EPISODE
+        self._steps = self._decisions.begin(self._decision, trace, self._scenario.duration_s)
+        self.state = self._nothing
+
+    def step(self, decision: Decision) -> tuple[Array, Sequence[float] | None]:
+        """Lines 6 to 16 of Algorithm 1: the state that follows, and what the step brought.
+
+        A superblock brings None: nothing runs, and state, intervals and combined blocks stay.
+        """
+        if decision.largest > self._settings.most:
+            return self.state, None
+        if not self._left:
+            self._begin()
+        self._decision = decision
+        self._decisions.change(self._steps, decision)
+        began = self._steps.now
+        end = (EPISODE - self._left + 1) * self._settings.step_s
+        self.state = sampled(self._steps, end, self._settings.samples, self._chance)
+        self._left -= 1
+        return self.state, measures_row(self._steps.measured(began, self._settings.latency))

@@ -1,0 +1,192 @@
+"""How the launcher is trained: every choice that the paper leaves open, with the paper's value."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_type_hints
+
+from hios.errors import HiosError
+from hios.serving.pipeline import MOST_SUB_BLOCKS
+
+
+@dataclass(frozen=True)
+class LauncherSettings:
+    """How the launcher is trained. "Paper" is the value of TOP, section VI-B, or what it prints.
+
+    Attributes:
+        steps: steps of the simulation, and of learning from the moment when the replay buffer is full (paper: 8000).
+        seed: of all random numbers.
+        step_s: length of a step in seconds (paper: 10).
+        samples: rows of the state (n, paper: 10).
+        most: largest number of sub-blocks of a combined block; a step with a larger one, a superblock, has reward 0 and
+            changes nothing (H, paper: 2 to 4).
+        intervals: parts into which [0, 1] is divided for blocks; 0: as many as there are blocks (paper).
+        replay: transitions that are kept, and from which on learning starts (paper: 2000).
+        batch: transitions of a step of learning (paper: 100).
+        gamma: discount (paper: 0.95).
+        rate: of learning of the critics (paper: 0.001).
+        policy_rate: of learning of the actors (paper: 0.001, with which actions run into an end of [0, 1] and stay).
+        alone: steps in which the critics learn alone (paper: 0).
+        value_layers: units of the hidden layers of the critics (paper: 1024, 512, 300).
+        policy_layers: units of the hidden layers of the actors (paper: 500, 128).
+        follow: how far target networks follow in a step (paper: unknown); 1: there are none.
+        exploration: ``none`` (paper), noise on ``all`` actions, or on a random ``part`` of them after random decisions
+            without superblocks that fill the replay buffer. With noise on all, nearly every action is a superblock.
+        noise_first: standard deviation of the noise in the first step.
+        noise_last: the same in the last step.
+        update: the critics move by the TD ``error``, or as ``printed`` in (3) (paper), which lacks it.
+        scores: mean and deviation that normalise the reward are ``frozen`` once the replay buffer is full, or
+            ``running`` (paper: unknown), which changes rewards of the past.
+        interval_scale: intervals between the shortest useful one and 1 s on a ``log`` scale, or ``linear`` (paper).
+        latency: counts from the ``arrival`` of a task, or from when it left its queue: ``inference`` (paper).
+        start: the first policy combines nothing (``alone``), or anything: ``random`` (paper); ``searched``: when the
+            replay buffer is full, it is the best of the decisions in it, as far as some traces can tell.
+        deviations: deviations of the queues enter the networks as sign(d) ln(1 + |d|): ``log``, or ``raw`` (paper).
+        device: ``top-open``, ``top`` (paper), or ``any``: top-open on lanes, top on a GPU.
+        variance: the launcher decides anew when the variance of the queues' lengths is above it (T, paper: 2e5, which
+            is a backlog of 949 tasks in one of three queues).
+        wait_ms: or when tasks have waited longer on average, milliseconds; 0: never (paper).
+        judged_every: steps between two judgements of the policy on other traces; the best one is kept.
+    """
+
+    steps: int = 2000
+    seed: int = 0
+    step_s: float = 5.0
+    samples: int = 10
+    most: int = 2
+    intervals: int = 0
+    replay: int = 500
+    batch: int = 100
+    gamma: float = 0.95
+    rate: float = 0.001
+    policy_rate: float = 0.0001
+    alone: int = 200
+    value_layers: tuple[int, ...] = (256, 128)
+    policy_layers: tuple[int, ...] = (128, 64)
+    follow: float = 0.01
+    exploration: Literal["part", "all", "none"] = "part"
+    noise_first: float = 0.2
+    noise_last: float = 0.02
+    update: Literal["error", "printed"] = "error"
+    scores: Literal["frozen", "running"] = "frozen"
+    interval_scale: Literal["log", "linear"] = "log"
+    latency: Literal["arrival", "inference"] = "arrival"
+    start: Literal["searched", "alone", "random"] = "searched"
+    deviations: Literal["log", "raw"] = "log"
+    device: Literal["any", "top-open", "top"] = "any"
+    variance: float = 25.0
+    wait_ms: float = 50.0
+    judged_every: int = 100
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise HiosError(f"{name}: found {getattr(self, name):g}; allowed: at least {least:g}")
+        if self.most > MOST_SUB_BLOCKS:
+            raise HiosError(f"most: found {self.most}; allowed: at most {MOST_SUB_BLOCKS}")
+        for name in ("gamma", "follow"):
+            if getattr(self, name) > 1:
+                raise HiosError(f"{name}: found {getattr(self, name):g}; allowed: at most 1")
+
+
+_LEAST = {
+    "steps": 1,
+    "seed": 0,
+    "step_s": 1e-3,
+    "samples": 1,
+    "most": 1,
+    "intervals": 0,
+    "replay": 1,
+    "batch": 1,
+    "gamma": 0,
+    "rate": 0,
+    "policy_rate": 0,
+    "alone": 0,
+    "follow": 0,
+    "noise_first": 0,
+    "noise_last": 0,
+    "variance": 0,
+    "wait_ms": 0,
+    "judged_every": 1,
+}
+
+#: Changes of the defaults by the size of a training. ``paper`` has the paper's sizes and its constants; what it leaves
+#: open, or prints wrongly, is as by default.
+SIZES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "paper": {
+        "steps": 8000,
+        "step_s": 10.0,
+        "replay": 2000,
+        "value_layers": (1024, 512, 300),
+        "policy_layers": (500, 128),
+        "judged_every": 500,
+    },
+    "small": {"steps": 600, "step_s": 2.0, "replay": 200, "value_layers": (64, 32), "policy_layers": (64, 32)},
+}
+#: Changes to Algorithm 1 as it is printed.
+AS_PRINTED: dict[str, Any] = {
+    "policy_rate": 0.001,
+    "alone": 0,
+    "follow": 1.0,
+    "exploration": "none",
+    "update": "printed",
+    "scores": "running",
+    "interval_scale": "linear",
+    "latency": "inference",
+    "start": "random",
+    "deviations": "raw",
+    "device": "top",
+    "variance": 2e5,
+    "wait_ms": 0.0,
+}
+
+
+def settings_of(size: str, changes: Mapping[str, str], **more: Any) -> LauncherSettings:
+    """The settings of a size with changes as text.
+
+    Args:
+        size: one of ``SIZES``.
+        changes: values by name, as a command line has them.
+        **more: values that are none yet where they are None.
+
+    Raises:
+        HiosError: a name or value that is none.
+    """
+    values = {**SIZES[size], **{name: value for name, value in more.items() if value is not None}}
+    hints = get_type_hints(LauncherSettings)
+    for name, text in changes.items():
+        if name not in hints:
+            raise HiosError(f"--set: found {name}; allowed: {', '.join(hints)}")
+        values[name] = _value(name, text, hints[name])
+    return LauncherSettings(**values)
+
+
+def _value(name: str, text: str, kind: Any) -> Any:
+    """The value that a text states."""
+    if choices := get_args(kind):
+        if kind == tuple[int, ...]:
+            return tuple(_number(name, part, int) for part in text.split(","))
+        if text not in choices:
+            raise HiosError(f"--set {name}: found {text}; allowed: {', '.join(choices)}")
+        return text
+    return _number(name, text, kind)
+
+
+def _number(name: str, text: str, kind: type) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        what = "a whole number" if kind is int else "a number"
+        raise HiosError(f"--set {name}: found {text}; allowed: {what}") from None
+
+
+def differences(settings: LauncherSettings) -> dict[str, Any]:
+    """Settings that are not the default's."""
+    return {
+        field.name: value
+        for field in dataclasses.fields(settings)
+        if (value := getattr(settings, field.name)) != field.default
+    }

@@ -1,0 +1,170 @@
+"""MADDPG in torch: an actor and a critic for every agent, with target networks; (3) and (4) of TOP.
+
+Lowe et al.: Multi-Agent Actor-Critic for Mixed Cooperative-Competitive Environments (NeurIPS 2017). Every critic sees
+the state and the actions of all agents, every actor the state, which all agents share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hios.schedulers.policy.perceptron import Array, Weights, initial
+from hios.serving.launcher.actions import bounds
+from hios.serving.launcher.launcher_settings import LauncherSettings
+
+#: Beyond this, the input of the last sigmoid of an actor is pulled back: its gradient would vanish. An action of 0.011
+#: is within it.
+_FAR = 4.5
+#: Weights of the last layer of an actor in the beginning, over those of other layers (DDPG has 3e-3): the first policy
+#: says the same in all states.
+_FIRST_LAST = 0.01
+_EDGE = 1e-3
+
+
+class TorchPerceptron:
+    """The network of ``perceptron.Perceptron`` in torch: ReLU after each layer but the last.
+
+    Args:
+        weights: by ``NAME.LAYER.weight`` (inputs x outputs) and ``.bias``.
+        name: of the network.
+    """
+
+    def __init__(self, weights: Weights, name: str) -> None:
+        self._keys = [key for key in weights if key.startswith(f"{name}.")]
+        self.parameters = [torch.from_numpy(weights[key].copy()).requires_grad_() for key in self._keys]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The output of the last layer."""
+        for place in range(0, len(self.parameters), 2):
+            x = torch.addmm(self.parameters[place + 1], x, self.parameters[place])
+            if place + 2 < len(self.parameters):
+                x = torch.relu(x)
+        return x
+
+    @torch.no_grad()
+    def follow(self, other: TorchPerceptron, share: float) -> None:
+        """Move towards another network of the same sizes."""
+        torch._foreach_lerp_(self.parameters, other.parameters, share)
+
+    def weights(self) -> Weights:
+        """By name."""
+        own = (parameter.detach().numpy().copy() for parameter in self.parameters)
+        return dict(zip(self._keys, own, strict=True))
+
+
+def actor_weights(sizes: Sequence[int], first: Array, state: int, settings: LauncherSettings) -> Weights:
+    """Actors that give nearly the same actions in every state.
+
+    Args:
+        sizes: how many numbers every agent has.
+        first: these actions, of all agents one after another.
+        state: numbers of a state.
+        settings: layers and seed.
+    """
+    chance = np.random.default_rng([settings.seed, 0])
+    found: Weights = {}
+    for agent, (begin, end) in enumerate(bounds(sizes)):
+        layers = (state, *settings.policy_layers, end - begin)
+        found |= initial(f"actor{agent}", layers, chance, np.float32)
+        last = f"actor{agent}.{len(layers) - 2}"
+        wanted = np.clip(first[begin:end], _EDGE, 1 - _EDGE)
+        found[f"{last}.weight"] *= _FIRST_LAST
+        found[f"{last}.bias"] = np.log(wanted / (1 - wanted)).astype(np.float32)
+    return found
+
+
+class Agents:
+    """Actors and critics of all agents with their target networks, and how they learn.
+
+    Args:
+        actors: weights of the actors, as `actor_weights` names them.
+        sizes: how many numbers every agent has.
+        state: numbers of a state.
+        settings: layers, rates, and what is learned.
+        dtype: of all numbers.
+    """
+
+    def __init__(
+        self, actors: Weights, sizes: Sequence[int], state: int, settings: LauncherSettings, dtype: type = np.float32
+    ) -> None:
+        self._settings, self._bounds, self._updates = settings, bounds(sizes), 0
+        chance = np.random.default_rng([settings.seed, 1])
+        weights: Weights = {key: value.astype(dtype) for key, value in actors.items()}
+        for agent in range(len(sizes)):
+            layers = (state + sum(sizes), *settings.value_layers, 1)
+            weights |= initial(f"critic{agent}", layers, chance, dtype)
+        agents = range(len(sizes))
+        self.actors = [TorchPerceptron(weights, f"actor{agent}") for agent in agents]
+        self.critics = [TorchPerceptron(weights, f"critic{agent}") for agent in agents]
+        self._target_actors = [TorchPerceptron(weights, f"actor{agent}") for agent in agents]
+        self._target_critics = [TorchPerceptron(weights, f"critic{agent}") for agent in agents]
+        self._critic_steps = [torch.optim.Adam(own.parameters, settings.rate) for own in self.critics]
+        self._actor_steps = [torch.optim.Adam(own.parameters, settings.policy_rate) for own in self.actors]
+
+    @torch.no_grad()
+    def act(self, states: Tensor) -> Tensor:
+        """Actions of all agents, one agent after another, in rows."""
+        return _actions(self.actors, states)
+
+    def weights(self) -> Weights:
+        """Of the actors."""
+        return {key: value for actor in self.actors for key, value in actor.weights().items()}
+
+    def update(self, states: Tensor, actions: Tensor, rewards: Tensor, next_states: Tensor) -> None:
+        """One step of every critic and, after the first ones, of every actor.
+
+        Args:
+            states: a row for each transition.
+            actions: of all agents.
+            rewards: a column for each agent.
+            next_states: those that followed.
+        """
+        targets = self.targets(rewards, next_states)
+        for agent, step in enumerate(self._critic_steps):
+            _descend(step, self.critics[agent], self.critic_loss(agent, states, actions, targets[:, agent]))
+        if self._updates >= self._settings.alone:
+            for agent, step in enumerate(self._actor_steps):
+                _descend(step, self.actors[agent], self.actor_loss(agent, states, actions))
+        self._updates += 1
+        for target, own in zip(
+            [*self._target_actors, *self._target_critics], [*self.actors, *self.critics], strict=True
+        ):
+            target.follow(own, self._settings.follow)
+
+    @torch.no_grad()
+    def targets(self, rewards: Tensor, next_states: Tensor) -> Tensor:
+        """The y of (3): r^i + gamma Q'^i(s_t, rho'(s_t)), a column for each agent."""
+        joined = torch.cat([next_states, _actions(self._target_actors, next_states)], dim=1)
+        after = torch.cat([critic(joined) for critic in self._target_critics], dim=1)
+        return rewards + self._settings.gamma * after
+
+    def critic_loss(self, agent: int, states: Tensor, actions: Tensor, targets: Tensor) -> Tensor:
+        """Half the mean square of the TD error, whose gradient is (Q - y) grad Q; as printed, y grad Q."""
+        values = self.critics[agent](torch.cat([states, actions], dim=1))[:, 0]
+        if self._settings.update == "printed":
+            return (targets * values).mean()
+        return 0.5 * (values - targets).square().mean()
+
+    def actor_loss(self, agent: int, states: Tensor, actions: Tensor) -> Tensor:
+        """Minus the mean of Q^i with the agent's own action from its policy (4), those of others from the replay."""
+        begin, end = self._bounds[agent]
+        logits = self.actors[agent](states)
+        own = torch.sigmoid(logits)
+        joined = torch.cat([states, actions[:, :begin], own, actions[:, end:]], dim=1)
+        far = torch.relu(logits.abs() - _FAR).square().mean()
+        return far - self.critics[agent](joined).mean()
+
+
+def _actions(actors: Sequence[TorchPerceptron], states: Tensor) -> Tensor:
+    return torch.cat([torch.sigmoid(actor(states)) for actor in actors], dim=1)
+
+
+def _descend(step: torch.optim.Optimizer, network: TorchPerceptron, loss: Tensor) -> None:
+    """Downhill for one network alone: gradients with respect to others are not computed."""
+    for parameter, gradient in zip(network.parameters, torch.autograd.grad(loss, network.parameters), strict=True):
+        parameter.grad = gradient
+    step.step()

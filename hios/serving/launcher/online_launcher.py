@@ -1,0 +1,101 @@
+"""Algorithm 1 online: a learned launcher decides, and decides anew where the queues say so."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Sequence
+
+import numpy as np
+
+from hios.errors import HiosError
+from hios.serving.arrivals import Trace, draw
+from hios.serving.launcher.actions import Decision
+from hios.serving.launcher.environment import Decisions
+from hios.serving.launcher.launcher_file import Launcher
+from hios.serving.launcher.observation import sampled, state_size
+from hios.serving.measures import Outcome, variance
+from hios.serving.scenario import Scenario
+from hios.serving.simulator import outcome
+from hios.serving.stepping import Steps
+
+
+def launcher_of(scenario: Scenario) -> Launcher:
+    """The launcher that a scenario names, if it was trained for it.
+
+    Raises:
+        HiosError: there is none, it cannot be read, or it was trained for another scenario.
+    """
+    if not scenario.file.top.weights:
+        raise HiosError(
+            f"{scenario.source}: policy learned: needs a launcher that hios train --learn launcher wrote; name it as "
+            "top.weights or with --weights"
+        )
+    path = scenario.folder / scenario.file.top.weights
+    launcher = _read(str(path), path.stat().st_mtime_ns if path.exists() else 0)
+    launcher.require(scenario, path)
+    return launcher
+
+
+@functools.lru_cache(maxsize=4)
+def _read(path: str, changed_ns: int) -> Launcher:
+    return Launcher.read(path)
+
+
+class OnlineLauncher:
+    """A learned launcher on a scenario.
+
+    It decides at the beginning, and looks at the queues after every step of the length that it was trained with. Where
+    their variance is above T, or tasks have waited too long, it decides anew from samples of this step. A superblock
+    changes nothing.
+
+    Args:
+        scenario: whose tasks arrive.
+        launcher: what was learned.
+        decisions: made before, for the same scenario; others if None.
+    """
+
+    def __init__(self, scenario: Scenario, launcher: Launcher, decisions: Decisions | None = None) -> None:
+        self._scenario, self._launcher, self._settings = scenario, launcher, launcher.settings
+        self._decisions = decisions or Decisions(scenario, launcher.settings.device)
+        #: Decisions that were made in the last run, the first one included.
+        self.made = 0
+
+    def first(self) -> Decision:
+        """The decision for an empty device; the static one if that is a superblock."""
+        blocks = [len(model.blocks) for model in self._scenario.models]
+        found = self._launcher.decide(np.zeros(state_size(blocks, self._settings.samples), np.float32))
+        return found if found.largest <= self._settings.most else self._launcher.static
+
+    def run(self, trace: Trace) -> Steps:
+        """One repeat, at its end."""
+        duration_s, length_s = self._scenario.duration_s, self._settings.step_s
+        decision = self.first()
+        self.made = 1
+        steps = self._decisions.begin(decision, trace, duration_s)
+        chance = random.Random(f"{self._scenario.file.seed}/online")
+        while steps.now < duration_s:
+            state = sampled(steps, min(duration_s, steps.now + length_s), self._settings.samples, chance)
+            if not self._due(steps):
+                continue
+            after = self._launcher.decide(state)
+            self.made += 1
+            if after != decision and after.largest <= self._settings.most:
+                decision = after
+                self._decisions.change(steps, decision)
+        return steps
+
+    def outcomes(self, repeats: Sequence[int]) -> list[Outcome]:
+        """Several repeats."""
+        found = []
+        for repeat in repeats:
+            trace = draw(self._scenario, repeat)
+            steps = self.run(trace)
+            found.append(outcome(steps.record(), steps.first, trace, self._scenario.duration_s))
+        return found
+
+    def _due(self, steps: Steps) -> bool:
+        """Whether the queues ask for another decision (line 30 of Algorithm 1)."""
+        if variance(steps.lengths()) > self._settings.variance:
+            return True
+        return self._settings.wait_ms > 0 and 1e3 * steps.waits_s() > self._settings.wait_ms

@@ -1,0 +1,75 @@
+"""Actions: intervals of [0, 1] to combined blocks, and to intervals of the queues."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import pytest
+
+from hios.serving.launcher.actions import ActionSpace, bounds
+from hios.serving.launcher.launcher_settings import LauncherSettings
+from tests.serving.scenarios import scenario, served
+
+_SPACE = ActionSpace((2, 3), 5, (0.001, 0.01), (10.0, 20.0))
+
+
+def test_blocks_in_the_same_part_are_combined() -> None:
+    """The example of the specification: five parts, two models with two and three blocks; 1 is in the last part."""
+    found = _SPACE.decision([0.0, 1.0, 0.05, 0.61, 0.10, 0.65, 0.99])
+    assert found.combined == (((0, 0), (1, 0)), ((0, 1), (1, 1)), ((1, 2),))
+    assert found.largest == 2
+    assert _SPACE.decision([0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0]).largest == 5
+    assert _SPACE.sizes == (2, 2, 3)
+    assert bounds(_SPACE.sizes) == [(0, 2), (2, 4), (4, 7)]
+
+
+def test_intervals() -> None:
+    """On a log scale from the shortest one to 1 s; linear as the paper has them, but not below the shortest one."""
+    blocks = [0.5] * 5
+    assert _SPACE.decision([0.0, 1.0, *blocks]).intervals_s == pytest.approx((0.001, 1.0))
+    assert _SPACE.decision([0.5, 0.5, *blocks]).intervals_s == pytest.approx((0.001**0.5, 0.1))
+    linear = dataclasses.replace(_SPACE, log=False)
+    assert linear.decision([0.25, 0.001, *blocks]).intervals_s == pytest.approx((0.25, 0.01))
+    for space in (_SPACE, linear):
+        for number in (0.2, 0.9):
+            (interval_s, _) = space.decision([number, 0.0, *blocks]).intervals_s
+            assert space.number_of(0, interval_s) == pytest.approx(number)
+
+
+def test_of_a_scenario() -> None:
+    """As many parts as blocks; the shortest interval is a quarter of the time that all lanes need for a task."""
+    given = scenario(served("a", [[2.0, 2.0], [4.0]], 10.0), served("b", [[1.0]], 40.0), lanes=2)
+    space = ActionSpace.of(given, LauncherSettings())
+    assert (space.blocks, space.parts, space.rates) == ((2, 1), 3, (10.0, 40.0))
+    assert space.shortest_s == pytest.approx((0.001, 0.000125))
+    assert ActionSpace.of(given, LauncherSettings(intervals=7)).parts == 7
+
+
+def test_the_first_policy_combines_nothing() -> None:
+    """Every block is a combined block, and queues are emptied twice as fast as tasks arrive."""
+    found = _SPACE.decision(_SPACE.alone())
+    assert found.largest == 1
+    assert len(found.combined) == 5
+    assert found.intervals_s == pytest.approx((0.05, 0.025))
+
+
+def test_random_decisions_are_no_superblocks() -> None:
+    """They hold every block once, at most so many together, and differ."""
+    chance = random.Random(0)
+    drawn = [_SPACE.drawn(chance, 2) for _ in range(50)]
+    for decision in drawn:
+        assert sorted(member for own in decision.combined for member in own) == _SPACE.members
+        assert decision.largest <= 2
+        assert all(0.001 <= interval <= 1.0 for interval in decision.intervals_s)
+    assert len({decision.combined for decision in drawn}) > 5
+
+
+def test_numbers_of_a_decision() -> None:
+    """Actions that are made of a decision mean that decision."""
+    chance = random.Random(1)
+    for _ in range(20):
+        decision = _SPACE.drawn(chance, 3)
+        found = _SPACE.decision(_SPACE.numbers(decision))
+        assert sorted(found.combined) == sorted(decision.combined)
+        assert found.intervals_s == pytest.approx(decision.intervals_s)

@@ -1,0 +1,135 @@
+"""Training a launcher: what is learned, what it is compared with, and that the same seed gives the same."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hios.serving.launcher.actions import ActionSpace, Decision
+from hios.serving.launcher.environment import EPISODE, LauncherEnvironment
+from hios.serving.launcher.launcher_file import Launcher
+from hios.serving.launcher.launcher_settings import AS_PRINTED, LauncherSettings
+from hios.serving.launcher.launcher_training import Judge, random_search, train_launcher
+from hios.serving.pipeline import SubBlock
+from hios.serving.scenario import Scenario
+from tests.serving.scenarios import scenario, served
+
+#: Sizes with which a training takes about a second.
+_QUICK: dict[str, Any] = {
+    "steps": 60,
+    "step_s": 0.5,
+    "samples": 3,
+    "replay": 30,
+    "batch": 20,
+    "alone": 5,
+    "value_layers": (16,),
+    "policy_layers": (16,),
+    "judged_every": 20,
+}
+
+
+def _scenario(**settings: Any) -> Scenario:
+    """Two models of two blocks each, at three quarters of what two lanes can do."""
+    left = served("left", [[2.0, 2.0], [4.0]], 120.0, slo_ms=60.0)
+    right = served("right", [[1.0], [2.0]], 180.0, slo_ms=40.0)
+    return scenario(left, right, **{"lanes": 2, "duration_s": 4.0, **settings})
+
+
+@pytest.mark.parametrize("changes", [{}, {**AS_PRINTED, "exploration": "all"}])
+def test_same_seed_same_file(changes: dict[str, Any], tmp_path: Path) -> None:
+    """The same seed gives the same bytes, also by Algorithm 1 as printed; another seed does not."""
+    files = []
+    for place, seed in enumerate((0, 0, 1)):
+        settings = LauncherSettings(**{**_QUICK, **changes, "steps": 40, "seed": seed})
+        launcher = train_launcher(_scenario(duration_s=1.0), settings)
+        launcher.write(tmp_path / str(place))
+        files.append((tmp_path / str(place)).read_bytes())
+    assert files[0] == files[1]
+    assert files[0] != files[2]
+
+
+def test_what_is_deployed_is_the_best(tmp_path: Path) -> None:
+    """All policies are compared on held-out traces with what was learned; the file says which is best."""
+    told: list[tuple[int, float | None]] = []
+    launcher = train_launcher(_scenario(), LauncherSettings(**_QUICK), lambda *how: told.append(how))
+    assert [step for step, _ in told] == list(range(61))
+    assert [(step, goodput) for step, goodput in told if goodput is not None] == list(launcher.curve)
+    assert [step for step, _ in launcher.curve] == [0, 40, 60]
+    launcher.write(tmp_path / "launcher.safetensors")
+    read = Launcher.read(tmp_path / "launcher.safetensors")
+    assert (read.space, read.settings, read.static) == (launcher.space, launcher.settings, launcher.static)
+    assert (read.curve, read.facts) == (launcher.curve, launcher.facts)
+    rows = launcher.facts["candidates"]
+    assert {"learned", "learned-static", "one-per-lane", "top"} <= {name for name, _, _ in rows}
+    assert launcher.facts["deployed"] == rows[0][0]
+    assert rows[0][1] >= max(goodput for _, goodput, _ in rows) * 0.999
+    assert 0 <= launcher.facts["superblocks"] < 1
+
+
+def test_superblocks_change_nothing() -> None:
+    """A decision with more than H sub-blocks: nothing runs, the state stays, and there is nothing to measure."""
+    given = _scenario()
+    settings = LauncherSettings(**_QUICK)
+    space = ActionSpace.of(given, settings)
+    alone = space.decision(space.alone())
+    environment = LauncherEnvironment(given, settings, alone)
+    state, measures = environment.step(alone)
+    assert measures is not None
+    assert len(measures) == 4
+    assert state.shape == (3 * (2 + 4),)
+    after, nothing = environment.step(alone._replace(combined=(tuple(space.members),)))
+    assert nothing is None
+    assert (after == state).all()
+    for _ in range(EPISODE):
+        again, measures = environment.step(alone)
+    assert measures is not None
+    assert (again != state).any()
+
+
+def _partitions(members: list[SubBlock], most: int) -> Iterator[list[list[SubBlock]]]:
+    """All ways to combine blocks, at most so many together."""
+    if not members:
+        yield []
+        return
+    first, rest = members[0], members[1:]
+    for size in range(most):
+        for others in itertools.combinations(rest, size):
+            left = [member for member in rest if member not in others]
+            for partition in _partitions(left, most):
+                yield [[first, *others], *partition]
+
+
+@pytest.mark.slow
+def test_learning_reaches_the_best_static_policy() -> None:
+    """Of all ten ways to combine four blocks, with 5 x 5 intervals each, the best; learned has 95 % of it."""
+    given = _scenario(duration_s=10.0)
+    settings = LauncherSettings(**{**_QUICK, "steps": 500, "step_s": 1.0, "replay": 200, "value_layers": (64, 32)})
+    space = ActionSpace.of(given, settings)
+    judge = Judge(given, settings.device)
+    partitions = [tuple(map(tuple, own)) for own in _partitions(space.members, 2)]
+    assert len(partitions) == 10
+    numbers = [0.0, 0.25, 0.5, 0.75, 1.0]
+    every = [
+        Decision(space.decision([*intervals, *[0.0] * 4]).intervals_s, combined)
+        for combined in partitions
+        for intervals in itertools.product(numbers, numbers)
+    ]
+    best = max(judge.static(decision)[0] for decision in every)
+    for seed in range(5):
+        launcher = train_launcher(given, LauncherSettings(**{**settings.__dict__, "seed": seed}))
+        assert judge.online(launcher)[0] >= 0.95 * best
+
+
+def test_random_search() -> None:
+    """The search without learning has decisions without superblocks, and is at least as good as its first one."""
+    given, settings = _scenario(), LauncherSettings(**_QUICK)
+    judge = Judge(given, settings.device)
+    space = ActionSpace.of(given, settings)
+    decision, value = random_search(given, settings, judge)
+    assert decision.largest <= settings.most
+    assert not judge.better(judge.static(space.decision(space.alone())), value)
+    assert judge.static(decision) == value

@@ -1,0 +1,149 @@
+"""Simulations in steps: stopping changes nothing, and both simulators go on alike with other combined blocks."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import pytest
+
+from hios.serving.pipeline import Pipeline, QueueRules
+from hios.serving.simulator import Record, Simulation, outcome
+from hios.serving.stepping import CompiledSteps, ReferenceSteps
+from tests.serving.scenarios import OPEN, random_case, random_partition, trace
+
+_Kind = type[ReferenceSteps] | type[CompiledSteps]
+
+
+def _regrouped(pipeline: Pipeline, draw: random.Random) -> Pipeline:
+    """The same blocks in other combined blocks."""
+    members = [member for own in pipeline.combined for member in own]
+    combined = random_partition(draw, members)
+    times = tuple(
+        tuple(
+            tuple(draw.choice([0.5, 1.0, draw.random()]) for _ in range(pipeline.lanes)) for _ in range(1 << len(own))
+        )
+        for own in combined
+    )
+    return dataclasses.replace(
+        pipeline,
+        combined=tuple(combined),
+        times_s=times,
+        busy_s=times,
+        several=False,
+        beside=_factors(draw, len(combined)) if pipeline.beside else (),
+    )
+
+
+def _factors(draw: random.Random, count: int) -> tuple[tuple[float, ...], ...]:
+    """How much runs of combined blocks slow each other down."""
+    return tuple(tuple(draw.choice([1.0, 1.3]) for _ in range(count)) for _ in range(count))
+
+
+def _stopped(kind: _Kind, seed: int, stops: int) -> tuple[Record, list[object]]:
+    """A random case that goes on otherwise after every stop, and what was seen at the stops."""
+    pipeline, queues, tasks, duration_s = random_case(seed)
+    pipeline = dataclasses.replace(pipeline, several=False)
+    draw = random.Random(seed)
+    if seed % 2:
+        pipeline = dataclasses.replace(pipeline, beside=_factors(draw, len(pipeline.combined)), jitter=(1.0, 1.1, 0.9))
+    steps = kind(pipeline, queues, tasks, duration_s)
+    seen: list[object] = []
+    moments = sorted(draw.choice([draw.uniform(0, duration_s), float(draw.randrange(12))]) for _ in range(stops))
+    for before, moment in zip([0.0, *moments], moments, strict=False):
+        steps.run_to(moment)
+        if moment > before:
+            measured = steps.measured(before, draw.choice(["arrival", "inference"]))
+            seen.append(dataclasses.astuple(measured))
+        seen.append((steps.progress(), steps.lengths(), steps.waits_s()))
+        queues = [dataclasses.replace(own, interval_s=draw.choice([0.0, 0.3, 0.7])) for own in queues]
+        steps.change(_regrouped(pipeline, draw), queues)
+    steps.run_to(duration_s)
+    return steps.record(), seen
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_both_simulators_go_on_alike(seed: int) -> None:
+    """Combined blocks and intervals that change on the way: the same runs, ends of tasks and observations."""
+    (expected, theirs), (found, ours) = (_stopped(kind, seed, 6) for kind in (ReferenceSteps, CompiledSteps))
+    assert found.runs == expected.runs
+    assert found.state == expected.state
+    assert found.finish_s == expected.finish_s
+    assert found.launched_s == expected.launched_s
+    assert [count for count, _ in found.changes] == [count for count, _ in expected.changes]
+    assert len(ours) == len(theirs)
+    for own, other in zip(ours, theirs, strict=True):
+        assert own == pytest.approx(other) if not isinstance(own, tuple) else _flat(own) == pytest.approx(_flat(other))
+
+
+def _flat(value: object) -> list[float]:
+    if isinstance(value, (list, tuple)):
+        return [number for part in value for number in _flat(part)]
+    return [float(value)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [ReferenceSteps, CompiledSteps])
+def test_stopping_changes_nothing(kind: _Kind) -> None:
+    """A simulation that stops on the way has the same runs as one that does not."""
+    for seed in range(10):
+        case = random_case(seed)
+        expected = Simulation(*case).run()
+        steps = kind(*case)
+        for part in range(1, 8):
+            steps.run_to(case[3] * part / 7)
+        found = steps.record()
+        assert found.runs == expected.runs
+        assert found.finish_s == expected.finish_s
+        assert found.variance_s == pytest.approx(expected.variance_s)
+
+
+def _chain() -> Pipeline:
+    """Two models: one of two blocks of 1 s and 2 s, one of one block of 1 s; every block alone on one lane."""
+    times = tuple(((0.0,), (seconds,)) for seconds in (1.0, 2.0, 1.0))
+    return Pipeline(1, (2, 1), (((0, 0),), ((0, 1),), ((1, 0),)), times, times, "all")
+
+
+@pytest.mark.parametrize("kind", [ReferenceSteps, CompiledSteps])
+def test_measures_by_hand(kind: _Kind) -> None:
+    """A step of 4 s: what it brought, counted from arrival and from the launch."""
+    # Model 0 arrives at 0 and runs from 0 to 1 and from 1 to 3. The tasks of model 1 arrive at 1, 1 and 1: the first
+    # leaves the queue at once, and runs from 3 to 4; the second leaves the queue at 3, and the third waits.
+    tasks = trace((0.0, 0), (1.0, 1), (1.0, 1), (1.0, 1))
+    for latency, expected in (("arrival", (3000.0, 3000.0)), ("inference", (3000.0, (3000.0 + 1000.0) / 2))):
+        steps = kind(_chain(), [OPEN, OPEN], tasks, 10.0)
+        steps.run_to(3.5)
+        assert steps.progress() == [False, False, True]
+        assert steps.lengths() == [0, 1]
+        assert steps.waits_s() == pytest.approx(2.5)
+        steps.run_to(3.999)
+        found = steps.measured(0.0, latency)
+        assert found.utilisation == pytest.approx(1.0, abs=1e-3)
+        assert found.latencies_ms == pytest.approx(expected, rel=1e-3)
+        assert found.variance == pytest.approx(0.25)
+
+
+def test_runs_under_way_end_as_they_began() -> None:
+    """A change while a block runs: its instance goes to its next block, and the new combined block has both models."""
+    times = (((0.0,), (1.0,)), ((0.0,), (5.0,), (5.0,), (7.0,)))
+    after = dataclasses.replace(_chain(), combined=(((0, 0),), ((0, 1), (1, 0))), times_s=times, busy_s=times)
+    for kind in (ReferenceSteps, CompiledSteps):
+        steps = kind(_chain(), [OPEN, OPEN], trace((0.0, 0), (0.5, 1)), 20.0)
+        steps.run_to(0.75)
+        steps.change(after, [OPEN, OPEN])
+        steps.run_to(20.0)
+        record = steps.record()
+        assert [(run.start_s, run.finish_s) for run in record.runs] == [(0.0, 1.0), (1.0, 8.0)]
+        assert record.finish_s == [8.0, 8.0]
+        assert outcome(record, _chain(), trace((0.0, 0), (0.5, 1)), 20.0).busy_s == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize("kind", [ReferenceSteps, CompiledSteps])
+def test_new_intervals_begin_with_their_next_multiple(kind: _Kind) -> None:
+    """From an interval of 3 s to one of 2 s at 4 s: tasks leave the queue at 0, 3, 4, 6 and 8."""
+    times = (((0.0,), (0.5,)),)
+    pipeline = Pipeline(1, (1,), (((0, 0),),), times, times, "all")
+    steps = kind(pipeline, [QueueRules(9, interval_s=3.0)], trace(*[(0.0, 0)] * 5), 9.0)
+    steps.run_to(3.9)
+    steps.change(pipeline, [QueueRules(9, interval_s=2.0)])
+    steps.run_to(9.0)
+    assert steps.record().launched_s == [0.0, 3.0, 4.0, 6.0, 8.0]
