@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,10 +15,9 @@ from hios.schedule import Solution, StagedPlan
 from hios.schedulers.deadline import check_deadline
 from hios.schedulers.ios_blocks import blocks, searched_parts
 from hios.schedulers.ios_space import Block, SearchSpace, network_space
+from hios.schedulers.ios_times import ROUNDING, StageTimes
 from hios.schedulers.registry import Parameter, register
 
-#: A gain below this share is rounding in floating point, not a gain.
-_ROUNDING = 1e-12
 _NEVER = float("inf")
 
 #: Parts of a graph without blocks: 200 operators in 14 layers take about half a second; more gains nothing there.
@@ -24,6 +25,22 @@ STATES = 1024
 
 #: A stage of a block by positions, and whether its operators are merged.
 _Found = tuple[list[tuple[int, ...]], bool]
+#: The stages of blocks by what their search depends on, by contention and parameters; None where nothing is kept.
+_searched: ContextVar[dict[Any, dict[Any, list[_Found]]] | None] = ContextVar("searched", default=None)
+
+
+@contextmanager
+def searching_once() -> Iterator[None]:
+    """Search blocks that are alike in structure and costs once for all problems inside.
+
+    These may be problems that differ in their transfers alone, or in the number of devices. Plans stay the same; the
+    scheduling time of all but the first says nothing.
+    """
+    token = _searched.set({})
+    try:
+        yield
+    finally:
+        _searched.reset(token)
 
 
 @register(
@@ -71,7 +88,8 @@ def ios(
     search = _Search(problem, r, s, mode)
     stages: list[Stage] = []
     merges: set[frozenset[int]] = set()
-    found: dict[Any, list[_Found]] = {}
+    kept = _searched.get()
+    found = {} if kept is None or type(problem) is not Problem else kept.setdefault((problem.alpha, r, s, mode), {})
     parts_of_blocks = searched_parts(problem.graph, states)
     parts = [part for parts_of_block in parts_of_blocks for part in parts_of_block]
     for block, likeness in zip(parts, _likenesses(problem, parts), strict=True):
@@ -127,39 +145,25 @@ class _Search:
         States are taken in ascending order instead of recursively (SCHEDULER): what is left of a state after its
         last stage is a smaller number.
         """
-        time: dict[int, float] = {}
-        merged: set[int] = set()
+        times = StageTimes(self.problem, block, self.mode)
         cost = {0: 0.0}
         choice: dict[int, int] = {}
         for state in block.states()[1:]:
             check_deadline()
-            best = _NEVER
+            best = limit = _NEVER
             for ending in block.endings(state, self.r, self.s):
-                if ending not in time:
-                    time[ending], merges = self._generate_stage(block, block.groups(ending))
-                    if merges:
-                        merged.add(ending)
-                latency = cost[state ^ ending] + time[ending]
-                if latency < best * (1 - _ROUNDING):
+                latency = cost[state ^ ending] + times[ending]
+                if latency < limit:
                     best, choice[state] = latency, ending
+                    limit = best * (1 - ROUNDING)
             cost[state] = best
         stages = []
         state = (1 << len(block.operators)) - 1
         while state:
             ending = choice[state]
-            stages.append((block.groups(ending), ending in merged))
+            stages.append((block.groups(ending), ending in times.merged))
             state ^= ending
         return stages[::-1]
-
-    def _generate_stage(self, block: Block, groups: Sequence[tuple[int, ...]]) -> tuple[float, bool]:
-        """GENERATESTAGE: time of a stage, and whether it is that of the merged operator."""
-        stage = tuple(tuple(block.operators[position] for position in group) for group in groups)
-        concurrent = _NEVER if self.mode == "merge" and len(stage) > 1 else self.problem.stage_ms(stage)
-        if self.mode != "parallel" and len(stage) > 1 and all(len(group) == 1 for group in stage):
-            merged = self.problem.merge_ms(operator for (operator,) in stage)
-            if merged is not None and merged < concurrent * (1 - _ROUNDING):
-                return merged, True
-        return concurrent, False
 
 
 def _likenesses(problem: Problem, parts: Sequence[Block]) -> list[Any]:

@@ -32,6 +32,14 @@ def settings(study: SimulationStudy) -> list[Setting]:
     return list(dict.fromkeys(setting for name in SERIES for setting in series(study, name)))
 
 
+def settings_by_graphs(study: SimulationStudy) -> dict[str, list[Setting]]:
+    """The settings of all series by their graphs: those of a list differ in devices and transfers alone."""
+    shared: dict[str, list[Setting]] = {}
+    for setting in settings(study):
+        shared.setdefault(setting.graphs, []).append(setting)
+    return shared
+
+
 def series(study: SimulationStudy, name: str) -> list[Setting]:
     """The settings in which one parameter varies and the others keep their default.
 

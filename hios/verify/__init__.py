@@ -1,11 +1,12 @@
 """Whether a results folder holds what it states: every artifact against its schema, and all against each other.
 
-contents        a file against its format, all violations
-consistency     costs against their graph; schedules against graph and costs
-run_numbers     run.json against its own runs, and against graph and schedules
-latency_table   tables/latency.csv against the files that it is made from
-study_files     figures of the papers against the data that they are drawn from
-serving_files   results of serving against themselves
+contents             a file against its format, all violations
+consistency          costs against their graph; schedules against graph and costs
+run_numbers          run.json against its own runs, and against graph and schedules
+system_description   what measurements say of the machine and the software
+latency_table        tables/latency.csv against the files that it is made from
+study_files          figures of the papers against the data that they are drawn from
+serving_files        results of serving against themselves
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from hios.verify.latency_table import Inputs, table_problems
 from hios.verify.run_numbers import run_problems
 from hios.verify.serving_files import serving_problems
 from hios.verify.study_files import study_problems
+from hios.verify.system_description import costs_description_problems, run_description_problems, versions_problems
 
 #: Files by name; schedules have any name in a folder of schedules, or beside a graph.
 _KINDS = {"graph.json": "graph", "costs.json": "costs", "run.json": "run", "schedule.json": "schedule"}
@@ -51,9 +53,10 @@ class CheckedFile:
 def verify(folder: str | Path) -> list[CheckedFile]:
     """Check all artifacts in a folder and the folders in it.
 
-    Artifacts are graph.json, costs.json, run.json, config.yaml and schedules, which lie in a folder named schedules or
-    beside a graph. Those of one network lie in one folder, as the pipeline has them. The table of latencies,
-    tables/latency.csv, is compared with the networks whose folders lie beside its own.
+    Artifacts are graph.json, costs.json, run.json, config.yaml, versions.json and schedules, which lie in a folder
+    named schedules or beside a graph. Those of one network lie in one folder, as the pipeline has them. Measurements
+    have to state the machine and the software that they were made with. The table of latencies, tables/latency.csv, is
+    compared with the networks whose folders lie beside its own.
 
     Raises:
         ArtifactError: the folder is not there, or holds no artifact.
@@ -73,6 +76,8 @@ def verify(folder: str | Path) -> list[CheckedFile]:
         checked.append(CheckedFile(str(path.relative_to(root)), "table", tuple(problems)))
     if (config := root / "config.yaml").is_file():
         checked.append(CheckedFile(config.name, "config", tuple(config_problems(config))))
+    if (versions := root / "versions.json").is_file():
+        checked.append(CheckedFile(versions.name, "versions", tuple(versions_problems(versions))))
     for path, kind, found in (*study_problems(root), *serving_problems(root)):
         checked.append(CheckedFile(str(path.relative_to(root)), kind, tuple(found)))
     if not checked:
@@ -126,6 +131,9 @@ class _Network:
         labelled = {path.stem: schedule for path, schedule in schedules.items()}
         if run is not None:
             self._problems[self._own / "run.json"] += run_problems(run, graph, labelled)
+            self._problems[self._own / "run.json"] += run_description_problems(run)
+        if costs_file is not None:
+            self._problems[self._own / "costs.json"] += costs_description_problems(costs_file)
         if graph is not None and costs_file is not None and (run is not None or not self._has_run()):
             self.inputs = Inputs(self._own.name, graph, costs_file, run, labelled)
         return [

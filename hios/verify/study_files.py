@@ -9,11 +9,13 @@ from hios.errors import HiosError
 from hios.formats.convolutions_file import ConvolutionsFile
 from hios.formats.figure_file import FigureFile
 from hios.formats.simulation_file import AblationFile, Instance, SimulationFile
-from hios.study import cards, registry
+from hios.study import registry
 from hios.study.figure_data import FigureData
-from hios.study.figure_files import compared, csv_text
+from hios.study.figure_files import csv_text, stated
 from hios.verify.contents import contents
 
+#: What a figure says of itself and of its data, in words.
+_WORDS = ("title", "caption", "state", "missing", "reason", "finding")
 #: Relative difference that is rounding in floating point.
 _ROUNDING = 1e-9
 
@@ -21,8 +23,8 @@ _ROUNDING = 1e-9
 def study_problems(root: Path) -> Iterator[tuple[Path, str, list[str]]]:
     """File, kind and problems of figures and study in a folder of results.
 
-    Sessions are checked against their schema, and simulated latencies against bounds. The table and the verdicts
-    of a figure are computed again from its data, and its CSV file is compared with them.
+    Sessions are checked against their schema, and simulated latencies against bounds. Table, words and
+    verdicts of a figure are computed again from its data, and its CSV file is compared with them.
     """
     for path in sorted((root / "study" / "simulation").glob("*.json")):
         problems: list[str] = []
@@ -59,13 +61,13 @@ def _figure_problems(record: FigureFile, path: Path, root: Path) -> Iterator[str
     except HiosError as error:
         yield str(error)
         return
-    rows = figure.rows(data)
-    comparisons = compared(figure, figure.compare(rows) if rows else ())
-    rows = rows or cards.rows(figure)
-    if rows != list(record.rows):
-        yield "rows: they are not what the data give; draw the figure again"
-    if list(record.comparisons) != comparisons:
-        keys = [entry.key for entry, own in zip(record.comparisons, comparisons, strict=False) if entry != own]
+    _, own = stated(figure, data)
+    for field in (*_WORDS, "columns", "rows"):
+        if getattr(record, field) != getattr(own, field):
+            yield f"{field}: not what the data give; draw the figure again"
+    if record.comparisons != own.comparisons:
+        pairs = zip(record.comparisons, own.comparisons, strict=False)
+        keys = [entry.key for entry, computed in pairs if entry != computed]
         yield f"comparisons: {keys[0] if keys else 'their number'}: not what the data give; draw the figure again"
     table = path.with_suffix(".csv")
     if not table.is_file() or table.read_bytes() != csv_text(record.rows).encode():

@@ -30,7 +30,7 @@ def write_results(folder: Path) -> Path:
         "ablation": [folder / "study" / "ablation" / f"{generator}.json" for generator in GENERATORS],
     }
     (simulated,) = files["simulation"]
-    artifacts.write(simulated, "simulation", simulate(SMALL, range(2), window=2, alpha=0.5, moves=200))
+    artifacts.write(simulated, "simulation", *simulate([SMALL], range(2), window=2, alpha=0.5, moves=200))
     for path in files["ablation"]:
         artifacts.write(path, "ablation", ablate(SMALL, path.stem, range(2), alpha=0.5))
     for name in (*DRAWN, CARD):

@@ -160,7 +160,9 @@ def test_verify(files: dict[str, list[Path]], tmp_path: Path) -> None:
     for file, old, new, problem in (
         (csv_file, "hios-lp", "hios-xx", "hios_fig10.csv: not the rows of hios_fig10.json"),
         (json_file, '"verdict": "differs"', '"verdict": "agrees"', "comparisons: hios_fig10."),
-        (json_file, '"instances": 2', '"instances": 3', "rows: they are not what the data give"),
+        (json_file, '"instances": 2', '"instances": 3', "rows: not what the data give"),
+        (json_file, "HIOS-LP is 1", "HIOS-LP is 3", "reason: not what the data give"),
+        (json_file, '"state": "drawn"', '"state": "needs a GPU"', "state: not what the data give"),
         (moved / "study" / "simulation" / "one.json", '"bound_ms": ', '"bound_ms": 9', ", the bound"),
         (json_file, '"unit": "ms"', '"unit": 5', "found 5; allowed: string"),
     ):

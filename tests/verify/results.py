@@ -105,8 +105,10 @@ def _run(graph: Graph, schedules: dict[str, Schedule], chance: random.Random) ->
     fastest = min(results, key=lambda result: result.latency_ms.median)
     return Run(
         graph=graph.name,
-        platform=RunPlatform("cpu", devices=2),
-        versions={"hios": "0"},
+        platform=RunPlatform("cpu", devices=2, cores=((0,), (1,)), processor="none", load_average=0.0, busy_share=0.0),
+        versions=dict.fromkeys(("python", "kernel", "hios", "torch"), "0"),
+        measured_at="2026-01-01T00:00:00Z",
+        checked_against="eager",
         seed=0,
         runs=RUNS,
         warmup=1,

@@ -24,9 +24,9 @@ from hios.study.settings import (
     instances,
     page_figures,
     session_files,
+    settings_by_graphs,
 )
 from hios.study.settings import base as base_setting
-from hios.study.settings import settings as simulation_settings
 from hios.study.simulation import ALGORITHMS as SIMULATED
 from hios.yaml_file import refuse_repeated_keys
 from snakemake.settings.types import DeploymentMethod
@@ -207,21 +207,35 @@ def versions(*packages):
 
 # Figures and tables of the papers: the settings of the simulation that some of them are drawn from.
 SIMULATION = settings.study.simulation
-SETTINGS = {setting.name: setting for setting in simulation_settings(SIMULATION)}
+SETTINGS_BY_GRAPHS = settings_by_graphs(SIMULATION)
 BASE_SETTING = base_setting(SIMULATION)
+
+
+def instance_options():
+    """What all settings of the simulation have in common, as options of `hios study`."""
+    return {
+        "instances": instances(settings.study),
+        "seed": SIMULATION.seed,
+        "alpha": SIMULATION.alpha,
+    }
 
 
 def setting_options(setting):
     """A setting of the simulation as options of `hios study`."""
     given = {key: getattr(setting, key) for key in setting.__struct_fields__}
-    return configuration.options(
-        {
-            **given,
-            "instances": instances(settings.study),
-            "seed": SIMULATION.seed,
-            "alpha": SIMULATION.alpha,
-        }
-    )
+    return configuration.options({**given, **instance_options()})
+
+
+def several_settings(several):
+    """Settings of the simulation as options of `hios study simulation`."""
+    texts = [
+        ",".join(
+            f"{key}={getattr(setting, key)}" for key in setting.__struct_fields__
+        )
+        for setting in several
+    ]
+    search = {"window": SIMULATION.window, "moves": SIMULATION.moves}
+    return configuration.options({"setting": texts, **instance_options(), **search})
 
 
 def figure_data(wildcards):
@@ -239,6 +253,5 @@ PAGE_FIGURES = page_figures(settings, measures=not PREDICTED)
 
 
 wildcard_constraints:
-    setting=alternatives(SETTINGS),
     generator=alternatives(GENERATORS),
     figure=alternatives(registry.ids()),
