@@ -17,6 +17,7 @@ import msgspec
 import yaml
 from msgspec import inspect as types
 
+from hios.formats.archive_file import ArchiveFile
 from hios.formats.base import END
 from hios.formats.config_file import Config
 from hios.formats.convolutions_file import ConvolutionsFile
@@ -47,6 +48,7 @@ CLASSES: dict[str, type[msgspec.Struct]] = {
     "convolutions": ConvolutionsFile,
     "published": PublishedFile,
     "figure": FigureFile,
+    "archive": ArchiveFile,
     "scenario": ScenarioFile,
     "result": ResultFile,
 }

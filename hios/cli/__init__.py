@@ -7,6 +7,7 @@ import click
 from hios import __version__
 from hios.cli import (
     algorithms,
+    archive,
     distribute,
     draw,
     evaluate,
@@ -46,6 +47,7 @@ _COMMANDS = (
     simulate.command,
     load.command,
     report.command,
+    archive.command,
     algorithms.command,
     figures.command,
     study.command,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,13 +16,17 @@ from hios.schedule import Solution, StagedPlan
 from hios.schedulers.deadline import check_deadline
 from hios.schedulers.ios_blocks import blocks, searched_parts
 from hios.schedulers.ios_space import Block, SearchSpace, network_space
-from hios.schedulers.ios_times import ROUNDING, StageTimes
+from hios.schedulers.ios_times import MOST_OPERATORS, ROUNDING, StageTimes
 from hios.schedulers.registry import Parameter, register
 
 _NEVER = float("inf")
 
 #: Parts of a graph without blocks: 200 operators in 14 layers take about half a second; more gains nothing there.
 STATES = 1024
+
+#: States of a graph from which on the search is compiled, if it can be: in Python these take half a second, which is
+#: what it takes to load numba.
+COMPILED_FROM = 4096
 
 #: A stage of a block by positions, and whether its operators are merged.
 _Found = tuple[list[tuple[int, ...]], bool]
@@ -83,15 +88,17 @@ def ios(
     - At equal times the groups run beside each other, and among equal schedules the first found counts, endings
       of fewer groups being tried first; Algorithm 1 merges at equal times (Lines 30 to 33).
 
+    Where no stage was measured and nothing can be merged, the search of large graphs is compiled (extra ``opt``).
+
     O(transitions), at most O((n/d + 1)^d (r + 1)^s) for a block of n operators and width d.
     """
-    search = _Search(problem, r, s, mode)
     stages: list[Stage] = []
     merges: set[frozenset[int]] = set()
     kept = _searched.get()
     found = {} if kept is None or type(problem) is not Problem else kept.setdefault((problem.alpha, r, s, mode), {})
     parts_of_blocks = searched_parts(problem.graph, states)
     parts = [part for parts_of_block in parts_of_blocks for part in parts_of_block]
+    search = _Search(problem, r, s, mode, _pays_to_compile(parts))
     for block, likeness in zip(parts, _likenesses(problem, parts), strict=True):
         if likeness not in found:
             found[likeness] = search.best(block)
@@ -103,6 +110,13 @@ def ios(
         StagedPlan((tuple(stages),), frozenset(merges)),
         cuts=sum(len(parts_of_block) - 1 for parts_of_block in parts_of_blocks),
     )
+
+
+def _pays_to_compile(parts: Sequence[Block]) -> bool:
+    """Whether the search takes longer than loading what compiles it."""
+    if importlib.util.find_spec("numba") is None:
+        return False
+    return sum(len(part.states()) for part in parts) >= COMPILED_FROM
 
 
 def search_space(
@@ -138,6 +152,7 @@ class _Search:
     r: int
     s: int
     mode: str
+    compiled: bool
 
     def best(self, block: Block) -> list[_Found]:
         """INTEROPERATORSCHEDULER: the stages of the best schedule, in order.
@@ -146,6 +161,18 @@ class _Search:
         last stage is a smaller number.
         """
         times = StageTimes(self.problem, block, self.mode)
+        fits = times.is_modelled and not times.can_merge and len(block.operators) <= MOST_OPERATORS
+        choice = self._compiled(block) if self.compiled and fits else self._choices(block, times)
+        stages = []
+        state = (1 << len(block.operators)) - 1
+        while state:
+            ending = choice[state]
+            stages.append((block.groups(ending), ending in times.merged))
+            state ^= ending
+        return stages[::-1]
+
+    def _choices(self, block: Block, times: StageTimes) -> dict[int, int]:
+        """The last stage of the best schedule of every state."""
         cost = {0: 0.0}
         choice: dict[int, int] = {}
         for state in block.states()[1:]:
@@ -157,13 +184,13 @@ class _Search:
                     best, choice[state] = latency, ending
                     limit = best * (1 - ROUNDING)
             cost[state] = best
-        stages = []
-        state = (1 << len(block.operators)) - 1
-        while state:
-            ending = choice[state]
-            stages.append((block.groups(ending), ending in times.merged))
-            state ^= ending
-        return stages[::-1]
+        return choice
+
+    def _compiled(self, block: Block) -> dict[int, int]:
+        """The same, compiled."""
+        from hios.schedulers.ios_kernel import best_endings
+
+        return best_endings(self.problem, block, self.r, self.s, single_groups=self.mode == "merge")
 
 
 def _likenesses(problem: Problem, parts: Sequence[Block]) -> list[Any]:

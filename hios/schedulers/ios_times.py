@@ -9,6 +9,8 @@ from hios.schedulers.ios_space import Block, members
 
 #: A gain below this share is rounding in floating point, not a gain.
 ROUNDING = 1e-12
+#: Operators of a block that is searched with 64-bit integers; the sign is left alone.
+MOST_OPERATORS = 62
 _NEVER = float("inf")
 
 
@@ -33,6 +35,7 @@ class StageTimes(dict[int, float]):
         mode: of IOS.
 
     Attributes:
+        is_modelled: whether all times of several groups are those of the contention model.
         merged: endings that take least as one merged operator.
     """
 
@@ -41,12 +44,17 @@ class StageTimes(dict[int, float]):
         self._time = [problem.time[operator] for operator in block.operators]
         self._work = [problem.time[operator] * problem.utilization[operator] for operator in block.operators]
         # A subclass has a `stage_ms` of its own: it records questions, or knows of lanes.
-        self._is_modelled = type(problem) is Problem and not problem.measured
+        self.is_modelled = type(problem) is Problem and not problem.measured
         self._sums = {0: _Sums()}
         self._mergeable = sum(
             1 << place for place, operator in enumerate(block.operators) if problem.convolutions[operator] is not None
         )
         self.merged: set[int] = set()
+
+    @property
+    def can_merge(self) -> bool:
+        """Whether the block holds two operators that might run as one."""
+        return self._mode != "parallel" and self._mergeable.bit_count() > 1
 
     def __missing__(self, ending: int) -> float:
         root = self._last_root(ending)
@@ -69,7 +77,7 @@ class StageTimes(dict[int, float]):
 
     def _concurrent(self, ending: int, rest: int) -> float:
         """Time of the groups beside each other; ``rest`` is the ending without its last group."""
-        if not self._is_modelled:
+        if not self.is_modelled:
             operators = self._block.operators
             groups = self._block.groups(ending)
             return self._problem.stage_ms(tuple(tuple(operators[place] for place in group) for group in groups))

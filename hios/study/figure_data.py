@@ -101,6 +101,18 @@ class FigureData:
         return cls(tuple(simulations), tuple(ablations), networks, tuple(convolutions), pruning, tuple(map(str, files)))
 
 
+def located(file: str, root: Path) -> Path:
+    """Where a file that a figure names is now: there, or in a folder of results that was moved or renamed.
+
+    Args:
+        file: as the figure names it.
+        root: the folder of results.
+    """
+    path = Path(file)
+    tails = [root.joinpath(*path.parts[start:]) for start in range(1, len(path.parts))]
+    return next((place for place in tails if place.is_file()), path)
+
+
 def _network(run: Path, folder: Path) -> Network:
     """A run with the graph and the costs of a folder."""
     graph = artifacts.load(folder / "graph.json", GraphFile)

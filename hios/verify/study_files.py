@@ -10,7 +10,7 @@ from hios.formats.convolutions_file import ConvolutionsFile
 from hios.formats.figure_file import FigureFile
 from hios.formats.simulation_file import AblationFile, Instance, SimulationFile
 from hios.study import registry
-from hios.study.figure_data import FigureData
+from hios.study.figure_data import FigureData, located
 from hios.study.figure_files import csv_text, stated
 from hios.verify.contents import contents
 
@@ -57,7 +57,7 @@ def _figure_problems(record: FigureFile, path: Path, root: Path) -> Iterator[str
     """What a figure states otherwise than its data do."""
     try:
         figure = registry.figure(record.id)
-        data = FigureData.read(_found(file, root) for file in record.data)
+        data = FigureData.read(located(file, root) for file in record.data)
     except HiosError as error:
         yield str(error)
         return
@@ -72,10 +72,3 @@ def _figure_problems(record: FigureFile, path: Path, root: Path) -> Iterator[str
     table = path.with_suffix(".csv")
     if not table.is_file() or table.read_bytes() != csv_text(record.rows).encode():
         yield f"{table.name}: not the rows of {path.name}; draw the figure again"
-
-
-def _found(file: str, root: Path) -> Path:
-    """Where a file of a figure is now: as it was named, or in a folder of results that was moved or renamed."""
-    path = Path(file)
-    tails = [root.joinpath(*path.parts[start:]) for start in range(1, len(path.parts))]
-    return next((place for place in tails if place.is_file()), path)

@@ -502,3 +502,15 @@ def test_measured_stages_are_not_asked_for() -> None:
     instance = RecordingProblem(_twins({}, {_FIRST: 1.0, _SECOND: 1.0}))
     assert isinstance(_plan(instance), StagedPlan)
     assert instance.asked == set()
+
+
+@given(problems(largest=14), st.integers(1, 4), st.integers(1, 4), st.sampled_from(["both", "parallel", "merge"]))
+@settings(max_examples=100, deadline=None)
+def test_compiled_search_chooses_the_same_stages(instance: Problem, r: int, s: int, mode: str) -> None:
+    """The twin of the search in machine code gives the plan of the search in Python, ties included."""
+    pytest.importorskip("numba", reason="needs the extra opt")
+    unmeasured = copy.copy(instance)
+    unmeasured.measured = {}
+    for block in blocks(unmeasured.graph, 4096):
+        in_python, compiled = (ios_module._Search(unmeasured, r, s, mode, twin).best(block) for twin in (False, True))
+        assert in_python == compiled
