@@ -286,7 +286,7 @@ class Study(Record, frozen=True):
             "What the page of the report draws figures from, each once: those that need nothing else are part of "
             "`snakemake --cores all`. Without any, the page has no figures of the papers."
         ),
-    ] = ("networks",)
+    ] = ("networks", "simulation")
     simulation: SimulationStudy = field(default_factory=SimulationStudy)
     convolutions: ConvolutionStudy = field(default_factory=ConvolutionStudy)
     pruning: PruningStudy = field(default_factory=PruningStudy)

@@ -21,7 +21,7 @@ AVAILABLE = (*(f"simulation/{name}" for name in SERIES), "ablation", "networks",
 
 #: How long sessions take on two idle cores, by the first part of their name.
 SESSION_TIMES = {
-    "simulation": "all series, a minute or two with scale quick, a quarter of an hour with scale full",
+    "simulation": "all series, a minute at most with scale quick, minutes with scale full",
     "ablation": "ten seconds with scale quick, a minute with scale full",
     "networks": "profiling and executing, some minutes a network",
     "convolutions": "half a minute with scale quick, some minutes with scale full",

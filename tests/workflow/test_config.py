@@ -93,7 +93,7 @@ def test_defaults(models: Path) -> None:
         "execute": {"runs": 1, "warmup": 3, "tolerance": 0.0001, "baselines": ["eager"], "other_hardware": False},
         "study": {
             "scale": "quick",
-            "sessions": ["networks"],
+            "sessions": ["networks", "simulation"],
             "simulation": {
                 "base": {"devices": 4, "operators": 200, "edges": 400, "layers": 14, "p": 0.8},
                 "devices": [2, 4, 6, 8, 10, 12],

@@ -23,14 +23,17 @@ def _figures(*sessions: str) -> int:
 
 
 def test_default_configuration(checkout: Checkout) -> None:
-    """The config.yaml of the repository plans every stage for both networks, and the figures that these feed."""
-    assert checkout.planned() == {
+    """The config.yaml of the repository plans every stage for both networks, HIOS's simulation, and what these feed."""
+    planned = checkout.planned()
+    simulated = {rule: planned.pop(rule) for rule in list(planned) if rule.startswith("simulation_")}
+    assert (len(simulated), set(simulated.values())) == (15, {1})
+    assert planned == {
         "export": 2,
         "extract": 2,
         "profile": 2,
         "schedule": 12,
         "execute": 2,
-        "figure": _figures("networks"),
+        "figure": _figures("networks", "simulation"),
         **ALWAYS,
     }
 
@@ -38,7 +41,7 @@ def test_default_configuration(checkout: Checkout) -> None:
 def test_tiny_configuration(checkout: Checkout) -> None:
     """A file given with --configfile replaces config.yaml: its models do not come along."""
     planned = checkout.planned("--configfile", Path(__file__).with_name("tiny.yaml"))
-    drawn = {"simulation": 2, "figure": _figures("networks", "simulation")}
+    drawn = {"simulation_n30_e50_l6": 1, "figure": _figures("networks", "simulation")}
     assert planned == {"export": 1, "extract": 1, "profile": 1, "schedule": 7, "execute": 1, **drawn, **ALWAYS}
 
 
