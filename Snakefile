@@ -47,6 +47,7 @@ if not PREDICTED:
 
     include: "workflow/rules/pruned_schedule.smk"
     include: "workflow/rules/pruning.smk"
+    include: "workflow/rules/retarget.smk"
 
 
 include: "workflow/rules/figure.smk"

@@ -26,7 +26,6 @@ STAGES = {
     "convolutions": ("hios.study.convolutions",),
     "execute": ("hios.runtime.session", "hios.runtime.trace"),
     "report": ("hios.report",),
-    "archive": ("hios.report.results_archive",),
     "provenance": ("hios.versions",),
 }
 #: Modules of a platform that a stage uses (``hios.platforms.protocol``), which are imported by name.

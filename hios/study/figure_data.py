@@ -16,8 +16,9 @@ from hios.formats.run_file import Run
 from hios.formats.simulation_file import AblationFile, SimulationFile
 
 #: Sessions that figures may read: a series of the simulation, the ablation, the networks of the configuration,
-#: convolutions alone, and the networks scheduled by IOS with other pruning.
-AVAILABLE = (*(f"simulation/{name}" for name in SERIES), "ablation", "networks", "convolutions", "pruning")
+#: convolutions alone, the networks scheduled by IOS with other pruning, and networks of other sizes and others.
+VARIANTS = ("images", "batches", "transformers")
+AVAILABLE = (*(f"simulation/{name}" for name in SERIES), "ablation", "networks", "convolutions", "pruning", *VARIANTS)
 
 #: How long sessions take on two idle cores, by the first part of their name.
 SESSION_TIMES = {
@@ -26,6 +27,9 @@ SESSION_TIMES = {
     "networks": "profiling and executing, some minutes a network",
     "convolutions": "half a minute with scale quick, some minutes with scale full",
     "pruning": "profiling, and some minutes a network for the search and the runs",
+    "images": "some minutes a network and size",
+    "batches": "some minutes a network and size",
+    "transformers": "some minutes a network",
 }
 
 _MS_PER_S = 1000.0
@@ -57,6 +61,7 @@ class FigureData:
         networks: by label.
         convolutions: alone; one file at most.
         pruning: networks by label, whose runs are those of schedules by pruning.
+        variants: networks of other sizes and others by name, by session.
         files: where all of it was read.
     """
 
@@ -65,13 +70,18 @@ class FigureData:
     networks: Mapping[str, Network] = field(default_factory=dict)
     convolutions: tuple[ConvolutionsFile, ...] = ()
     pruning: Mapping[str, Network] = field(default_factory=dict)
+    variants: Mapping[str, Mapping[str, Network]] = field(default_factory=dict)
     files: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:
         """Time of the sessions: processor time of simulations, and profiling and timed runs of networks."""
         simulated = [file.cpu_s for file in self.simulations] + [file.cpu_s for file in self.ablations]
-        measured = [network.seconds for part in (self.networks, self.pruning) for network in part.values()]
+        measured = [
+            network.seconds
+            for part in (self.networks, self.pruning, *self.variants.values())
+            for network in part.values()
+        ]
         return sum([*simulated, *measured, *(file.seconds for file in self.convolutions)])
 
     @classmethod
@@ -83,6 +93,7 @@ class FigureData:
         """
         simulations, ablations, convolutions = [], [], []
         networks, pruning = {}, {}
+        variants: dict[str, dict[str, Network]] = {}
         files = list(paths)
         for path in files:
             if path.parent.name == "simulation":
@@ -93,12 +104,22 @@ class FigureData:
                 convolutions.append(artifacts.load(path, ConvolutionsFile))
             elif path.name == "run.json" and path.parent.parent.name == "pruning":
                 pruning[path.parent.name] = _network(path, path.parents[3] / path.parent.name)
+            elif path.name == "run.json" and path.parts[-4:-2] in [("study", session) for session in VARIANTS]:
+                variants.setdefault(path.parts[-3], {})[path.parent.name] = _network(path, path.parent)
             elif path.name == "run.json":
                 networks[path.parent.name] = _network(path, path.parent)
             else:
                 allowed = "simulation/*.json, ablation/*.json, convolutions.json and */run.json"
                 raise HiosError(f"{path}: found this file; allowed: {allowed}")
-        return cls(tuple(simulations), tuple(ablations), networks, tuple(convolutions), pruning, tuple(map(str, files)))
+        return cls(
+            tuple(simulations),
+            tuple(ablations),
+            networks,
+            tuple(convolutions),
+            pruning,
+            variants,
+            tuple(map(str, files)),
+        )
 
 
 def located(file: str, root: Path) -> Path:

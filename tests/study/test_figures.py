@@ -49,7 +49,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     write_network(folder / "inception_v3", seed=1)
     write_network(folder / "squeezenet", seed=2)
     simulated = folder / "study" / "simulation" / f"{SMALL.name}.json"
-    artifacts.write(simulated, "simulation", simulate(SMALL, range(2), window=2, alpha=0.5, moves=200))
+    artifacts.write(simulated, "simulation", *simulate([SMALL], range(2), window=2, alpha=0.5, moves=200))
     ablations = [folder / "study" / "ablation" / f"{generator}.json" for generator in GENERATORS]
     for path in ablations:
         artifacts.write(path, "ablation", ablate(SMALL, path.stem, range(2), alpha=0.5))

@@ -138,7 +138,7 @@ def make_checkout(path: Path, *, stand_in: bool = True) -> Checkout:
     (path / "models").mkdir()
     if stand_in:
         (path / "hios" / "__main__.py").write_text(STAND_IN)
-        for name in ("alpha", "beta", "gamma", "squeezenet", "inception_v3"):
+        for name in ("alpha", "beta", "gamma", "squeezenet", "inception_v3", "bert", "t5"):
             (path / "models" / f"{name}.py").write_text(f"# {name}\n")
     return Checkout(path)
 

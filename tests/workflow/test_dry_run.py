@@ -41,8 +41,9 @@ def test_default_configuration(checkout: Checkout) -> None:
 def test_tiny_configuration(checkout: Checkout) -> None:
     """A file given with --configfile replaces config.yaml: its models do not come along."""
     planned = checkout.planned("--configfile", Path(__file__).with_name("tiny.yaml"))
-    drawn = {"simulation_n30_e50_l6": 1, "figure": _figures("networks", "simulation")}
-    assert planned == {"export": 1, "extract": 1, "profile": 1, "schedule": 7, "execute": 1, **drawn, **ALWAYS}
+    drawn = {"simulation_n30_e50_l6": 1, "figure": _figures("networks", "simulation", "batches")}
+    batches = {"schedule": 7 + 2 * 2, "retarget": 2}
+    assert planned == {"export": 3, "extract": 3, "profile": 3, "execute": 3, **batches, **drawn, **ALWAYS}
 
 
 @pytest.mark.slow

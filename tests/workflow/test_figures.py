@@ -46,7 +46,7 @@ def test_all_figures(checkout: Checkout) -> None:
     """The target figures draws every figure of the registry, from one session each; a job simulates a set of graphs."""
     planned = checkout.planned("--", "figures")
     assert planned["figure"] == len(registry.ids())
-    assert (_simulations(planned), planned["ablation"], planned["execute"]) == (15, 2, 2)
+    assert (_simulations(planned), planned["ablation"], planned["execute"]) == (15, 2, 2 + 2 + 2)
 
 
 def test_nothing_is_executed_where_nothing_can(checkout: Checkout) -> None:
@@ -131,3 +131,34 @@ def test_pages_of_predictions_have_simulated_figures_alone(checkout: Checkout) -
     exact = [f for f in registry.figures() if f.state == "drawn" and not f.sessions]
     assert planned["figure"] == len(exact) + 1
     assert "convolutions" not in planned
+
+
+def test_networks_of_sessions(checkout: Checkout) -> None:
+    """Other sizes are networks of their own: each with the algorithms of its figures, in one session of their own."""
+    study = {
+        "batches": {"sizes": {"squeezenet": [1, 4, 16]}, "image_size": 64},
+        "images": {"sizes": {"squeezenet": [64], "inception_v3": [96]}},
+        "transformers": {"models": ["bert"]},
+    }
+    config = checkout.config(study=study)
+    planned = checkout.planned("--configfile", config, "--", "ios_tab3", "ios_fig11")
+    measured = dict.fromkeys(("export", "extract", "profile", "execute"), 3)
+    drawn = {"figure": 2, "ios_tab3": 1, "ios_fig11": 1}
+    assert planned == {**measured, "schedule": 3 * 2, "retarget": 3 * 2, **drawn}
+    assert checkout.snakemake("--cores", "2", "--configfile", config, "--", "ios_tab3").returncode == 0
+    executed = [" ".join(call["words"]) for call in checkout.calls() if call["words"][0] == "execute"]
+    folder = "results/study/batches/squeezenet-b4"
+    own, others = f"{folder}/schedules/ios-1.json", f"{folder}/retargeted/ios-for-b16.json"
+    assert sum(own in words and others in words for words in executed) == 1
+    exported = [" ".join(call["words"]) for call in checkout.calls() if call["words"][0] == "export"]
+    assert sum("--image-size 64 --batch-size 16" in words for words in exported) == 1
+    assert checkout.planned("--configfile", config, "--", "opara_fig7")["schedule"] == 3
+    assert checkout.planned("--configfile", config, "--", "hios_fig12")["execute"] == 2
+    more = checkout.config(study={**study, "sessions": ["images", "networks"]})
+    assert checkout.planned("--configfile", more, "--", "hios_fig12")["execute"] == 4
+
+
+def test_archive(checkout: Checkout) -> None:
+    """`snakemake archive` packs what a plain `snakemake` makes, page and all."""
+    planned = checkout.planned("--", "archive")
+    assert (planned["archive"], planned["report"], planned["execute"], planned["provenance"]) == (1, 1, 2, 1)

@@ -17,7 +17,7 @@ rule archive:
         mem_mb=2000,
         runtime=10,
     params:
-        code=source_hash("archive"),
+        code=code_hash(["hios.report.results_archive"]),
     message:
         "Packing the results"
     shell:
