@@ -78,8 +78,8 @@ def session_files(settings: Config, session: str) -> list[str]:
         labels = settings.study.pruning.models or settings.models
         return [f"{settings.results}/study/pruning/{label}/run.json" for label in labels]
     if session in variants.ALGORITHMS:
-        labels = [label for label in variants.networks(settings.study) if variants.session_of(label) == session]
-        return [f"{settings.results}/{label}/run.json" for label in labels]
+        own = [label for label in variants.networks(settings.study) if variants.session_of(label) == session]
+        return [f"{settings.results}/{label}/run.json" for label in own]
     if session == "ablation":
         return [f"{settings.results}/study/ablation/{generator}.json" for generator in GENERATORS]
     varied = series(settings.study.simulation, session.partition("/")[2])

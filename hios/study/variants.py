@@ -7,7 +7,6 @@ the session compare. Names are those of files in ``models/``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -32,8 +31,9 @@ _BATCHES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     "full": {"inception_v3": (1, 4, 16)},
 }
 #: Opara's networks; two layers of the transformers where the configuration says quick.
-_SHORT = {"layers": 2, "sequence_length": 32}
-_TRANSFORMERS: Mapping[str, Mapping[str, tuple[str, Mapping[str, Any] | None]]] = {
+_Options = dict[str, bool | int | float | str]
+_SHORT: _Options = {"layers": 2, "sequence_length": 32}
+_TRANSFORMERS: Mapping[str, Mapping[str, tuple[str, _Options | None]]] = {
     "quick": {"bert-2-layers": ("bert", _SHORT), "t5-2-layers": ("t5", _SHORT)},
     "full": {name: (name, None) for name in ("bert", "t5", "googlenet", "inception_v3")},
 }
@@ -62,13 +62,13 @@ def networks(study: Study) -> dict[str, ModelEntry]:
         for size in sizes
     }
     transformers = {
-        f"study/transformers/{label}": ModelEntry(model=name, units="operator", options=options and dict(options))
+        f"study/transformers/{label}": ModelEntry(model=name, units="operator", options=options)
         for label, (name, options) in _transformers(study).items()
     }
     return {**images, **batches, **transformers}
 
 
-def _transformers(study: Study) -> Mapping[str, tuple[str, Mapping[str, Any] | None]]:
+def _transformers(study: Study) -> Mapping[str, tuple[str, _Options | None]]:
     """Network and options of its builder by label."""
     if study.transformers.models:
         return {name: (name, None) for name in study.transformers.models}
