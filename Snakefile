@@ -29,6 +29,13 @@ rule all:
 
 include: "workflow/rules/export.smk"
 include: "workflow/rules/extract.smk"
+
+
+if configuration.divides(settings):
+
+    include: "workflow/rules/partition.smk"
+
+
 include: "workflow/rules/profile.smk"
 include: "workflow/rules/schedule.smk"
 
@@ -38,6 +45,8 @@ if not PREDICTED:
     include: "workflow/rules/execute.smk"
 
 
+include: "workflow/rules/scenario.smk"
+include: "workflow/rules/serve.smk"
 include: "workflow/rules/simulation.smk"
 include: "workflow/rules/ablation.smk"
 include: "workflow/rules/convolutions.smk"

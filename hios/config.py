@@ -21,7 +21,7 @@ from hios import artifacts, platforms
 from hios.artifacts import Json
 from hios.errors import HiosError, shown
 from hios.formats.base import Record
-from hios.formats.config_file import Config, ModelEntry, Scalar
+from hios.formats.config_file import AUTO_DEVICES, Config, ModelEntry, Scalar
 from hios.models import RUNTIMES, Model, files, model
 from hios.schedulers import find
 from hios.schedulers.registry import AUTO
@@ -83,15 +83,31 @@ def normalised(data: Any, source: str) -> Any:
     return given
 
 
-def competitors(settings: Config) -> list[tuple[str, int]]:
-    """What is scheduled and executed: labels of algorithms with a number of devices each."""
+def competitors(settings: Config) -> list[tuple[str, int | str]]:
+    """What is scheduled and executed: labels of algorithms with a number of devices each, or ``auto``."""
+    numbers: tuple[int | str, ...] = (1, AUTO_DEVICES) if divides(settings) else numbers_of_devices(settings)
     return [
         (label, devices)
         for label, entry in settings.algorithms.items()
-        for devices in settings.devices
+        for devices in numbers
         if entry["algorithm"] != AUTO
-        if devices == 1 or find(str(entry["algorithm"])).several_devices
+        if (find(str(entry["algorithm"])).several_devices if devices != 1 else _on_one_device(settings, entry))
     ]
+
+
+def _on_one_device(settings: Config, entry: Mapping[str, Scalar]) -> bool:
+    """Whether an algorithm schedules a single device, beside what it does with several."""
+    return not divides(settings) or not find(str(entry["algorithm"])).several_devices
+
+
+def divides(settings: Config) -> bool:
+    """Whether the cores of the machine are divided into devices for each network (``devices: auto``)."""
+    return settings.devices == AUTO_DEVICES
+
+
+def numbers_of_devices(settings: Config) -> tuple[int, ...]:
+    """The numbers of devices that the configuration states; none with ``devices: auto``."""
+    return () if isinstance(settings.devices, str) else settings.devices
 
 
 def chooses(settings: Config) -> bool:
@@ -126,6 +142,24 @@ def profile_options(settings: Config) -> str:
     given, cache = msgspec.structs.asdict(settings.profile), settings.profile.cache
     given["cache"] = cache if isinstance(cache, str) else None
     return options({**given, **_own(settings), "no_cache": cache is False, **_sharing(settings)})
+
+
+def partition_options(settings: Config) -> str:
+    """Settings of ``hios partition``."""
+    profiling, executing = settings.profile, settings.execute
+    return options(
+        {
+            "repeats": profiling.repeats,
+            "budget": profiling.budget,
+            "cache": profiling.cache if isinstance(profiling.cache, str) else None,
+            "no_cache": profiling.cache is False,
+            "runs": executing.runs,
+            "warmup": executing.warmup,
+            "tolerance": executing.tolerance,
+            "seed": settings.seed,
+            "virtual": settings.virtual,
+        }
+    )
 
 
 def _sharing(settings: Config) -> dict[str, Any]:
@@ -268,16 +302,17 @@ def options(values: Mapping[str, Any], *, without: str = "") -> str:
 
 def contents(settings: Config) -> Json:
     """Settings as a configuration file has them, with nothing left to defaults."""
-    plain: Json = _contents(settings)
+    plain: Json = plain_contents(settings)
     return plain
 
 
-def _contents(value: Any) -> Any:
+def plain_contents(value: Any) -> Any:
+    """A record as dicts and lists, without its absent keys."""
     if isinstance(value, Record):
         fields = msgspec.structs.asdict(value)
-        return {key: _contents(item) for key, item in fields.items() if item is not None}
+        return {key: plain_contents(item) for key, item in fields.items() if item is not None}
     if isinstance(value, dict):
-        return {key: _contents(item) for key, item in value.items()}
+        return {key: plain_contents(item) for key, item in value.items()}
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -383,7 +418,10 @@ def _check_platform(settings: Config, source: str) -> None:
 
 
 def _check_devices(settings: Config, source: str, cores: int | None) -> None:
-    devices = settings.devices
+    if divides(settings):
+        _check_division(settings, source)
+        return
+    devices = numbers_of_devices(settings)
     unlimited = settings.virtual or cores is None
     limit = (
         None
@@ -403,6 +441,18 @@ def _check_devices(settings: Config, source: str, cores: int | None) -> None:
                 f"{source}: devices: found {list(devices)}; allowed: numbers with 1 among them, because "
                 f"algorithms.{label} schedules a single device"
             )
+
+
+def _check_division(settings: Config, source: str) -> None:
+    """Refuse what only goes with a known number of devices."""
+    if not platforms.find(settings.platform).GROUPS_CORES:
+        raise HiosError(f"{source}: devices: found auto with platform {settings.platform}; allowed: with platform cpu")
+    for key, given in (
+        ("cores_per_device", settings.cores_per_device is not None),
+        ("profile.widths", bool(settings.profile.widths)),
+    ):
+        if given:
+            raise HiosError(f"{source}: {key}: found with devices: auto; allowed: with numbers of devices")
 
 
 def _check_baselines(settings: Config, source: str) -> None:

@@ -20,10 +20,13 @@ STAGES = {
     "export": ("hios.frontends.export", "hios.frontends.onnx"),
     "extract": ("hios.frontends.extract",),
     "profile": ("hios.profiling.profile",),
+    "partition": ("hios.optimizing.partition",),
     "predict": ("hios.profiling.predict",),
     "schedule": ("hios.schedulers",),
     "simulation": ("hios.study.simulation",),
     "convolutions": ("hios.study.convolutions",),
+    "serve": ("hios.serving.simulate",),
+    "load": ("hios.serving.load_session",),
     "execute": ("hios.runtime.session", "hios.runtime.trace"),
     "report": ("hios.report",),
     "provenance": ("hios.versions",),
@@ -31,8 +34,10 @@ STAGES = {
 #: Modules of a platform that a stage uses (``hios.platforms.protocol``), which are imported by name.
 _PARTS = {
     "profile": ("platform", "measuring"),
+    "partition": ("platform", "measuring"),
     "predict": ("platform", "predicting"),
     "convolutions": ("platform", "measuring"),
+    "load": ("platform", "executing"),
     "execute": ("platform", "executing"),
     "report": ("reporting",),
 }

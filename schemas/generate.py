@@ -19,6 +19,7 @@ from msgspec import inspect as types
 
 from hios.formats.archive_file import ArchiveFile
 from hios.formats.base import END
+from hios.formats.calibration_file import CalibrationFile
 from hios.formats.config_file import Config
 from hios.formats.convolutions_file import ConvolutionsFile
 from hios.formats.costs_file import CostsFile
@@ -49,6 +50,7 @@ CLASSES: dict[str, type[msgspec.Struct]] = {
     "published": PublishedFile,
     "figure": FigureFile,
     "archive": ArchiveFile,
+    "calibration": CalibrationFile,
     "scenario": ScenarioFile,
     "result": ResultFile,
 }

@@ -28,6 +28,7 @@ KINDS = (
     "archive",
     "scenario",
     "result",
+    "calibration",
 )
 
 

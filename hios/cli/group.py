@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import select
 import sys
 import warnings
 from collections.abc import Iterator
@@ -32,6 +34,9 @@ class Group(click.Group):
         except click.ClickException as error:
             error.show()
             sys.exit(error.exit_code)
+        except BrokenPipeError as error:  # of help, which is printed before a command is invoked
+            _end_with_the_reader(error)
+            raise
         except click.Abort:
             click.echo("Aborted", err=True)
             sys.exit(130)
@@ -57,8 +62,21 @@ class Group(click.Group):
                 raise
             raise click.ClickException(str(explained)) from error
         except OSError as error:
+            _end_with_the_reader(error)
             where = f"{error.filename}: " if error.filename else ""
             raise click.ClickException(f"{where}{error.strerror or error}") from error
+
+
+def _end_with_the_reader(error: OSError) -> None:
+    """End in silence if nobody reads what is printed any more, as in ``hios verify results | head``."""
+    if not isinstance(error, BrokenPipeError):
+        return
+    output = select.poll()
+    output.register(sys.stdout, 0)
+    if output.poll(0):  # else it was another pipe, such as one to a worker
+        # Python flushes once more when it ends, which has to succeed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
 
 
 @contextlib.contextmanager

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from hios.cli.options import PATH, output_option, refuse_overwriting, trust_option
 from hios.defaults import TIMEOUT_S, TOLERANCE
 
+if TYPE_CHECKING:
+    from hios.serving.scenario import Scenario
+
 
 @click.command("load")
 @click.argument("scenario", type=PATH)
 @click.option(
     "--policy",
-    required=True,
-    help="One of those of hios simulate; auto: the one that the simulator finds best on other traces.",
+    help="One of those of hios simulate; auto: the one that the simulator finds best on other traces. Required unless "
+    "--calibrate is given.",
+)
+@click.option(
+    "--calibrate",
+    is_flag=True,
+    help="Measure instead, in less than a minute, what the simulator needs to predict this machine; the output is "
+    "calibration.json, for `hios simulate --calibration`.",
 )
 @click.option(
     "--launcher",
@@ -48,7 +58,8 @@ from hios.defaults import TIMEOUT_S, TOLERANCE
 @trust_option
 def command(
     scenario: Path,
-    policy: str,
+    policy: str | None,
+    calibrate: bool,
     launcher: str | None,
     load: float,
     output: Path,
@@ -67,6 +78,11 @@ def command(
         if path is not None:
             require_writable(path)
     given = Scenario.read(scenario, load=load)
+    if calibrate:
+        _calibrate(given, policy, output, virtual=virtual, timeout_s=timeout_s)
+        return
+    if policy is None:
+        raise click.UsageError("Missing option '--policy'; required unless --calibrate is given.")
     from hios.serving.live_table import LiveTable
     from hios.serving.load_session import load as run
     from hios.serving.result_table import result_table
@@ -90,3 +106,17 @@ def command(
     )
     if found.wrong:
         click.echo(f"first failure: {found.wrong}", err=True)
+
+
+def _calibrate(scenario: Scenario, policy: str | None, output: Path, *, virtual: bool, timeout_s: float) -> None:
+    if policy is not None:
+        raise click.UsageError("--policy: found beside --calibrate; allowed: one of them.")
+    from hios.artifacts import write
+    from hios.serving.calibrating import calibrate
+    from hios.serving.result_table import calibration_table
+
+    measured = calibrate(
+        scenario, virtual=virtual, timeout_s=timeout_s, show=lambda text: click.echo(f"measuring {text}", err=True)
+    )
+    write(output, "calibration", measured)
+    click.echo(calibration_table(measured))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from hios.defaults import RUNS, SEED, TIMEOUT_S, TOLERANCE, WARMUP
 from hios.errors import HiosError
@@ -106,6 +107,39 @@ _MEASURING = (
         help="Longest time of one run, in seconds.",
     ),
 )
+
+
+partition_option = click.option(
+    "--partition",
+    type=PATH,
+    help="partition.json that states the number of devices and their cores, as hios partition chose them.",
+)
+
+
+def partitioned(context: click.Context, partition: Path | None, graph: Path) -> tuple[int, int] | None:
+    """Devices and cores of each as partition.json states them; None where none is given.
+
+    Raises:
+        HiosError: options beside it that it replaces, a file that breaks its format, or one of another graph.
+    """
+    if partition is None:
+        return None
+    for name in ("devices", "cores_per_device"):
+        if name in context.params and context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise HiosError(
+                f"--{name.replace('_', '-')}: found with --partition, which states it; allowed: one of them"
+            )
+    from hios import artifacts
+    from hios.formats.partition_file import PartitionFile
+    from hios.graph import Graph
+
+    division, network = artifacts.load(partition, PartitionFile), Graph.read(graph)
+    if division.graph_fingerprint != network.fingerprint:
+        raise HiosError(
+            f"{partition}: graph_fingerprint: found {division.graph_fingerprint}, of another graph than {graph}, "
+            f"which has {network.fingerprint}; divide the cores again with hios partition"
+        )
+    return division.devices, division.cores_per_device
 
 
 def output_option(what: str) -> _Decorator:

@@ -18,6 +18,8 @@ from hios.cli.options import (
     given_own,
     output_option,
     own_options,
+    partition_option,
+    partitioned,
     platform_option,
     refuse_overwriting,
     virtual_option,
@@ -26,7 +28,17 @@ from hios.errors import HiosError
 from hios.platforms import PLATFORMS, require_options
 
 #: Options of measuring, which predictions take none of.
-_MEASURING = ("virtual", "cores_per_device", "repeats", "budget", "cache", "no_cache", "stages_of", "widths")
+_MEASURING = (
+    "virtual",
+    "cores_per_device",
+    "partition",
+    "repeats",
+    "budget",
+    "cache",
+    "no_cache",
+    "stages_of",
+    "widths",
+)
 
 
 @click.command("profile")
@@ -36,6 +48,7 @@ _MEASURING = ("virtual", "cores_per_device", "repeats", "budget", "cache", "no_c
 @virtual_option
 @devices_option
 @cores_per_device_option
+@partition_option
 @output_option("costs.json")
 @click.option(
     "--repeats",
@@ -82,6 +95,7 @@ def command(
     virtual: bool,
     devices: int,
     cores_per_device: int | None,
+    partition: Path | None,
     output: Path,
     repeats: int,
     budget: float,
@@ -104,7 +118,8 @@ def command(
         raise HiosError(f"--budget: found {budget:g}; allowed: at least 0, finite")
     if no_cache and cache is not None:
         raise HiosError(f"--no-cache: found beside --cache {cache}; allowed: one of them")
-    refuse_overwriting([graph], [output])
+    refuse_overwriting([graph, partition], [output])
+    devices, cores_per_device = partitioned(context, partition, graph) or (devices, cores_per_device)
     from hios.profiling.cache import default_folder
     from hios.report.cost_facts import profile_in_words
 

@@ -23,6 +23,7 @@ from hios.cli.options import PATH, output_option
 )
 @click.option("--config", type=PATH, help="Resolved configuration of the pipeline, which the page then shows.")
 @click.option("--figures", type=PATH, help="Folder of the papers' figures (`hios figures ID --output`) to show.")
+@click.option("--serving", type=PATH, help="Folder of serving results, as the pipeline writes them, to show.")
 def command(
     directories: tuple[Path, ...],
     output: Path,
@@ -30,6 +31,7 @@ def command(
     schedules: tuple[str, ...],
     config: Path | None,
     figures: Path | None,
+    serving: Path | None,
 ) -> None:
     """Write one page and tables about the runs in DIRECTORIES (graph.json, costs.json, run.json each).
 
@@ -37,7 +39,7 @@ def command(
     archive (`hios archive`) in place of DIRECTORIES, it makes the page that the archive holds again.
     """
     if len(directories) == 1 and directories[0].is_file():
-        if schedules or config is not None or figures is not None:
+        if schedules or (config, figures, serving) != (None, None, None):
             raise click.UsageError(
                 f"{directories[0]}: found other options; allowed with an archive: --output, --tables"
             )
@@ -54,8 +56,9 @@ def command(
     parts += [part for label in schedules for part in ("--schedule", label)]
     parts += ["--config", config] if config is not None else []
     parts += ["--figures", figures] if figures is not None else []
+    parts += ["--serving", serving] if serving is not None else []
     words = shlex.join(map(str, parts))
-    origin = origin_text(words, directories, schedules=schedules, config=config, figures=figures)
+    origin = origin_text(words, directories, schedules=schedules, config=config, figures=figures, serving=serving)
     provenance = Provenance(words, "" if config is None else read_configuration(config), origin)
-    write_report(directories, output, tables, schedules, provenance, figures)
+    write_report(directories, output, tables, schedules, provenance, figures, serving)
     click.echo(f"{output}: report of {len(directories)} model(s)")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from hios.cli.options import PATH, devices_option, output_option, refuse_overwriting
+from hios.cli.options import PATH, devices_option, output_option, partition_option, partitioned, refuse_overwriting
 from hios.errors import warn
 from hios.report.algorithm_listing import option, parameter_help, parameters
 from hios.schedulers import Algorithm, Parameter
@@ -69,8 +69,20 @@ class _Schedule(click.Command):
     "--algorithm", required=True, help="Name of the algorithm (see hios algorithms), or package.module:function."
 )
 @devices_option
+@partition_option
 @output_option("schedule.json")
-def command(graph: Path, costs: Path, algorithm: str, devices: int, output: Path, **parameters: Any) -> None:
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    graph: Path,
+    costs: Path,
+    algorithm: str,
+    devices: int,
+    partition: Path | None,
+    output: Path,
+    **parameters: Any,
+) -> None:
     """Compute where and when each operator of GRAPH runs, given COSTS."""
     from hios.artifacts import require_writable
     from hios.problem import Problem
@@ -78,7 +90,8 @@ def command(graph: Path, costs: Path, algorithm: str, devices: int, output: Path
     from hios.schedulers import schedule as run
 
     find(algorithm)
-    refuse_overwriting([graph, costs], [output])
+    refuse_overwriting([graph, costs, partition], [output])
+    devices = (partitioned(context, partition, graph) or (devices,))[0]
     require_writable(output)
     given = {name: value for name, value in parameters.items() if value is not None}
     problem = Problem.read(graph, costs)

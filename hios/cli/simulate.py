@@ -29,18 +29,30 @@ from hios.cli.options import PATH, output_option, refuse_overwriting
     show_default=True,
     help="What the rates of the scenario are multiplied by.",
 )
+@click.option(
+    "--calibration",
+    type=PATH,
+    help="calibration.json of these models on this machine, as `hios load --calibrate` writes it.",
+)
 @output_option("result.json")
-def command(scenario: Path, policy: str, launcher: str | None, load: float, output: Path) -> None:
+def command(
+    scenario: Path, policy: str, launcher: str | None, load: float, calibration: Path | None, output: Path
+) -> None:
     """Simulate what becomes of the tasks of SCENARIO under a policy; nothing runs, times are those of costs.json."""
+    from hios.artifacts import load as load_file
     from hios.artifacts import require_writable, write
     from hios.errors import warn
+    from hios.formats.calibration_file import CalibrationFile
+    from hios.serving.calibration import calibrated
     from hios.serving.result_table import result_table
     from hios.serving.scenario import Scenario
     from hios.serving.simulate import simulate
 
     require_writable(output)
     given = Scenario.read(scenario, load=load)
-    refuse_overwriting([scenario, *given.files], [output])
+    refuse_overwriting([scenario, *given.files, *([calibration] if calibration else [])], [output])
+    if calibration is not None:
+        given = calibrated(given, load_file(calibration, CalibrationFile), str(calibration))
     for model in given.models:
         if model.problem.disturbed:
             warn(f"{model.costs.source}: {model.problem.disturbed}; profile again on an idle machine")

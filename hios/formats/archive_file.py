@@ -28,6 +28,7 @@ class PageOrigin(Record, frozen=True):
     shown: Annotated[
         tuple[Annotated[Text, doc("Id of a figure.")], ...], doc("Those of the figures that were drawn by then.")
     ] = ()
+    serving: OrAbsent[Annotated[Text, doc("Folder of the serving results that it shows.")]] = None
 
 
 class ArchivedPage(Record, frozen=True):
@@ -40,6 +41,7 @@ class ArchivedPage(Record, frozen=True):
     ]
     config: OrAbsent[Annotated[_InsidePath, doc("The configuration.")]] = None
     figures: OrAbsent[Annotated[_InsidePath, doc("Folder of the papers' figures.")]] = None
+    serving: OrAbsent[Annotated[_InsidePath, doc("Folder of serving results.")]] = None
 
 
 class ArchivedFile(Record, frozen=True):

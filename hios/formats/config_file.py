@@ -17,7 +17,7 @@ Label = Annotated[
     doc("A label is letters, digits, - and _, and begins with a letter or digit."),
 ]
 #: Folders of these names beside those of the networks hold other things.
-TAKEN = ("benchmarks", "figures", "logs", "study", "tables")
+TAKEN = ("benchmarks", "figures", "logs", "serving", "study", "tables")
 #: A label of a network: a folder, which must not be one of those that hold other things.
 ModelLabel = Annotated[
     Label,
@@ -345,6 +345,45 @@ class Study(Record, frozen=True):
     transformers: TransformerStudy = field(default_factory=TransformerStudy)
 
 
+class Serving(Record, frozen=True):
+    """Several models on one device: scenarios under policies, simulated and perhaps run (TOP)."""
+
+    policies: Annotated[
+        tuple[Annotated[Text, doc("Name of a policy, as hios simulate takes it.")], ...],
+        Meta(extra_json_schema={"uniqueItems": True}),
+        doc("Policies that every scenario is simulated under, each once; without any, serving is left out."),
+    ] = ()
+    loads: Annotated[
+        tuple[Annotated[AboveZero, doc("What the rates of a scenario are multiplied by.")], ...],
+        _Several,
+        doc("Loads of every scenario, each once."),
+    ] = (0.8,)
+    measure: Annotated[
+        bool,
+        doc(
+            "Whether scenarios also run for real on the cores of this machine, one policy after another; platform cpu."
+        ),
+    ] = False
+    scenarios: Annotated[
+        dict[Label, Annotated[Text, doc("A scenario file; its path is relative to the working folder.")]],
+        doc("Scenarios by label, in place of the one of all networks that the label networks stands for."),
+    ] = field(default_factory=dict)
+    duration_s: Annotated[
+        AboveZero,
+        doc("How long tasks arrive in the scenario of all networks, seconds; other scenarios state their own."),
+    ] = 60.0
+    slo_scale: Annotated[
+        AboveZero,
+        doc(
+            "Latency within which a task counts as goodput in that scenario, as a multiple of its time alone on a lane."
+        ),
+    ] = 5.0
+
+
+#: In place of numbers of devices: the fastest division of the machine's cores.
+AUTO_DEVICES = "auto"
+
+
 class Config(Record, frozen=True, kw_only=True):
     """What the pipeline compares, and how."""
 
@@ -386,9 +425,15 @@ class Config(Record, frozen=True, kw_only=True):
         ]
     ] = None
     devices: Annotated[
-        tuple[Annotated[Positive, doc("Number of devices.")], ...],
-        Meta(min_length=1, extra_json_schema={"uniqueItems": True}),
-        doc("Numbers of devices to schedule for, each once."),
+        Annotated[
+            tuple[Annotated[Positive, doc("Number of devices.")], ...],
+            Meta(min_length=1, extra_json_schema={"uniqueItems": True}),
+        ]
+        | Literal["auto"],
+        doc(
+            "Numbers of devices to schedule for, each once; or auto, with platform cpu: for each network the division "
+            "of the machine's cores into devices that `hios partition` measures to be fastest."
+        ),
     ] = (1, 2)
     algorithms: Annotated[
         dict[Label, AlgorithmEntry],
@@ -397,6 +442,7 @@ class Config(Record, frozen=True, kw_only=True):
     ]
     profile: Profile = field(default_factory=Profile)
     execute: Execute = field(default_factory=Execute)
+    serving: Serving = field(default_factory=Serving)
     study: Study = field(default_factory=Study)
     seed: Annotated[
         int,
@@ -421,10 +467,12 @@ class Config(Record, frozen=True, kw_only=True):
         if taken := self.models.keys() & TAKEN:
             raise ValueError(f"networks cannot be called {', '.join(taken)}")
         for name, values in (
-            ("devices", self.devices),
+            ("devices", () if self.devices == AUTO_DEVICES else self.devices),
             ("profile.stages_of", self.profile.stages_of),
             ("profile.widths", self.profile.widths),
             ("execute.baselines", self.execute.baselines),
+            ("serving.policies", self.serving.policies),
+            ("serving.loads", self.serving.loads),
             ("study.sessions", self.study.sessions),
             ("study.convolutions.sizes", self.study.convolutions.sizes or ()),
             ("study.pruning.models", self.study.pruning.models or ()),

@@ -22,7 +22,19 @@ class ModelOfScenario(Record, frozen=True):
     graph: Annotated[Text, doc("graph.json; paths are relative to the folder of the scenario.")]
     costs: Annotated[Text, doc("costs.json of that graph.")]
     rate: OrAbsent[
-        Annotated[AboveZero, doc("Tasks that arrive in a second on average; required unless arrivals are a file.")]
+        Annotated[
+            AboveZero,
+            doc("Tasks that arrive in a second on average; required, or share, unless arrivals are a file."),
+        ]
+    ] = None
+    share: OrAbsent[
+        Annotated[
+            AboveZero,
+            doc(
+                "In place of rate: the share of the time of all lanes that the operators of its tasks take, one after "
+                "another."
+            ),
+        ]
     ] = None
     weights: OrAbsent[Annotated[Text, doc("weights.safetensors of the graph; needed to run the scenario.")]] = None
     program: OrAbsent[
@@ -47,6 +59,12 @@ class ModelOfScenario(Record, frozen=True):
             ),
         ]
     ] = None
+    slo_scale: OrAbsent[
+        Annotated[
+            AboveZero,
+            doc("In place of slo_ms: a multiple of the time of the model's operators one after another."),
+        ]
+    ] = None
     interval_s: OrAbsent[
         Annotated[
             float,
@@ -54,6 +72,11 @@ class ModelOfScenario(Record, frozen=True):
             doc("Seconds between two tasks that leave the queue, with the launcher fixed; 1 / rate if left out."),
         ]
     ] = None
+
+    def __post_init__(self) -> None:
+        for key, other in (("rate", "share"), ("slo_ms", "slo_scale")):
+            if getattr(self, key) is not None and getattr(self, other) is not None:
+                raise ValueError(f"{key}, {other}: found both; allowed: one of them")
 
 
 class Overheads(Record, frozen=True):

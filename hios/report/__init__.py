@@ -4,6 +4,7 @@
     model_results, model_predictions   what a report is made from: the files of every model, of runs and of predictions
     tables, table_files, dataframes    rows, CSV and LaTeX files; results as pandas data frames
     headlines, statements, cost_facts, environment, schedule_summary    the same in words, with numbers from the data
+    serving_results, serving_charts    several models on one device: tables and charts of policies
     gantt_chart, latency_chart         charts of Altair, in the look of `hios.charts`
     short_names                        names that fit bars and rows
     results_archive, archived_page     all that a page was made from as one file, and the page made again from it
@@ -30,6 +31,7 @@ from hios.graph import Graph
 from hios.report.environment import NOT_RECORDED, Provenance
 from hios.report.model_predictions import ModelPredictions, is_predicted, read_predictions
 from hios.report.model_results import ModelResults, read_results
+from hios.report.serving_results import ServedScenario, read_serving
 from hios.report.table_files import TABLES, table_files
 from hios.report.tables import (
     LATENCY_COLUMNS,
@@ -56,6 +58,7 @@ def write_report(
     schedules: Sequence[str] = (),
     provenance: Provenance = NOT_RECORDED,
     figures: Path | PaperFigures | None = None,
+    serving: Path | None = None,
 ) -> None:
     """Write the page and its tables; each file appears whole, by rename.
 
@@ -70,6 +73,7 @@ def write_report(
         provenance: the command and the configuration behind the page, which shows them.
         figures: the papers' figures for the page to show, or the folder that `hios figures` writes them to; None for
             none.
+        serving: folder of serving results, as the pipeline writes them, for the page to show; None for none.
 
     Raises:
         ArtifactError: some folders hold predictions and some runs, an output cannot be written, or a file is missing,
@@ -82,7 +86,8 @@ def write_report(
         raise ArtifactError(f"{output}: named for the page, and it is the place of a table; name another")
     # All of it first: bad input must not leave a new page beside old tables.
     drawn = _figures(figures, Path(output)) if isinstance(figures, Path) else figures
-    made = _read(list(map(Path, directories)), schedules, provenance, drawn)
+    served = [] if serving is None else read_serving(serving)
+    made = _read(list(map(Path, directories)), schedules, provenance, drawn, served)
     made.write(output)
     for name, text in made.files().items():
         _write(places[name], text)
@@ -122,7 +127,11 @@ class Report:
 
 
 def _read(
-    directories: Sequence[Path], schedules: Sequence[str], provenance: Provenance, figures: PaperFigures | None
+    directories: Sequence[Path],
+    schedules: Sequence[str],
+    provenance: Provenance,
+    figures: PaperFigures | None,
+    serving: Sequence[ServedScenario],
 ) -> Report:
     """The report of results folders, of runs or of predictions."""
     predicted = [directory for directory in directories if is_predicted(directory)]
@@ -131,33 +140,41 @@ def _read(
             raise ArtifactError(
                 f"--schedule: found {schedules[0]}; allowed: for predictions, as run.json states what ran"
             )
-        return report_of(read_results(directories), provenance, figures)
+        return report_of(read_results(directories), provenance, figures, serving)
     if others := [directory for directory in directories if directory not in predicted]:
         raise ArtifactError(
             f"report: found predictions in {predicted[0]}, none in {others[0]}; allowed: only predictions, or only runs"
         )
-    return report_of_predictions(read_predictions(directories, schedules), provenance, figures)
+    return report_of_predictions(read_predictions(directories, schedules), provenance, figures, serving)
 
 
 def report_of_predictions(
-    models: Sequence[ModelPredictions], provenance: Provenance = NOT_RECORDED, figures: PaperFigures | None = None
+    models: Sequence[ModelPredictions],
+    provenance: Provenance = NOT_RECORDED,
+    figures: PaperFigures | None = None,
+    serving: Sequence[ServedScenario] = (),
 ) -> Report:
     """The report of networks of which nothing was run, in this order."""
     from hios.report.prediction_page import render_predictions
 
     rows = [row for model in models for row in prediction_rows(model.name, model.schedules, model.costs)]
-    return Report(render_predictions(models, provenance, figures), table(LATENCY_COLUMNS, rows), _operators(models))
+    page = render_predictions(models, provenance, figures, serving)
+    return Report(page, table(LATENCY_COLUMNS, rows), _operators(models))
 
 
 def report_of(
-    models: Sequence[ModelResults], provenance: Provenance = NOT_RECORDED, figures: PaperFigures | None = None
+    models: Sequence[ModelResults],
+    provenance: Provenance = NOT_RECORDED,
+    figures: PaperFigures | None = None,
+    serving: Sequence[ServedScenario] = (),
 ) -> Report:
     """The report of networks that were executed, in this order."""
     from hios.report.page import render
 
     latencies = table(LATENCY_COLUMNS, [row for model in models for row in latency_rows(model)])
     operators = _operators(models)
-    return Report(render(models, table_files(latencies, operators), provenance, figures), latencies, operators)
+    page = render(models, table_files(latencies, operators), provenance, figures, serving)
+    return Report(page, latencies, operators)
 
 
 def _operators(models: Sequence[ModelResults | ModelPredictions]) -> pd.DataFrame:

@@ -61,6 +61,7 @@ def write_archived_page(archive: Path, output: Path, tables: Path) -> ArchiveFil
                 page.origin.schedules,
                 Provenance(page.origin.command, configuration, origin),
                 _figures(folder, manifest),
+                None if page.serving is None else folder / page.serving,
             )
         except ArtifactError as error:  # what people know is the archive, not where it was unpacked
             raise ArtifactError(str(error).replace(f"{folder}/", f"{archive}: ")) from None

@@ -23,6 +23,8 @@ from hios.report.model_results import ModelResults
 from hios.report.page_limits import Limits
 from hios.report.paper_figures import PaperFigures, papers, verdict_sentences
 from hios.report.schedule_summary import device_uses, summary
+from hios.report.serving_charts import serving_charts
+from hios.report.serving_results import ServedScenario, findings, gap_rows, serving_rows, setting_sentence
 from hios.report.statements import (
     cautions,
     ceiling_sentences,
@@ -51,6 +53,7 @@ def render(
     files: Mapping[str, str],
     provenance: Provenance,
     figures: PaperFigures | None = None,
+    serving: Sequence[ServedScenario] = (),
 ) -> str:
     """The page of a report as text.
 
@@ -59,6 +62,7 @@ def render(
         files: contents of the tables that readers may save from the page, by name.
         provenance: how the page came about.
         figures: of the papers; their part is left out if None.
+        serving: scenarios of several models; their part is left out if there are none.
     """
     limits, first = Limits.of(models), headlines(models)
     anchors = frozenset(headline.anchor for headline in first)
@@ -76,6 +80,7 @@ def render(
         files=[(name, data_address(name, text)) for name, text in files.items()] if limits.rows else [],
         marks=explanation((MEASURED, PREDICTED, BOUND)),
         **papers_view(figures),
+        serving=serving_views(serving),
         any_auto=any(view["auto"] for view in views),
     )
 
@@ -83,8 +88,23 @@ def render(
 def papers_view(figures: PaperFigures | None) -> View:
     """What templates show of the papers; nothing where no figures are given."""
     if figures is None:
-        return {"papers": [], "verdicts": []}
+        return {"papers": [], "verdicts": [], "all_marks": explanation()}
     return {"papers": papers(figures), "verdicts": verdict_sentences(figures), "all_marks": explanation()}
+
+
+def serving_views(scenarios: Sequence[ServedScenario]) -> list[View]:
+    """What templates show of serving, a view for each scenario."""
+    return [
+        {
+            "label": scenario.label,
+            "setting": setting_sentence(scenario),
+            "findings": list(findings(scenario)),
+            "charts": serving_charts(scenario, f"serving-chart-{number}"),
+            "rows": serving_rows(scenario),
+            "gaps": gap_rows(scenario),
+        }
+        for number, scenario in enumerate(scenarios, start=1)
+    ]
 
 
 def render_schedule(schedule: Schedule, types: Mapping[str, str]) -> str:

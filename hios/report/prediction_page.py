@@ -9,13 +9,17 @@ from hios.report.environment import Provenance, origin, predicted_hardware
 from hios.report.gantt_chart import predicted_chart
 from hios.report.graph_words import type_counts
 from hios.report.model_predictions import ModelPredictions
-from hios.report.page import filled, model_head, papers_view
+from hios.report.page import filled, model_head, papers_view, serving_views
 from hios.report.paper_figures import PaperFigures
+from hios.report.serving_results import ServedScenario
 from hios.report.tables import View, placement_rows, prediction_rows
 
 
 def render_predictions(
-    models: Sequence[ModelPredictions], provenance: Provenance, figures: PaperFigures | None = None
+    models: Sequence[ModelPredictions],
+    provenance: Provenance,
+    figures: PaperFigures | None = None,
+    serving: Sequence[ServedScenario] = (),
 ) -> str:
     """The page as text.
 
@@ -23,6 +27,7 @@ def render_predictions(
         models: at least one, in the order of the page.
         provenance: how the page came about.
         figures: of the papers; their part is left out if None.
+        serving: scenarios of several models; their part is left out if there are none.
     """
     facts = dict.fromkeys(
         fact
@@ -39,6 +44,7 @@ def render_predictions(
         page_origin=provenance.origin,
         models=views,
         **papers_view(figures),
+        serving=serving_views(serving),
     )
 
 

@@ -35,7 +35,7 @@ _RESULTS = (
     "benchmarks/**/*.tsv",
 )
 #: Of every network. Weights and programs are left out: they are large, and follow from model and seed.
-_NETWORK = ("graph.json", "costs.json", "run.json", "auto.json", "schedules/*.json")
+_NETWORK = ("graph.json", "partition.json", "costs.json", "run.json", "auto.json", "schedules/*.json")
 #: Zip files have no other date, so that equal results make equal archives but for the list of files.
 _DATE = (1980, 1, 1, 0, 0, 0)
 _READABLE = 0o100644 << 16
@@ -68,6 +68,7 @@ def write_archive(page: Path, output: Path) -> ArchiveFile:
         directories=tuple(_inside(folder, root, page) for folder in origin.directories),
         config=None if origin.config is None else _inside(origin.config, root, page),
         figures=None if origin.figures is None else _inside(origin.figures, root, page),
+        serving=None if origin.serving is None else _inside(origin.serving, root, page),
     )
     contents = {name: (root / name).read_bytes() for name in sorted(_chosen(root, archived))}
     manifest = ArchiveFile(
@@ -101,6 +102,7 @@ def origin_text(
     schedules: Sequence[str] = (),
     config: Path | None = None,
     figures: Path | None = None,
+    serving: Path | None = None,
 ) -> str:
     """How a page is made, as JSON that it carries along.
 
@@ -110,6 +112,7 @@ def origin_text(
         schedules: labels of the predicted schedules that it shows.
         config: file of the configuration that it shows.
         figures: folder of the papers' figures; those that are there are the ones it shows.
+        serving: folder of the serving results that it shows.
     """
     names = registry.ids() if figures is not None else []
     shown = tuple(name for name in names if figures is not None and (figures / f"{name}.json").is_file())
@@ -120,6 +123,7 @@ def origin_text(
         config=None if config is None else str(config),
         figures=None if figures is None else str(figures),
         shown=shown,
+        serving=None if serving is None else str(serving),
     )
     return msgspec.json.encode(origin).decode()
 
@@ -174,6 +178,8 @@ def _inside(path: str, root: Path, page: Path) -> str:
 def _chosen(root: Path, page: ArchivedPage) -> set[str]:
     """The files that belong to an archive."""
     patterns = [*_RESULTS, *(f"{folder}/{name}" for folder in page.directories for name in _NETWORK)]
+    if page.serving is not None:
+        patterns += [f"{page.serving}/**/*.json", f"{page.serving}/**/*.yaml"]
     named = {page.path, *([page.config] if page.config is not None else [])}
     matched = (file.relative_to(root).as_posix() for pattern in patterns for file in root.glob(pattern))
     return {name for name in (*named, *matched) if _is_plain(root / name)}

@@ -10,6 +10,8 @@ policies         a pipeline for every policy, by name
 simulator        the reference: discrete events, one task at a time to be followed
 event_kernel     the same compiled by numba, event by event
 choosing         auto: the policy that is best on other traces
+calibration      measured constants: factors, overheads, co-run by pair of models, jitter
+jobs             what config.yaml says about serving, and the files of the pipeline's jobs
 simulate         a scenario under a policy to result.json
 result_table     a result in the terminal
 
@@ -27,6 +29,7 @@ run_programs     all programs of a pipeline
 block_values     values between blocks, and the slots that hold them
 load_generator   tasks sent on time, whatever has become of those before
 load_session     a scenario under a policy to result.json
+calibrating      these constants, measured in less than a minute
 model_outputs    what a model itself computes, as the reference
 lane_trace       what ran on which lane, for Perfetto
 live_table       how it goes, in the terminal

@@ -51,6 +51,8 @@ class Given(NamedTuple):
     slots: int
     max_wait: float
     duration: float
+    beside: Array  # (C, C) float; (0, 0) where runs do not slow each other down
+    jitter: Array  # (k,) float; [1] for none
 
 
 class State(NamedTuple):
@@ -230,6 +232,16 @@ def _next(given: Given, state: State) -> Any:
 
 
 @_compiled
+def _stretch(given: Given, state: State, combined: int, run: int) -> float:
+    factor = 1.0
+    if len(given.beside):
+        for place in range(given.lanes):
+            if state.going[place, _NUMBER] >= 0:
+                factor += given.beside[combined, state.going[place, _COMBINED]] - 1.0
+    return factor * given.jitter[run % len(given.jitter)]
+
+
+@_compiled
 def _start(given: Given, state: State, combined: int, present: int, due: int) -> None:
     lanes = given.lanes
     if given.take == _ONE:
@@ -247,8 +259,9 @@ def _start(given: Given, state: State, combined: int, present: int, due: int) ->
             state.slot_head[block] = (state.slot_head[block] + 1) % given.slots
             state.slot_count[block] -= 1
             state.running[block] = not given.several
-    finish = state.clock[0] + given.times[given.first_time[combined] + present * given.lanes + lanes - 1]
     run = state.numbers[_RUNS]
+    time = given.times[given.first_time[combined] + present * given.lanes + lanes - 1]
+    finish = state.clock[0] + time * _stretch(given, state, combined, run)
     state.going[place, _NUMBER], state.going[place, _COMBINED] = run, combined
     state.going[place, _PRESENT], state.going[place, _LANES] = present, lanes
     state.going_finish[place] = finish
@@ -368,6 +381,8 @@ def _given(pipeline: Pipeline, queues: Sequence[QueueRules], trace: Trace, durat
         pipeline.slots,
         pipeline.max_wait_s,
         duration_s,
+        np.array(pipeline.beside or np.zeros((0, 0)), np.float64),
+        np.array(pipeline.jitter or (1.0,), np.float64),
     )
 
 

@@ -43,6 +43,9 @@ class Pipeline:
         stages: by combined block, its stages one after another; absent sub-blocks are left out of them. Empty where
             ``plans`` says what runs.
         plans: by model, where and in which order its operators run over the lanes; empty where ``stages`` says it.
+        beside: by combined block, by combined block: how many times as long a run takes that starts while one of the
+            other goes on; the excesses of several add up. Empty where runs do not slow each other down.
+        jitter: factors of the times of runs, taken in turn; empty for none.
     """
 
     lanes: int
@@ -57,6 +60,8 @@ class Pipeline:
     max_wait_s: float = math.inf
     stages: tuple[tuple[UnionStage, ...], ...] = ()
     plans: tuple[Plan, ...] = ()
+    beside: tuple[tuple[float, ...], ...] = ()
+    jitter: tuple[float, ...] = ()
 
     def task_s(self, model: int) -> float:
         """Time of the lanes that a task of a model keeps busy when it runs alone, on as many lanes as it can get."""

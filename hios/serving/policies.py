@@ -96,7 +96,7 @@ def _top(scenario: Scenario, *, shared: bool = False) -> Pipeline:
     if shared:
         _require_lanes(scenario, "top-open")
     device, settings = Device(scenario, shared=shared), scenario.file.top
-    by_block = [block_stages(scenario, number, settings.r, settings.s) for number in range(len(scenario.models))]
+    by_block = [block_stages(scenario.plain, number, settings.r, settings.s) for number in range(len(scenario.models))]
     combined = combined_blocks(scenario)
     stages = [side_by_side([by_block[model][block] for model, block in members]) for members in combined]
     found = _pipeline(
@@ -177,7 +177,7 @@ def combined_blocks(scenario: Scenario) -> list[tuple[SubBlock, ...]]:
 def _ios_stages(scenario: Scenario) -> list[tuple[tuple[tuple[int, ...], ...], ...]]:
     """Stages of every model as a whole."""
     settings, count = scenario.file.top, len(scenario.models)
-    by_block = [block_stages(scenario, number, settings.r, settings.s) for number in range(count)]
+    by_block = [block_stages(scenario.plain, number, settings.r, settings.s) for number in range(count)]
     return [tuple(stage for stages in blocks for stage in stages) for blocks in by_block]
 
 
@@ -251,12 +251,15 @@ def _planned(scenario: Scenario, plans: Sequence[Plan], times: Sequence[tuple[fl
     overheads, lanes = scenario.file.overheads, scenario.lanes
     over = overheads.task_ms + overheads.run_ms
     idle = (0.0,) * lanes
+    factors = [scenario.factor(number) for number in range(len(times))]
     return Pipeline(
         lanes,
         (1,) * len(times),
         tuple(((number, 0),) for number in range(len(times))),
-        tuple((idle, (*idle[1:], (time + over) / 1e3)) for time, _ in times),
-        tuple((idle, (*idle[1:], busy / 1e3)) for _, busy in times),
+        tuple(
+            (idle, (*idle[1:], (time * factor + over) / 1e3)) for (time, _), factor in zip(times, factors, strict=True)
+        ),
+        tuple((idle, (*idle[1:], busy * factor / 1e3)) for (_, busy), factor in zip(times, factors, strict=True)),
         "all",
         plans=tuple(plans),
     )
@@ -283,12 +286,12 @@ def _require_lanes(scenario: Scenario, name: str) -> None:
     if scenario.gpu:
         raise HiosError(
             f"{scenario.source}: policy {name} runs on lanes, and the costs are those of a GPU; allowed: "
-            f"{', '.join(known for known in POLICIES if known not in _LANES_ONLY)}"
+            f"{', '.join(known for known in POLICIES if known not in LANES_ONLY)}"
         )
 
 
 #: Policies for which a GPU has no times: what several tasks at once take there is in no costs.json.
-_LANES_ONLY = ("one-per-lane", "threads", "top-open")
+LANES_ONLY = ("one-per-lane", "threads", "top-open")
 
 
 def _require_few(members: Sequence[SubBlock], where: str) -> None:

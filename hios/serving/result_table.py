@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hios.formats.calibration_file import CalibrationFile
 from hios.formats.serving_result_file import Candidate, ResultFile, ServedResult
 
 _HEADING = (
@@ -31,6 +32,20 @@ def result_table(result: ResultFile) -> str:
         rows.append(_row("all", result.total, time))
     text = "\n".join(_aligned(rows))
     return "\n".join([text, *_notes(result)])
+
+
+def calibration_table(calibration: CalibrationFile) -> str:
+    """Constants of the machine in the terminal, a line each."""
+    overheads = calibration.overheads
+    lines = [f"{label}: operators take {factor:.3f} x their costs" for label, factor in calibration.models.items()]
+    lines += [f"{pair.model} beside {pair.beside}: {pair.factor:.3f} x as long" for pair in calibration.corun]
+    lines.append(
+        f"per task {overheads.task_ms:.3f} ms, run {overheads.run_ms:.3f} ms, stage {overheads.stage_ms:.3f} ms, "
+        f"hand-over {overheads.hand_over_ms:.3f} ms"
+    )
+    shares = [calibration.jitter[round(share * (len(calibration.jitter) - 1))] for share in (0.5, 0.9, 0.99)]
+    lines.append("times over their mean: p50 {:.3f}, p90 {:.3f}, p99 {:.3f}".format(*shares))
+    return "\n".join([*lines, f"{calibration.lanes} lane(s), measured in {calibration.seconds:.0f} s"])
 
 
 def _row(label: str, served: ServedResult, time: float) -> tuple[str, ...]:

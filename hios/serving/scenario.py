@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from hios import artifacts
 from hios.blocks import found_blocks, in_order
 from hios.costs import Costs
 from hios.errors import ArtifactError, HiosError, shown
+from hios.formats.calibration_file import CalibrationFile
 from hios.formats.costs_file import CostsFile
 from hios.formats.scenario_file import ModelOfScenario, ScenarioFile
 from hios.graph import Graph
@@ -62,6 +65,8 @@ class Scenario:
         load: what the rates of the file were multiplied by.
         source: the file's name, for messages.
         folder: what the paths in the file are relative to.
+        calibration: measured constants of the machine; None where times are those of the costs.
+        planned: the scenario without them, by which policies plan; None where that is this one.
     """
 
     file: ScenarioFile
@@ -71,6 +76,17 @@ class Scenario:
     load: float = 1.0
     source: str = "scenario"
     folder: Path = Path()
+    calibration: CalibrationFile | None = None
+    planned: Scenario | None = None
+
+    @property
+    def plain(self) -> Scenario:
+        """The scenario as policies plan by it, without measured constants."""
+        return self if self.planned is None else self.planned
+
+    def factor(self, number: int) -> float:
+        """How many times as long the operators of a model take as its costs say."""
+        return 1.0 if self.calibration is None else self.calibration.models[self.models[number].label]
 
     @functools.cached_property
     def number(self) -> dict[str, int]:
@@ -123,9 +139,10 @@ class Scenario:
             rows = _read_rows(folder / file.arrivals, list(file.models))
         models, on_gpu = [], {}
         for number, (label, settings) in enumerate(file.models.items()):
+            model, on_gpu[label] = _read_model(label, settings, folder)
+            settings = _resolved(settings, model.problem, file.lanes)
             rate = _rate(file, settings, rows, number, load, f"{source}: models.{label}")
-            model, on_gpu[label] = _read_model(label, settings, folder, rate)
-            models.append(model)
+            models.append(dataclasses.replace(model, settings=settings, rate=rate))
         scenario = cls(file, tuple(models), any(on_gpu.values()), rows, load, source, folder)
         for defect in _defects(scenario, on_gpu):
             raise ArtifactError(f"{source}: {defect}")
@@ -143,7 +160,9 @@ def _rate(
     if rows is not None:
         return sum(model == number and time < file.duration_s for time, model in rows) / file.duration_s
     if settings.rate is None:
-        raise ArtifactError(f"{where}: rate is missing; required with arrivals {file.arrivals}: tasks per second")
+        raise ArtifactError(
+            f"{where}: rate is missing; required with arrivals {file.arrivals}: rate, tasks per second, or share"
+        )
     if not settings.rate * load * file.duration_s <= _MOST_TASKS:
         raise ArtifactError(
             f"{where}.rate: found {settings.rate * load:g} tasks/s for {file.duration_s:g} s; allowed: at most "
@@ -152,8 +171,19 @@ def _rate(
     return settings.rate * load
 
 
-def _read_model(label: str, settings: ModelOfScenario, folder: Path, rate: float) -> tuple[ServedModel, bool]:
-    """A model, and whether its costs are those of a GPU."""
+def _resolved(settings: ModelOfScenario, problem: Problem, lanes: int) -> ModelOfScenario:
+    """Settings with the rate and the SLO that share and slo_scale stand for."""
+    alone_ms = sum(problem.time)
+    changes: dict[str, float | None] = {}
+    if settings.share is not None and alone_ms > 0:
+        changes |= {"rate": settings.share * lanes * 1e3 / alone_ms, "share": None}
+    if settings.slo_scale is not None and alone_ms > 0:
+        changes |= {"slo_ms": settings.slo_scale * alone_ms, "slo_scale": None}
+    return msgspec.structs.replace(settings, **changes)
+
+
+def _read_model(label: str, settings: ModelOfScenario, folder: Path) -> tuple[ServedModel, bool]:
+    """A model, and whether its costs are those of a GPU; its rate is left open."""
     graph = Graph.read(folder / settings.graph)
     source = str(folder / settings.costs)
     costs_file = artifacts.load(source, CostsFile)
@@ -165,7 +195,7 @@ def _read_model(label: str, settings: ModelOfScenario, folder: Path, rate: float
     platform = costs_file.platform
     weights = None if settings.weights is None else folder / settings.weights
     program = None if settings.program is None else folder / settings.program
-    model = ServedModel(label, settings, problem, costs, blocks, rate, weights, program)
+    model = ServedModel(label, settings, problem, costs, blocks, 0.0, weights, program)
     return model, platform is not None and platform.name in ("cuda", "model")
 
 

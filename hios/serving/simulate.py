@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from hios.formats.serving_result_file import Candidate, ResultFile
 from hios.serving import choosing
 from hios.serving.arrivals import Trace, draw
+from hios.serving.calibration import with_interference
 from hios.serving.measures import Outcome, result
 from hios.serving.pipeline import Pipeline, QueueRules, queue_rules
 from hios.serving.policies import AUTO, launcher_intervals_s, policy
@@ -49,7 +50,7 @@ def simulate(scenario: Scenario, name: str, *, launcher: str | None = None, engi
 def _outcomes(
     scenario: Scenario, name: str, launcher: str, repeats: Sequence[int], engine: Engine | None
 ) -> list[Outcome]:
-    pipeline = policy(name).make(scenario)
+    pipeline = with_interference(policy(name).make(scenario), scenario)
     rules = queue_rules(scenario, launcher_intervals_s(scenario, launcher))
     expected = sum(model.rate * count for model, count in zip(scenario.models, pipeline.blocks, strict=True))
     run = engine or _engine(expected * scenario.duration_s * len(repeats))

@@ -7,6 +7,7 @@ TOP section VI-A as events, with what the paper leaves open decided as docs/serv
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -89,6 +90,8 @@ class Simulation:
         self.slots: list[list[deque[tuple[int, float]]]] = [[deque() for _ in range(n)] for n in pipeline.blocks]
         self.running = [[False] * count for count in pipeline.blocks]
         self.present = [0] * len(queues)
+        #: Numbers of the runs that go on, by place; a run takes the first free place.
+        self._going: dict[int, int] = {}
         count = len(queues)
         self.record = Record([OFFERED] * len(trace), [math.inf] * len(trace), [], [0.0] * count, [0.0] * count)
         self._events: list[tuple[float, int, int, tuple[int, ...]]] = []
@@ -214,15 +217,27 @@ class Simulation:
             tasks.append(self.slots[model][block].popleft()[0])
             self.running[model][block] = not self.pipeline.several
         self.idle -= lanes
-        finish = self.now + self.pipeline.times_s[combined][present][lanes - 1]
         number = len(self.record.runs)
+        finish = self.now + self.pipeline.times_s[combined][present][lanes - 1] * self._stretch(combined, number)
+        self._going[next(place for place in itertools.count() if place not in self._going)] = number
         self.record.runs.append(BlockRun(self.now, finish, combined, present, lanes))
         heapq.heappush(self._events, (finish, _FINISH, number, tuple(tasks)))
+
+    def _stretch(self, combined: int, number: int) -> float:
+        """How many times as long a run takes as alone and without jitter."""
+        factor = 1.0
+        if self.pipeline.beside:
+            for _, other in sorted(self._going.items()):
+                factor += self.pipeline.beside[combined][self.record.runs[other].combined] - 1.0
+        if self.pipeline.jitter:
+            factor *= self.pipeline.jitter[number % len(self.pipeline.jitter)]
+        return factor
 
     def _finish(self, number: int, *tasks: int) -> None:
         """End a run: every instance goes to the next block of its model, or its task is complete."""
         run = self.record.runs[number]
         self.idle += run.lanes
+        self._going = {place: other for place, other in self._going.items() if other != number}
         for task, (model, block) in zip(tasks, self._members(run.combined, run.present), strict=True):
             self.running[model][block] = False
             if block + 1 == self.pipeline.blocks[model]:
@@ -258,6 +273,10 @@ def outcome(record: Record, pipeline: Pipeline, trace: Trace, duration_s: float)
 def _busy_s(run: BlockRun, pipeline: Pipeline, duration_s: float) -> float:
     """Time of lanes that a run takes before the end."""
     busy = pipeline.busy_s[run.combined][run.present][run.lanes - 1]
+    if (pipeline.beside or pipeline.jitter) and (
+        planned := pipeline.times_s[run.combined][run.present][run.lanes - 1]
+    ) > 0:
+        busy *= (run.finish_s - run.start_s) / planned
     if run.finish_s <= duration_s:
         return busy
     return busy * (duration_s - run.start_s) / (run.finish_s - run.start_s)

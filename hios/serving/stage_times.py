@@ -107,7 +107,9 @@ class Device:
     def _group_ms(self, owner: int, group: Group, used: int) -> float:
         """Time of a group while so many lanes work at once."""
         model = self.scenario.models[owner]
-        factor = model.costs.corun_factor(self.scenario.lanes if self.shared else used)
+        # What other runs take from this one is known by pair of models where the scenario is calibrated.
+        outside = self.shared and self.scenario.calibration is None
+        factor = model.costs.corun_factor(self.scenario.lanes if outside else used) * self.scenario.factor(owner)
         return factor * sum(model.problem.time[v] for v in group)
 
     def _packed(

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from hios.formats.config_file import Config, ModelEntry, Study
+from hios import config
+from hios.formats.config_file import AUTO_DEVICES, Config, ModelEntry, Study
 from hios.schedulers import find
 
 #: Algorithms by session, as labels of schedules: each with its defaults.
@@ -88,12 +89,13 @@ def session_of(label: str) -> str | None:
 
 def competitors(settings: Config, session: str) -> list[str]:
     """The schedules of a network of a session: algorithm and number of devices."""
-    names = []
-    for name in ALGORITHMS[session]:
-        devices = max(settings.devices) if find(name).several_devices else 1
-        if devices in settings.devices:
-            names.append(f"{name}-{devices}")
-    return names
+    numbers = config.numbers_of_devices(settings)
+    most = AUTO_DEVICES if config.divides(settings) else max(numbers)
+    return [
+        f"{name}-{most if find(name).several_devices else 1}"
+        for name in ALGORITHMS[session]
+        if find(name).several_devices or not numbers or 1 in numbers
+    ]
 
 
 def retargeted(study: Study, label: str) -> list[str]:

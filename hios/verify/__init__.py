@@ -20,12 +20,20 @@ from hios import artifacts
 from hios.costs import CostsFile
 from hios.errors import ArtifactError
 from hios.formats.graph_file import GraphFile
+from hios.formats.partition_file import PartitionFile
 from hios.formats.run_file import Run
 from hios.formats.schedule_file import ScheduleFile
 from hios.graph import Graph
 from hios.problem import Problem
 from hios.schedule import Schedule
-from hios.verify.consistency import bound_problems, costs_problems, is_measured, problem_of, schedule_problems
+from hios.verify.consistency import (
+    bound_problems,
+    costs_problems,
+    is_measured,
+    partition_problems,
+    problem_of,
+    schedule_problems,
+)
 from hios.verify.contents import config_problems, contents
 from hios.verify.latency_table import Inputs, table_problems
 from hios.verify.run_numbers import run_problems
@@ -34,7 +42,13 @@ from hios.verify.study_files import study_problems
 from hios.verify.system_description import costs_description_problems, run_description_problems, versions_problems
 
 #: Files by name; schedules have any name in a folder of schedules, or beside a graph.
-_KINDS = {"graph.json": "graph", "costs.json": "costs", "run.json": "run", "schedule.json": "schedule"}
+_KINDS = {
+    "graph.json": "graph",
+    "costs.json": "costs",
+    "run.json": "run",
+    "schedule.json": "schedule",
+    "partition.json": "partition",
+}
 #: Schedule that the pipeline writes beside the folder of schedules.
 _CHOSEN = "auto.json"
 _SCHEDULES = "schedules"
@@ -53,10 +67,10 @@ class CheckedFile:
 def verify(folder: str | Path) -> list[CheckedFile]:
     """Check all artifacts in a folder and the folders in it.
 
-    Artifacts are graph.json, costs.json, run.json, config.yaml, versions.json and schedules, which lie in a folder
-    named schedules or beside a graph. Those of one network lie in one folder, as the pipeline has them. Measurements
-    have to state the machine and the software that they were made with. The table of latencies, tables/latency.csv, is
-    compared with the networks whose folders lie beside its own.
+    Artifacts are graph.json, partition.json, costs.json, run.json, config.yaml, versions.json and schedules, which lie
+    in a folder named schedules or beside a graph. Those of one network lie in one folder, as the pipeline has them.
+    Measurements have to state the machine and the software that they were made with. The table of latencies,
+    tables/latency.csv, is compared with the networks whose folders lie beside its own.
 
     Raises:
         ArtifactError: the folder is not there, or holds no artifact.
@@ -114,6 +128,7 @@ class _Network:
     def checked(self) -> list[CheckedFile]:
         """All files, with what is wrong with them."""
         graph_file, costs_file, run = self._graph_file(), self._costs_file(), self._run()
+        partition = self._partition()
         schedules = {
             path: Schedule.of(file, path.name)
             for path in self._paths
@@ -124,6 +139,8 @@ class _Network:
         if costs_file is not None and graph is not None:
             self._problems[self._own / "costs.json"] += costs_problems(costs_file, graph)
             problem = problem_of(graph, costs_file)
+        if partition is not None:
+            self._problems[self._own / "partition.json"] += partition_problems(partition, graph, costs_file)
         for path, schedule in schedules.items():
             self._problems[path] += schedule_problems(schedule, graph, problem)
         if problem is not None:
@@ -162,6 +179,10 @@ class _Network:
     def _run(self) -> Run | None:
         path = self._own / "run.json"
         return contents(path, Run, self._problems[path]) if self._has_run() else None
+
+    def _partition(self) -> PartitionFile | None:
+        path = self._own / "partition.json"
+        return contents(path, PartitionFile, self._problems[path]) if path in self._problems else None
 
     def _graph(self, file: GraphFile) -> Graph | None:
         """The graph, if its parts fit together; contents has said where they do not."""

@@ -10,11 +10,13 @@ from hios.check import violations
 from hios.costs import Costs, CostsFile, LinkModel
 from hios.errors import HiosError, shown
 from hios.evaluate import evaluate, latency_ms
+from hios.formats.partition_file import PartitionFile
 from hios.graph import Graph
 from hios.problem import Problem
 from hios.schedule import Schedule
 from hios.schedulers import ALGORITHMS
 from hios.schedulers.opt.trade_off import proven_bound_ms
+from hios.statistics import spread
 
 #: Relative difference between a stated and a recomputed number that rounding explains.
 _ROUNDING = 1e-6
@@ -56,6 +58,38 @@ def _transfer_problems(file: CostsFile, graph: Graph) -> Iterator[str]:
     for source, target in dict.fromkeys((edge.source, edge.target) for edge in graph.edges):
         if (source, target) not in known:
             yield f"transfers: no entry for edge {_name(source)} -> {_name(target)}; required: time_ms for every edge"
+
+
+def partition_problems(file: PartitionFile, graph: Graph | None, costs: CostsFile | None) -> list[str]:
+    """What is wrong with a division of cores: with its choice, its graph, and the costs that were measured on it."""
+    problems = []
+    chosen = (file.devices, file.cores_per_device)
+    known = {(entry.devices, entry.cores_per_device): entry for entry in file.partitions}
+    if chosen not in known:
+        problems.append(f"devices: found {chosen[0]} of {chosen[1]} core(s), which is not among partitions")
+    elif known[chosen].latency_ms is None:
+        problems.append(f"devices: found {chosen[0]} of {chosen[1]} core(s), which was not measured")
+    for position, entry in enumerate(file.partitions):
+        cores = entry.devices * entry.cores_per_device
+        if cores > file.cores:
+            problems.append(f"partitions[{position}]: found {cores} cores; there are {file.cores}")
+        if entry.latency_ms is not None and entry.latency_ms.runs:
+            median, _, _ = spread(entry.latency_ms.runs)
+            if not math.isclose(entry.latency_ms.median, median, rel_tol=_ROUNDING):
+                problems.append(
+                    f"partitions[{position}].latency_ms.median: found {entry.latency_ms.median:.9g}; recomputed from "
+                    f"runs: {median:.9g}"
+                )
+    if graph is not None and file.graph_fingerprint != graph.fingerprint:
+        problems.append(f"graph_fingerprint: found {file.graph_fingerprint}; graph.json has {graph.fingerprint}")
+    if costs is not None and costs.platform is not None and costs.platform.devices is not None:
+        measured_on = costs.platform.devices, costs.platform.cores_per_device or 1
+        if measured_on != chosen:
+            problems.append(
+                f"devices: found {chosen[0]} of {chosen[1]} core(s); costs.json was measured on {measured_on[0]} of "
+                f"{measured_on[1]}"
+            )
+    return problems
 
 
 def problem_of(graph: Graph, file: CostsFile) -> Problem | None:

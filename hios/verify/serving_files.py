@@ -5,25 +5,55 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from hios import artifacts
+from hios.errors import HiosError
+from hios.formats.calibration_file import CalibrationFile
 from hios.formats.serving_result_file import ResultFile, ServedResult
+from hios.validation import schema_errors
 from hios.verify.contents import contents
+from hios.yaml_file import plain, read_yaml
 
 #: Relative difference that is rounding in floating point.
 _ROUNDING = 1e-9
+#: Folders of the pipeline's results, and whether they are simulated.
+_KINDS = {"simulated": True, "measured": False}
 #: Where tasks are at the end.
 _ENDS = ("completed", "dropped", "expired", "failed", "waiting", "in_flight")
 
 
 def serving_problems(root: Path) -> Iterator[tuple[Path, str, list[str]]]:
-    """File, kind and problems of every result.json in a folder, and of serving/*.json beside or below it.
+    """File, kind and problems of every result.json in a folder, and of those that the pipeline writes to serving/.
 
-    Every task is counted once, the total is the sum of the models, and no more is completed than the work bound allows.
+    Every task is counted once, the total is the sum of the models, no more is completed than the work bound allows, and
+    a file of the pipeline holds what its name and folder say. A scenario of the pipeline is checked against its schema.
     """
-    for path in sorted({*root.rglob("result.json"), *root.rglob("serving/*.json")}):
+    named = {path for kind in _KINDS for path in root.rglob(f"serving/*/{kind}/*.json")}
+    for path in sorted({*root.rglob("result.json"), *root.rglob("serving/*.json"), *named}):
         problems: list[str] = []
         if (result := contents(path, ResultFile, problems)) is not None:
             problems += _contradictions(result)
+            problems += _misplaced(result, path) if path in named else ()
         yield path, "result", problems
+    for path in sorted(root.rglob("calibration.json")):
+        problems = []
+        contents(path, CalibrationFile, problems)
+        yield path, "calibration", problems
+    for path in sorted(root.rglob("serving/*/scenario.yaml")):
+        yield path, "scenario", list(_scenario_problems(path))
+
+
+def _misplaced(result: ResultFile, path: Path) -> Iterator[str]:
+    if path.stem != (name := f"{result.policy}-{result.load:g}"):
+        yield f"policy, load: found {name}; allowed: {path.stem}, as the file is called"
+    if result.simulated != _KINDS[path.parent.name]:
+        yield f"simulated: found {str(result.simulated).lower()} in the folder {path.parent.name}"
+
+
+def _scenario_problems(path: Path) -> Iterator[str]:
+    try:
+        yield from schema_errors(plain(read_yaml(path), path.name, ()), artifacts.schema("scenario"))
+    except HiosError as error:
+        yield str(error).removeprefix(f"{path}: ").removeprefix(f"{path.name}: ")
 
 
 def _contradictions(result: ResultFile) -> Iterator[str]:

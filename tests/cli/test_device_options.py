@@ -9,7 +9,9 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from hios import Schedule, artifacts
 from hios.cli import files, main
+from hios.formats.partition_file import Partition, PartitionFile
 from hios.models import RUNTIMES
 from hios.platforms import PLATFORMS, executable
 from tests.runtime.small import branches
@@ -62,6 +64,56 @@ def test_profile_passes_devices_on(given: dict[str, Any]) -> None:
     assert (given["platform"], given["virtual"], given["devices"]) == ("cpu", False, 3)
     _stopped(*PROFILE, "--platform", "cuda", "--virtual")
     assert (given["platform"], given["virtual"], given["devices"]) == ("cuda", True, 3)
+
+
+def _division(tmp_path: Path, fingerprint: str = "") -> tuple[str, str]:
+    """A graph, and a partition.json of it that chose two devices of three cores."""
+    graph, path = tmp_path / "graph.json", tmp_path / "partition.json"
+    network = branches().graph
+    network.write(graph)
+    entry = Partition(devices=2, cores_per_device=3, algorithm="hios-lp", predicted_ms=1.0)
+    division = PartitionFile(
+        graph=network.name,
+        graph_fingerprint=fingerprint or network.fingerprint,
+        cores=6,
+        partitions=(entry,),
+        devices=2,
+        cores_per_device=3,
+        reason="the fastest of 1",
+    )
+    artifacts.write(path, "partition", division)
+    return str(graph), str(path)
+
+
+def test_partition_states_devices(given: dict[str, Any], tmp_path: Path) -> None:
+    """`--partition` has profile and schedule use the devices that `hios partition` chose."""
+    graph, path = _division(tmp_path)
+    _stopped("profile", graph, "--partition", path, "--output", str(tmp_path / "costs.json"))
+    assert (given["devices"], given["cores_per_device"]) == (2, 3)
+    costs, output = tmp_path / "predicted.json", tmp_path / "schedule.json"
+    predict = ["profile", graph, "--platform", "model", "--gpu", "a40", "--devices", "2", "--output", str(costs)]
+    assert CliRunner().invoke(main, predict).exit_code == 0
+    words = ["schedule", graph, str(costs), "--algorithm", "hios-lp", "--partition", path, "--output", str(output)]
+    assert CliRunner().invoke(main, words).exit_code == 0
+    assert Schedule.read(output).devices == 2
+
+
+@pytest.mark.parametrize(
+    ("fingerprint", "more", "message"),
+    [
+        ("", ["--devices", "1"], "Error: --devices: found with --partition, which states it; allowed: one of them"),
+        ("", ["--cores-per-device", "2"], "Error: --cores-per-device: found with --partition, which states it; "),
+        ("0" * 16, [], "/partition.json: graph_fingerprint: found 0000000000000000, of another graph than "),
+    ],
+)
+def test_partition_that_does_not_fit(tmp_path: Path, fingerprint: str, more: list[str], message: str) -> None:
+    """What contradicts the partition is refused, and nothing is measured."""
+    graph, path = _division(tmp_path, fingerprint)
+    costs = tmp_path / "costs.json"
+    result = CliRunner().invoke(main, ["profile", graph, "--partition", path, "--output", str(costs), *more])
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert not costs.exists()
 
 
 @pytest.mark.parametrize("timeout", ["0", "-1", "inf", "nan"])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 
+import pytest
 from click.testing import CliRunner
 
 from hios.cli import main
@@ -38,6 +41,19 @@ def test_warnings_of_others_stay_as_they_are() -> None:
         warnings.simplefilter("always")
         CliRunner().invoke(group, ["try"])
     assert [str(warning.message) for warning in caught] == ["old"]
+
+
+@pytest.mark.parametrize("command", ["algorithms", "algorithms hios-lp --help"])
+def test_a_reader_that_goes_away_is_no_error(command: str) -> None:
+    """`hios algorithms | head` ends without a message."""
+    with subprocess.Popen(
+        [sys.executable, "-u", "-m", "hios", *command.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1
 
 
 def test_help_lists_whole_descriptions() -> None:

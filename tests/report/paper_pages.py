@@ -12,6 +12,7 @@ from hios.study.figure_data import FigureData
 from hios.study.figure_files import write_figure
 from hios.study.random_graphs import GENERATORS
 from hios.study.simulation import ablate, simulate
+from tests.report.test_serving_results import write_serving
 from tests.study.test_simulation import SMALL
 from tests.verify.results import write_network
 
@@ -44,5 +45,8 @@ def write_results(folder: Path, figures: Sequence[str] = (*DRAWN, CARD)) -> Path
 def write_page(folder: Path) -> Path:
     """Write the page of the results beside them."""
     networks = [folder / "inception_v3", folder / "squeezenet"]
-    write_report(networks, folder / "report.html", folder / "tables", figures=folder / "figures")
+    write_serving(folder)
+    write_report(
+        networks, folder / "report.html", folder / "tables", figures=folder / "figures", serving=folder / "serving"
+    )
     return folder / "report.html"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import random
+from typing import Any
+
 import pytest
 
 from hios.serving.arrivals import draw
@@ -10,8 +14,7 @@ from hios.serving.simulator import Simulation
 from tests.serving.scenarios import OPEN, random_case, scenario, served, server
 
 
-def _same(seed: int) -> None:
-    case = random_case(seed)
+def _same(*case: Any) -> None:
     expected, found = Simulation(*case).run(), compiled(*case)
     assert found.runs == expected.runs
     assert found.state == expected.state
@@ -25,14 +28,25 @@ def _same(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_same_as_the_reference(seed: int) -> None:
     """Every run with its times, and what becomes of every task and when, to the last bit."""
-    _same(seed)
+    _same(*random_case(seed))
+
+
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_same_as_the_reference_when_calibrated(seed: int) -> None:
+    """The same where runs slow each other down and times differ from run to run."""
+    draw = random.Random(seed)
+    pipeline, *rest = random_case(seed)
+    count = range(len(pipeline.combined))
+    beside = tuple(tuple(draw.choice([1.0, 1.1, 1 + draw.random()]) for _ in count) for _ in count)
+    jitter = tuple(draw.uniform(0.7, 1.6) for _ in range(7))
+    _same(dataclasses.replace(pipeline, beside=beside, jitter=jitter), *rest)
 
 
 @pytest.mark.slow
 def test_same_as_the_reference_in_a_thousand_cases() -> None:
     """The same on a thousand further pipelines."""
     for seed in range(1000, 2000):
-        _same(seed)
+        _same(*random_case(seed))
 
 
 def test_cases_differ() -> None:

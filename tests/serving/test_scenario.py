@@ -76,7 +76,10 @@ def _edit(path: Path, label: str, **changes: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rate": None}, "models.left: rate is missing; required with arrivals poisson: tasks per second"),
+        (
+            {"rate": None},
+            "models.left: rate is missing; required with arrivals poisson: rate, tasks per second, or share",
+        ),
         ({"rate": -1}, "models.left.rate: found -1; allowed: more than 0"),
         ({"interval_s": 2}, "models.left.interval_s: found 2; allowed: at most 1"),
         ({"overflow": "block"}, 'models.left.overflow: found "block"; allowed: one of "reject", "drop-oldest"'),
@@ -154,3 +157,25 @@ def test_blocks_of_a_pipeline() -> None:
     edges = tuple(Edge(source, target) for source, target in itertools.pairwise(names))
     assert pipeline_blocks(Graph("g", operators, edges, blocks=(("c",),))) == ((0, 1), (2,), (3, 4))
     assert pipeline_blocks(Graph("g", operators, edges)) == ((0, 1, 2, 3, 4),)  # a chain is one block
+
+
+def test_rate_and_slo_by_the_time_of_a_task(tmp_path: Path) -> None:
+    """A share of the lanes' time is so many tasks, and a scale so many milliseconds; one of each pair of keys."""
+    path = written(tmp_path, lanes=4)
+    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    data["models"]["left"] = {
+        **{key: data["models"]["left"][key] for key in ("graph", "costs")},
+        "share": 0.5,
+        "slo_scale": 3,
+    }
+    path.write_text(yaml.safe_dump(data), encoding="utf-8")
+    left, right = Scenario.read(path, load=2).models
+    assert left.rate == pytest.approx(2 * 0.5 * 4 / 0.007)
+    assert left.settings.slo_ms == pytest.approx(21.0)
+    assert right.rate == pytest.approx(160)
+    for key in ("rate", "slo_ms"):
+        data["models"]["left"][key] = 5
+        path.write_text(yaml.safe_dump(data), encoding="utf-8")
+        with pytest.raises(HiosError, match="found both; allowed: one of them"):
+            Scenario.read(path)
+        del data["models"]["left"][key]

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from hios import HiosError
+from hios import Graph, HiosError, artifacts
 from hios.cli import main
+from hios.formats.partition_file import Partition, PartitionFile
+from hios.formats.run_file import Latency
 from hios.report import write_report
 from hios.verify import verify
 from tests.verify.results import write_network
@@ -246,6 +248,32 @@ def test_each_kind_of_contradiction_is_found(
     (problems,) = [entry.problems for entry in verify(network) if entry.path == name]
     assert any(re.search(message, problem) for problem in problems), problems
     assert all("\n" not in problem and len(problem) < 1000 for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, None),
+        ({"cores_per_device": 2}, "devices: found 2 of 2 core(s), which is not among partitions"),
+        ({"devices": 1, "cores_per_device": 2}, "devices: found 1 of 2 core(s), which was not measured"),
+        ({"graph_fingerprint": "0" * 16}, "graph_fingerprint: found 0000000000000000; graph.json has "),
+        ({"cores": 1}, "partitions[0]: found 2 cores; there are 1"),
+        ({"median": 7.0}, "partitions[1].latency_ms.median: found 7; recomputed from runs: 2"),
+    ],
+)
+def test_divisions_of_cores_are_checked(folder: Path, changes: dict[str, Any], message: str | None) -> None:
+    """A partition.json names a measured one of its divisions, of the graph beside it."""
+    graph = Graph.read(folder / "first" / "graph.json")
+    latency = Latency(changes.pop("median", 2.0), 1.0, 3.0, (1.0, 2.0, 3.0))
+    ways = (
+        Partition(devices=1, cores_per_device=2, algorithm="sequential", predicted_ms=4.0),
+        Partition(devices=2, cores_per_device=1, algorithm="hios-lp", predicted_ms=2.0, latency_ms=latency),
+    )
+    right: dict[str, Any] = {"graph_fingerprint": graph.fingerprint, "cores": 2, "devices": 2, "cores_per_device": 1}
+    division = PartitionFile(graph=graph.name, partitions=ways, reason="it is the fastest", **(right | changes))
+    artifacts.write(folder / "first" / "partition.json", "partition", division)
+    (problems,) = [entry.problems for entry in verify(folder) if entry.kind == "partition"]
+    assert [problem[: len(message or "")] for problem in problems][:1] == ([] if message is None else [message])
 
 
 @pytest.mark.parametrize(

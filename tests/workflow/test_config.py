@@ -91,6 +91,14 @@ def test_defaults(models: Path) -> None:
         "algorithms": {"wide": {"algorithm": "hios-lp", "window": 2, "fill_gaps": False}},
         "profile": {"stages_of": ["greedy", "hios-lp"], "repeats": 20, "budget": 120, "widths": [], "cache": True},
         "execute": {"runs": 1, "warmup": 3, "tolerance": 0.0001, "baselines": ["eager"], "other_hardware": False},
+        "serving": {
+            "policies": [],
+            "loads": [0.8],
+            "measure": False,
+            "scenarios": {},
+            "duration_s": 60.0,
+            "slo_scale": 5.0,
+        },
         "study": {
             "scale": "quick",
             "sessions": ["networks", "simulation"],
@@ -135,7 +143,7 @@ def test_default_configuration_shows_the_defaults() -> None:
     known = artifacts.schema("config")["properties"]
     for key in ("platform", "virtual", "devices", "seed", "results"):
         assert shown[key] == known[key]["default"]
-    for section in ("profile", "execute"):
+    for section in ("profile", "execute", "serving"):
         assert shown[section] == {key: rule["default"] for key, rule in known[section]["properties"].items()}
     study = known["study"]["properties"]
     series = {key: rule["default"] for key, rule in study["simulation"]["properties"].items() if "default" in rule}
@@ -263,6 +271,25 @@ def test_competitors(models: Path) -> None:
     data = {**SMALL, "algorithms": {"sequential": {}, "lp": {"algorithm": "hios-lp"}}, "devices": [1, 4]}
     settings = config.resolve(data, "config.yaml", models=models)
     assert config.competitors(settings) == [("sequential", 1), ("lp", 1), ("lp", 4)]
+
+
+def test_devices_that_are_found_by_measurement(models: Path) -> None:
+    """`devices: auto` leaves numbers open for algorithms of several devices; the others schedule one device."""
+    data = {**SMALL, "algorithms": {"sequential": {}, "lp": {"algorithm": "hios-lp"}}, "devices": "auto"}
+    settings = config.resolve(data, "", cores=1, models=models)
+    assert config.competitors(settings) == [("sequential", 1), ("lp", "auto")]
+    assert config.resolve(config.contents(settings), "", models=models) == settings
+    measured = {"profile": {"repeats": 7, "budget": 1.5, "cache": False}, "execute": {"runs": 5, "warmup": 2}}
+    words = shlex.split(config.partition_options(config.resolve({**data, **measured}, "", models=models)))
+    assert words == shlex.split("--repeats 7 --budget 1.5 --no-cache --runs 5 --warmup 2 --tolerance 0.0001 --seed 0")
+    for change, message in (
+        ({"devices": "all"}, "devices: found "),
+        ({"platform": "cuda"}, "devices: found auto with platform cuda; allowed: with platform cpu"),
+        ({"cores_per_device": 2}, "cores_per_device: found with devices: auto; allowed: with numbers of devices"),
+        ({"profile": {"widths": [2]}}, "profile.widths: found with devices: auto; allowed: with numbers of devices"),
+    ):
+        with pytest.raises(HiosError, match=f"^config.yaml: {message}"):
+            config.resolve({**data, **change}, "config.yaml", models=models)
 
 
 def test_auto(models: Path) -> None:
@@ -444,11 +471,11 @@ BAD = [
     *[
         pytest.param(
             {"models": {name: {"model": "net"}}},
-            f'models: found the key "{name}"; allowed: anything but "benchmarks", "figures", "logs", "study", '
-            '"tables" (Folders of these',
+            f'models: found the key "{name}"; allowed: anything but "benchmarks", "figures", "logs", "serving", '
+            '"study", "tables" (Folders of these',
             id=f"label {name}",
         )
-        for name in ("benchmarks", "figures", "logs", "study", "tables")
+        for name in ("benchmarks", "figures", "logs", "serving", "study", "tables")
     ],
     pytest.param({"seed": 2**63}, f"seed: found {2**63}; allowed: at most {2**63 - 1}", id="seed too large"),
     pytest.param(

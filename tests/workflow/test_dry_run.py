@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from hios.study import registry
 from tests import plugin
@@ -41,9 +44,40 @@ def test_default_configuration(checkout: Checkout) -> None:
 def test_tiny_configuration(checkout: Checkout) -> None:
     """A file given with --configfile replaces config.yaml: its models do not come along."""
     planned = checkout.planned("--configfile", Path(__file__).with_name("tiny.yaml"))
-    drawn = {"simulation_n30_e50_l6": 1, "figure": _figures("networks", "simulation", "batches")}
+    figures = {"simulation_n30_e50_l6": 1, "figure": _figures("networks", "simulation", "batches")}
     batches = {"schedule": 7 + 2 * 2, "retarget": 2}
-    assert planned == {"export": 3, "extract": 3, "profile": 3, "execute": 3, **batches, **drawn, **ALWAYS}
+    drawn = {**figures, **batches, "scenario": 1, "serve": 4}
+    assert planned == {"export": 3, "extract": 3, "profile": 3, "execute": 3, **drawn, **ALWAYS}
+
+
+def test_serving(checkout: Checkout) -> None:
+    """Every scenario under every policy and load: simulated, and run alone on the machine where that is asked for."""
+    served = {"policies": ["sequential", "top-open"], "loads": [0.5, 0.8]}
+    config = checkout.config(models={"beta": None}, serving={**served, "measure": True})
+    planned = checkout.planned("--configfile", config)
+    assert {rule: planned[rule] for rule in ("scenario", "serve", "serve_measured")} == {
+        "scenario": 1,
+        "serve": 4,
+        "serve_measured": 4,
+    }
+    printed = checkout.snakemake("-n", "-p", "--configfile", config).stdout
+    assert "hios simulate results/serving/networks/scenario.yaml --policy top-open --load 0.5" in printed
+    assert "hios load results/serving/networks/scenario.yaml --policy sequential --load 0.8" in printed
+    assert "--serving results/serving" in printed
+    assert not {"scenario", "serve"} & checkout.planned("--configfile", checkout.config()).keys()
+
+
+def test_scenarios_of_the_user(checkout: Checkout) -> None:
+    """A scenario that names files of the pipeline waits for them; one that is missing is named in one line."""
+    models = {"alpha": {"graph": "results/alpha/graph.json", "costs": "results/alpha/costs.json", "rate": 5}}
+    (checkout.path / "mine.yaml").write_text(json.dumps({"models": models}))
+    config = checkout.config(serving={"policies": ["ios"], "scenarios": {"mine": "mine.yaml"}})
+    planned = checkout.planned("--configfile", config, "--", "results/serving/mine/simulated/ios-0.8.json")
+    assert planned == {"export": 1, "extract": 1, "profile": 1, "serve": 1}
+    (checkout.path / "mine.yaml").unlink()
+    answer = checkout.snakemake("-n", "--configfile", config)
+    assert "Error: mine.yaml: cannot be read" in answer.stdout
+    assert "Traceback" not in answer.stdout
 
 
 @pytest.mark.slow
@@ -324,6 +358,25 @@ def test_nested_values_of_config_option(checkout: Checkout) -> None:
     broken = checkout.snakemake("-n", "--config", "devices=[1")
     assert broken.returncode != 0
     assert "Error: --config: devices: found [1, which is not YAML" in broken.stdout
+
+
+def test_devices_that_are_found_by_measurement(checkout: Checkout) -> None:
+    """`devices: auto` divides the cores for each network first; costs and schedules follow its partition.json."""
+    config = checkout.config(devices="auto")
+    answer = checkout.snakemake("-n", "--printshellcmds", "--configfile", config)
+    assert answer.returncode == 0, answer.stdout
+    commands = re.findall(r"-m hios (profile|schedule|execute) (.*)", answer.stdout)
+    assert {command for command, _ in commands} == {"profile", "schedule", "execute"}
+    for command, words in commands:
+        if command == "execute":
+            assert "--devices" not in words
+        elif "-1.json" in words:
+            assert "--devices 1" in words
+            assert "--partition" not in words
+        else:
+            assert "--devices" not in words
+            assert "/partition.json" in words.partition("--partition ")[2]
+    assert checkout.planned("--configfile", config)["partition"] == len(yaml.safe_load(config.read_text())["models"])
 
 
 def test_slurm_profile(checkout: Checkout) -> None:

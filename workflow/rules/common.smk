@@ -12,9 +12,11 @@ sys.path.insert(0, str(workflow.basedir))
 import hios
 from hios import config as configuration
 from hios.errors import HiosError
+from hios.formats.config_file import AUTO_DEVICES
 from hios.machine import usable_cores
 from hios.models import files as model_files_of
 from hios.schedulers import find
+from hios.serving import jobs as serving_jobs
 from hios.sources import code_hash, source_hash
 from hios.study import registry
 from hios.study.random_graphs import GENERATORS
@@ -79,6 +81,7 @@ settings = checked(
     source=source,
     cores=None if on_cluster else len(usable_cores()),
 )
+checked(serving_jobs.checked, settings, source)
 
 # Some platforms predict and run nothing; their costs depend on descriptions of what is not here.
 PREDICTED = configuration.predicts(settings)
@@ -92,6 +95,9 @@ COMPETITORS = [
 # The networks of the configuration, and those that sessions of the study have of their own.
 EVERYTHING = with_variants(settings)
 NETWORKS = EVERYTHING.models
+VARIANT_COMPETITORS = {
+    name for session in VARIANT_ALGORITHMS for name in competitors(settings, session)
+}
 
 # What the report of a network needs: its run, or its schedules where nothing runs.
 RESULTS = (
@@ -105,17 +111,24 @@ CHOSEN = (
     {"chosen": "<results>/{model}/auto.json"} if configuration.chooses(settings) else {}
 )
 
+# With `devices: auto`, devices and their cores are what partition.json states, for each network.
+AUTO = configuration.divides(settings)
+if AUTO and on_cluster:
+    sys.exit(
+        f"Error: {source}: devices: found auto, for which the machine must be known; allowed on a cluster: numbers"
+    )
+PARTITION = {"partition": "<results>/{model}/partition.json"} if AUTO else {}
+MOST_DEVICES = max(configuration.numbers_of_devices(settings), default=1)
+
 # profile and execute measure: with every core taken, nothing runs beside them. Predicting needs one.
 ALL_CORES = (
-    max(settings.devices) * (settings.cores_per_device or 1)
+    MOST_DEVICES * (settings.cores_per_device or 1)
     if on_cluster
     else workflow.resource_settings.cores
 )
 
 # GPUs that a job which measures asks a cluster for; Slurm's plugin and others read the resource `gpu`.
-GPUS = (
-    max(settings.devices) if settings.platform == "cuda" and not settings.virtual else 0
-)
+GPUS = MOST_DEVICES if settings.platform == "cuda" and not settings.virtual else 0
 
 
 def more(least, megabytes_per_megabyte=0):
@@ -152,7 +165,10 @@ wildcard_constraints:
             ),
         }
     ),
-    devices=alternatives(settings.devices),
+    devices=alternatives(
+        {devices for _, devices in configuration.competitors(settings)}
+        | {name.rpartition("-")[2] for name in VARIANT_COMPETITORS}
+    ),
 
 
 # Rules call the hios of this checkout, by the Python that runs Snakemake or that of their conda environment.
@@ -282,6 +298,13 @@ def figure_data(wildcards):
 PAGE_FIGURES = page_figures(settings, measures=not PREDICTED)
 
 
+# Several models on one device: results of every scenario under every policy and load.
+SERVED = serving_jobs.result_files(settings)
+
+
 wildcard_constraints:
+    scenario=alternatives(serving_jobs.labels(settings)),
+    policy=alternatives(settings.serving.policies),
+    load=alternatives(f"{load:g}" for load in settings.serving.loads),
     generator=alternatives(GENERATORS),
     figure=alternatives(registry.ids()),

@@ -23,7 +23,7 @@ rule execute:
         gpu=GPUS,
     params:
         platform=settings.platform,
-        devices=max(settings.devices),
+        devices=configuration.options({} if AUTO else {"devices": MOST_DEVICES}),
         options=lambda w: configuration.execute_options(EVERYTHING, w.model),
         auto=lambda w, output: configuration.options(
             {"auto": output.chosen} if CHOSEN else {}
@@ -35,6 +35,6 @@ rule execute:
         "Executing the schedules of {wildcards.model}"
     shell:
         "python -m hios execute {input.graph:q} {input.weights:q} {input.schedules:q}"
-        " --platform {params.platform} --devices {params.devices} --program {input.program:q}"
+        " --platform {params.platform} {params.devices} --program {input.program:q}"
         " {params.options} {params.auto} --seed {params.seed} --output {output.run:q} --traces {output.traces:q}"
         " 2>&1 | tee {log:q}"

@@ -1,6 +1,7 @@
 # Graph -> costs, measured on the platform, which needs the machine for itself, or predicted (platform model).
 rule profile:
     input:
+        **PARTITION,
         graph="<results>/{model}/graph.json",
         descriptions=[os.path.relpath(file) for file in DESCRIPTIONS],
     output:
@@ -18,7 +19,9 @@ rule profile:
         gpu=GPUS,
     params:
         platform=settings.platform,
-        devices=max(settings.devices),
+        devices=lambda w, input: configuration.options(
+            {"partition": input.partition} if AUTO else {"devices": MOST_DEVICES}
+        ),
         options=configuration.profile_options(settings),
         versions=versions("torch"),
         code=(
@@ -32,6 +35,6 @@ rule profile:
     message:
         "{params.doing} the operators, stages and transfers of {wildcards.model}"
     shell:
-        "python -m hios profile {input.graph:q} --platform {params.platform} --devices {params.devices}"
+        "python -m hios profile {input.graph:q} --platform {params.platform} {params.devices}"
         " {params.options} --output {output:q}"
         " 2>&1 | tee {log:q}"

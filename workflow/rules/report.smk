@@ -5,6 +5,7 @@ rule report:
         costs=expand("<results>/{model}/costs.json", model=settings.models),
         runs=expand(RESULTS, model=settings.models, allow_missing=True),
         config="<results>/config.yaml",
+        served=SERVED,
         figures=expand(
             "<results>/figures/{figure}.json", figure=PAGE_FIGURES, allow_missing=True
         ),
@@ -46,6 +47,9 @@ rule report:
         figures=configuration.options(
             {"figures": f"{settings.results}/figures" if PAGE_FIGURES else None}
         ),
+        serving=configuration.options(
+            {"serving": f"{settings.results}/serving" if SERVED else None}
+        ),
         versions=versions("altair", "vl-convert-python"),
         code=source_hash("report"),
         registry=code_hash(map(registry.module_of, registry.ids())),
@@ -53,5 +57,5 @@ rule report:
         "Writing the report"
     shell:
         "python -m hios report {params.directories:q} --output {output.page:q} --tables {params.tables:q}"
-        " --config {input.config:q} {params.schedules} {params.figures}"
+        " --config {input.config:q} {params.schedules} {params.figures} {params.serving}"
         " > {log:q} 2>&1"

@@ -1,6 +1,7 @@
 # Graph and costs -> where and when each operator runs, by one algorithm for one number of devices.
 rule schedule:
     input:
+        **PARTITION,
         graph="<results>/{model}/graph.json",
         costs="<results>/{model}/costs.json",
     output:
@@ -16,6 +17,11 @@ rule schedule:
         mem_mb=more(2000, 100),
         runtime=more(20),
     params:
+        devices=lambda w, input: configuration.options(
+            {"devices": w.devices}
+            if w.devices != AUTO_DEVICES
+            else {"partition": input.partition}
+        ),
         algorithm=lambda w: algorithm_of(w)["algorithm"],
         options=lambda w: configuration.options(algorithm_of(w), without="algorithm"),
         versions=versions("numba", "ortools"),
@@ -24,5 +30,5 @@ rule schedule:
         "Scheduling {wildcards.model} with {wildcards.algorithm} for {wildcards.devices} device(s)"
     shell:
         "python -m hios schedule {input.graph:q} {input.costs:q} --algorithm {params.algorithm:q}"
-        " --devices {wildcards.devices} {params.options} --output {output:q}"
+        " {params.devices} {params.options} --output {output:q}"
         " > {log:q} 2>&1"

@@ -1,0 +1,61 @@
+"""calibration.json: what serving the models of a scenario takes on this machine, beyond the times of costs.json."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from hios.formats.base import (
+    AboveZero,
+    DeviceCount,
+    FormatVersion,
+    NonNegative,
+    OrAbsent,
+    Platform,
+    Record,
+    Timestamp,
+    Versions,
+    doc,
+)
+from hios.formats.config_file import Label
+from hios.formats.scenario_file import Overheads
+
+
+class PairFactor(Record, frozen=True):
+    """How much a run of one model is slowed down by a run of another model, or its own, on another lane."""
+
+    model: Annotated[Label, doc("The model that is slowed down.")]
+    beside: Annotated[Label, doc("The model that runs on the other lane.")]
+    factor: Annotated[AboveZero, doc("Mean time of a task beside the other, over that of one alone.")]
+
+
+class CalibrationFile(Record, frozen=True, kw_only=True):
+    """Measured constants of the simulator for the models of a scenario."""
+
+    lanes: Annotated[DeviceCount, doc("Lanes that were measured.")]
+    models: Annotated[
+        dict[Label, Annotated[AboveZero, doc("Mean time of a task alone on a lane, over the sum of its operators.")]],
+        Meta(min_length=1),
+        doc("Factor of the times of costs.json, by model."),
+    ]
+    overheads: Annotated[Overheads, doc("Time per task, run, stage and hand-over; those of the scenario do not count.")]
+    corun: Annotated[tuple[PairFactor, ...], doc("Slow-down by pair of models; 1 for pairs that are not listed.")] = ()
+    jitter: Annotated[
+        tuple[AboveZero, ...],
+        Meta(min_length=2),
+        doc(
+            "Times of runs over their mean at evenly spaced quantiles, from the least to the largest; their mean is 1."
+        ),
+    ]
+    seconds: Annotated[NonNegative, doc("How long models ran for it.")]
+    measured_at: OrAbsent[Annotated[Timestamp, doc("When it began, UTC.")]] = None
+    platform: OrAbsent[Platform] = None
+    versions: OrAbsent[Versions] = None
+    format_version: FormatVersion = 1
+
+    def __post_init__(self) -> None:
+        if list(self.jitter) != sorted(self.jitter):
+            raise ValueError("jitter: values ascend")
+        if unknown := {label for pair in self.corun for label in (pair.model, pair.beside)} - self.models.keys():
+            raise ValueError(f"corun: found {min(unknown)}; allowed: {', '.join(self.models)}")

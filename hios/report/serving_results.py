@@ -1,0 +1,161 @@
+"""The serving part of a report: scenarios under policies, predicted and measured, from the pipeline's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hios import artifacts
+from hios.errors import ArtifactError
+from hios.formats.serving_result_file import ResultFile, ServedResult
+from hios.report.tables import View
+
+#: Columns that predictions are compared with measurements in, by name.
+_COMPARED = ("done", "p50", "p90", "p99")
+
+
+@dataclass(frozen=True, slots=True)
+class ServedPolicy:
+    """A policy at one load, simulated, run for real, or both.
+
+    Attributes:
+        policy: its name.
+        load: what the rates of the scenario were multiplied by.
+        predicted: the simulation; None without one.
+        measured: the run; None without one.
+    """
+
+    policy: str
+    load: float
+    predicted: ResultFile | None
+    measured: ResultFile | None
+
+    @property
+    def results(self) -> list[ResultFile]:
+        """What there is, measured first."""
+        return [result for result in (self.measured, self.predicted) if result is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class ServedScenario:
+    """A scenario by its label in the configuration, with its results by load and policy."""
+
+    label: str
+    policies: tuple[ServedPolicy, ...]
+
+
+def read_serving(folder: Path) -> list[ServedScenario]:
+    """The scenarios of a folder, as the pipeline writes them: LABEL/simulated/*.json and LABEL/measured/*.json.
+
+    Raises:
+        ArtifactError: the folder holds no result, or one is damaged.
+    """
+    scenarios = [_scenario(own) for own in sorted(folder.iterdir()) if own.is_dir()] if folder.is_dir() else []
+    scenarios = [scenario for scenario in scenarios if scenario.policies]
+    if not scenarios:
+        raise ArtifactError(f"{folder}: found no result; required: SCENARIO/simulated/POLICY-LOAD.json of one at least")
+    return scenarios
+
+
+def _scenario(own: Path) -> ServedScenario:
+    found = {kind: _results(own / kind) for kind in ("simulated", "measured")}
+    keys = sorted({*found["simulated"], *found["measured"]}, key=lambda key: (key[1], key[0]))
+    return ServedScenario(
+        own.name, tuple(ServedPolicy(*key, found["simulated"].get(key), found["measured"].get(key)) for key in keys)
+    )
+
+
+def _results(folder: Path) -> dict[tuple[str, float], ResultFile]:
+    results = [artifacts.load(path, ResultFile) for path in sorted(folder.glob("*.json"))]
+    return {(result.policy, result.load): result for result in results}
+
+
+def serving_rows(scenario: ServedScenario) -> list[View]:
+    """A row for every policy, load and kind: rates in tasks per second, times in milliseconds, shares from 0 to 1."""
+    return [_row(served, result) for served in scenario.policies for result in served.results]
+
+
+def _row(served: ServedPolicy, result: ResultFile) -> View:
+    time, total = result.duration_s * result.repeats, result.total
+    done = total.completed / time
+    return {
+        "policy": served.policy,
+        "chosen": result.chosen,
+        "load": served.load,
+        "mark": "predicted" if result.simulated else "measured here",
+        "offered": total.offered / time,
+        "goodput": total.goodput / time,
+        "done": done,
+        "lost": _lost(total) / total.offered if total.offered else 0.0,
+        "p50": total.p50_ms,
+        "p90": total.p90_ms,
+        "p99": total.p99_ms,
+        "jain": result.jain,
+        "utilisation": result.utilisation,
+        "bound": result.bound_per_s,
+        "gap": 1 - done / result.bound_per_s if result.bound_per_s > 0 else 0.0,
+    }
+
+
+def _lost(total: ServedResult) -> int:
+    return total.dropped + total.expired + total.failed
+
+
+def gap_rows(scenario: ServedScenario) -> list[View]:
+    """Predictions over measurements less 1, where there are both: done, p50, p90 and p99."""
+    return [
+        {
+            "policy": served.policy,
+            "load": served.load,
+            **{name: _over(predicted[name], measured[name]) for name in _COMPARED},
+        }
+        for served in scenario.policies
+        if served.predicted is not None and served.measured is not None
+        for predicted, measured in [(_row(served, served.predicted), _row(served, served.measured))]
+    ]
+
+
+def _over(predicted: float | None, measured: float | None) -> float | None:
+    return predicted / measured - 1 if predicted is not None and measured else None
+
+
+def setting_sentence(scenario: ServedScenario) -> str:
+    """What arrived, for how long, and on what."""
+    first = scenario.policies[0].results[0]
+    time = first.duration_s * first.repeats
+    offered = ", ".join(f"{label} {served.offered / time:.3g}/s" for label, served in first.models.items())
+    lanes = "one lane" if first.lanes == 1 else f"{first.lanes} lanes"
+    return (
+        f"{offered} at load {first.load:g}; arrivals {first.arrivals}; {lanes}; {first.repeats} x "
+        f"{first.duration_s:g} s; seed {first.seed}; launcher {first.launcher}."
+    )
+
+
+def findings(scenario: ServedScenario) -> Iterator[str]:
+    """What auto chose at each load, and which policy had the most tasks within their SLO."""
+    for load in dict.fromkeys(served.load for served in scenario.policies):
+        own = [served for served in scenario.policies if served.load == load]
+        yield _best(own, load)
+        for served in own:
+            for result in served.results:
+                if result.chosen is not None:
+                    compared = sum(entry.left_out is None for entry in result.candidates)
+                    yield (
+                        f"At load {load:g}, auto is {result.chosen}: the best of {compared} policies in simulations of "
+                        "other traces."
+                    )
+                    break
+
+
+def _best(policies: Sequence[ServedPolicy], load: float) -> str:
+    measured = any(served.measured is not None for served in policies)
+    results = [
+        (served.policy, result) for served in policies if (result := served.measured if measured else served.predicted)
+    ]
+    name, best = max(results, key=lambda entry: (entry[1].total.goodput, -(entry[1].total.p99_ms or 0.0)))
+    time = best.duration_s * best.repeats
+    return (
+        f"At load {load:g}, {name} answers the most tasks within their SLO, {'measured' if measured else 'predicted'}: "
+        f"{best.total.goodput / time:.3g} of {best.total.offered / time:.3g} tasks/s."
+    )

@@ -1,0 +1,230 @@
+"""Measure what `hios.serving.calibration` needs: real servers of the scenario's models, one task after another.
+
+Alone on a lane, tasks give the factor of each model and the jitter; two models on two lanes at once, their slow-down.
+One task at a time over all lanes, whole (ios) and block by block (top), gives the overheads: least squares with
+constants that are not negative.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import statistics
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import msgspec
+import numpy as np
+from torch import Tensor
+
+from hios import defaults
+from hios.errors import HiosError
+from hios.formats.calibration_file import CalibrationFile, PairFactor
+from hios.formats.scenario_file import Overheads
+from hios.frontends.examples import example_inputs
+from hios.platforms.cpu.platform import describe
+from hios.serving.instances import Run
+from hios.serving.lane import Answer
+from hios.serving.policies import policy
+from hios.serving.scenario import Scenario
+from hios.serving.server import Server
+from hios.versions import versions
+
+#: Seconds of runs in all, and the share of them for tasks alone, for pairs, and for the policies that use all lanes.
+BUDGET_S = 45.0
+_ALONE, _PAIRS, _LANES = 0.3, 0.4, 0.3
+_WARMUP, _LEAST = 3, 5
+_QUANTILES = 101
+_OVER_LANES = ("ios", "top")
+_CONSTANTS = ("task_ms", "run_ms", "stage_ms", "hand_over_ms")
+
+
+@dataclass
+class _Watch:
+    """Times of runs of a server, by model, while it is recording."""
+
+    times_ms: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    recording: bool = False
+
+    def add(self, lane: int, run: Run, places: tuple[int, ...], answer: Answer) -> None:
+        """Note what a lane did; called by the server."""
+        if self.recording:
+            (model, _), *_ = (run.members[place] for place in places)
+            self.times_ms[model].append((answer.ended_ns - answer.began_ns) / 1e6)
+
+    def take(self) -> dict[int, list[float]]:
+        """What was recorded, which is then forgotten."""
+        taken, self.times_ms = self.times_ms, defaultdict(list)
+        return taken
+
+
+def calibrate(
+    scenario: Scenario,
+    *,
+    budget_s: float = BUDGET_S,
+    virtual: bool = False,
+    timeout_s: float = defaults.TIMEOUT_S,
+    show: Callable[[str], None] = lambda text: None,
+) -> CalibrationFile:
+    """Measure the constants of a scenario's models on its lanes.
+
+    Args:
+        scenario: models with weights, and lanes.
+        budget_s: seconds of runs, all together.
+        virtual: whether lanes may share cores where there are fewer.
+        timeout_s: longest time of one run.
+        show: is told what is measured.
+
+    Raises:
+        HiosError: a model cannot be run, or has operators without time.
+    """
+    began, clock = datetime.now(UTC), time.perf_counter()
+    if empty := [model.label for model in scenario.models if sum(model.problem.time) <= 0]:
+        raise HiosError(
+            f"{scenario.source}: models.{empty[0]}.costs: found no time; required to calibrate: times above 0"
+        )
+    tasks = [list(example_inputs(model.problem.graph.inputs, scenario.file.seed)) for model in scenario.models]
+    count = len(scenario.models)
+    watch = _Watch()
+    with Server(scenario, "one-per-lane", virtual=virtual, timeout_s=timeout_s, watch=watch.add) as server:
+        show("each model alone on a lane")
+        alone, latencies = [], []
+        for number in range(count):
+            latencies.append(_closed_loop(server, number, tasks[number], budget_s * _ALONE / count, watch))
+            alone.append(watch.take()[number])
+        pairs: dict[tuple[int, int], list[float]] = {}
+        both = list(itertools.combinations_with_replacement(range(count), 2)) if scenario.lanes > 1 else []
+        for pair in both:
+            show(" beside ".join(scenario.models[number].label for number in pair))
+            pairs |= _beside(server, pair, tasks, budget_s * _PAIRS / len(both), watch)
+    means = [statistics.fmean(times) for times in alone]
+    factors = [mean / sum(model.problem.time) for mean, model in zip(means, scenario.models, strict=True)]
+    rows = [(_coefficients(scenario, "one-per-lane", n), statistics.median(own)) for n, own in enumerate(latencies)]
+    for name in _OVER_LANES:
+        show(f"one task at a time under {name}")
+        with Server(scenario, name, virtual=virtual, timeout_s=timeout_s) as server:
+            for number in range(count):
+                own = _closed_loop(server, number, tasks[number], budget_s * _LANES / len(_OVER_LANES) / count)
+                rows.append((_coefficients(scenario, name, number), statistics.median(own)))
+    scaled = [factors[place % count] for place in range(len(rows))]
+    overheads = fitted(
+        [(row[1:], latency - factor * row[0]) for (row, latency), factor in zip(rows, scaled, strict=True)]
+    )
+    labels = [model.label for model in scenario.models]
+    return CalibrationFile(
+        lanes=scenario.lanes,
+        models=dict(zip(labels, factors, strict=True)),
+        overheads=Overheads(**dict(zip(_CONSTANTS, overheads, strict=True))),
+        corun=tuple(
+            PairFactor(labels[model], labels[beside], statistics.fmean(times) / means[model])
+            for (model, beside), times in sorted(pairs.items())
+        ),
+        jitter=jitter_of([*alone, *pairs.values()]),
+        seconds=time.perf_counter() - clock,
+        measured_at=f"{began:%Y-%m-%dT%H:%M:%SZ}",
+        platform=describe(scenario.lanes, virtual=virtual),
+        versions=versions(),
+    )
+
+
+def _closed_loop(
+    server: Server, number: int, task: Sequence[Tensor], seconds: float, watch: _Watch | None = None
+) -> list[float]:
+    """Latencies of one task after another, milliseconds."""
+    label = server.scenario.models[number].label
+    for _ in range(_WARMUP):
+        server.infer(label, task)
+    if watch is not None:
+        watch.recording = True
+    found: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(found) < _LEAST or time.perf_counter() < end:
+        start = time.perf_counter()
+        server.infer(label, task)
+        found.append((time.perf_counter() - start) * 1e3)
+    if watch is not None:
+        watch.recording = False
+    return found
+
+
+def _beside(
+    server: Server, pair: tuple[int, int], tasks: Sequence[Sequence[Tensor]], seconds: float, watch: _Watch
+) -> dict[tuple[int, int], list[float]]:
+    """Times of the runs of two models that never stop beside each other, by model and the one beside it."""
+    ready, stop = threading.Barrier(3), threading.Event()
+
+    def loop(number: int) -> None:
+        label = server.scenario.models[number].label
+        server.infer(label, tasks[number])
+        ready.wait()
+        while not stop.is_set():
+            server.infer(label, tasks[number])
+
+    threads = [threading.Thread(target=loop, args=(number,)) for number in pair]
+    for thread in threads:
+        thread.start()
+    ready.wait()
+    longest = max(sum(server.scenario.models[number].problem.time) for number in pair) / 1e3
+    time.sleep(2 * longest)  # until both run
+    watch.recording = True
+    time.sleep(max(seconds, _LEAST * 2 * longest))
+    watch.recording = False
+    stop.set()
+    for thread in threads:
+        thread.join()
+    times = watch.take()
+    first, second = pair
+    return {(first, second): times[first], (second, first): times[second]}
+
+
+def _coefficients(scenario: Scenario, name: str, number: int) -> list[float]:
+    """Milliseconds of a task alone under a policy without overheads, and how often each of these counts."""
+    units = [{}, *({constant: 1.0} for constant in _CONSTANTS)]
+    first, *rest = (_alone_ms(scenario, name, number, Overheads(**unit)) for unit in units)
+    return [first, *(with_one - first for with_one in rest)]
+
+
+def _alone_ms(scenario: Scenario, name: str, number: int, overheads: Overheads) -> float:
+    """Time of a task of a model when nothing else runs, in milliseconds."""
+    file = msgspec.structs.replace(scenario.file, overheads=overheads)
+    pipeline = policy(name).make(dataclasses.replace(scenario, file=file, planned=scenario.plain))
+    if pipeline.take == "one":  # the pipeline's times are those beside other runs
+        alone = sum(scenario.models[number].problem.time)
+        return alone + overheads.task_ms + overheads.run_ms + overheads.stage_ms
+    return 1e3 * sum(
+        pipeline.times_s[combined][1 << place][pipeline.lanes - 1]
+        for combined, members in enumerate(pipeline.combined)
+        for place, (owner, _) in enumerate(members)
+        if owner == number
+    )
+
+
+def fitted(rows: Sequence[tuple[Sequence[float], float]]) -> list[float]:
+    """The constants of least squares that are not negative: the best of all sets of constants that are above 0.
+
+    Args:
+        rows: how often each constant counts, and the time that they are to explain together.
+    """
+    matrix, wanted = np.array([row for row, _ in rows], float), np.array([value for _, value in rows], float)
+    count = matrix.shape[1]
+    best, least = np.zeros(count), float(np.sum(wanted**2))
+    for size in range(1, count + 1):
+        for kept in map(list, itertools.combinations(range(count), size)):
+            solution = np.linalg.lstsq(matrix[:, kept], wanted, rcond=None)[0]
+            error = float(np.sum((matrix[:, kept] @ solution - wanted) ** 2))
+            if (solution >= 0).all() and error < least * (1 - 1e-9):
+                best, least = np.zeros(count), error
+                best[kept] = solution
+    return [float(value) for value in best]
+
+
+def jitter_of(groups: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """Quantiles of times over the mean of their group, all groups together, scaled so that drawn values have mean 1."""
+    relative = sorted(value / statistics.fmean(times) for times in groups if times for value in times)
+    quantiles = np.quantile(np.array(relative), np.linspace(0, 1, _QUANTILES))
+    mean = float(np.mean((quantiles[1:] + quantiles[:-1]) / 2))
+    return tuple(float(value / mean) for value in quantiles)

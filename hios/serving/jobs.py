@@ -1,0 +1,113 @@
+"""What config.yaml says about serving: scenarios, policies and loads, and the files of the jobs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from hios import artifacts, config
+from hios.errors import HiosError
+from hios.formats.config_file import Config
+from hios.formats.scenario_file import ScenarioFile
+from hios.serving.policies import AUTO, LANES_ONLY, POLICIES
+from hios.yaml_file import plain, read_yaml
+
+#: The scenario of all networks of a configuration that names none.
+NETWORKS = "networks"
+#: Folders of the results of a scenario: simulated, and run for real.
+SIMULATED, MEASURED = "simulated", "measured"
+#: Algorithms whose schedules policies use; an edit of one of them simulates again.
+ALGORITHMS = ("hios-lp", "ios", "nimble", "opara")
+
+
+def checked(settings: Config, source: str) -> Config:
+    """The configuration, if its policies are known and the platform has times for them.
+
+    Raises:
+        HiosError: one line with file, field, what was found and what is allowed.
+    """
+    serving, gpu = settings.serving, settings.platform != "cpu"
+    allowed = [*(name for name in POLICIES if not (gpu and name in LANES_ONLY)), AUTO]
+    for place, name in enumerate(serving.policies):
+        if name not in allowed:
+            where = f" with platform {settings.platform}" if gpu else ""
+            raise HiosError(f"{source}: serving.policies[{place}]: found {name}; allowed{where}: {', '.join(allowed)}")
+    if serving.measure and gpu:
+        raise HiosError(f"{source}: serving.measure: found true; allowed with platform {settings.platform}: false")
+    return settings
+
+
+def labels(settings: Config) -> list[str]:
+    """Labels of the scenarios; none where there is no policy."""
+    return list(settings.serving.scenarios or [NETWORKS]) if settings.serving.policies else []
+
+
+def result_files(settings: Config) -> list[str]:
+    """The results of all scenarios under all policies and loads."""
+    kinds = [SIMULATED, MEASURED] if settings.serving.measure else [SIMULATED]
+    return [
+        f"{settings.results}/serving/{label}/{kind}/{policy}-{load:g}.json"
+        for label in labels(settings)
+        for kind in kinds
+        for policy in settings.serving.policies
+        for load in settings.serving.loads
+    ]
+
+
+def scenario_file(settings: Config, label: str) -> str:
+    """The file of a scenario: the user's, or the one of all networks, which the pipeline writes."""
+    given = settings.serving.scenarios.get(label)
+    return f"{settings.results}/serving/{label}/scenario.yaml" if given is None else given
+
+
+def files_of(settings: Config, label: str) -> list[str]:
+    """The files that a scenario names, relative to the working folder as the rules name them.
+
+    Raises:
+        HiosError: the file is missing or damaged.
+    """
+    path = scenario_file(settings, label)
+    if label not in settings.serving.scenarios:
+        folder, scenario = Path(path).parent, networks_scenario(settings)
+    else:
+        data = plain(read_yaml(path), path, ())
+        folder, scenario = Path(path).parent, artifacts.parsed(data, ScenarioFile, path)
+    return [os.path.relpath(folder / name) for name in _named(scenario)]
+
+
+def _named(scenario: ScenarioFile) -> Iterator[str]:
+    if scenario.arrivals.endswith(".csv"):
+        yield scenario.arrivals
+    for model in scenario.models.values():
+        yield from filter(None, (model.graph, model.costs, model.weights, model.program))
+
+
+def networks_scenario(settings: Config) -> ScenarioFile:
+    """All networks of a configuration, each with tasks for an even share of the lanes' time; together all of it."""
+    share = 1 / len(settings.models)
+    models = {}
+    for label in settings.models:
+        onnx = config.model_of(settings, label).kind == "onnx"
+        models[label] = {
+            "graph": f"../../{label}/graph.json",
+            "costs": f"../../{label}/costs.json",
+            "weights": f"../../{label}/weights.safetensors",
+            "program": f"../../{label}/program.{'onnx' if onnx else 'pt2'}",
+            "share": share,
+            "slo_scale": settings.serving.slo_scale,
+        }
+    data = {
+        "models": models,
+        "lanes": max(settings.devices) if settings.platform == "cpu" else 1,
+        "duration_s": settings.serving.duration_s,
+        "seed": settings.seed,
+    }
+    return artifacts.parsed(data, ScenarioFile, NETWORKS)
+
+
+def networks_yaml(settings: Config) -> str:
+    """The scenario of all networks as the text of its file."""
+    return yaml.safe_dump(config.plain_contents(networks_scenario(settings)), sort_keys=False)

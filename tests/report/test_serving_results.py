@@ -1,0 +1,129 @@
+"""The serving part of a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hios import artifacts
+from hios.errors import ArtifactError
+from hios.formats.serving_result_file import ResultFile
+from hios.report.serving_results import (
+    ServedScenario,
+    findings,
+    gap_rows,
+    read_serving,
+    serving_rows,
+    setting_sentence,
+)
+from hios.serving.scenario import Scenario
+from hios.serving.simulate import reference, simulate
+from tests.serving.scenarios import written
+from tests.verify.results import write_network
+
+
+def write_serving(folder: Path) -> Path:
+    """Results of two policies and auto at two loads, as the pipeline writes them; one of them was run."""
+    given = written(folder / "given", duration_s=2)
+    own = folder / "serving" / "mix"
+    for load in (0.5, 1.0):
+        scenario = Scenario.read(given, load=load)
+        for policy in ("sequential", "top", "auto"):
+            result = simulate(scenario, policy, engine=reference)
+            artifacts.write(own / "simulated" / f"{policy}-{load:g}.json", "result", result)
+            if policy == "sequential":
+                artifacts.write(own / "measured" / f"{policy}-{load:g}.json", "result", run_of(result))
+    return own.parent
+
+
+def run_of(result: ResultFile) -> ResultFile:
+    """As if measured: a fifth slower at the median."""
+    total = result.total
+    assert total.p50_ms is not None
+    slower = msgspec.structs.replace(total, p50_ms=total.p50_ms * 1.25)
+    return msgspec.structs.replace(result, simulated=False, total=slower)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of results."""
+    return write_serving(tmp_path_factory.mktemp("serving"))
+
+
+@pytest.fixture
+def scenario(folder: Path) -> ServedScenario:
+    """The scenario in it."""
+    (scenario,) = read_serving(folder)
+    return scenario
+
+
+def test_rows(scenario: ServedScenario) -> None:
+    """A row for every policy, load and kind, by load; measured before predicted."""
+    rows = serving_rows(scenario)
+    assert [(row["policy"], row["load"], row["mark"]) for row in rows] == [
+        (policy, load, mark)
+        for load in (0.5, 1.0)
+        for policy, mark in (
+            ("auto", "predicted"),
+            ("sequential", "measured here"),
+            ("sequential", "predicted"),
+            ("top", "predicted"),
+        )
+    ]
+    for row in rows:
+        assert row["goodput"] <= row["done"] <= row["offered"]
+        assert row["done"] == pytest.approx(row["bound"] * (1 - row["gap"]))
+
+
+def test_gaps(scenario: ServedScenario) -> None:
+    """Predicted over measured, where there are both."""
+    rows = gap_rows(scenario)
+    assert [(row["policy"], row["load"]) for row in rows] == [("sequential", 0.5), ("sequential", 1.0)]
+    for row in rows:
+        assert (row["done"], row["p99"]) == (0.0, 0.0)
+        assert row["p50"] == pytest.approx(-0.2)
+
+
+def test_sentences(scenario: ServedScenario) -> None:
+    """The setting, the best policy of each load, and what auto chose."""
+    assert "at load 0.5; arrivals poisson; 2 lanes; 1 x 2 s; seed 0; launcher open." in setting_sentence(scenario)
+    said = list(findings(scenario))
+    assert said[0].startswith("At load 0.5, sequential answers the most tasks within their SLO, measured: ")
+    assert sum(", auto is " in sentence for sentence in said) == 2
+
+
+def test_charts(scenario: ServedScenario) -> None:
+    """Goodput beside the bound, and percentiles over load; predictions are dashed and outlined."""
+    pytest.importorskip("altair", reason="needs the extra report")
+    from hios.report.serving_charts import serving_charts
+
+    goodput, percentiles = serving_charts(scenario, "serving")
+    for chart in (goodput, percentiles):
+        assert "sequential, load 0.5" in chart
+        assert "measured here" in chart
+        assert "stroke-dasharray" in chart
+    assert "no policy can pass" in goodput
+
+
+def test_the_part_on_the_page(folder: Path, tmp_path: Path) -> None:
+    """The page has it, with a link from its contents, only where there are results."""
+    pytest.importorskip("altair", reason="needs the extra report")
+    from hios.report import write_report
+
+    write_network(tmp_path / "net", 0)
+    page = tmp_path / "report.html"
+    write_report([tmp_path / "net"], page, tmp_path / "tables", serving=folder)
+    text = page.read_text(encoding="utf-8")
+    for expected in ('href="#serving"', 'id="serving-chart-1-goodput"', "Predicted over measured", "auto (", "-20.0"):
+        assert expected in text
+    write_report([tmp_path / "net"], page, tmp_path / "tables")
+    assert 'id="serving"' not in page.read_text(encoding="utf-8")
+
+
+def test_folders_without_results(tmp_path: Path) -> None:
+    """The message says what is missing."""
+    for folder in (tmp_path, tmp_path / "none"):
+        with pytest.raises(ArtifactError, match=r"found no result; required: SCENARIO/simulated/POLICY-LOAD.json"):
+            read_serving(folder)

@@ -1,0 +1,78 @@
+"""Calibration of real servers, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+from click.testing import CliRunner
+
+from hios.cli import main
+from hios.formats.calibration_file import CalibrationFile
+from hios.serving.calibrating import calibrate
+from hios.serving.calibration import calibrated
+from hios.serving.simulate import reference, simulate
+from tests.serving.served import scenario, scenario_file
+
+pytestmark = pytest.mark.slow  # three servers with workers
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> CalibrationFile:
+    """The constants of both networks."""
+    return calibrate(scenario(tmp_path_factory.mktemp("calibration")), budget_s=1.0, virtual=True)
+
+
+def test_everything_is_measured(measured: CalibrationFile) -> None:
+    """A factor for each model, one for each ordered pair, overheads, and the times of runs about their mean."""
+    assert set(measured.models) == {"branches", "blocks"}
+    assert {(pair.model, pair.beside) for pair in measured.corun} == {
+        (own, other) for own in measured.models for other in measured.models
+    }
+    overheads = measured.overheads
+    constants = (overheads.task_ms, overheads.run_ms, overheads.stage_ms, overheads.hand_over_ms)
+    assert sum(constants) > 0
+    assert measured.jitter[0] < 1 < measured.jitter[-1]
+    assert measured.platform is not None
+
+
+def test_the_simulator_takes_it(measured: CalibrationFile, tmp_path: Path) -> None:
+    """A calibrated simulation has other times than one by the costs alone."""
+    given = scenario(tmp_path)
+    plain, found = (simulate(own, "top-open", engine=reference) for own in (given, calibrated(given, measured)))
+    assert found.total.offered == plain.total.offered
+    assert found.total.mean_ms != plain.total.mean_ms
+
+
+def test_the_command_refuses_what_contradicts(tmp_path: Path) -> None:
+    """A policy is for runs, and required for them."""
+    path = str(scenario_file(tmp_path / "scenario.yaml"))
+    output = str(tmp_path / "out.json")
+    for more, message in (
+        (["--calibrate", "--policy", "top"], "--policy: found beside --calibrate; allowed: one of them."),
+        ([], "Missing option '--policy'; required unless --calibrate is given."),
+    ):
+        done = CliRunner().invoke(main, ["load", path, *more, "--output", output])
+        assert done.exit_code == 2
+        assert message in done.stderr
+
+
+def test_simulate_reads_what_load_wrote(measured: CalibrationFile, tmp_path: Path) -> None:
+    """The file goes from one command to the other; one of other models is refused."""
+    from hios import artifacts
+
+    path = scenario_file(tmp_path / "scenario.yaml")
+    calibration = tmp_path / "calibration.json"
+    artifacts.write(calibration, "calibration", measured)
+    command = ["simulate", str(path), "--policy", "top", "--calibration", str(calibration)]
+    done = CliRunner().invoke(main, [*command, "--output", str(tmp_path / "result.json")])
+    assert done.exit_code == 0, done.output
+    data = json.loads(calibration.read_text(encoding="utf-8"))
+    del data["models"]["blocks"]
+    data["corun"] = []
+    calibration.write_text(json.dumps(data), encoding="utf-8")
+    done = CliRunner().invoke(main, [*command, "--output", str(tmp_path / "other.json")])
+    assert "models: found branches, not blocks; calibrate with" in done.stderr

@@ -1,0 +1,128 @@
+"""Measured constants in the simulator, and how they are fitted."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hios.errors import HiosError
+from hios.formats.calibration_file import CalibrationFile, PairFactor
+from hios.formats.scenario_file import Overheads
+from hios.serving.calibration import calibrated, drawn_jitter, with_interference
+from hios.serving.policies import policy
+from hios.serving.scenario import Scenario
+from hios.serving.simulate import reference, simulate
+from tests.serving.scenarios import scenario, served
+
+
+def constants(**changes: Any) -> CalibrationFile:
+    """Constants of the two models; without changes they change nothing."""
+    given: dict[str, Any] = {
+        "lanes": 2,
+        "models": {"left": 1.0, "right": 1.0},
+        "overheads": Overheads(),
+        "jitter": (1.0, 1.0),
+        "seconds": 1.0,
+        **changes,
+    }
+    return CalibrationFile(**given)
+
+
+@pytest.fixture
+def plain() -> Scenario:
+    """Two models, one of two blocks, whose tasks meet often."""
+    left, right = served("left", [[2.0, 2.0], [3.0]], 100.0), served("right", [[1.0, 4.0]], 60.0)
+    return scenario(left, right, duration_s=4, seed=3)
+
+
+@pytest.mark.parametrize("name", ["one-per-lane", "ios", "top", "top-open", "hios-lp", "pos-relaxed"])
+def test_constants_of_one_change_nothing(name: str, plain: Scenario) -> None:
+    """The same result as without."""
+    found = simulate(calibrated(plain, constants()), name, engine=reference)
+    expected = simulate(plain, name, engine=reference)
+    assert (found.models, found.total) == (expected.models, expected.total)
+    assert found.utilisation == pytest.approx(expected.utilisation)
+
+
+def test_factors_and_overheads(plain: Scenario) -> None:
+    """A run takes its model's factor of its time, and the measured overheads in place of those of the scenario."""
+    measured = constants(models={"left": 2.0, "right": 1.5}, overheads=Overheads(run_ms=0.25))
+    found = policy("one-per-lane").make(calibrated(plain, measured))
+    assert [row[1][0] * 1e3 for row in found.times_s] == pytest.approx([2 * 7.0 + 0.25, 1.5 * 5.0 + 0.25])
+    planned = policy("hios-lp").make(plain).times_s
+    found = policy("hios-lp").make(calibrated(plain, measured))
+    for own, before, factor in zip(found.times_s, planned, (2.0, 1.5), strict=True):
+        assert own[1][1] * 1e3 == pytest.approx(before[1][1] * 1e3 * factor + 0.25)
+
+
+def test_stages_stay_those_of_the_plan(plain: Scenario) -> None:
+    """A server plans without the constants, so the simulation of it does too."""
+    measured = constants(overheads=Overheads(stage_ms=100.0, hand_over_ms=100.0))
+    for name in ("ios", "top"):
+        assert policy(name).make(calibrated(plain, measured)).stages == policy(name).make(plain).stages
+
+
+def test_pairs_slow_each_other_down(plain: Scenario) -> None:
+    """A run that starts beside another takes as much longer as was measured of that pair, one that starts alone not."""
+    pairs = (PairFactor("left", "right", 1.5), PairFactor("right", "left", 1.25))
+    pipeline = with_interference(
+        policy("one-per-lane").make(measured := calibrated(plain, constants(corun=pairs))), measured
+    )
+    assert pipeline.beside == ((1.0, 1.5), (1.25, 1.0))
+    plain_s = [row[1][0] for row in pipeline.times_s]
+    found = _runs(measured, pipeline)
+    factors = {(run.combined, round((run.finish_s - run.start_s) / plain_s[run.combined], 9)) for run in found}
+    assert factors == {(0, 1.0), (0, 1.5), (1, 1.0), (1, 1.25)}
+
+
+def _runs(given: Scenario, pipeline: Any) -> Any:
+    from hios.serving.arrivals import draw
+    from hios.serving.pipeline import queue_rules
+
+    return reference(pipeline, queue_rules(given, [0.0, 0.0]), draw(given, 0), given.duration_s).runs
+
+
+def test_jitter_is_drawn_from_its_quantiles() -> None:
+    """Same seed, same draws; between the quantiles in proportion."""
+    drawn = drawn_jitter((0.8, 1.0, 1.4), 1)
+    assert drawn == drawn_jitter((0.8, 1.0, 1.4), 1) != drawn_jitter((0.8, 1.0, 1.4), 2)
+    assert 0.8 <= min(drawn) < max(drawn) <= 1.4
+    assert statistics.fmean(drawn) == pytest.approx((0.9 + 1.2) / 2, rel=0.02)
+    assert statistics.median(drawn) == pytest.approx(1.0, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"models": {"left": 1.0}}, "models: found left, not right; calibrate with scenario"),
+        ({"lanes": 3}, "lanes: found 3; allowed: 2, as in scenario"),
+    ],
+)
+def test_constants_of_something_else_are_refused(changes: dict[str, Any], message: str, plain: Scenario) -> None:
+    """Other models, other lanes."""
+    with pytest.raises(HiosError, match=message):
+        calibrated(plain, constants(**changes))
+
+
+def test_overheads_are_fitted() -> None:
+    """Constants that made the times are found again; one that would be negative is 0."""
+    pytest.importorskip("torch")
+    from hios.serving.calibrating import fitted
+
+    rows = [(1.0, 1.0, 1.0, 0.0), (1.0, 5.0, 9.0, 3.0), (1.0, 1.0, 12.0, 6.0), (1.0, 3.0, 7.0, 1.0), (1, 2, 2, 2)]
+    true = np.array([0.2, 0.05, 0.01, 0.1])
+    assert fitted([(row, float(np.dot(row, true))) for row in rows]) == pytest.approx(list(true))
+    assert fitted([((1.0, 0.0), -1.0), ((0.0, 1.0), 2.0)]) == [0.0, 2.0]
+
+
+def test_jitter_has_mean_one() -> None:
+    """Whatever the groups' own means are."""
+    pytest.importorskip("torch")
+    from hios.serving.calibrating import jitter_of
+
+    found = jitter_of([[1.0, 1.1, 1.3], [10.0, 9.0, 14.0]])
+    assert list(found) == sorted(found)
+    assert statistics.fmean(drawn_jitter(found, 0)) == pytest.approx(1.0, rel=0.01)

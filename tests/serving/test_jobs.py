@@ -1,0 +1,89 @@
+"""What config.yaml says about serving."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hios import config
+from hios.errors import HiosError
+from hios.formats.config_file import Config
+from hios.serving import jobs
+from hios.serving.scenario import Scenario
+from tests.serving.scenarios import written
+
+
+def configured(tmp_path: Path, serving: dict[str, Any], **more: Any) -> Config:
+    """A configuration of two networks."""
+    models = {"left": {"model": "left.pt2"}, "right": {"model": "right.onnx"}}
+    data = {"models": models, "algorithms": {"sequential": {}}, "serving": serving, **more}
+    return config.without_files(data, "config.yaml", models=tmp_path)
+
+
+def test_nothing_without_policies(tmp_path: Path) -> None:
+    """Serving is left out by default."""
+    settings = configured(tmp_path, {})
+    assert jobs.labels(settings) == jobs.result_files(settings) == []
+
+
+def test_files_of_results(tmp_path: Path) -> None:
+    """One for every scenario, policy and load, and one more where it also runs."""
+    settings = configured(tmp_path, {"policies": ["top", "auto"], "loads": [0.5, 1], "measure": True})
+    found = jobs.result_files(settings)
+    assert len(found) == len(set(found)) == 8
+    assert found[0] == "results/serving/networks/simulated/top-0.5.json"
+    assert found[-1] == "results/serving/networks/measured/auto-1.json"
+
+
+def test_the_scenario_of_all_networks(tmp_path: Path) -> None:
+    """It asks for all of the lanes' time at load 1, an even share of it for each network, with SLOs by their time."""
+    settings = configured(tmp_path, {"policies": ["top"], "duration_s": 3, "slo_scale": 4}, seed=7)
+    results = tmp_path / "results"
+    written(results)
+    path = results / "serving" / "networks" / "scenario.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(jobs.networks_yaml(settings), encoding="utf-8")
+    scenario = Scenario.read(path)
+    assert (scenario.lanes, scenario.duration_s, scenario.file.seed) == (2, 3.0, 7)
+    alone_ms = {model.label: sum(model.problem.time) for model in scenario.models}
+    for model in scenario.models:
+        assert model.rate * alone_ms[model.label] / 1e3 == pytest.approx(scenario.lanes / 2)
+        assert model.settings.slo_ms == pytest.approx(4 * alone_ms[model.label])
+        assert model.settings.share is None
+    assert Scenario.read(path, load=0.5).models[0].rate == pytest.approx(scenario.models[0].rate / 2)
+
+
+def test_files_that_scenarios_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relative to the working folder, as the rules name them."""
+    monkeypatch.chdir(tmp_path)
+    settings = configured(tmp_path, {"policies": ["top"]})
+    named = jobs.files_of(settings, "networks")
+    kept = ("graph.json", "costs.json", "weights.safetensors")
+    assert named == [
+        *(f"results/left/{name}" for name in (*kept, "program.pt2")),
+        *(f"results/right/{name}" for name in (*kept, "program.onnx")),
+    ]
+    Path("mine").mkdir()
+    models = {"left": {"graph": "../a/graph.json", "costs": "/b/costs.json"}}
+    Path("mine/scenario.yaml").write_text(yaml.safe_dump({"models": models, "arrivals": "tasks.csv"}), encoding="utf-8")
+    settings = configured(tmp_path, {"policies": ["top"], "scenarios": {"mine": "mine/scenario.yaml"}})
+    assert jobs.files_of(settings, "mine")[:2] == ["mine/tasks.csv", "a/graph.json"]
+    with pytest.raises(HiosError, match=r"none\.yaml: cannot be read"):
+        jobs.files_of(configured(tmp_path, {"policies": ["top"], "scenarios": {"x": "none.yaml"}}), "x")
+
+
+@pytest.mark.parametrize(
+    ("serving", "platform", "message"),
+    [
+        ({"policies": ["fast"]}, "cpu", r"serving.policies\[0\]: found fast; allowed: sequential, "),
+        ({"policies": ["top", "top-open"]}, "cuda", r"serving.policies\[1\]: found top-open; allowed with platform"),
+        ({"measure": True}, "cuda", "serving.measure: found true; allowed with platform cuda: false"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(tmp_path: Path, serving: dict[str, Any], platform: str, message: str) -> None:
+    """Unknown policies, and what a platform has no times for."""
+    with pytest.raises(HiosError, match=message):
+        jobs.checked(configured(tmp_path, serving, platform=platform), "config.yaml")
