@@ -128,15 +128,16 @@ def test_networks_of_other_sizes(files: dict[str, list[Path]], tmp_path: Path) -
     pairs = {(row["batch"], row["made for batch"]) for row in table.rows}
     assert pairs == {(1, 1), (1, 4), (4, 1), (4, 4)}
     assert table.finding.count("inception_v3 with batch 1 by the schedule for 4 ") == 1
-    throughput = write_figure(registry.figure("ios_fig11"), batches, tmp_path)
-    measured = [row for row in throughput.rows if row["mark"] == "measured here"]
+    over_batches = write_figure(registry.figure("ios_fig11"), batches, tmp_path)
+    measured = [row for row in over_batches.rows if row["mark"] == "measured here"]
     assert {(row["algorithm"], row["batch"]) for row in measured} == {
         ("sequential", 1),
         ("sequential", 4),
         ("ios", 1),
         ("ios", 4),
     }
-    assert all(row["images a s"] == pytest.approx(1000 * row["batch"] / row["ms"]) for row in measured)
+    by_batch = [(float(str(row[name])) for name in ("images a s", "batch", "ms")) for row in measured]
+    assert all(throughput == pytest.approx(1000 * batch / ms) for throughput, batch, ms in by_batch)
     streams = write_figure(registry.figure("opara_fig7"), FigureData.read(files["transformers"]), tmp_path)
     assert {row["algorithm"] for row in streams.rows} == {"opara", "nimble"}
     assert streams.comparisons[0].verdict != "not on this machine"
