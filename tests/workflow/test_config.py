@@ -555,7 +555,7 @@ def test_results_in_place_of_a_file(models: Path, tmp_path: Path, below: str) ->
 def test_folders_beside_the_networks_are_no_labels(finished: Checkout) -> None:
     """The labels refused for networks are the folders that runs make beside those of networks, figures drawn too."""
     made = {path.name for path in (finished.path / "results").iterdir() if path.is_dir()} - {"alpha", "beta"}
-    assert made | {"figures", "study"} == set(
+    assert made | {"figures", "serving", "study"} == set(
         artifacts.schema("config")["properties"]["models"]["propertyNames"]["not"]["enum"]
     )
 
