@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -180,33 +180,59 @@ def _typical(call: Callable[[], Any], pause: float) -> float:
     return spread(taken)[0]
 
 
+class Start(NamedTuple):
+    """A start in a new process: seconds of hios.optimize with its import, of the first call, and what runs the model.
+
+    ``kept`` says whether that was taken from the cache.
+    """
+
+    seconds: float
+    call_s: float
+    chosen: str
+    kept: bool
+
+
 def starts(name: str) -> None:
     """Print how long hios.optimize takes for a network in new processes."""
-    with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as other:
-        seconds, first = _started(name, cache)
-        print(f"{name}: first start, default budget: {seconds:.1f} s, {first}")
-        seconds, again = _median_start(name, cache)
-        print(f"{name}: from the cache: {seconds:.1f} s, {again}")
-        _started(name, other, way="eager")
-        seconds, again = _median_start(name, other, way="eager")
-        print(f"{name}: from the cache, the model itself: {seconds:.1f} s, {again}")
+    busy = busy_share(usable_cores())
+    print(f"{name}: cores {busy:.0%} busy with other work before")
     with tempfile.TemporaryDirectory() as cache:
-        seconds, short = _started(name, cache, budget_s=SHORT_S)
-        print(f"{name}: first start, budget of {SHORT_S:g} s: {seconds:.1f} s, {short}", flush=True)
+        _print_start(name, "first start, default budget", started(name, cache))
+        _print_kept(name, "from the cache", cache)
+    with tempfile.TemporaryDirectory() as cache:
+        started(name, cache, way="eager")
+        _print_kept(name, "from the cache, the model itself", cache, way="eager")
+    with tempfile.TemporaryDirectory() as cache:
+        _print_start(name, f"first start, budget of {SHORT_S:g} s", started(name, cache, budget_s=SHORT_S))
 
 
-def _median_start(name: str, cache: str, **options: Any) -> tuple[float, str]:
-    made = sorted(_started(name, cache, **options) for _ in range(STARTS))
-    return made[len(made) // 2]
+def _print_kept(name: str, what: str, cache: str, **options: Any) -> None:
+    """Print the median of some starts from a cache, or that it holds no choice."""
+    made: list[Start] = []
+    while len(made) < STARTS:
+        made.append(started(name, cache, **options))
+        if not made[-1].kept:  # a choice beside other work is not kept
+            print(f"{name}: {what}: none, as no choice was kept; run this on an idle machine", flush=True)
+            return
+    _print_start(name, what, sorted(made)[STARTS // 2])
 
 
-def _started(name: str, cache: str, **options: Any) -> tuple[float, str]:
-    """Seconds of hios.optimize, its import included, in a new process; and what it chose, in words."""
+def _print_start(name: str, what: str, start: Start) -> None:
+    print(f"{name}: {what}: {start.seconds:.1f} s, {start.chosen}, first call {start.call_s:.2f} s", flush=True)
+
+
+def started(name: str, cache: str, **options: Any) -> Start:
+    """Optimise a network in a new process.
+
+    Args:
+        name: of the network.
+        cache: folder of the cache.
+        **options: keyword arguments of hios.optimize.
+    """
     command = [sys.executable, "-c", START, name, json.dumps(options)]
     environment = {**os.environ, "HIOS_CACHE": cache}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    optimizing, calling, chosen, cached = json.loads(done.stdout.splitlines()[-1])
-    return optimizing, f"{chosen}{' (kept)' if cached else ''}, first call {calling:.2f} s"
+    return Start(*json.loads(done.stdout.splitlines()[-1]))
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 The package is layered; a module imports only from layers above its own:
 
-    errors defaults cpu_topology machine statistics progress    what every layer uses
+    errors defaults cpu_topology machine statistics progress csv_tables    what every layer uses
     formats validation artifacts json_cache code_cache drift versions batch_job    a class a file; the machine's speed
     topological_order graph blocks merging costs problem recording schedule
     evaluate bound check bound_check retargeting    the problem and its solution (no torch, no TVM)

@@ -1,6 +1,20 @@
-"""``python -m hios`` is ``hios``."""
+"""``hios``, and ``python -m hios``."""
 
-from hios.cli import main
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C while it is loaded ends it as it does later, in one line."""
+    try:
+        from hios.cli import main as run  # takes a third of a second
+
+        run()
+    except KeyboardInterrupt:
+        sys.stderr.write("Aborted\n")
+        sys.exit(130)
+
 
 if __name__ == "__main__":
     main()

@@ -138,7 +138,7 @@ class Costs:
         """What scheduling uses of a file.
 
         Raises:
-            ArtifactError: an edge, a stage or a number of devices stands twice.
+            ArtifactError: a duplicate edge, stage or number of devices.
         """
         for defect in defects(file):
             raise ArtifactError(f"{source}: {defect}")
@@ -230,12 +230,12 @@ def defects(file: CostsFile) -> Iterator[str]:
         ends = (transfer.source, transfer.target)
         if ends in edges:
             edge = " -> ".join(shown(end, quoted=False) for end in ends)
-            yield f"transfers[{position}]: edge {edge} stands twice; every edge once"
+            yield f"transfers[{position}]: duplicate edge {edge}; every edge once"
         edges.add(ends)
     stages: set[StageIds] = set()
     for position, stage in enumerate(file.stages):
         if frozenset(stage.groups) in stages:
-            yield f"stages[{position}]: this stage stands twice; every stage once"
+            yield f"stages[{position}]: duplicate stage; every stage once"
         stages.add(frozenset(stage.groups))
     if len({entry.devices for entry in file.corun}) < len(file.corun):
-        yield "corun: a number of devices stands twice; every number once"
+        yield "corun: duplicate number of devices; every number once"

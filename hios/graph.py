@@ -32,7 +32,7 @@ class Graph:
     grouped into scheduling units.
 
     Raises:
-        ArtifactError: an operator id stands twice, an edge names an unknown operator, or there is a cycle.
+        ArtifactError: a duplicate operator id, an edge names an unknown operator, or there is a cycle.
 
     Examples:
         >>> import hios
@@ -152,7 +152,7 @@ def defects(operators: Sequence[Operator], edges: Sequence[Edge], blocks: Sequen
     known: set[str] = set()
     for position, operator in enumerate(operators):
         if operator.id in known:
-            yield f"operators[{position}].id: {_name(operator.id)} stands twice; ids are unique"
+            yield f"operators[{position}].id: duplicate id {_name(operator.id)}; ids are unique"
         known.add(operator.id)
     for position, edge in enumerate(edges):
         for end, name in (("source", edge.source), ("target", edge.target)):

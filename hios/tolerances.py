@@ -97,6 +97,15 @@ def beyond(found: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float
     return None if right else largest
 
 
+def nan_in_words(output: Tensor) -> str:
+    """How many values of an output are NaN, in words; empty if none is.
+
+    NaN equals NaN here, so a comparison says nothing of these values.
+    """
+    count = int(torch.isnan(output).sum())
+    return f"{count} of {output.numel()} values" if count else ""
+
+
 def difference(found: Tensor, expected: Tensor) -> tuple[float, float]:
     """Largest difference, and the largest that is allowed, which goes by how much the values vary.
 

@@ -99,7 +99,7 @@ def test_self_loop_is_a_cycle(tmp_path: Path) -> None:
 def test_duplicate_id_and_unknown_end_are_refused(tmp_path: Path) -> None:
     """Ids are unique, and edges name operators."""
     twice = [*GRAPH["operators"], {"id": "a", "type": "task"}]
-    with pytest.raises(ArtifactError, match=r"operators\[4\]\.id: a stands twice"):
+    with pytest.raises(ArtifactError, match=r"operators\[4\]\.id: duplicate id a"):
         Graph.read(_file(tmp_path / "twice.json", _changed(GRAPH, operators=twice)))
     with pytest.raises(ArtifactError, match=r"edges\[0\]\.target: found z"):
         Graph.read(_file(tmp_path / "end.json", _changed(GRAPH, edges=[{"source": "a", "target": "z"}])))
@@ -184,7 +184,7 @@ def test_costs_belong_to_the_graph() -> None:
     stages = [{"groups": [["a"], ["z"]], "time_ms": 1.0}]
     with pytest.raises(ArtifactError, match="costs: stages: found operator z"):
         Problem(graph, Costs.from_json({**COSTS, "stages": stages}))
-    with pytest.raises(ArtifactError, match=r"costs: transfers\[4\]: edge a -> b stands twice"):
+    with pytest.raises(ArtifactError, match=r"costs: transfers\[4\]: duplicate edge a -> b"):
         Costs.from_json({**COSTS, "transfers": [*COSTS["transfers"], COSTS["transfers"][0]]})
 
 
@@ -315,7 +315,7 @@ def test_a_stage_measured_twice_is_refused() -> None:
     """Of two times for one stage, whatever the order of its groups, none is taken silently."""
     stages = [{"groups": [["a"], ["b"]], "time_ms": 1.0}, {"groups": [["b"], ["a"]], "time_ms": 2.0}]
     data = {"operators": {"a": {"time_ms": 1.0}, "b": {"time_ms": 1.0}}, "transfers": [], "stages": stages}
-    with pytest.raises(ArtifactError, match=r"stages\[1\]: this stage stands twice; every stage once"):
+    with pytest.raises(ArtifactError, match=r"stages\[1\]: duplicate stage; every stage once"):
         Costs.from_json(data)
 
 

@@ -298,7 +298,10 @@ class BatchStudy(Record, frozen=True):
 
     sizes: OrAbsent[
         Annotated[
-            dict[_NetworkFile, Annotated[tuple[Annotated[Positive, doc("Images in a batch.")], ...], _Several]],
+            dict[
+                _NetworkFile,
+                Annotated[tuple[Annotated[Positive, doc("Images in a batch.")], ...], _Several, doc("Batch sizes.")],
+            ],
             Meta(min_length=1),
             doc("Batch sizes by network; {inception_v3: [1, 4]} with scale quick, with 16 with full if left out."),
         ]

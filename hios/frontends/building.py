@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
-from hios.errors import HiosError, first_line, place
+from hios.errors import HiosError, first_line, place, warn
 from hios.formats.config_file import ModelOptions
 from hios.models import Model
+from hios.tolerances import nan_in_words
 
 #: Takes keyword options; gives the module and a tuple of example inputs.
 Build = Callable[..., tuple[nn.Module, tuple[Tensor, ...]]]
@@ -84,12 +86,26 @@ def built(
         module.eval()
         prepare(module, inputs)
         with torch.inference_mode():
-            module(*inputs)
+            outputs = module(*inputs)
     except (Exception, SystemExit) as error:  # whatever a user's file raises
         given = ", ".join(f"{key}={value}" for key, value in options.items()) or "its defaults"
         reason = f"{place(error, file)}: {type(error).__name__}: {first_line(error)}"
         raise HiosError(f"model {name}: cannot be run with {given}: {reason}") from error
+    if wrong := _not_numbers(outputs):
+        warn(
+            f"model {name}: NaN in {wrong} on its example inputs: comparisons of outputs count NaN as equal to NaN, so "
+            "they say little of this model; give it weights or inputs without NaN"
+        )
     return module, inputs
+
+
+def _not_numbers(outputs: Any) -> str:
+    """Which outputs of a module hold NaN, and how much of them, in words; empty if none does."""
+    found = []
+    for path, value in pytree.tree_flatten_with_path(outputs)[0]:
+        if isinstance(value, Tensor) and (share := nan_in_words(value)):
+            found.append(f"output{pytree.keystr(path)} ({share})")
+    return ", ".join(found)
 
 
 def _check_options(build: Build, name: str, options: ModelOptions) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from hios.errors import ArtifactError
 from hios.graph import Call, Operator, Value
 from hios.kernels.packed import can_fuse, can_pack, packed_convolution
 from hios.kernels.table import ALLOCATES, IN_PLACE, Kernel, build
@@ -27,6 +28,22 @@ class CompiledOperator:
     id: str
     externals: tuple[External, ...]
     run: Callable[..., Any]
+
+
+def parts(made: Any, count: int) -> Sequence[Tensor]:
+    """The outputs of an operator that has several, as ``run`` made them.
+
+    Args:
+        made: what ``run`` returned.
+        count: how many outputs the graph states.
+
+    Raises:
+        ArtifactError: they are more or fewer.
+    """
+    number = len(made) if isinstance(made, tuple | list) else 1
+    if number != count or number == 1:
+        raise ArtifactError(f"makes {number} output(s), of which the graph states {count}; extract the graph again")
+    return made
 
 
 def externals(operator: Operator) -> tuple[External, ...]:
@@ -55,7 +72,7 @@ def compile_operator(operator: Operator, weights: Mapping[str, Tensor], *, packe
 
 
 class _Compiler:
-    """An operator on its way to be a function.
+    """Builder of a function that computes an operator.
 
     Values have slots: the outside values come first, then weights and numbers, then the result of each step.
     """

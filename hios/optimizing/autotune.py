@@ -46,7 +46,7 @@ class Tuned(NamedTuple):
         report: the report.
         candidate: the way.
         run: runs it.
-        close: shuts down what is behind it.
+        close: shuts down its workers or runtime.
         preparation: everything that raced, where the choice is to be made again; closing it ends all of it.
         race: the race, where the choice is to be made again.
     """

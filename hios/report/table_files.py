@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hios.charts.latex import latex_document
-from hios.report.tables import csv_text
+from hios.csv_tables import csv_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,8 +40,13 @@ TABLES = ("latency.csv", "operators.csv", "latency.tex", "operators.tex")
 
 def table_files(latencies: pd.DataFrame, operators: pd.DataFrame) -> dict[str, str]:
     """The files of the two tables, by name: CSV in full, and LaTeX of what a paper shows of them."""
-    texts = (csv_text(latencies), csv_text(operators), latency_latex(latencies), operators_latex(operators))
-    return dict(zip(TABLES, texts, strict=True))
+    tables = (_csv(latencies), _csv(operators), latency_latex(latencies), operators_latex(operators))
+    return dict(zip(TABLES, tables, strict=True))
+
+
+def _csv(frame: pd.DataFrame) -> str:
+    """A table as CSV; absent values are empty fields."""
+    return csv_text(list(frame.columns), frame.where(frame.notna(), None).to_dict("records"))
 
 
 def latency_latex(frame: pd.DataFrame) -> str:

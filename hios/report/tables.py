@@ -6,7 +6,6 @@ Light where no table is made: pandas is imported by `table` alone.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 #: What a template shows of something, by the names in it.
 View = dict[str, Any]
-
-#: How a formula begins, or text that is guarded already.
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 #: Columns of latency.csv. ``kind`` is schedule, auto, baseline, reference or ceiling; columns without a unit
 #: are ratios as run.json defines them, ``speedup_low`` and ``speedup_high`` the ends of the interval of the speedup,
@@ -226,25 +222,6 @@ def table(columns: Sequence[str], rows: Iterable[Row]) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame(list(rows), columns=list(columns), dtype="object")
-
-
-def csv_text(frame: pd.DataFrame) -> str:
-    """A CSV table with a header line; an absent value is an empty field, text no formula."""
-    import pandas as pd
-
-    cells = {name: [guarded(cell) if isinstance(cell, str) else cell for cell in frame[name]] for name in frame.columns}
-    guarded_frame = pd.DataFrame(cells, columns=frame.columns, dtype="object")
-    return str(guarded_frame.to_csv(index=False, lineterminator="\n"))
-
-
-def guarded(text: str) -> str:
-    """Text as CSV files have it: an apostrophe before what a spreadsheet would take for a formula, and run."""
-    return f"'{text}" if _FORMULA.match(text) else text
-
-
-def unguarded(text: str) -> str:
-    """What `guarded` was given."""
-    return text[1:] if text.startswith("'") and _FORMULA.match(text[1:]) else text
 
 
 def placement_rows(

@@ -19,7 +19,7 @@ from hios.errors import PlatformError
 from hios.graph import Graph
 from hios.kernels import CompiledOperator, compile_operator
 from hios.kernels.tensors import torch_dtype
-from hios.kernels.unit import External
+from hios.kernels.unit import External, parts
 from hios.platforms.buffers import arena_tensor, deliver
 from hios.platforms.device_program import Buffer
 from hios.platforms.weights import load_weights
@@ -243,7 +243,7 @@ class _Runner:
         if len(step.outputs) == 1:
             tensors[step.outputs[0]] = made
         else:
-            for place, part in zip(step.outputs, made, strict=True):
+            for place, part in zip(step.outputs, parts(made, len(step.outputs)), strict=True):
                 tensors[place] = part
         for place, buffer in step.departures:
             deliver(tensors[place], buffer)

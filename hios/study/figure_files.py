@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +12,7 @@ import msgspec
 
 from hios import artifacts
 from hios.charts import marks, rendering
+from hios.csv_tables import csv_text
 from hios.formats.figure_file import ComparedNumber, FigureFile, FigureOrigin
 from hios.study import cards
 from hios.study.figure_data import FigureData
@@ -57,7 +56,7 @@ def write_figure(figure: Figure, data: FigureData, folder: Path) -> FigureFile:
     for path in places.values():
         artifacts.require_writable(path)
     svg = rendering.to_svg(described(chart, record), figure.id)
-    _write(places["csv"], csv_text(rows).encode())
+    _write(places["csv"], table_text(rows).encode())
     _write(places["tex"], latex(_table(rows), record).encode())
     _write(places["svg"], svg.encode())
     _write(places["pdf"], rendering.svg_to_pdf(svg))
@@ -138,14 +137,9 @@ def caption(figure: Figure, rows: Rows) -> str:
     return f"{text} {marks.explanation(marks.used(marked))}" if marked else text
 
 
-def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+def table_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """A table as CSV, without the columns that only charts need."""
-    columns = list(dict.fromkeys(name for row in rows for name in row if name not in HIDDEN))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text(list(dict.fromkeys(name for row in rows for name in row if name not in HIDDEN)), rows)
 
 
 def described(chart: alt.TopLevelMixin, record: FigureFile) -> alt.TopLevelMixin:

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hios.costs import predicted_for
+from hios.csv_tables import unguarded
 from hios.errors import ArtifactError, first_line, shown
 from hios.formats.costs_file import CostsFile
 from hios.formats.run_file import Run
 from hios.graph import Graph
 from hios.report.model_results import model_results
-from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, prediction_rows, unguarded
+from hios.report.tables import LATENCY_COLUMNS, Row, latency_rows, prediction_rows
 from hios.schedule import Schedule
 
 #: Relative difference between a stated and a recomputed number that rounding explains.

@@ -11,7 +11,7 @@ from hios.formats.figure_file import FigureFile
 from hios.formats.simulation_file import AblationFile, Instance, SimulationFile
 from hios.study import registry
 from hios.study.figure_data import FigureData, located
-from hios.study.figure_files import csv_text, stated
+from hios.study.figure_files import stated, table_text
 from hios.verify.contents import contents
 
 #: What a figure says of itself and of its data, in words.
@@ -70,5 +70,5 @@ def _figure_problems(record: FigureFile, path: Path, root: Path) -> Iterator[str
         keys = [entry.key for entry, computed in pairs if entry != computed]
         yield f"comparisons: {keys[0] if keys else 'their number'}: not what the data give; draw the figure again"
     table = path.with_suffix(".csv")
-    if not table.is_file() or table.read_bytes() != csv_text(record.rows).encode():
+    if not table.is_file() or table.read_bytes() != table_text(record.rows).encode():
         yield f"{table.name}: not the rows of {path.name}; draw the figure again"

@@ -1,8 +1,11 @@
-"""The table of all ways to run the networks."""
+"""The table of all ways to run the networks, and the starts."""
 
 from __future__ import annotations
 
-from benchmarks.optimize import table
+import pytest
+
+from benchmarks import optimize
+from benchmarks.optimize import Start, starts, table
 from hios.optimizing.report import Report, WayReport
 
 
@@ -24,3 +27,25 @@ def test_table() -> None:
         "| kept | b | a |",
         "| kept over the fastest | 1.020 | 1.000 |",
     ]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_starts(kept: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A start counts as one from the cache only if the choice came from there."""
+    known: set[str] = set()
+
+    def started(name: str, cache: str, **options: object) -> Start:
+        first = cache not in known
+        known.add(cache)
+        return Start(9.0 if first else 1.5, 0.25, "ONNX Runtime", kept and not first)
+
+    monkeypatch.setattr(optimize, "started", started)
+    monkeypatch.setattr(optimize, "busy_share", lambda cores: 0.02)
+    starts("net")
+    lines = capsys.readouterr().out.splitlines()
+    cached = "1.5 s, ONNX Runtime, first call 0.25 s" if kept else "none, as no choice was kept; run this on an idle"
+    assert lines[0] == "net: cores 2% busy with other work before"
+    assert lines[1] == "net: first start, default budget: 9.0 s, ONNX Runtime, first call 0.25 s"
+    assert lines[2].startswith(f"net: from the cache: {cached}")
+    assert lines[3].startswith(f"net: from the cache, the model itself: {cached}")
+    assert lines[4].startswith("net: first start, budget of 3 s: 9.0 s")

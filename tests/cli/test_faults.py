@@ -29,6 +29,30 @@ def raises():
 """
 
 
+#: Interrupts its own process, as Ctrl-C would, while hios schedules.
+_INTERRUPTED_ALGORITHM = """
+import signal
+from hios.schedulers import register
+
+@register("interrupted", paper="", summary="", several_devices=False)
+def interrupted(problem, devices):
+    signal.raise_signal(signal.SIGINT)
+"""
+#: Runs hios as a program, and interrupts it while it imports a module.
+_INTERRUPTED_IMPORT = """
+import runpy, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["hios", "algorithms"]
+runpy.run_module("hios", run_name="__main__", alter_sys=True)
+"""
+
+
 def _hios(*arguments: object, folder: Path | None = None) -> tuple[int, str]:
     """Status and stderr of a command in a process of its own."""
     done = subprocess.run(
@@ -111,6 +135,31 @@ def test_a_model_whose_forward_raises(tmp_path: Path) -> None:
     assert status == 1
     assert "this network" in _one_line(stderr)
     assert not (tmp_path / "program.pt2").exists()
+
+
+def test_ctrl_c_while_scheduling(network: Path, tmp_path: Path) -> None:
+    """One line, the status of an interrupted program, and no schedule."""
+    (tmp_path / "own.py").write_text(_INTERRUPTED_ALGORITHM, encoding="utf-8")
+    status, stderr = _hios(
+        *("schedule", network / "graph.json", network / "costs.json"),
+        *("--algorithm", "own:interrupted", "--output", "schedule.json"),
+        folder=tmp_path,
+    )
+    assert (status, stderr.strip()) == (130, "Aborted")
+    assert not (tmp_path / "schedule.json").exists()
+
+
+@pytest.mark.parametrize("module", ["hios.cli", "hios.cli.schedule", "hios.cli.group"])
+def test_ctrl_c_while_a_command_is_loaded(module: str) -> None:
+    """So it is before the command begins."""
+    done = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED_IMPORT.format(module=module)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Aborted\n")
 
 
 @pytest.mark.parametrize("call", ["time", "time_ns"])

@@ -53,7 +53,7 @@ def test_factor_by_number_of_devices() -> None:
 
 def test_a_number_that_stands_twice_is_refused() -> None:
     """Two factors of one number of devices contradict each other."""
-    with pytest.raises(HiosError, match="corun: a number of devices stands twice"):
+    with pytest.raises(HiosError, match="corun: duplicate number of devices"):
         _costs([{"devices": 2, "factor": 1.0}, {"devices": 2, "factor": 1.1}])
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hios.cli.files import export
-from hios.errors import ArtifactError, HiosError, UnsupportedError
+from hios.errors import ArtifactError, HiosError, HiosWarning, UnsupportedError
 from hios.frontends import program as programs
 from hios.frontends.declarations import Declarations
 
@@ -82,6 +82,14 @@ def declares():
     return net, build()[1]
 
 
+def undefined():
+    class Logarithms(nn.Module):
+        def forward(self, x):
+            return {"good": x, "bad": x.log()}
+
+    return Logarithms(), (torch.tensor([-1.0, 1.0, 2.0]),)
+
+
 constant = 3
 """
 
@@ -110,6 +118,13 @@ def test_function(module: str, tmp_path: Path) -> None:
 def test_function_of_any_options(module: str, tmp_path: Path) -> None:
     """A function that takes any keyword is given any."""
     export(f"{module}:anything", tmp_path / "a.pt2", {"colour": "red"})
+    assert (tmp_path / "a.pt2").is_file()
+
+
+def test_outputs_of_nan_are_named(module: str, tmp_path: Path) -> None:
+    """A model whose outputs hold NaN is exported with a warning that names them: comparing them would show nothing."""
+    with pytest.warns(HiosWarning, match=r"undefined: NaN in output\['bad'\] \(1 of 3 values\) on its example inputs"):
+        export(f"{module}:undefined", tmp_path / "a.pt2", {})
     assert (tmp_path / "a.pt2").is_file()
 
 

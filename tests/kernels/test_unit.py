@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from hios import Graph, Operator
-from hios.errors import UnsupportedError
+from hios.errors import ArtifactError, UnsupportedError
 from hios.kernels import compile_operator
 from hios.kernels.tensors import nbytes, torch_dtype, value_type
-from hios.kernels.unit import externals
+from hios.kernels.unit import externals, parts
 from tests.operators import operator_from
 
 _CONV = {"strides": [1, 1], "padding": [0, 0, 0, 0], "dilation": [1, 1], "groups": 1}
@@ -138,3 +138,14 @@ def test_sizes_and_types() -> None:
     details = {"shapes": {"inputs": [], "outputs": [[1], [2, 3]]}, "dtype": "float32"}
     graph = Graph("test", (operator_from("y", "test", details),), ())
     assert value_type(graph, ("operator", "y", 1)) == ((2, 3), "float32")
+
+
+def test_as_many_outputs_as_the_graph_states() -> None:
+    """An operator that makes more or fewer outputs than the graph states is refused with both numbers."""
+    split = compile_operator(_operator(_call("split", X, indices_or_sections=3, axis=0)), {})
+    made = split.run(torch.arange(6.0))
+    assert len(parts(made, 3)) == 3
+    with pytest.raises(ArtifactError, match=r"makes 3 output\(s\), of which the graph states 2; extract the graph"):
+        parts(made, 2)
+    with pytest.raises(ArtifactError, match=r"makes 1 output\(s\), of which the graph states 2"):
+        parts(torch.ones(2, 3), 2)  # not its rows

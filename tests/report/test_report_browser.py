@@ -84,6 +84,20 @@ def test_schedule_tables_fit(browser: Any, path: Path) -> None:
         assert table.evaluate("element => element.scrollWidth <= element.clientWidth")
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_buttons_cover_no_chart(browser: Any, path: Path, width: int) -> None:
+    """The buttons of a Gantt chart stand above its title, legend and bound, within the window."""
+    tab = visited(browser, path, width=width).tab
+    figures = tab.locator("figure.gantt:visible")
+    assert figures.count() > 0
+    for figure in figures.all():
+        top = figure.locator("svg.chart").bounding_box()["y"]
+        buttons = [button.bounding_box() for button in figure.locator(".controls button").all()]
+        assert len(buttons) == 3
+        assert all(button["y"] + button["height"] <= top for button in buttons)
+        assert all(button["x"] >= 0 and button["x"] + button["width"] <= width for button in buttons)
+
+
 def test_dark_page_is_dark(browser: Any, path: Path) -> None:
     """Page and charts exchange their neutral colours; a bar keeps the colour of its type."""
     looks = {}

@@ -16,6 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hios import Graph, HiosError, Operator, Placement, Problem, Schedule, schedule
+from hios.charts.theme import style_of
 from hios.cli import main
 from hios.report.schedule_summary import device_uses, operator_types, summary
 from hios.report.short_names import short_names, shortened
@@ -219,6 +220,9 @@ def test_colours_follow_types_or_stages() -> None:
         bar = {name: _colour_of(painted, name) for name in ("stem", "left", "sum")}
         assert (bar["stem"] == bar["left"]) == bool(types)
         assert bar["left"] != bar["sum"]
+        for name, kind in types.items():  # the colours of charts and pictures of the graph, as terminals have them
+            red, green, blue = (round(value / 51) for value in bytes.fromhex(style_of(kind).colour[1:]))
+            assert f"48;5;{16 + 36 * red + 6 * green + blue}m" in _colour_of(painted, name)
         bare = re.sub(r"\x1b\[[\d;]*m", "", painted)
         assert bare == (plain + "\n conv     add " if types else plain)
 

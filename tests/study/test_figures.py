@@ -27,7 +27,7 @@ from tests.verify.results import write_network, write_pruning
 
 pytest.importorskip("altair", reason="needs the extra report")
 
-from hios.study.figure_files import ENDINGS, write_figure
+from hios.study.figure_files import ENDINGS, table_text, write_figure
 
 #: Every figure and table with an evaluation result.
 EXPECTED = {
@@ -259,3 +259,9 @@ def test_wrong_figures_are_refused(changes: dict[str, Any], message: str) -> Non
     fields: dict[str, Any] = {"id": "hios_fig99", "title": "t", "varies": "v", "missing": "nothing", **changes}
     with pytest.raises(ValueError, match=re.escape(message)):
         register(Figure(**fields))
+
+
+def test_tables_hold_no_formulas() -> None:
+    """Text that a spreadsheet would run gets an apostrophe, as in the tables of the report; numbers stay."""
+    rows = [{"network": "=1+1", "share": -0.5, "description": "of a chart"}]
+    assert table_text(rows) == "network,share\n'=1+1,-0.5\n"

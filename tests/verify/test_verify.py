@@ -144,7 +144,7 @@ def test_json_for_machines(folder: Path) -> None:
             r"^operators: no entry for operator op4 of the graph",
         ),
         ("costs.json", lambda data: data["transfers"].pop(), r"^transfers: no entry for edge op\d -> op\d"),
-        ("costs.json", _at("corun", [{"devices": 2, "factor": 1}] * 2), r"^corun: a number of devices stands twice"),
+        ("costs.json", _at("corun", [{"devices": 2, "factor": 1}] * 2), r"^corun: duplicate number of devices"),
         ("costs.json", _at("stages.0.groups.0.0", "nobody"), r"^stages\[0\]: found operator nobody"),
         (
             "costs.json",

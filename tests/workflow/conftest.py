@@ -37,6 +37,9 @@ options = {word: words[place + 1] for place, word in enumerate(words[:-1]) if wo
 step, _, seconds = os.environ.get("STAND_IN_SLEEPS", "").partition(" ")
 if words[0] == step:
     time.sleep(float(seconds))
+step, _, file = os.environ.get("STAND_IN_WAITS", "").partition(" ")
+while words[0] == step and not Path(file).exists():
+    time.sleep(0.05)
 if words[0] == os.environ.get("STAND_IN_FAILS"):
     sys.exit(f"Error: {words[0]} was told to fail")
 print("progress of", words[0])

@@ -384,3 +384,17 @@ def test_slurm_profile(checkout: Checkout) -> None:
     answer = checkout.snakemake("-n", "--workflow-profile", "workflow/profiles/slurm", "--executor", "local")
     assert answer.returncode == 0, answer.stdout
     assert "workflow specific profile workflow/profiles/slurm" in answer.stdout
+
+
+def test_slurm_profile_without_the_plugin(checkout: Checkout, tmp_path: Path) -> None:
+    """Without Snakemake's plugin for Slurm people get one line that says what to install, not Snakemake's usage."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util\n"
+        "known = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *more: None if name.endswith('plugin_slurm') else known(name, *more)\n"
+    )
+    answer = checkout.snakemake("-n", "--workflow-profile", "workflow/profiles/slurm", PYTHONPATH=str(tmp_path))
+    assert answer.returncode == 1
+    assert answer.stdout.splitlines()[1:] == [  # after the line that says which profile is read
+        "Error: Snakemake's plugin for Slurm is not installed: pip install 'hios[slurm]' (see docs/cluster.md)"
+    ]

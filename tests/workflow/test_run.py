@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -99,6 +102,33 @@ def test_failure(checkout: Checkout, stage: str) -> None:
     assert f"Error: {stage} was told to fail" in answer.stdout
     assert "Traceback" not in answer.stdout
     assert not (checkout.path / "results" / "alpha" / "costs.json").exists()
+
+
+def test_two_runs_in_one_folder(checkout: Checkout, tmp_path: Path) -> None:
+    """The second is refused by Snakemake's lock and touches nothing; the first goes on to its end."""
+    configuration, go = checkout.config(models={"beta": None}), tmp_path / "go"
+    first = subprocess.Popen(
+        [sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", str(configuration)],
+        cwd=checkout.path,
+        env=checkout.environment(STAND_IN_WAITS=f"extract {go}"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        while not (checkout.path / "results" / "alpha" / "program.pt2").exists():
+            assert first.poll() is None
+            time.sleep(0.05)
+        second = checkout.snakemake("--cores", "2", "--configfile", configuration)
+        assert second.returncode == 1
+        assert "Directory cannot be locked" in second.stdout
+        assert "--unlock" in second.stdout
+        assert "Traceback" not in second.stdout
+    finally:
+        go.touch()
+        status = first.wait()
+    assert status == 0
+    assert [call["words"][0] for call in checkout.calls()].count("extract") == 1
+    assert checkout.planned("--configfile", configuration) == {}
 
 
 def test_cache(checkout: Checkout, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 Every stream is a thread that runs its operators in order. Before an operator that reads values of other streams or
 devices it waits, blocked, until all of them are there; whoever makes the last of them lets it go on, in launch order
-where several become ready at once. Values of other devices are looked for now and then while a stream is running, and
+where several become ready at once. Values of other devices are polled while a stream is running, and
 without a pause by the thread that finished last when all streams wait. The calling thread watches and says what hangs.
 """
 

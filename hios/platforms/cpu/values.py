@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hios.kernels import CompiledOperator
 from hios.kernels.tensors import torch_dtype
-from hios.kernels.unit import External
+from hios.kernels.unit import External, parts
 from hios.platforms.buffers import arena_tensor, deliver
 from hios.platforms.cpu.markers import marker
 from hios.platforms.device_program import Buffer, Handover
@@ -93,7 +93,7 @@ class Values:
         if len(step.outputs) == 1:
             tensors[step.outputs[0]] = result
         else:
-            for output, part in zip(step.outputs, result, strict=True):
+            for output, part in zip(step.outputs, parts(result, len(step.outputs)), strict=True):
                 tensors[output] = part
 
     def hand_over(self, departures: tuple[Departure, ...], results: tuple[Result, ...], epoch: int) -> None:

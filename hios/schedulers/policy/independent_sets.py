@@ -76,7 +76,7 @@ class _Product:
 def independent_sets(groups: Sequence[int], most: int) -> Choices:
     """The sets of at most ``most`` groups, given as sets of operators, that have no operator in common.
 
-    Where more than ``LARGEST`` groups hang together, each in conflict with only some of the others, those of several
+    Where more than ``LARGEST`` groups are connected, each in conflict with only some of the others, those of several
     operators with the most conflicts are left out.
     """
     conflicts = [
