@@ -282,7 +282,10 @@ class ImageStudy(Record, frozen=True):
     sizes: OrAbsent[
         Annotated[
             dict[
-                _NetworkFile, Annotated[tuple[Annotated[Positive, doc("Height and width in pixels.")], ...], _Several]
+                _NetworkFile,
+                Annotated[
+                    tuple[Annotated[Positive, doc("Height and width in pixels.")], ...], _Several, doc("Image sizes.")
+                ],
             ],
             Meta(min_length=1),
             doc(
