@@ -407,7 +407,7 @@ def test_seed_reaches_what_is_random(checkout: Checkout) -> None:
     seeds = {
         line.split("--output results/alpha/")[1].split()[0]: line.split("--seed ")[1].split()[0]
         for line in answer.stdout.splitlines()
-        if "python -m hios" in line and "--seed " in line
+        if "--output results/alpha/" in line and "--seed " in line
     }
     assert seeds == {
         "program.pt2": "7",
