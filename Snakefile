@@ -2,6 +2,7 @@
 #
 #   snakemake --cores all                          everything that config.yaml asks for
 #   snakemake --cores all figures                  the figures and tables of the papers
+#   snakemake --cores all archive                  all of it as one file, results/archive.zip
 #   snakemake -n                                   what would run, and why
 #   snakemake --cores all --configfile other.yaml  another configuration in place of config.yaml
 from snakemake.utils import min_version
@@ -55,11 +56,13 @@ if not PREDICTED:
 
     include: "workflow/rules/pruned_schedule.smk"
     include: "workflow/rules/pruning.smk"
+    include: "workflow/rules/retarget.smk"
 
 
 include: "workflow/rules/figure.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/provenance.smk"
+include: "workflow/rules/archive.smk"
 
 
 # All figures of the papers, and a target for each: snakemake --cores all hios_fig9.

@@ -29,7 +29,7 @@ BAR = r"\|"
 #: The schemas of files that hios writes, and of those that users write, in the order of docs/artifacts.md.
 KINDS = (
     *("graph", "costs", "schedule", "run", "partition", "figure", "simulation", "ablation", "convolutions"),
-    *("scenario", "result", "calibration", "gpu", "link", "published"),
+    *("archive", "scenario", "result", "calibration", "gpu", "link", "published"),
 )
 
 #: The public names by section of docs/api.md, in its order.

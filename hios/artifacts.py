@@ -43,6 +43,7 @@ _CLASSES = {
     "convolutions": ("convolutions_file", "ConvolutionsFile"),
     "published": ("published_file", "PublishedFile"),
     "figure": ("figure_file", "FigureFile"),
+    "archive": ("archive_file", "ArchiveFile"),
     "calibration": ("calibration_file", "CalibrationFile"),
     "scenario": ("scenario_file", "ScenarioFile"),
     "result": ("serving_result_file", "ResultFile"),

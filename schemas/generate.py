@@ -17,6 +17,7 @@ import msgspec
 import yaml
 from msgspec import inspect as types
 
+from hios.formats.archive_file import ArchiveFile
 from hios.formats.base import END
 from hios.formats.calibration_file import CalibrationFile
 from hios.formats.config_file import Config
@@ -48,6 +49,7 @@ CLASSES: dict[str, type[msgspec.Struct]] = {
     "convolutions": ConvolutionsFile,
     "published": PublishedFile,
     "figure": FigureFile,
+    "archive": ArchiveFile,
     "calibration": CalibrationFile,
     "scenario": ScenarioFile,
     "result": ResultFile,

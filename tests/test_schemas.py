@@ -25,6 +25,7 @@ KINDS = (
     "convolutions",
     "published",
     "figure",
+    "archive",
     "scenario",
     "result",
     "calibration",

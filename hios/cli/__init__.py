@@ -7,6 +7,7 @@ import click
 from hios import __version__
 from hios.cli import (
     algorithms_command,
+    archive_command,
     distribute_command,
     draw_command,
     evaluate_command,
@@ -46,6 +47,7 @@ _COMMANDS = (
     simulate_command.command,
     load_command.command,
     report_command.command,
+    archive_command.command,
     algorithms_command.command,
     figures_command.command,
     study_command.command,

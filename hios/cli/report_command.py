@@ -35,16 +35,30 @@ def command(
 ) -> None:
     """Write one page and tables about the runs in DIRECTORIES (graph.json, costs.json, run.json each).
 
-    Where costs are predicted (platform model), the page is about the schedules in schedules/ instead.
+    Where costs are predicted (platform model), the page is about the schedules in schedules/ instead. Of a single
+    archive (`hios archive`) in place of DIRECTORIES, it makes the page that the archive holds again.
     """
+    if len(directories) == 1 and directories[0].is_file():
+        if schedules or (config, figures, serving) != (None, None, None):
+            raise click.UsageError(
+                f"{directories[0]}: found other options; allowed with an archive: --output, --tables"
+            )
+        from hios.report.archived_page import write_archived_page
+
+        write_archived_page(directories[0], output, tables)
+        click.echo(f"{output}: the page of {directories[0]}")
+        return
     from hios.report import write_report
     from hios.report.environment import Provenance, read_configuration
+    from hios.report.results_archive import origin_text
 
     parts = ["hios", "report", *directories, "--output", output, "--tables", tables]
     parts += [part for label in schedules for part in ("--schedule", label)]
     parts += ["--config", config] if config is not None else []
     parts += ["--figures", figures] if figures is not None else []
     parts += ["--serving", serving] if serving is not None else []
-    provenance = Provenance(shlex.join(map(str, parts)), "" if config is None else read_configuration(config))
+    words = shlex.join(map(str, parts))
+    origin = origin_text(words, directories, schedules=schedules, config=config, figures=figures, serving=serving)
+    provenance = Provenance(words, "" if config is None else read_configuration(config), origin)
     write_report(directories, output, tables, schedules, provenance, figures, serving)
     click.echo(f"{output}: report of {len(directories)} model(s)")

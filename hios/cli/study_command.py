@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from hios.cli.options import output_option
 from hios.defaults import SEED
+from hios.errors import HiosError
 from hios.formats.config_file import ConvolutionStudy, SimulationDefaults, SimulationStudy
 from hios.study.settings import SIZES
+
+if TYPE_CHECKING:
+    from hios.formats.simulation_file import Setting
 
 _BASE, _STUDY, _CONVOLUTIONS = SimulationDefaults(), SimulationStudy(), ConvolutionStudy()
 
@@ -53,9 +58,41 @@ def command() -> None:
     """Run a session that figures of the papers are drawn from; `hios figures` lists these."""
 
 
+def _settings(usual: Mapping[str, Any], texts: Iterable[str]) -> list[Setting]:
+    """What ``--setting`` says, with the values of the other options where it says nothing; these alone without it."""
+    from hios.formats.simulation_file import Setting
+
+    settings = [_changed(usual, text) for text in texts] or [dict(usual)]
+    try:
+        return [msgspec.convert(setting, Setting) for setting in settings]
+    except msgspec.ValidationError as error:
+        raise HiosError(f"--setting: {error}") from None
+
+
+def _changed(usual: Mapping[str, Any], text: str) -> dict[str, Any]:
+    changed = dict(usual)
+    for part in text.split(","):
+        key, _, value = part.partition("=")
+        if key not in usual:
+            raise HiosError(f"--setting: found {part}; allowed: {', '.join(f'{name}=NUMBER' for name in usual)}")
+        try:
+            changed[key] = float(value) if key == "p" else int(value)
+        except ValueError:
+            raise HiosError(f"--setting: {key}: found {value!r}; allowed: a number") from None
+    return changed
+
+
 @command.command("simulation")
 @output_option("simulation.json")
 @_setting_options
+@click.option(
+    "--setting",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE,...",
+    help="Values in place of those of the options above, such as devices=4,p=0.8. May be given several times; settings "
+    "of the same graphs share what does not differ. --output is then a folder, with a file for each.",
+)
 @click.option(
     "--window", type=click.IntRange(2), default=_STUDY.window, show_default=True, help="Window of hios-lp and hios-mr."
 )
@@ -73,18 +110,21 @@ def simulation(
     alpha: float,
     window: int,
     moves: int,
-    **setting: Any,
+    settings: tuple[str, ...],
+    **usual: Any,
 ) -> None:
-    """Run every algorithm on random graphs of one setting of HIOS's simulation (section V)."""
+    """Run every algorithm on random graphs of settings of HIOS's simulation (section V)."""
     from hios.artifacts import require_writable, write
-    from hios.formats.simulation_file import Setting
     from hios.study.simulation import simulate
 
-    require_writable(output)
+    chosen = _settings(usual, settings)
+    files = [output / f"{setting.name}.json" if settings else output for setting in chosen]
+    for file in files:
+        require_writable(file)
     seeds = range(seed, seed + instances)
-    found = simulate(Setting(**setting), seeds, window=window, alpha=alpha, moves=moves)
-    write(output, "simulation", found)
-    click.echo(f"{output}: {instances} instance(s) of {found.setting.name}, {found.cpu_s:.1f} s of processor time")
+    for file, result in zip(files, simulate(chosen, seeds, window=window, alpha=alpha, moves=moves), strict=True):
+        write(file, "simulation", result)
+        click.echo(f"{file}: {instances} instance(s) of {result.setting.name}, {result.cpu_s:.1f} s of processor time")
 
 
 @command.command("ablation")

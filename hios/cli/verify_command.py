@@ -20,7 +20,8 @@ def command(folder: Path, as_json: bool) -> None:
 
     Schedules are checked against graph and costs; stated latencies and lower bounds are recomputed, and so are the
     ratios, intervals and drift in run.json, the rows of tables/latency.csv, tables and verdicts of the papers' figures,
-    and counts in results of serving. All problems are listed; the exit status is 1 if there is one.
+    and counts in results of serving. Measurements have to name the machine and the software that they were made with.
+    All problems are listed; the exit status is 1 if there is one.
     """
     from hios.verify import verify
 

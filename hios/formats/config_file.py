@@ -234,7 +234,9 @@ class SimulationStudy(Record, frozen=True):
 
 
 #: The data of figures, by the first part of its name.
-Session = Literal["simulation", "ablation", "networks", "convolutions", "pruning", "serving"]
+Session = Literal[
+    "simulation", "ablation", "networks", "convolutions", "pruning", "images", "batches", "transformers", "serving"
+]
 
 
 class ConvolutionStudy(Record, frozen=True):
@@ -273,6 +275,62 @@ class PruningStudy(Record, frozen=True):
     ] = (3, 8)
 
 
+_NetworkFile = Annotated[str, Meta(pattern=f"^[A-Za-z0-9][A-Za-z0-9_]*{END}"), doc("Name of a file in models/.")]
+
+
+class ImageStudy(Record, frozen=True):
+    """Networks on images of several sizes (HIOS, figure 12)."""
+
+    sizes: OrAbsent[
+        Annotated[
+            dict[
+                _NetworkFile,
+                Annotated[
+                    tuple[Annotated[Positive, doc("Height and width in pixels.")], ...], _Several, doc("Image sizes.")
+                ],
+            ],
+            Meta(min_length=1),
+            doc(
+                "Sizes by network. If left out, {inception_v3: [299, 512]} with scale quick; with full also 1024, and "
+                "{nasnet_large: [331, 512]}."
+            ),
+        ]
+    ] = None
+
+
+class BatchStudy(Record, frozen=True):
+    """Networks with several batch sizes, and schedules for one run with the others (IOS, figure 11, table 3)."""
+
+    sizes: OrAbsent[
+        Annotated[
+            dict[
+                _NetworkFile,
+                Annotated[tuple[Annotated[Positive, doc("Images in a batch.")], ...], _Several, doc("Batch sizes.")],
+            ],
+            Meta(min_length=1),
+            doc("Batch sizes by network; {inception_v3: [1, 4]} with scale quick, with 16 with full if left out."),
+        ]
+    ] = None
+    image_size: OrAbsent[
+        Annotated[Positive, doc("Height and width in pixels; the size of the network's paper if left out.")]
+    ] = None
+
+
+class TransformerStudy(Record, frozen=True):
+    """Networks of single operators by Opara and Nimble (Opara, figure 7)."""
+
+    models: OrAbsent[
+        Annotated[
+            tuple[_NetworkFile, ...],
+            _Several,
+            doc(
+                "Networks in full size; BERT and T5 of two layers with scale quick, BERT, T5, GoogLeNet and "
+                "Inception-v3 with full if left out."
+            ),
+        ]
+    ] = None
+
+
 class Study(Record, frozen=True):
     """Figures and tables of the papers (`snakemake figures`)."""
 
@@ -286,10 +344,13 @@ class Study(Record, frozen=True):
             "What the page of the report draws figures from, each once: those that need nothing else are part of "
             "`snakemake --cores all`. Without any, the page has no figures of the papers."
         ),
-    ] = ("networks",)
+    ] = ("networks", "simulation")
     simulation: SimulationStudy = field(default_factory=SimulationStudy)
     convolutions: ConvolutionStudy = field(default_factory=ConvolutionStudy)
     pruning: PruningStudy = field(default_factory=PruningStudy)
+    images: ImageStudy = field(default_factory=ImageStudy)
+    batches: BatchStudy = field(default_factory=BatchStudy)
+    transformers: TransformerStudy = field(default_factory=TransformerStudy)
 
 
 class Serving(Record, frozen=True):
@@ -425,6 +486,9 @@ class Config(Record, frozen=True, kw_only=True):
             ("study.pruning.models", self.study.pruning.models or ()),
             ("study.pruning.r", self.study.pruning.r),
             ("study.pruning.s", self.study.pruning.s),
+            *((f"study.images.sizes.{name}", sizes) for name, sizes in (self.study.images.sizes or {}).items()),
+            *((f"study.batches.sizes.{name}", sizes) for name, sizes in (self.study.batches.sizes or {}).items()),
+            ("study.transformers.models", self.study.transformers.models or ()),
             *((f"study.simulation.{name}", getattr(self.study.simulation, name)) for name in SERIES),
         ):
             if len(set(values)) < len(values):

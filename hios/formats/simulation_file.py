@@ -37,7 +37,12 @@ class Setting(Record, frozen=True):
     @property
     def name(self) -> str:
         """The setting as part of a file name."""
-        return f"m{self.devices}-n{self.operators}-e{self.edges}-l{self.layers}-p{self.p:g}"
+        return f"m{self.devices}-{self.graphs}-p{self.p:g}"
+
+    @property
+    def graphs(self) -> str:
+        """The graphs that are drawn: those of two settings differ in transfers at most if this is the same."""
+        return f"n{self.operators}-e{self.edges}-l{self.layers}"
 
 
 class Instance(Record, frozen=True):
@@ -64,7 +69,10 @@ class SimulationFile(Record, frozen=True):
     alpha: Annotated[Share, doc("Share of serialisation of the contention model.")]
     moves: Annotated[Positive, doc("Moves of each of the two chains of hios-opt.")]
     instances: Annotated[tuple[Instance, ...], Meta(min_length=1), doc("One for every seed.")]
-    cpu_s: Annotated[NonNegative, doc("Processor time of the whole setting, seconds.")]
+    cpu_s: Annotated[
+        NonNegative,
+        doc("Processor time of the setting, seconds; what settings of the same graphs share counts for the first."),
+    ]
     format_version: FormatVersion = 1
 
 

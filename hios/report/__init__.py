@@ -7,6 +7,7 @@
     serving_results, serving_charts    several models on one device: tables and charts of policies
     gantt_chart, latency_chart         charts of Altair, in the look of `hios.charts`
     short_names                        names that fit bars and rows
+    results_archive, archived_page     all that a page was made from as one file, and the page made again from it
     page, prediction_page              HTML from the templates beside them
     page_limits                        what the page of a large study leaves out
     graph_layout, block_layout, block_placement, layered_layout, graph_words, graph_svg    the picture of a graph
@@ -56,7 +57,7 @@ def write_report(
     tables: Path,
     schedules: Sequence[str] = (),
     provenance: Provenance = NOT_RECORDED,
-    figures: Path | None = None,
+    figures: Path | PaperFigures | None = None,
     serving: Path | None = None,
 ) -> None:
     """Write the page and its tables; each file appears whole, by rename.
@@ -70,7 +71,8 @@ def write_report(
             ``latency.tex`` and ``operators.tex``, rounded, as LaTeX documents.
         schedules: labels of the predicted schedules to show, the names of their files; all of the folder if none.
         provenance: the command and the configuration behind the page, which shows them.
-        figures: folder of the papers' figures, as `hios figures` writes them, for the page to show; None for none.
+        figures: the papers' figures for the page to show, or the folder that `hios figures` writes them to; None for
+            none.
         serving: folder of serving results, as the pipeline writes them, for the page to show; None for none.
 
     Raises:
@@ -83,7 +85,7 @@ def write_report(
     if Path(output).resolve() in [path.resolve() for path in places.values()]:
         raise ArtifactError(f"{output}: named for the page, and it is the place of a table; name another")
     # All of it first: bad input must not leave a new page beside old tables.
-    drawn = None if figures is None else _figures(figures, Path(output))
+    drawn = _figures(figures, Path(output)) if isinstance(figures, Path) else figures
     served = [] if serving is None else read_serving(serving)
     made = _read(list(map(Path, directories)), schedules, provenance, drawn, served)
     made.write(output)

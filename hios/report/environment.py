@@ -19,6 +19,8 @@ from hios.versions import checkout
 _UNKNOWN = "not recorded"
 #: The longest fact, which stands by itself behind the others.
 _LAST = "Software"
+#: Name of what a page says of how it was made, among its metadata.
+ORIGIN = "hios-origin"
 #: Batch, channels, height, width.
 _IMAGE_DIMENSIONS = 4
 
@@ -30,10 +32,12 @@ class Provenance:
     Attributes:
         command: that wrote the page, as for a shell.
         configuration: of the pipeline, resolved, as YAML.
+        origin: how the page was made, as JSON, which it carries along; see `hios.formats.archive_file.PageOrigin`.
     """
 
     command: str = ""
     configuration: str = ""
+    origin: str = ""
 
 
 #: Where a page was made by hand.

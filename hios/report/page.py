@@ -76,6 +76,7 @@ def render(
         facts=facts(models),
         origin=origin(provenance),
         configuration=provenance.configuration,
+        page_origin=provenance.origin,
         files=[(name, data_address(name, text)) for name, text in files.items()] if limits.rows else [],
         marks=explanation((MEASURED, PREDICTED, BOUND)),
         **papers_view(figures),

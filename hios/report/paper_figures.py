@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -14,6 +14,7 @@ from hios.errors import ArtifactError
 from hios.formats.figure_file import ComparedNumber, FigureFile
 from hios.report.tables import View
 from hios.study import registry
+from hios.study.figure_data import located
 from hios.study.figure_files import ENDINGS, HIDDEN, compared
 from hios.study.registry import Figure
 from hios.study.simulated_series import HIOS, RELEASED
@@ -49,24 +50,29 @@ class PaperFigures:
     drawn: Mapping[str, Drawn] = field(default_factory=dict)
 
 
-def read_figures(folder: Path, page: Path) -> PaperFigures:
+def read_figures(
+    folder: Path, page: Path, *, shown: Iterable[str] | None = None, root: Path | None = None
+) -> PaperFigures:
     """The figures of a folder, as `hios figures ID --output FOLDER` writes them.
 
     Args:
         folder: with ID.json and ID.svg of every figure that was drawn.
         page: file that is to show them; addresses of files are relative to its folder.
+        shown: ids of those to show; all of the folder if None.
+        root: folder of results that the files of their data are in now; they are where the figures say if None.
 
     Raises:
         ArtifactError: the folder holds no figure, or a file is missing or damaged.
     """
     place = Path(page).absolute().parent
-    found = {name: _read(folder, name, place) for name in registry.ids() if (folder / f"{name}.json").is_file()}
+    names = [name for name in registry.ids() if (folder / f"{name}.json").is_file()] if shown is None else shown
+    found = {name: _read(folder, name, place, root) for name in names}
     if not found:
         raise ArtifactError(f"{folder}: found no figure; required: ID.json of one at least, by `snakemake ID`")
     return PaperFigures(found)
 
 
-def _read(folder: Path, name: str, place: Path) -> Drawn:
+def _read(folder: Path, name: str, place: Path, root: Path | None) -> Drawn:
     record = artifacts.load(folder / f"{name}.json", FigureFile)
     drawing = folder / f"{name}.svg"
     try:
@@ -74,7 +80,8 @@ def _read(folder: Path, name: str, place: Path) -> Drawn:
     except OSError as error:
         raise ArtifactError(f"{drawing}: cannot be read: {error.strerror}; draw the figure again") from None
     files = {_NAMES[ending]: _address(folder / f"{name}.{ending}", place) for ending in ENDINGS}
-    return Drawn(record, svg, files, [_address(Path(file), place) for file in record.data])
+    data = [Path(file) if root is None else located(file, root) for file in record.data]
+    return Drawn(record, svg, files, [_address(file, place) for file in data])
 
 
 def _address(file: Path, place: Path) -> str:

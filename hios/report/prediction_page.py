@@ -41,6 +41,7 @@ def render_predictions(
         facts=list(facts),
         origin=origin(provenance),
         configuration=provenance.configuration,
+        page_origin=provenance.origin,
         models=views,
         **papers_view(figures),
         serving=serving_views(serving),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,16 +17,35 @@ from hios.schedulers.algorithm_registry import Parameter, register
 from hios.schedulers.deadline import check_deadline
 from hios.schedulers.ios_blocks import blocks, searched_parts
 from hios.schedulers.ios_space import Block, SearchSpace, network_space
+from hios.schedulers.ios_times import MOST_OPERATORS, ROUNDING, StageTimes
 
-#: A gain below this share is rounding in floating point, not a gain.
-_ROUNDING = 1e-12
 _NEVER = float("inf")
 
 #: Parts of a graph without blocks: 200 operators in 14 layers take about half a second; more gains nothing there.
 STATES = 1024
 
+#: States of a graph from which on the search is compiled, if it can be: in Python these take half a second, which is
+#: what it takes to load numba.
+COMPILED_FROM = 4096
+
 #: A stage of a block by positions, and whether its operators are merged.
 _Found = tuple[list[tuple[int, ...]], bool]
+#: The stages of blocks by what their search depends on, by contention and parameters; None where nothing is kept.
+_searched: ContextVar[dict[Any, dict[Any, list[_Found]]] | None] = ContextVar("searched", default=None)
+
+
+@contextmanager
+def searching_once() -> Iterator[None]:
+    """Search blocks that are alike in structure and costs once for all problems inside.
+
+    These may be problems that differ in their transfers alone, or in the number of devices. Plans stay the same; the
+    scheduling time of all but the first says nothing.
+    """
+    token = _searched.set({})
+    try:
+        yield
+    finally:
+        _searched.reset(token)
 
 
 @register(
@@ -66,14 +88,17 @@ def ios(
     - At equal times the groups run concurrently, and among equal schedules the first found counts, endings
       of fewer groups being tried first; Algorithm 1 merges at equal times (Lines 30 to 33).
 
+    Where no stage was measured and nothing can be merged, the search of large graphs is compiled (extra ``opt``).
+
     O(transitions), at most O((n/d + 1)^d (r + 1)^s) for a block of n operators and width d.
     """
-    search = _Search(problem, r, s, mode)
     stages: list[Stage] = []
     merges: set[frozenset[int]] = set()
-    results: dict[Any, list[_Found]] = {}
+    kept = _searched.get()
+    results = {} if kept is None or type(problem) is not Problem else kept.setdefault((problem.alpha, r, s, mode), {})
     parts_of_blocks = searched_parts(problem.graph, states)
     parts = [part for parts_of_block in parts_of_blocks for part in parts_of_block]
+    search = _Search(problem, r, s, mode, _pays_to_compile(parts))
     for block, likeness in zip(parts, _likenesses(problem, parts), strict=True):
         if likeness not in results:
             results[likeness] = search.best(block)
@@ -85,6 +110,13 @@ def ios(
         StagedPlan((tuple(stages),), frozenset(merges)),
         cuts=sum(len(parts_of_block) - 1 for parts_of_block in parts_of_blocks),
     )
+
+
+def _pays_to_compile(parts: Sequence[Block]) -> bool:
+    """Whether the search takes longer than loading what compiles it."""
+    if importlib.util.find_spec("numba") is None:
+        return False
+    return sum(len(part.states()) for part in parts) >= COMPILED_FROM
 
 
 def search_space(
@@ -120,6 +152,7 @@ class _Search:
     r: int
     s: int
     mode: str
+    compiled: bool
 
     def best(self, block: Block) -> list[_Found]:
         """INTEROPERATORSCHEDULER: the stages of the best schedule, in order.
@@ -127,39 +160,37 @@ class _Search:
         States are taken in ascending order instead of recursively (SCHEDULER): what is left of a state after its
         last stage is a smaller number.
         """
-        time: dict[int, float] = {}
-        merged: set[int] = set()
-        cost = {0: 0.0}
-        choice: dict[int, int] = {}
-        for state in block.states()[1:]:
-            check_deadline()
-            best = _NEVER
-            for ending in block.endings(state, self.r, self.s):
-                if ending not in time:
-                    time[ending], merges = self._generate_stage(block, block.groups(ending))
-                    if merges:
-                        merged.add(ending)
-                latency = cost[state ^ ending] + time[ending]
-                if latency < best * (1 - _ROUNDING):
-                    best, choice[state] = latency, ending
-            cost[state] = best
+        times = StageTimes(self.problem, block, self.mode)
+        fits = times.is_modelled and not times.can_merge and len(block.operators) <= MOST_OPERATORS
+        choice = self._compiled(block) if self.compiled and fits else self._choices(block, times)
         stages = []
         state = (1 << len(block.operators)) - 1
         while state:
             ending = choice[state]
-            stages.append((block.groups(ending), ending in merged))
+            stages.append((block.groups(ending), ending in times.merged))
             state ^= ending
         return stages[::-1]
 
-    def _generate_stage(self, block: Block, groups: Sequence[tuple[int, ...]]) -> tuple[float, bool]:
-        """GENERATESTAGE: time of a stage, and whether it is that of the merged operator."""
-        stage = tuple(tuple(block.operators[position] for position in group) for group in groups)
-        concurrent = _NEVER if self.mode == "merge" and len(stage) > 1 else self.problem.stage_ms(stage)
-        if self.mode != "parallel" and len(stage) > 1 and all(len(group) == 1 for group in stage):
-            merged = self.problem.merge_ms(operator for (operator,) in stage)
-            if merged is not None and merged < concurrent * (1 - _ROUNDING):
-                return merged, True
-        return concurrent, False
+    def _choices(self, block: Block, times: StageTimes) -> dict[int, int]:
+        """The last stage of the best schedule of every state."""
+        cost = {0: 0.0}
+        choice: dict[int, int] = {}
+        for state in block.states()[1:]:
+            check_deadline()
+            best = limit = _NEVER
+            for ending in block.endings(state, self.r, self.s):
+                latency = cost[state ^ ending] + times[ending]
+                if latency < limit:
+                    best, choice[state] = latency, ending
+                    limit = best * (1 - ROUNDING)
+            cost[state] = best
+        return choice
+
+    def _compiled(self, block: Block) -> dict[int, int]:
+        """The same, compiled."""
+        from hios.schedulers.ios_kernel import best_endings
+
+        return best_endings(self.problem, block, self.r, self.s, single_groups=self.mode == "merge")
 
 
 def _likenesses(problem: Problem, parts: Sequence[Block]) -> list[Any]:

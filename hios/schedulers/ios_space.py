@@ -38,7 +38,7 @@ class Block:
     def __post_init__(self) -> None:
         below = [1 << position for position in range(len(self.operators))]
         for position in reversed(range(len(self.operators))):
-            for predecessor in _members(self.predecessors[position]):
+            for predecessor in members(self.predecessors[position]):
                 below[predecessor] |= below[position]
         object.__setattr__(self, "descendants", tuple(below))
 
@@ -69,7 +69,7 @@ class Block:
         is needed.
         """
         levels: list[list[int]] = [[0]]
-        for root in _members(state):
+        for root in members(state):
             group = self.descendants[root] & state
             if group.bit_count() > r:
                 continue
@@ -81,8 +81,8 @@ class Block:
 
     def groups(self, ending: int) -> list[tuple[int, ...]]:
         """The groups of an ending as positions in the block, each in topological order."""
-        roots = [position for position in _members(ending) if not self.predecessors[position] & ending]
-        return [tuple(_members(self.descendants[root] & ending)) for root in roots]
+        roots = [position for position in members(ending) if not self.predecessors[position] & ending]
+        return [tuple(members(self.descendants[root] & ending)) for root in roots]
 
 
 def as_set(positions: Iterable[int]) -> int:
@@ -99,13 +99,14 @@ def grown(states: Iterable[int], position: int, predecessors: int) -> list[int]:
     return [state | bit for state in states if not predecessors & ~state]
 
 
-def _members(mask: int) -> list[int]:
-    members = []
+def members(mask: int) -> list[int]:
+    """The positions that are in a set, in ascending order."""
+    positions = []
     while mask:
         low = mask & -mask
-        members.append(low.bit_length() - 1)
+        positions.append(low.bit_length() - 1)
         mask ^= low
-    return members
+    return positions
 
 
 def block_space(block: Block, r: int | None = None, s: int | None = None) -> SearchSpace:

@@ -17,17 +17,30 @@ from hios.formats.serving_result_file import ResultFile
 from hios.formats.simulation_file import AblationFile, SimulationFile
 
 #: Sessions that figures may read: a series of the simulation, the ablation, the networks of the configuration,
-#: convolutions alone, the networks scheduled by IOS with other pruning, and scenarios of several models.
-AVAILABLE = (*(f"simulation/{name}" for name in SERIES), "ablation", "networks", "convolutions", "pruning", "serving")
+#: convolutions alone, the networks scheduled by IOS with other pruning, networks of other sizes and others, and
+#: scenarios of several models.
+VARIANTS = ("images", "batches", "transformers")
+AVAILABLE = (
+    *(f"simulation/{name}" for name in SERIES),
+    "ablation",
+    "networks",
+    "convolutions",
+    "pruning",
+    *VARIANTS,
+    "serving",
+)
 
 #: How long sessions take on two idle cores, by the first part of their name.
 SESSION_TIMES = {
-    "simulation": "all series, a minute or two with scale quick, a quarter of an hour with scale full",
+    "simulation": "all series, a minute at most with scale quick, minutes with scale full",
     "ablation": "ten seconds with scale quick, a minute with scale full",
     "networks": "profiling and executing, some minutes a network",
     "convolutions": "half a minute with scale quick, some minutes with scale full",
     "serving": "some seconds a policy and load once networks are profiled",
     "pruning": "profiling, and some minutes a network for the search and the runs",
+    "images": "some minutes a network and size",
+    "batches": "some minutes a network and size",
+    "transformers": "some minutes a network",
 }
 
 _MS_PER_S = 1000.0
@@ -59,6 +72,7 @@ class FigureData:
         networks: by label.
         convolutions: alone; one file at most.
         pruning: networks by label, whose runs are those of schedules by pruning.
+        variants: networks of other sizes and others by name, by session.
         serving: results of scenarios by label.
         files: where all of it was read.
     """
@@ -68,6 +82,7 @@ class FigureData:
     networks: Mapping[str, Network] = field(default_factory=dict)
     convolutions: tuple[ConvolutionsFile, ...] = ()
     pruning: Mapping[str, Network] = field(default_factory=dict)
+    variants: Mapping[str, Mapping[str, Network]] = field(default_factory=dict)
     serving: Mapping[str, tuple[ResultFile, ...]] = field(default_factory=dict)
     files: tuple[str, ...] = ()
 
@@ -75,7 +90,11 @@ class FigureData:
     def seconds(self) -> float:
         """Time of the sessions: processor time of simulations, and profiling and timed runs of networks."""
         simulated = [file.cpu_s for file in self.simulations] + [file.cpu_s for file in self.ablations]
-        measured = [network.seconds for part in (self.networks, self.pruning) for network in part.values()]
+        measured = [
+            network.seconds
+            for part in (self.networks, self.pruning, *self.variants.values())
+            for network in part.values()
+        ]
         return sum([*simulated, *measured, *(file.seconds for file in self.convolutions)])
 
     @classmethod
@@ -87,6 +106,7 @@ class FigureData:
         """
         simulations, ablations, convolutions = [], [], []
         networks, pruning = {}, {}
+        variants: dict[str, dict[str, Network]] = {}
         serving: dict[str, list[ResultFile]] = {}
         files = list(paths)
         for path in files:
@@ -98,6 +118,8 @@ class FigureData:
                 convolutions.append(artifacts.load(path, ConvolutionsFile))
             elif path.name == "run.json" and path.parent.parent.name == "pruning":
                 pruning[path.parent.name] = _network(path, path.parents[3] / path.parent.name)
+            elif path.name == "run.json" and path.parts[-4:-2] in [("study", session) for session in VARIANTS]:
+                variants.setdefault(path.parts[-3], {})[path.parent.name] = _network(path, path.parent)
             elif path.parent.name in ("simulated", "measured"):
                 serving.setdefault(path.parents[1].name, []).append(artifacts.load(path, ResultFile))
             elif path.name == "run.json":
@@ -114,9 +136,22 @@ class FigureData:
             networks,
             tuple(convolutions),
             pruning,
+            variants,
             {label: tuple(results) for label, results in serving.items()},
             tuple(map(str, files)),
         )
+
+
+def located(file: str, root: Path) -> Path:
+    """Where a file that a figure names is now: there, or in a folder of results that was moved or renamed.
+
+    Args:
+        file: as the figure names it.
+        root: the folder of results.
+    """
+    path = Path(file)
+    tails = [root.joinpath(*path.parts[start:]) for start in range(1, len(path.parts))]
+    return next((place for place in tails if place.is_file()), path)
 
 
 def _network(run: Path, folder: Path) -> Network:

@@ -50,16 +50,12 @@ def write_figure(figure: Figure, data: FigureData, folder: Path) -> FigureFile:
         HiosError: a file cannot be written, or the data are not those of the figure.
     """
     began = time.perf_counter()
-    rows = figure.rows(data)
-    comparisons = compared(figure, figure.compare(rows) if rows else ())
-    if not rows:
-        figure = replace(figure, missing=figure.missing or _no_data(figure))
-        rows = cards.rows(figure)
+    figure, record = stated(figure, data)
+    rows = list(record.rows)
     chart = (figure.chart or cards.chart_of_table(figure))(rows) if not figure.missing else cards.chart(figure, rows)
     places = {ending: folder / f"{figure.id}.{ending}" for ending in ENDINGS}
     for path in places.values():
         artifacts.require_writable(path)
-    record = _record(figure, rows, comparisons, data)
     svg = rendering.to_svg(described(chart, record), figure.id)
     _write(places["csv"], table_text(rows).encode())
     _write(places["tex"], latex(_table(rows), record).encode())
@@ -75,9 +71,14 @@ def _no_data(figure: Figure) -> str:
     return _NOT_SERVED if figure.sessions == ("serving",) else _NO_DATA
 
 
-def _record(figure: Figure, rows: Rows, comparisons: Sequence[ComparedNumber], data: FigureData) -> FigureFile:
-    """What the JSON file holds, but for how it came about."""
-    return FigureFile(
+def stated(figure: Figure, data: FigureData) -> tuple[Figure, FigureFile]:
+    """The figure, which says what is missing if the data lack it, and what its JSON file holds but for its origin."""
+    rows = figure.rows(data)
+    comparisons = compared(figure, figure.compare(rows) if rows else ())
+    if not rows:
+        figure = replace(figure, missing=figure.missing or _no_data(figure))
+        rows = cards.rows(figure)
+    return figure, FigureFile(
         id=figure.id,
         paper=figure.paper,
         number=figure.number,

@@ -78,6 +78,7 @@ class Figure:
         varies: what is varied and what is plotted.
         needs: keys of ``NEEDS``.
         sessions: whose data it is drawn from, see `hios.study.figure_data`; empty where it is computed on the spot.
+        optional: sessions that it also shows where ``study: sessions:`` of the configuration names them.
         seconds: time on two cores to draw it once its sessions are there.
         rows: makes its table of the data.
         chart: makes a chart of the table; None for a table.
@@ -94,6 +95,7 @@ class Figure:
     varies: str
     needs: tuple[str, ...] = ("cpu",)
     sessions: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
     seconds: float = 3
     rows: Callable[[FigureData], Rows] = _nothing
     chart: Callable[[Rows], alt.TopLevelMixin] | None = None
@@ -155,7 +157,7 @@ def register(figure: Figure) -> Figure:
         raise ValueError(f"figure {figure.id}: found this id; allowed: PAPER_figN or PAPER_tabN of {', '.join(PAPERS)}")
     if unknown := [need for need in figure.needs if need not in NEEDS]:
         raise ValueError(f"figure {figure.id}: needs: found {unknown[0]}; allowed: {', '.join(NEEDS)}")
-    if unknown := [name for name in figure.sessions if name not in AVAILABLE]:
+    if unknown := [name for name in (*figure.sessions, *figure.optional) if name not in AVAILABLE]:
         raise ValueError(f"figure {figure.id}: sessions: found {unknown[0]}; allowed: {', '.join(AVAILABLE)}")
     if (figure.rows is _nothing) != bool(figure.missing):
         raise ValueError(f"figure {figure.id}: it is drawn or says what is missing")

@@ -7,15 +7,16 @@ import msgspec
 from hios.formats.config_file import SERIES, Config, SimulationStudy, Study
 from hios.formats.simulation_file import Setting
 from hios.serving import jobs as serving_jobs
-from hios.study import registry
+from hios.study import registry, variants
 from hios.study.random_graphs import GENERATORS
+from hios.study.registry import Figure
 
 #: Instances of every setting where the configuration does not say: the paper has 30.
 INSTANCES = {"quick": 3, "full": 30}
 #: Sizes of images of convolutions, in pixels: those of HIOS figure 1, the largest of which take minutes on cores.
 SIZES = {"quick": (8, 16, 32, 64, 128, 256), "full": (8, 16, 32, 64, 128, 256, 512, 1024)}
 #: Sessions that measure; where nothing runs they have no data.
-MEASURING = frozenset({"networks", "convolutions", "pruning"})
+MEASURING = frozenset({"networks", "convolutions", "pruning", *variants.ALGORITHMS})
 
 
 def instances(study: Study) -> int:
@@ -31,6 +32,14 @@ def image_sizes(study: Study) -> tuple[int, ...]:
 def settings(study: SimulationStudy) -> list[Setting]:
     """The settings of all series, each once, in the order of the paper's figures."""
     return list(dict.fromkeys(setting for name in SERIES for setting in series(study, name)))
+
+
+def settings_by_graphs(study: SimulationStudy) -> dict[str, list[Setting]]:
+    """The settings of all series by their graphs: those of a list differ in devices and transfers alone."""
+    shared: dict[str, list[Setting]] = {}
+    for setting in settings(study):
+        shared.setdefault(setting.graphs, []).append(setting)
+    return shared
 
 
 def series(study: SimulationStudy, name: str) -> list[Setting]:
@@ -71,10 +80,26 @@ def session_files(settings: Config, session: str) -> list[str]:
         return [f"{settings.results}/study/pruning/{label}/run.json" for label in labels]
     if session == "serving":
         return serving_jobs.result_files(settings)
+    if session in variants.ALGORITHMS:
+        own = [label for label in variants.networks(settings.study) if variants.session_of(label) == session]
+        return [f"{settings.results}/{label}/run.json" for label in own]
     if session == "ablation":
         return [f"{settings.results}/study/ablation/{generator}.json" for generator in GENERATORS]
     varied = series(settings.study.simulation, session.partition("/")[2])
     return [f"{settings.results}/study/simulation/{setting.name}.json" for setting in varied]
+
+
+def figure_files(settings: Config, figure: Figure, *, measures: bool = True) -> list[str]:
+    """The files that a figure is drawn from, in the folder of results.
+
+    Args:
+        settings: of the pipeline.
+        figure: of the registry; the sessions that it can do without count where the configuration names them.
+        measures: whether networks are executed.
+    """
+    more = [session for session in figure.optional if session in settings.study.sessions]
+    sessions = [name for name in (*figure.sessions, *more) if measures or name not in MEASURING]
+    return [file for session in sessions for file in session_files(settings, session)]
 
 
 def page_figures(settings: Config, *, measures: bool = True) -> list[str]:

@@ -1,11 +1,12 @@
 """Whether a results folder is consistent: every artifact against its schema, and all against each other.
 
-schema_check    a file against its schema, with all violations
-consistency     costs against their graph; schedules against graph and costs
-run_numbers     run.json against its own runs, and against graph and schedules
-latency_table   tables/latency.csv against the files that it is made from
-study_files     figures of the papers against the data that they are drawn from
-serving_files   results of serving against themselves
+schema_check         a file against its schema, with all violations
+consistency          costs against their graph; schedules against graph and costs
+run_numbers          run.json against its own runs, and against graph and schedules
+system_description   what measurements say of the machine and the software
+latency_table        tables/latency.csv against the files that it is made from
+study_files          figures of the papers against the data that they are drawn from
+serving_files        results of serving against themselves
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from hios.verify.run_numbers import run_problems
 from hios.verify.schema_check import config_problems, contents
 from hios.verify.serving_files import serving_problems
 from hios.verify.study_files import study_problems
+from hios.verify.system_description import costs_description_problems, run_description_problems, versions_problems
 
 #: Files by name; schedules have any name in a folder of schedules, or beside a graph.
 _KINDS = {
@@ -65,9 +67,10 @@ class CheckedFile:
 def verify(folder: str | Path) -> list[CheckedFile]:
     """Check all artifacts in a folder and the folders in it.
 
-    Artifacts are graph.json, partition.json, costs.json, run.json, config.yaml and schedules, which lie in a folder
-    named schedules or beside a graph. Those of one network lie in one folder, as the pipeline has them. The table of
-    latencies, tables/latency.csv, is compared with the networks whose folders lie beside its own.
+    Artifacts are graph.json, partition.json, costs.json, run.json, config.yaml, versions.json and schedules, which lie
+    in a folder named schedules or beside a graph. Those of one network lie in one folder, as the pipeline has them.
+    Measurements have to state the machine and the software that they were made with. The table of latencies,
+    tables/latency.csv, is compared with the networks whose folders lie beside its own.
 
     Raises:
         ArtifactError: the folder is not there, or holds no artifact.
@@ -87,6 +90,8 @@ def verify(folder: str | Path) -> list[CheckedFile]:
         checked.append(CheckedFile(str(path.relative_to(root)), "table", tuple(problems)))
     if (config := root / "config.yaml").is_file():
         checked.append(CheckedFile(config.name, "config", tuple(config_problems(config))))
+    if (versions := root / "versions.json").is_file():
+        checked.append(CheckedFile(versions.name, "versions", tuple(versions_problems(versions))))
     for path, kind, problems in (*study_problems(root), *serving_problems(root)):
         checked.append(CheckedFile(str(path.relative_to(root)), kind, tuple(problems)))
     if not checked:
@@ -143,6 +148,9 @@ class _Network:
         labelled = {path.stem: schedule for path, schedule in schedules.items()}
         if run is not None:
             self._problems[self._own / "run.json"] += run_problems(run, graph, labelled)
+            self._problems[self._own / "run.json"] += run_description_problems(run)
+        if costs_file is not None:
+            self._problems[self._own / "costs.json"] += costs_description_problems(costs_file)
         if graph is not None and costs_file is not None and (run is not None or not self._has_run()):
             self.inputs = Inputs(self._own.name, graph, costs_file, run, labelled)
         return [

@@ -9,11 +9,13 @@ from hios.errors import HiosError
 from hios.formats.convolutions_file import ConvolutionsFile
 from hios.formats.figure_file import FigureFile
 from hios.formats.simulation_file import AblationFile, Instance, SimulationFile
-from hios.study import cards, registry
-from hios.study.figure_data import FigureData
-from hios.study.figure_files import compared, table_text
+from hios.study import registry
+from hios.study.figure_data import FigureData, located
+from hios.study.figure_files import stated, table_text
 from hios.verify.schema_check import contents
 
+#: What a figure says of itself and of its data, in words.
+_WORDS = ("title", "caption", "state", "missing", "reason", "finding")
 #: Relative difference that is rounding in floating point.
 _ROUNDING = 1e-9
 
@@ -21,8 +23,8 @@ _ROUNDING = 1e-9
 def study_problems(root: Path) -> Iterator[tuple[Path, str, list[str]]]:
     """File, kind and problems of figures and study in a folder of results.
 
-    Sessions are checked against their schema, and simulated latencies against bounds. The table and the verdicts
-    of a figure are computed again from its data, and its CSV file is compared with them.
+    Sessions are checked against their schema, and simulated latencies against bounds. Table, words and
+    verdicts of a figure are computed again from its data, and its CSV file is compared with them.
     """
     for path in sorted((root / "study" / "simulation").glob("*.json")):
         problems: list[str] = []
@@ -55,25 +57,18 @@ def _figure_problems(record: FigureFile, path: Path, root: Path) -> Iterator[str
     """Where a figure contradicts its data."""
     try:
         figure = registry.figure(record.id)
-        data = FigureData.read(_found(file, root) for file in record.data)
+        data = FigureData.read(located(file, root) for file in record.data)
     except HiosError as error:
         yield str(error)
         return
-    rows = figure.rows(data)
-    comparisons = compared(figure, figure.compare(rows) if rows else ())
-    rows = rows or cards.rows(figure)
-    if rows != list(record.rows):
-        yield "rows: they are not what the data give; draw the figure again"
-    if list(record.comparisons) != comparisons:
-        keys = [entry.key for entry, own in zip(record.comparisons, comparisons, strict=False) if entry != own]
+    _, own = stated(figure, data)
+    for field in (*_WORDS, "columns", "rows"):
+        if getattr(record, field) != getattr(own, field):
+            yield f"{field}: not what the data give; draw the figure again"
+    if record.comparisons != own.comparisons:
+        pairs = zip(record.comparisons, own.comparisons, strict=False)
+        keys = [entry.key for entry, computed in pairs if entry != computed]
         yield f"comparisons: {keys[0] if keys else 'their number'}: not what the data give; draw the figure again"
     table = path.with_suffix(".csv")
     if not table.is_file() or table.read_bytes() != table_text(record.rows).encode():
         yield f"{table.name}: not the rows of {path.name}; draw the figure again"
-
-
-def _found(file: str, root: Path) -> Path:
-    """Where a file of a figure is now: as it was named, or in a folder of results that was moved or renamed."""
-    path = Path(file)
-    tails = [root.joinpath(*path.parts[start:]) for start in range(1, len(path.parts))]
-    return next((place for place in tails if place.is_file()), path)

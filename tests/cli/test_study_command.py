@@ -49,6 +49,17 @@ def test_from_simulation_to_figure(tmp_path: Path) -> None:
     assert len(list((tmp_path / "figures").iterdir())) == 5
 
 
+def test_several_settings(tmp_path: Path) -> None:
+    """Each of several settings is written as a file of its own, in a folder."""
+    pytest.importorskip("numba", reason="needs the extra opt")
+    several = ("--setting", "devices=3", "--setting", "devices=1,p=0.4")
+    code, text = _run("study", "simulation", *SMALL, *several, "--moves", "50", "--output", tmp_path)
+    assert (code, len(text.splitlines())) == (0, 2), text
+    names = ["m1-n30-e50-l6-p0.4", "m3-n30-e50-l6-p0.8"]
+    assert sorted(path.stem for path in tmp_path.iterdir()) == names
+    assert [json.loads((tmp_path / f"{name}.json").read_text())["setting"]["devices"] for name in names] == [1, 3]
+
+
 def test_ablation(tmp_path: Path) -> None:
     """Both generators of graphs can be named."""
     for generator in ("random_layers", "even_layers"):
@@ -73,6 +84,21 @@ def test_ablation(tmp_path: Path) -> None:
             ("study", "simulation", "--edges", "99999", "--output", "y"),
             1,
             "Error: edges: found 99999; allowed with 200",
+        ),
+        (
+            ("study", "simulation", "--setting", "gpus=2", "--output", "y"),
+            1,
+            "Error: --setting: found gpus=2; allowed: devices=NUMBER, operators=NUMBER,",
+        ),
+        (
+            ("study", "simulation", "--setting", "devices=2,p=", "--output", "y"),
+            1,
+            "Error: --setting: p: found ''; allowed: a number",
+        ),
+        (
+            ("study", "simulation", "--setting", "layers=2", "--output", "y"),
+            1,
+            "Error: --setting: Expected `int` >= 3 - at `$.layers`",
         ),
         (("study", "simulation", "--layers", "2", "--output", "y"), 2, "Error: Invalid value for '--layers': 2"),
     ],

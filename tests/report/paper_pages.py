@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from hios import artifacts
@@ -21,7 +22,7 @@ DRAWN = ("hios_fig8", "hios_ablation", "ios_fig6", "lios_fig7", "lios_tab4", "io
 CARD = "ios_fig8"
 
 
-def write_results(folder: Path) -> Path:
+def write_results(folder: Path, figures: Sequence[str] = (*DRAWN, CARD)) -> Path:
     """Write sessions and figures."""
     for seed, name in enumerate(("inception_v3", "squeezenet")):
         write_network(folder / name, seed)
@@ -31,10 +32,10 @@ def write_results(folder: Path) -> Path:
         "ablation": [folder / "study" / "ablation" / f"{generator}.json" for generator in GENERATORS],
     }
     (simulated,) = files["simulation"]
-    artifacts.write(simulated, "simulation", simulate(SMALL, range(2), window=2, alpha=0.5, moves=200))
+    artifacts.write(simulated, "simulation", *simulate([SMALL], range(2), window=2, alpha=0.5, moves=200))
     for path in files["ablation"]:
         artifacts.write(path, "ablation", ablate(SMALL, path.stem, range(2), alpha=0.5))
-    for name in (*DRAWN, CARD):
+    for name in figures:
         figure = registry.figure(name)
         paths = [path for session in figure.sessions for path in files[session.partition("/")[0]]]
         write_figure(figure, FigureData.read(paths), folder / "figures")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,8 +22,11 @@ from hios.problem import Stage
 from hios.profiling.stage_requests import RecordingProblem
 from hios.report.schedule_summary import summary
 from hios.schedule import StagedPlan
-from hios.schedulers.ios import ios, search_space
+from hios.schedulers import ios as ios_module
+from hios.schedulers.ios import ios, search_space, searching_once
 from hios.schedulers.ios_blocks import blocks
+from hios.schedulers.ios_space import Block
+from hios.schedulers.ios_times import StageTimes
 from tests.convolution_graphs import Conv, conv_problem
 from tests.external_data import data_folder
 from tests.problems import problem, problems
@@ -418,6 +423,45 @@ def test_alike_blocks_are_searched_once() -> None:
     assert plan.devices[0][half:] == moved
 
 
+def test_problems_that_differ_in_transfers_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inside `searching_once` the plan of one problem serves others, but not those that record what is asked."""
+    searched: list[Block] = []
+
+    def counted(search: Any, block: Block) -> Any:
+        searched.append(block)
+        return best(search, block)
+
+    best = ios_module._Search.best
+    monkeypatch.setattr(ios_module._Search, "best", counted)
+    instance = _twins({"a2": 2.0})
+    alone = _plan(instance)
+    assert len(searched) == 2
+    with searching_once():
+        assert _plan(instance.on(1)) == _plan(instance.on(2)) == alone
+        assert len(searched) == 4  # two blocks of the first
+        _plan(instance, r=1)
+        assert len(searched) == 6
+        recording = RecordingProblem(instance)
+        assert _plan(recording) == alone
+        assert recording.asked == {frozenset({(0,), (1,)}), frozenset({(3,), (4,)})}
+    _plan(instance)
+    assert len(searched) == 10
+
+
+@given(problems(), st.integers(1, 3), st.integers(1, 3), st.sampled_from(["both", "parallel", "merge"]))
+@settings(max_examples=60, deadline=None)
+def test_modelled_times_are_those_of_the_problem(instance: Problem, r: int, s: int, mode: str) -> None:
+    """Times added up group by group are those that the problem gives whole stages, to the last bit."""
+    unmeasured = copy.copy(instance)
+    unmeasured.measured = {}
+    for block in blocks(unmeasured.graph, 1024):
+        quick = StageTimes(unmeasured, block, mode)
+        asking = StageTimes(RecordingProblem(unmeasured), block, mode)
+        for state in reversed(block.states()[1:]):
+            for ending in reversed(block.endings(state, r, s)):
+                assert quick[ending] == asking[ending]
+
+
 _FIRST, _SECOND = (frozenset({(f"a{number}",), (f"b{number}",)}) for number in (1, 2))
 
 
@@ -458,3 +502,15 @@ def test_measured_stages_are_not_asked_for() -> None:
     instance = RecordingProblem(_twins({}, {_FIRST: 1.0, _SECOND: 1.0}))
     assert isinstance(_plan(instance), StagedPlan)
     assert instance.asked == set()
+
+
+@given(problems(largest=14), st.integers(1, 4), st.integers(1, 4), st.sampled_from(["both", "parallel", "merge"]))
+@settings(max_examples=100, deadline=None)
+def test_compiled_search_chooses_the_same_stages(instance: Problem, r: int, s: int, mode: str) -> None:
+    """The twin of the search in machine code gives the plan of the search in Python, ties included."""
+    pytest.importorskip("numba", reason="needs the extra opt")
+    unmeasured = copy.copy(instance)
+    unmeasured.measured = {}
+    for block in blocks(unmeasured.graph, 4096):
+        in_python, compiled = (ios_module._Search(unmeasured, r, s, mode, twin).best(block) for twin in (False, True))
+        assert in_python == compiled

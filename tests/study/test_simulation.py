@@ -13,7 +13,7 @@ from hios.formats.config_file import SERIES, SimulationDefaults, SimulationStudy
 from hios.formats.simulation_file import Setting, SimulationFile
 from hios.study import registry
 from hios.study.figure_data import FigureData
-from hios.study.settings import base, instances, series, settings
+from hios.study.settings import base, instances, series, settings, settings_by_graphs
 from hios.study.simulation import ALGORITHMS, ablate, simulate
 
 pytest.importorskip("numba", reason="needs the extra opt")
@@ -22,7 +22,8 @@ SMALL = Setting(devices=2, operators=30, edges=50, layers=6, p=0.8)
 
 
 def _simulated(setting: Setting = SMALL) -> SimulationFile:
-    return simulate(setting, range(2), window=2, alpha=0.5, moves=500)
+    (file,) = simulate([setting], range(2), window=2, alpha=0.5, moves=500)
+    return file
 
 
 def test_settings_of_the_paper() -> None:
@@ -33,6 +34,31 @@ def test_settings_of_the_paper() -> None:
     assert all(base(study) in series(study, name) for name in SERIES)
     assert [setting.edges for setting in series(study, "operators")] == [200, 300, 400, 500, 600, 700, 800]
     assert len({setting.name for setting in settings(study)}) == 24
+
+
+def test_settings_that_share_graphs() -> None:
+    """GPUs and transfers leave the graphs as they are: the settings of figures 7 and 11 have the same."""
+    shared = settings_by_graphs(SimulationStudy())
+    assert sorted(map(len, shared.values())) == [1] * 14 + [10]
+    assert {setting for several in shared.values() for setting in several} == set(settings(SimulationStudy()))
+    assert all(setting.graphs == graphs for graphs, several in shared.items() for setting in several)
+
+
+def test_shared_graphs_change_no_result() -> None:
+    """Settings of the same graphs give together, byte for byte, what each gives alone; IOS searches once for them."""
+    together = [
+        SMALL,
+        msgspec.structs.replace(SMALL, devices=3),
+        msgspec.structs.replace(SMALL, p=0.4),
+        msgspec.structs.replace(SMALL, edges=60),
+    ]
+    shared = simulate(together, range(2), window=2, alpha=0.5, moves=500)
+    assert [file.setting for file in shared] == together
+    for file in shared:
+        alone = _simulated(file.setting)
+        assert msgspec.json.encode(msgspec.structs.replace(file, cpu_s=0.0)) == msgspec.json.encode(
+            msgspec.structs.replace(alone, cpu_s=0.0)
+        )
 
 
 def test_instances_by_scale() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +15,17 @@ from hios.statistics import speedup_interval, spread
 
 RUNS = 12
 ALGORITHMS = (("sequential", 1), ("greedy", 1), ("lios", 1), ("hios-lp", 2), ("hios-mr", 2))
+_LABELLED = {f"{algorithm}-{devices}": (algorithm, devices) for algorithm, devices in ALGORITHMS}
 
 
-def write_network(folder: Path, seed: int) -> Path:
-    """Write graph, costs, schedules and a run of a random network; everything in them is right."""
+def write_network(folder: Path, seed: int, labelled: Mapping[str, tuple[str, int]] = _LABELLED) -> Path:
+    """Write graph, costs, schedules and a run of a random network; everything in them is right.
+
+    Args:
+        folder: of the network, which has its name.
+        seed: of the network.
+        labelled: algorithm and number of devices of every schedule, by its label.
+    """
     chance = random.Random(seed)
     graph = _graph(folder.name, chance)
     graph.write(folder / "graph.json")
@@ -27,10 +35,10 @@ def write_network(folder: Path, seed: int) -> Path:
     then = drift.speed(_probe_samples(chance))
     assert then is not None
     schedules = {}
-    for algorithm, devices in ALGORITHMS:
+    for label, (algorithm, devices) in labelled.items():
         made = replace(schedule(problem, algorithm, devices), probe=ProfiledSpeed("1", then, 0.25))
-        schedules[f"{algorithm}-{devices}"] = made
-        made.write(folder / "schedules" / f"{algorithm}-{devices}.json")
+        schedules[label] = made
+        made.write(folder / "schedules" / f"{label}.json")
     artifacts.write(folder / "run.json", "run", _run(graph, schedules, chance))
     return folder
 
@@ -105,8 +113,10 @@ def _run(graph: Graph, schedules: dict[str, Schedule], chance: random.Random) ->
     fastest = min(results, key=lambda result: result.latency_ms.median)
     return Run(
         graph=graph.name,
-        platform=RunPlatform("cpu", devices=2),
-        versions={"hios": "0"},
+        platform=RunPlatform("cpu", devices=2, cores=((0,), (1,)), processor="none", load_average=0.0, busy_share=0.0),
+        versions=dict.fromkeys(("python", "kernel", "hios", "torch"), "0"),
+        measured_at="2026-01-01T00:00:00Z",
+        checked_against="eager",
         seed=0,
         runs=RUNS,
         warmup=1,

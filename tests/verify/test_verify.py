@@ -216,6 +216,25 @@ def test_json_for_machines(folder: Path) -> None:
             r"^results\[0\]\.drift: found .* required: the same probe in run\.json",
         ),
         ("run.json", _at("probe.speed.copy_ms.low", 0.5), r"^probe\.speed\.copy_ms\.low: found 0\.5; recomputed: "),
+        (
+            "run.json",
+            lambda data: data["platform"].pop("processor"),
+            r"^platform\.processor: missing; a measurement has to state it \(model name of the processor\)",
+        ),
+        ("run.json", lambda data: data["platform"].pop("cores"), r"^platform\.cores: missing; a measurement has to"),
+        ("run.json", lambda data: data["versions"].pop("torch"), r"^versions\.torch: missing; .* \(its version\)"),
+        ("run.json", lambda data: data.pop("measured_at"), r"^measured_at: missing; a measurement has to state it"),
+        (
+            "costs.json",
+            _at(
+                "profile",
+                {
+                    **dict.fromkeys(("seconds", "budget_s", "precision", "repeats"), 1),
+                    **dict.fromkeys(("measured", "imprecise", "modelled", "cached"), 0),
+                },
+            ),
+            r"^platform: missing; a measurement has to state it \(where the costs were measured\)",
+        ),
         ("run.json", _at("references.0.speedup", 3.0), r"^references\[0\]\.speedup: found 3; recomputed"),
         ("run.json", _at("ceilings.0.throughput_ratio", 3.0), r"^ceilings\[0\]\.throughput_ratio: found 3; recomputed"),
     ],
@@ -313,6 +332,18 @@ def test_damaged_files_are_problems(tmp_path: Path) -> None:
     assert problems["graph.json"] == ()
     unpriced = "cannot be checked against costs: there is no costs.json beside it that fits the graph"
     assert problems["schedules/greedy-1.json"] == (unpriced,)
+
+
+def test_versions_of_the_software(folder: Path) -> None:
+    """versions.json names Python, the kernel and hios, each with a version."""
+    path = folder / "versions.json"
+    path.write_text('{"python": "3", "kernel": "6", "hios": "1"}')
+    assert {entry.path: entry.problems for entry in verify(folder)}[path.name] == ()
+    path.write_text('{"python": 3, "kernel": "6"}')
+    assert {entry.path: entry.problems for entry in verify(folder)}[path.name] == (
+        "hios: missing; a measurement has to state it (its version)",
+        "python: found 3; allowed: a version in quotes",
+    )
 
 
 def test_bad_configuration_is_a_problem(folder: Path) -> None:

@@ -52,6 +52,12 @@ if "--traces" in options:
     written += [Path(options["--traces"]) / Path(word).name for word in words if "/schedules/" in word]
 if words[0] == "figures":  # the output is a folder
     written = [Path(options["--output"]) / f"{words[1]}.{ending}" for ending in ("csv", "tex", "svg", "pdf", "json")]
+if "--setting" in options:  # so it is here, with a file for each setting
+    given = [word for place, word in enumerate(words) if words[place - 1] == "--setting"]
+    settings = [dict(part.split("=") for part in text.split(",")) for text in given]
+    template = "m{devices}-n{operators}-e{edges}-l{layers}-p{p:g}"
+    names = [template.format(**{**setting, "p": float(setting["p"])}) for setting in settings]
+    written = [Path(options["--output"]) / f"{name}.json" for name in names]
 for path in written:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("<p>" + " ".join(words) + "</p>")
@@ -130,7 +136,7 @@ def make_checkout(path: Path, *, stand_in: bool = True) -> Checkout:
     (path / "models").mkdir()
     if stand_in:
         (path / "hios" / "__main__.py").write_text(STAND_IN)
-        for name in ("alpha", "beta", "gamma", "squeezenet", "inception_v3"):
+        for name in ("alpha", "beta", "gamma", "squeezenet", "inception_v3", "bert", "t5"):
             (path / "models" / f"{name}.py").write_text(f"# {name}\n")
     return Checkout(path)
 

@@ -101,7 +101,7 @@ def test_defaults(models: Path) -> None:
         },
         "study": {
             "scale": "quick",
-            "sessions": ["networks"],
+            "sessions": ["networks", "simulation"],
             "simulation": {
                 "base": {"devices": 4, "operators": 200, "edges": 400, "layers": 14, "p": 0.8},
                 "devices": [2, 4, 6, 8, 10, 12],
@@ -116,6 +116,9 @@ def test_defaults(models: Path) -> None:
             },
             "convolutions": {"channels": 48, "repeats": 15},
             "pruning": {"r": [1, 2, 3], "s": [3, 8]},
+            "images": {},
+            "batches": {},
+            "transformers": {},
         },
         "seed": 0,
         "results": "results",
@@ -404,7 +407,7 @@ def test_seed_reaches_what_is_random(checkout: Checkout) -> None:
     seeds = {
         line.split("--output results/alpha/")[1].split()[0]: line.split("--seed ")[1].split()[0]
         for line in answer.stdout.splitlines()
-        if "python -m hios" in line and "--seed " in line
+        if "--output results/alpha/" in line and "--seed " in line
     }
     assert seeds == {
         "program.pt2": "7",

@@ -26,14 +26,17 @@ def _figures(*sessions: str) -> int:
 
 
 def test_default_configuration(checkout: Checkout) -> None:
-    """The config.yaml of the repository plans every stage for both networks, and the figures that these feed."""
-    assert checkout.planned() == {
+    """The config.yaml of the repository plans every stage for both networks, HIOS's simulation, and what these feed."""
+    planned = checkout.planned()
+    simulated = {rule: planned.pop(rule) for rule in list(planned) if rule.startswith("simulation_")}
+    assert (len(simulated), set(simulated.values())) == (15, {1})
+    assert planned == {
         "export": 2,
         "extract": 2,
         "profile": 2,
         "schedule": 12,
         "execute": 2,
-        "figure": _figures("networks"),
+        "figure": _figures("networks", "simulation"),
         **ALWAYS,
     }
 
@@ -41,8 +44,10 @@ def test_default_configuration(checkout: Checkout) -> None:
 def test_tiny_configuration(checkout: Checkout) -> None:
     """A file given with --configfile replaces config.yaml: its models do not come along."""
     planned = checkout.planned("--configfile", Path(__file__).with_name("tiny.yaml"))
-    drawn = {"simulation": 2, "figure": _figures("networks", "simulation"), "scenario": 1, "serve": 4}
-    assert planned == {"export": 1, "extract": 1, "profile": 1, "schedule": 7, "execute": 1, **drawn, **ALWAYS}
+    figures = {"simulation_n30_e50_l6": 1, "figure": _figures("networks", "simulation", "batches")}
+    batches = {"schedule": 7 + 2 * 2, "retarget": 2}
+    drawn = {**figures, **batches, "scenario": 1, "serve": 4}
+    assert planned == {"export": 3, "extract": 3, "profile": 3, "execute": 3, **drawn, **ALWAYS}
 
 
 def test_serving(checkout: Checkout) -> None:

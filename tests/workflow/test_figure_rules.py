@@ -18,6 +18,11 @@ TARGETS = ("hios_fig7", "hios_fig9", "ios_tab1", "ios_fig6", "ios_fig8")
 SMALL = {"study": {"simulation": {"instances": 2, "devices": [2, 4], "edges": [400, 450]}}}
 
 
+def _simulations(planned: dict[str, int]) -> int:
+    """Number of jobs that simulate: each has the graphs of some settings, and a rule of its own."""
+    return sum(jobs for rule, jobs in planned.items() if rule.startswith("simulation_"))
+
+
 @pytest.fixture(scope="module")
 def drawn(new_checkout: Callable[[Path], Checkout], tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """A checkout in which some figures are drawn; tests leave it as they found it."""
@@ -30,17 +35,18 @@ def drawn(new_checkout: Callable[[Path], Checkout], tmp_path_factory: pytest.Tem
 def test_a_figure_runs_its_sessions_and_nothing_else(checkout: Checkout) -> None:
     """A figure of the simulation needs no network; series share the setting that they have in common."""
     config = checkout.config(**SMALL)
-    assert checkout.planned("--configfile", config, "--", "hios_fig9") == {"simulation": 2, "figure": 1, "hios_fig9": 1}
+    edges = {"simulation_n200_e400_l14": 1, "simulation_n200_e450_l14": 1}
+    assert checkout.planned("--configfile", config, "--", "hios_fig9") == {**edges, "figure": 1, "hios_fig9": 1}
     both = checkout.planned("--configfile", config, "--", "hios_fig7", "hios_fig9")
-    assert both == {"simulation": 3, "figure": 2, "hios_fig7": 1, "hios_fig9": 1}
+    assert both == {**edges, "figure": 2, "hios_fig7": 1, "hios_fig9": 1}
     assert checkout.planned("--configfile", config, "--", "ios_tab1") == {"figure": 1, "ios_tab1": 1}
 
 
 def test_all_figures(checkout: Checkout) -> None:
-    """The target figures draws every figure of the registry, from one session each."""
+    """The target figures draws every figure of the registry, from one session each; a job simulates a set of graphs."""
     planned = checkout.planned("--", "figures")
     assert planned["figure"] == len(registry.ids())
-    assert (planned["simulation"], planned["ablation"], planned["execute"]) == (24, 2, 2)
+    assert (_simulations(planned), planned["ablation"], planned["execute"]) == (15, 2, 2 + 2 + 2)
 
 
 def test_nothing_is_executed_where_nothing_can(checkout: Checkout) -> None:
@@ -89,15 +95,15 @@ def test_edited_simulation(drawn: Checkout, file: str) -> None:
         planned = drawn.planned("--", "hios_fig9", "ios_tab1")
     finally:
         path.write_text(before)
-    assert planned["simulation"] == 2
+    assert _simulations(planned) == 2
     assert planned["hios_fig9"] == 1
 
 
 def test_changed_setting(drawn: Checkout) -> None:
-    """A new value of a series simulates that setting alone."""
+    """A new value of a series simulates its graphs alone."""
     more = {"study": {"simulation": {"instances": 2, "devices": [2, 4], "edges": [400, 450, 500]}}}
     planned = drawn.planned("--configfile", drawn.config(**more), "--", *TARGETS)
-    assert planned == {"simulation": 1, "figure": 1, "hios_fig9": 1}
+    assert planned == {"simulation_n200_e500_l14": 1, "figure": 1, "hios_fig9": 1}
 
 
 def test_the_page_shows_what_its_sessions_feed(checkout: Checkout) -> None:
@@ -107,12 +113,14 @@ def test_the_page_shows_what_its_sessions_feed(checkout: Checkout) -> None:
     config = checkout.config(study={"sessions": ["simulation", "networks"], "simulation": simulation})
     planned = checkout.planned("--configfile", config)
     fed = [f for f in registry.figures() if f.state == "drawn" and f.id not in {"hios_ablation"}]
-    assert (planned["simulation"], planned["execute"], planned["report"]) == (2, 2, 1)
+    assert (_simulations(planned), planned["execute"], planned["report"]) == (1, 2, 1)
     drawn = {f.id for f in fed if {s.partition("/")[0] for s in f.sessions} <= {"simulation", "networks"}}
     assert planned["figure"] == len(drawn) > len(exact) + 5
     assert "--figures results/figures" in checkout.snakemake("-n", "-p", "--configfile", config).stdout
     none = checkout.config(study={"sessions": []})
-    assert not {"figure", "simulation", "ablation"} & checkout.planned("--configfile", none).keys()
+    planned = checkout.planned("--configfile", none)
+    assert not {"figure", "ablation"} & planned.keys()
+    assert not _simulations(planned)
     assert "--figures" not in checkout.snakemake("-n", "-p", "--configfile", none).stdout
 
 
@@ -123,3 +131,34 @@ def test_pages_of_predictions_have_simulated_figures_alone(checkout: Checkout) -
     exact = [f for f in registry.figures() if f.state == "drawn" and not f.sessions]
     assert planned["figure"] == len(exact) + 1
     assert "convolutions" not in planned
+
+
+def test_networks_of_sessions(checkout: Checkout) -> None:
+    """Other sizes are networks of their own: each with the algorithms of its figures, in one session of their own."""
+    study = {
+        "batches": {"sizes": {"squeezenet": [1, 4, 16]}, "image_size": 64},
+        "images": {"sizes": {"squeezenet": [64], "inception_v3": [96]}},
+        "transformers": {"models": ["bert"]},
+    }
+    config = checkout.config(study=study)
+    planned = checkout.planned("--configfile", config, "--", "ios_tab3", "ios_fig11")
+    measured = dict.fromkeys(("export", "extract", "profile", "execute"), 3)
+    drawn = {"figure": 2, "ios_tab3": 1, "ios_fig11": 1}
+    assert planned == {**measured, "schedule": 3 * 2, "retarget": 3 * 2, **drawn}
+    assert checkout.snakemake("--cores", "2", "--configfile", config, "--", "ios_tab3").returncode == 0
+    executed = [" ".join(call["words"]) for call in checkout.calls() if call["words"][0] == "execute"]
+    folder = "results/study/batches/squeezenet-b4"
+    own, others = f"{folder}/schedules/ios-1.json", f"{folder}/retargeted/ios-for-b16.json"
+    assert sum(own in words and others in words for words in executed) == 1
+    exported = [" ".join(call["words"]) for call in checkout.calls() if call["words"][0] == "export"]
+    assert sum("--image-size 64 --batch-size 16" in words for words in exported) == 1
+    assert checkout.planned("--configfile", config, "--", "opara_fig7")["schedule"] == 3
+    assert checkout.planned("--configfile", config, "--", "hios_fig12")["execute"] == 2
+    more = checkout.config(study={**study, "sessions": ["images", "networks"]})
+    assert checkout.planned("--configfile", more, "--", "hios_fig12")["execute"] == 4
+
+
+def test_archive(checkout: Checkout) -> None:
+    """`snakemake archive` packs what a plain `snakemake` makes, page and all."""
+    planned = checkout.planned("--", "archive")
+    assert (planned["archive"], planned["report"], planned["execute"], planned["provenance"]) == (1, 1, 2, 1)

@@ -13,10 +13,14 @@ SECTIONS = ["output", "log", "benchmark", "conda", "threads", "resources", "para
 
 @pytest.mark.parametrize("file", [file for file in RULES if file.stem != "common"], ids=lambda file: file.stem)
 def test_sections(file: Path) -> None:
-    """A file holds the rule of its name, perhaps with variants below it; only some sections are optional."""
-    text = file.read_text()
-    assert re.findall(r"^rule (\w+):$", text, re.MULTILINE) == [file.stem]
-    sections = re.findall(r"^    (\w+):", text.partition("\nuse rule ")[0], re.MULTILINE)
+    """A file holds the rule of its name, perhaps with variants below it; only some sections are optional.
+
+    A rule that is made several times, within a loop, has names that begin with that of the file.
+    """
+    text = file.read_text().partition("\nuse rule ")[0]
+    ((indent, name),) = re.findall(r"^( *)rule ?(\w*):$", text, re.MULTILINE)
+    assert name == file.stem or (indent and f'f"{file.stem}_' in text)
+    sections = [word for word in re.findall(rf"^{indent}    (\w+):", text, re.MULTILINE) if word != "name"]
     optional = {"input", "wildcard_constraints", "cache", "localrule"}
     assert [section for section in sections if section not in optional] == SECTIONS
     for resource in ("mem_mb=", "runtime="):

@@ -21,15 +21,22 @@ from hios.sources import code_hash, source_hash
 from hios.study import registry
 from hios.study.random_graphs import GENERATORS
 from hios.study.settings import (
-    MEASURING,
+    figure_files,
     image_sizes,
     instances,
     page_figures,
-    session_files,
+    settings_by_graphs,
 )
 from hios.study.settings import base as base_setting
-from hios.study.settings import settings as simulation_settings
 from hios.study.simulation import ALGORITHMS as SIMULATED
+from hios.study.variants import ALGORITHMS as VARIANT_ALGORITHMS
+from hios.study.variants import (
+    RETARGETED,
+    competitors,
+    retargeted,
+    session_of,
+    with_variants,
+)
 from hios.yaml_file import refuse_repeated_keys
 from snakemake.settings.types import DeploymentMethod
 from snakemake.utils import update_config
@@ -84,6 +91,13 @@ DESCRIPTIONS = checked(configuration.description_files, settings, source)
 COMPETITORS = [
     f"{label}-{devices}" for label, devices in configuration.competitors(settings)
 ]
+
+# The networks of the configuration, and those that sessions of the study have of their own.
+EVERYTHING = with_variants(settings)
+NETWORKS = EVERYTHING.models
+VARIANT_COMPETITORS = {
+    name for session in VARIANT_ALGORITHMS for name in competitors(settings, session)
+}
 
 # What the report of a network needs: its run, or its schedules where nothing runs.
 RESULTS = (
@@ -142,10 +156,18 @@ def alternatives(values):
 
 
 wildcard_constraints:
-    model=alternatives(settings.models),
-    algorithm=alternatives(dict(configuration.competitors(settings))),
+    model=alternatives(NETWORKS),
+    algorithm=alternatives(
+        {
+            **dict(configuration.competitors(settings)),
+            **dict.fromkeys(
+                name for names in VARIANT_ALGORITHMS.values() for name in names
+            ),
+        }
+    ),
     devices=alternatives(
         {devices for _, devices in configuration.competitors(settings)}
+        | {name.rpartition("-")[2] for name in VARIANT_COMPETITORS}
     ),
 
 
@@ -169,12 +191,12 @@ ONNX = [
     for label in settings.models
     if configuration.model_of(settings, label).kind == "onnx"
 ]
-TORCH = [label for label in settings.models if label not in ONNX]
+TORCH = [label for label in NETWORKS if label not in ONNX]
 
 
 def model_files(wildcards):
     """What a network depends on: its file, or those that define it; relative so that a moved checkout stays up to date."""
-    found = model_files_of(configuration.model_of(settings, wildcards.model))
+    found = model_files_of(configuration.model_of(EVERYTHING, wildcards.model))
     return [os.path.relpath(file) for file in found]
 
 
@@ -182,6 +204,24 @@ def program(wildcards):
     """The exported network."""
     suffix = "onnx" if wildcards.model in ONNX else "pt2"
     return f"{settings.results}/{wildcards.model}/program.{suffix}"
+
+
+def algorithm_of(wildcards):
+    """A scheduling algorithm with its parameters: by its label in the configuration, by its name in other sessions."""
+    if session_of(wildcards.model) is None:
+        return settings.algorithms[wildcards.algorithm]
+    return {"algorithm": wildcards.algorithm}
+
+
+def schedules_of(wildcards):
+    """The schedules that are executed in the session of a network."""
+    folder = f"{settings.results}/{wildcards.model}"
+    session = session_of(wildcards.model)
+    if session is None:
+        return [f"{folder}/schedules/{name}.json" for name in COMPETITORS]
+    own = [f"{folder}/schedules/{name}.json" for name in competitors(settings, session)]
+    others = retargeted(settings.study, wildcards.model)
+    return own + [f"{folder}/retargeted/{name}.json" for name in others]
 
 
 def onnx_packages(label):
@@ -219,31 +259,39 @@ def versions(*packages):
 
 # Figures and tables of the papers: the settings of the simulation that some of them are drawn from.
 SIMULATION = settings.study.simulation
-SETTINGS = {setting.name: setting for setting in simulation_settings(SIMULATION)}
+SETTINGS_BY_GRAPHS = settings_by_graphs(SIMULATION)
 BASE_SETTING = base_setting(SIMULATION)
+
+
+def instance_options():
+    """What all settings of the simulation have in common, as options of `hios study`."""
+    return {
+        "instances": instances(settings.study),
+        "seed": SIMULATION.seed,
+        "alpha": SIMULATION.alpha,
+    }
 
 
 def setting_options(setting):
     """A setting of the simulation as options of `hios study`."""
     given = {key: getattr(setting, key) for key in setting.__struct_fields__}
-    return configuration.options(
-        {
-            **given,
-            "instances": instances(settings.study),
-            "seed": SIMULATION.seed,
-            "alpha": SIMULATION.alpha,
-        }
-    )
+    return configuration.options({**given, **instance_options()})
+
+
+def several_settings(several):
+    """Settings of the simulation as options of `hios study simulation`."""
+    texts = [
+        ",".join(f"{key}={getattr(setting, key)}" for key in setting.__struct_fields__)
+        for setting in several
+    ]
+    search = {"window": SIMULATION.window, "moves": SIMULATION.moves}
+    return configuration.options({"setting": texts, **instance_options(), **search})
 
 
 def figure_data(wildcards):
     """The files that a figure is drawn from; none of networks where nothing runs."""
-    return [
-        file
-        for session in registry.figure(wildcards.figure).sessions
-        if not (PREDICTED and session in MEASURING)
-        for file in session_files(settings, session)
-    ]
+    figure = registry.figure(wildcards.figure)
+    return figure_files(settings, figure, measures=not PREDICTED)
 
 
 # Those on the page of the report.
@@ -258,6 +306,5 @@ wildcard_constraints:
     scenario=alternatives(serving_jobs.labels(settings)),
     policy=alternatives(settings.serving.policies),
     load=alternatives(f"{load:g}" for load in settings.serving.loads),
-    setting=alternatives(SETTINGS),
     generator=alternatives(GENERATORS),
     figure=alternatives(registry.ids()),

@@ -4,11 +4,7 @@ rule execute:
         graph="<results>/{model}/graph.json",
         weights="<results>/{model}/weights.safetensors",
         program=program,
-        schedules=expand(
-            "<results>/{model}/schedules/{competitor}.json",
-            competitor=COMPETITORS,
-            allow_missing=True,
-        ),
+        schedules=schedules_of,
     output:
         **CHOSEN,
         run="<results>/{model}/run.json",
@@ -28,7 +24,7 @@ rule execute:
     params:
         platform=settings.platform,
         devices=configuration.options({} if AUTO else {"devices": MOST_DEVICES}),
-        options=lambda w: configuration.execute_options(settings, w.model),
+        options=lambda w: configuration.execute_options(EVERYTHING, w.model),
         auto=lambda w, output: configuration.options(
             {"auto": output.chosen} if CHOSEN else {}
         ),

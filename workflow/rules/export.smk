@@ -18,8 +18,8 @@ rule export:
         mem_mb=more(4000, 6),
         runtime=more(15),
     params:
-        model=lambda w: settings.models[w.model].model,
-        options=lambda w: configuration.export_options(settings.models[w.model]),
+        model=lambda w: NETWORKS[w.model].model,
+        options=lambda w: configuration.export_options(NETWORKS[w.model]),
         seed=settings.seed,
         versions=lambda w: versions("torch", *onnx_packages(w.model)),
         code=source_hash("export"),

@@ -17,8 +17,8 @@ rule extract:
         mem_mb=more(4000, 6),
         runtime=more(15),
     params:
-        name="{model}",
-        options=lambda w: configuration.extract_options(settings.models[w.model]),
+        name=lambda w: os.path.basename(w.model),
+        options=lambda w: configuration.extract_options(NETWORKS[w.model]),
         versions=lambda w: versions(
             "torch", "apache-tvm", "apache-tvm-ffi", *onnx_packages(w.model)
         ),

@@ -12,7 +12,7 @@ rule schedule:
         "<benchmarks>/schedule/{model}/{algorithm}-{devices}.tsv"
     conda:
         "../../envs/schedule.yaml"
-    threads: lambda w: find(settings.algorithms[w.algorithm]["algorithm"]).threads
+    threads: lambda w: find(algorithm_of(w)["algorithm"]).threads
     resources:
         mem_mb=more(2000, 100),
         runtime=more(20),
@@ -22,14 +22,10 @@ rule schedule:
             if w.devices != AUTO_DEVICES
             else {"partition": input.partition}
         ),
-        algorithm=lambda w: settings.algorithms[w.algorithm]["algorithm"],
-        options=lambda w: configuration.options(
-            settings.algorithms[w.algorithm], without="algorithm"
-        ),
+        algorithm=lambda w: algorithm_of(w)["algorithm"],
+        options=lambda w: configuration.options(algorithm_of(w), without="algorithm"),
         versions=versions("numba", "ortools"),
-        code=lambda w: source_hash(
-            "schedule", [settings.algorithms[w.algorithm]["algorithm"]]
-        ),
+        code=lambda w: source_hash("schedule", [algorithm_of(w)["algorithm"]]),
     message:
         "Scheduling {wildcards.model} with {wildcards.algorithm} for {wildcards.devices} device(s)"
     shell:

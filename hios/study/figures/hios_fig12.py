@@ -2,7 +2,7 @@
 
 from hios.study import network_runs as runs
 from hios.study import run_findings
-from hios.study.figure_data import FigureData
+from hios.study.figure_data import FigureData, Network
 from hios.study.registry import Figure, Rows, register
 from hios.study.verdicts import Comparison
 
@@ -13,24 +13,25 @@ _NETWORKS = {"inception": "inception_v3", "nasnet": "nasnet_large"}
 
 def rows(data: FigureData) -> Rows:
     """A row for every schedule of the paper's algorithms, and for all devices as one, with the size of the images."""
-    sizes = {
-        label: network.graph.inputs[0].shape[-1] if network.graph.inputs else None
-        for label, network in data.networks.items()
-    }
-    found = runs.schedule_rows(data, _ALGORITHMS) + runs.reference_rows(data, ("engine",))
-    return [{"network": row["network"], "image size": sizes[row["network"]], **row} for row in found]
+    networks = {**data.networks, **data.variants.get("images", {})}
+    own = FigureData(networks=networks)
+    found = runs.schedule_rows(own, _ALGORITHMS) + runs.reference_rows(own, ("engine",))
+    return [{"network": row["network"], "image size": _image_size(networks[row["network"]]), **row} for row in found]
+
+
+def _image_size(network: Network) -> int | None:
+    return network.graph.inputs[0].shape[-1] if network.graph.inputs else None
 
 
 def compare(rows: Rows) -> list[Comparison]:
     """How far HIOS-LP is below the others, in per cent."""
     lp = runs.latencies(rows, "hios-lp")
-    numbers = {
-        f"{short}_below_{name}": {label: 100 * (1 - lp[label] / other[label])}
-        for name, algorithm in (("sequential", "sequential"), ("ios", "ios"), ("mr", "hios-mr"))
-        for other in [runs.latencies(rows, algorithm)]
-        for short, label in _NETWORKS.items()
-        if label in lp and label in other
-    }
+    numbers: dict[str, dict[str, float]] = {}
+    for name, algorithm in (("sequential", "sequential"), ("ios", "ios"), ("mr", "hios-mr")):
+        other = runs.latencies(rows, algorithm)
+        for short, network in _NETWORKS.items():
+            labels = [label for label in lp if label in other and label.partition("-")[0] == network]
+            numbers[f"{short}_below_{name}"] = {label: 100 * (1 - lp[label] / other[label]) for label in labels}
     return runs.comparisons(_ID, rows, numbers)
 
 
@@ -47,6 +48,7 @@ register(
         varies="image size; latency by sequential scheduling, IOS, HIOS-LP and HIOS-MR, measured and predicted",
         needs=("2 devices",),
         sessions=("networks",),
+        optional=("images",),
         rows=rows,
         finding=run_findings.speedups,
         chart=runs.bar_chart("schedule"),

@@ -1,16 +1,60 @@
 """IOS, table 3: schedules of other batch sizes and other GPUs."""
 
-from hios.study.registry import Figure, register
+from __future__ import annotations
+
+from hios.charts import marks
+from hios.study import network_runs as runs
+from hios.study.batch_rows import batch_rows
+from hios.study.figure_data import FigureData
+from hios.study.published import published
+from hios.study.registry import Figure, Rows, register
+from hios.study.verdicts import Comparison
+
+_ID = "ios_tab3"
+
+
+def rows(data: FigureData) -> Rows:
+    """A row for every batch size, batch size that a schedule by IOS was made for, and mark."""
+    return [row for row in batch_rows(data) if row["algorithm"] == "ios"]
+
+
+def compare(rows: Rows) -> list[Comparison]:
+    """Milliseconds by what the schedule was made for; of GPUs alone."""
+    if not runs.on_gpu(rows):
+        return []
+    measured = [row for row in rows if row["network"] == "inception_v3" and row["mark"] == marks.MEASURED.name]
+    return [
+        Comparison(entry, numbers)
+        for name, entry in published(_ID).items()
+        if (
+            numbers := {
+                f"for {row['made for batch']}": row["ms"] for row in measured if f"batch_{row['batch']}" == name
+            }
+        )
+    ]
+
+
+def finding(rows: Rows) -> str:
+    """By how much schedules for other batch sizes are longer than the own one."""
+    measured = [row for row in rows if row["mark"] == marks.MEASURED.name]
+    own = {(row["network"], row["batch"]): row["ms"] for row in measured if row["made for batch"] == row["batch"]}
+    texts = [
+        f"{row['network']} with batch {row['batch']} by the schedule for {row['made for batch']} {100 * change:+.1f} %"
+        for row in measured
+        if row["made for batch"] != row["batch"] and (row["network"], row["batch"]) in own
+        for change in [row["ms"] / own[row["network"], row["batch"]] - 1]
+    ]
+    return f"Latency over that of the schedule for the own batch size: {', '.join(texts)}." if texts else ""
+
 
 register(
     Figure(
-        id="ios_tab3",
+        id=_ID,
         title="Schedules specialised for batch sizes and for devices",
-        varies=("batch size or GPU that a schedule is made for and that it runs with; latency of Inception-v3"),
-        needs=("cpu",),
-        missing=(
-            "hios has no session of batch sizes yet, since a schedule is refused on a graph of other "
-            "shapes than its own"
-        ),
+        varies="batch size that a schedule by IOS is made for and that it runs with; latency (other GPUs: one machine)",
+        sessions=("batches",),
+        rows=rows,
+        compare=compare,
+        finding=finding,
     )
 )

@@ -1,0 +1,106 @@
+"""Networks that sessions of the study measure beside those of the configuration: other image and batch sizes, others.
+
+Each is a network of the pipeline in a folder of its own, study/SESSION/NAME, with the algorithms that the figures of
+the session compare. Names are those of files in ``models/``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from hios import config
+from hios.formats.config_file import AUTO_DEVICES, Config, ModelEntry, Study
+from hios.schedulers import find
+
+#: Algorithms by session, as labels of schedules: each with its defaults.
+ALGORITHMS = {
+    "images": ("sequential", "ios", "hios-mr", "hios-lp"),
+    "batches": ("sequential", "ios"),
+    "transformers": ("sequential", "nimble", "opara"),
+}
+#: The algorithm whose schedules for one batch size run with the others.
+RETARGETED = "ios"
+#: Sizes where the configuration does not say: in pixels (HIOS, figure 12) and images (IOS, figure 11).
+_IMAGES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
+    "quick": {"inception_v3": (299, 512)},
+    "full": {"inception_v3": (299, 512, 1024), "nasnet_large": (331, 512)},
+}
+_BATCHES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
+    "quick": {"inception_v3": (1, 4)},
+    "full": {"inception_v3": (1, 4, 16)},
+}
+#: Opara's networks; two layers of the transformers where the configuration says quick.
+_Options = dict[str, bool | int | float | str]
+_SHORT: _Options = {"layers": 2, "sequence_length": 32}
+_TRANSFORMERS: Mapping[str, Mapping[str, tuple[str, _Options | None]]] = {
+    "quick": {"bert-2-layers": ("bert", _SHORT), "t5-2-layers": ("t5", _SHORT)},
+    "full": {name: (name, None) for name in ("bert", "t5", "googlenet", "inception_v3")},
+}
+
+
+def image_sizes(study: Study) -> Mapping[str, tuple[int, ...]]:
+    """Sizes of images in pixels by network."""
+    return study.images.sizes or _IMAGES[study.scale]
+
+
+def batch_sizes(study: Study) -> Mapping[str, tuple[int, ...]]:
+    """Batch sizes by network."""
+    return study.batches.sizes or _BATCHES[study.scale]
+
+
+def networks(study: Study) -> dict[str, ModelEntry]:
+    """The networks of all sessions by their folder within the results."""
+    images = {
+        f"study/images/{name}-{size}": ModelEntry(model=name, image_size=size)
+        for name, sizes in image_sizes(study).items()
+        for size in sizes
+    }
+    batches = {
+        f"study/batches/{name}-b{size}": ModelEntry(model=name, batch_size=size, image_size=study.batches.image_size)
+        for name, sizes in batch_sizes(study).items()
+        for size in sizes
+    }
+    transformers = {
+        f"study/transformers/{label}": ModelEntry(model=name, units="operator", options=options)
+        for label, (name, options) in _transformers(study).items()
+    }
+    return {**images, **batches, **transformers}
+
+
+def _transformers(study: Study) -> Mapping[str, tuple[str, _Options | None]]:
+    """Network and options of its builder by label."""
+    if study.transformers.models:
+        return {name: (name, None) for name in study.transformers.models}
+    return _TRANSFORMERS[study.scale]
+
+
+def with_variants(settings: Config) -> Config:
+    """The settings with the networks of all sessions among the models."""
+    return msgspec.structs.replace(settings, models={**settings.models, **networks(settings.study)})
+
+
+def session_of(label: str) -> str | None:
+    """The session that a network belongs to; None for those of the configuration."""
+    parts = label.split("/")
+    return parts[1] if len(parts) > 1 else None
+
+
+def competitors(settings: Config, session: str) -> list[str]:
+    """The schedules of a network of a session: algorithm and number of devices."""
+    numbers = config.numbers_of_devices(settings)
+    most = AUTO_DEVICES if config.divides(settings) else max(numbers)
+    return [
+        f"{name}-{most if find(name).several_devices else 1}"
+        for name in ALGORITHMS[session]
+        if find(name).several_devices or not numbers or 1 in numbers
+    ]
+
+
+def retargeted(study: Study, label: str) -> list[str]:
+    """The schedules for other batch sizes that run on a network, by the names of their files."""
+    if session_of(label) != "batches":
+        return []
+    name, _, own = label.rpartition("/")[2].rpartition("-b")
+    return [f"{RETARGETED}-for-b{size}" for size in batch_sizes(study)[name] if str(size) != own]
