@@ -120,8 +120,8 @@ POLICIES: dict[str, Policy] = {
 
 def _learned(scenario: Scenario, *, static: bool = False) -> Pipeline:
     """What a trained launcher decides first, or the static decision beside it."""
-    from hios.serving.launcher.environment import Decisions
     from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
+    from hios.serving.launcher.scenario_environment import Decisions
 
     launcher = launcher_of(scenario)
     decisions = Decisions(scenario, launcher.settings.device)

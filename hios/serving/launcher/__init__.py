@@ -4,7 +4,7 @@ launcher_settings    how it is trained: every choice that the paper leaves open,
 actions              numbers in [0, 1] to intervals and combined blocks
 observation          the state: progress and queues, sampled at random moments
 rewards              (2), with normalised measures
-environment          the simulator in steps
+scenario_environment the simulator in steps
 replay               transitions to learn from
 maddpg               actors and critics: (3) and (4), in torch
 launcher_training    Algorithm 1, offline

@@ -16,7 +16,6 @@ from hios.schedulers.policy.perceptron import Array
 from hios.serving.arrivals import Trace, draw
 from hios.serving.choosing import HELD_OUT, compare, order_key
 from hios.serving.launcher.actions import ActionSpace, Decision
-from hios.serving.launcher.environment import Decisions, LauncherEnvironment
 from hios.serving.launcher.launcher_file import Launcher, blocks_of
 from hios.serving.launcher.launcher_settings import LauncherSettings
 from hios.serving.launcher.maddpg import Agents, actor_weights
@@ -24,6 +23,7 @@ from hios.serving.launcher.observation import squeezed, state_size
 from hios.serving.launcher.online_launcher import OnlineLauncher
 from hios.serving.launcher.replay import Batch, Replay
 from hios.serving.launcher.rewards import Scores, rewards
+from hios.serving.launcher.scenario_environment import Decisions, LauncherEnvironment
 from hios.serving.measures import Outcome
 from hios.serving.policies import LEARNED, LEARNED_STATIC, POLICIES
 from hios.serving.scenario import Scenario

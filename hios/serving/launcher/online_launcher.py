@@ -11,9 +11,9 @@ import numpy as np
 from hios.errors import HiosError
 from hios.serving.arrivals import Trace, draw
 from hios.serving.launcher.actions import Decision
-from hios.serving.launcher.environment import Decisions
 from hios.serving.launcher.launcher_file import Launcher
 from hios.serving.launcher.observation import sampled, state_size
+from hios.serving.launcher.scenario_environment import Decisions
 from hios.serving.measures import Outcome, variance
 from hios.serving.scenario import Scenario
 from hios.serving.simulator import outcome

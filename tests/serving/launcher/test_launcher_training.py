@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from hios.serving.launcher.actions import ActionSpace, Decision
-from hios.serving.launcher.environment import EPISODE, LauncherEnvironment
 from hios.serving.launcher.launcher_file import Launcher
 from hios.serving.launcher.launcher_settings import AS_PRINTED, LauncherSettings
 from hios.serving.launcher.launcher_training import Judge, random_search, train_launcher
+from hios.serving.launcher.scenario_environment import EPISODE, LauncherEnvironment
 from hios.serving.pipeline import SubBlock
 from hios.serving.scenario import Scenario
 from tests.serving.scenarios import scenario, served
