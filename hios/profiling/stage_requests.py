@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from hios.costs import Costs
 from hios.evaluate import evaluate
 from hios.graph import Graph
-from hios.platforms.device_timer import Merge, Stage
 from hios.problem import Group, Problem
 from hios.problem import Stage as Groups
 from hios.schedulers import find
+
+if TYPE_CHECKING:  # it imports torch
+    from hios.platforms.device_timer import Merge, Stage
 
 
 @dataclass
