@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -393,7 +395,15 @@ def test_slurm_profile_without_the_plugin(checkout: Checkout, tmp_path: Path) ->
         "known = importlib.util.find_spec\n"
         "importlib.util.find_spec = lambda name, *more: None if name.endswith('plugin_slurm') else known(name, *more)\n"
     )
-    answer = checkout.snakemake("-n", "--workflow-profile", "workflow/profiles/slurm", PYTHONPATH=str(tmp_path))
+    answer = subprocess.run(  # not by checkout.snakemake, whose processes have started before sitecustomize is there
+        [sys.executable, "-m", "snakemake", "-n", "--workflow-profile", "workflow/profiles/slurm"],
+        cwd=checkout.path,
+        env=checkout.environment(PYTHONPATH=str(tmp_path)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     assert answer.returncode == 1
     assert answer.stdout.splitlines()[1:] == [  # after the line that says which profile is read
         "Error: Snakemake's plugin for Slurm is not installed: pip install 'hios[slurm]' (see docs/cluster.md)"
