@@ -70,7 +70,7 @@ def scenario_file(settings: Config, label: str) -> str:
 
 
 def files_of(settings: Config, label: str) -> list[str]:
-    """The files that a scenario names, relative to the working folder as the rules name them.
+    """The files that a scenario names, relative to the working folder or absolute as the rules name the results.
 
     Raises:
         HiosError: the file is missing or damaged.
@@ -81,7 +81,8 @@ def files_of(settings: Config, label: str) -> list[str]:
     else:
         data = plain(read_yaml(path), path, ())
         folder, scenario = Path(path).parent, artifacts.parsed(data, ScenarioFile, path)
-    return [os.path.relpath(folder / name) for name in _named(scenario)]
+    named = os.path.abspath if Path(settings.results).is_absolute() else os.path.relpath
+    return [named(folder / name) for name in _named(scenario)]
 
 
 def _named(scenario: ScenarioFile) -> Iterator[str]:

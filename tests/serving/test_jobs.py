@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -75,6 +76,8 @@ def test_files_that_scenarios_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     Path("mine/scenario.yaml").write_text(yaml.safe_dump({"models": models, "arrivals": "tasks.csv"}), encoding="utf-8")
     settings = configured(tmp_path, {"policies": ["top"], "scenarios": {"mine": "mine/scenario.yaml"}})
     assert jobs.files_of(settings, "mine")[:2] == ["mine/tasks.csv", "a/graph.json"]
+    absolute = msgspec.structs.replace(configured(tmp_path, {"policies": ["top"]}), results=f"{tmp_path}/results")
+    assert jobs.files_of(absolute, "networks")[0] == f"{tmp_path}/results/left/graph.json"
     with pytest.raises(HiosError, match=r"none\.yaml: cannot be read"):
         jobs.files_of(configured(tmp_path, {"policies": ["top"], "scenarios": {"x": "none.yaml"}}), "x")
 

@@ -13,7 +13,7 @@ import hios
 from hios import config as configuration
 from hios.errors import HiosError
 from hios.formats.config_file import AUTO_DEVICES
-from hios.machine import usable_cores
+from hios.machine import processor, usable_cores
 from hios.models import files as model_files_of
 from hios.schedulers import find
 from hios.serving import jobs as serving_jobs
@@ -21,6 +21,7 @@ from hios.sources import code_hash, source_hash
 from hios.study import registry
 from hios.study.random_graphs import GENERATORS
 from hios.study.settings import (
+    MEASURING,
     figure_files,
     image_sizes,
     instances,
@@ -292,6 +293,22 @@ def figure_data(wildcards):
     """The files that a figure is drawn from; none of networks where nothing runs."""
     figure = registry.figure(wildcards.figure)
     return figure_files(settings, figure, measures=not PREDICTED)
+
+
+def figure_labels(wildcards):
+    """What Snakemake's report says of a figure beside its caption."""
+    figure = registry.figure(wildcards.figure)
+    sessions = {session.partition("/")[0] for session in figure.sessions}
+    if not sessions & MEASURING:
+        hardware = "any: not measured"
+    else:
+        hardware = f"platform {settings.platform}" if on_cluster else processor()
+    return {
+        "figure": figure.number,
+        "what": figure.title,
+        "hardware": hardware,
+        "scale": settings.study.scale,
+    }
 
 
 # Those on the page of the report.

@@ -9,10 +9,7 @@ rule figure:
             caption="../report/figure.rst",
             category="Figures of the papers",
             subcategory=lambda w: registry.figure(w.figure).paper,
-            labels=lambda w: {
-                "figure": registry.figure(w.figure).number,
-                "what": registry.figure(w.figure).title,
-            },
+            labels=figure_labels,
         ),
     log:
         "<logs>/figures/{figure}.log",
