@@ -112,9 +112,11 @@ _LEAST = {
     "judged_every": 1,
 }
 
+#: What a setting can be.
+Value = int | float | str | tuple[int, ...]
 #: Changes of the defaults by the size of a training. ``paper`` has the paper's sizes and its constants; what it leaves
 #: open, or prints wrongly, is as by default.
-SIZES: dict[str, dict[str, Any]] = {
+SIZES: dict[str, dict[str, Value]] = {
     "default": {},
     "paper": {
         "steps": 8000,
@@ -127,7 +129,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "small": {"steps": 600, "step_s": 2.0, "replay": 200, "value_layers": (64, 32), "policy_layers": (64, 32)},
 }
 #: Changes to Algorithm 1 as it is printed.
-AS_PRINTED: dict[str, Any] = {
+AS_PRINTED: dict[str, Value] = {
     "policy_rate": 0.001,
     "alone": 0,
     "follow": 1.0,
@@ -183,7 +185,7 @@ def _number(name: str, text: str, kind: type) -> Any:
         raise HiosError(f"--set {name}: found {text}; allowed: {what}") from None
 
 
-def differences(settings: LauncherSettings) -> dict[str, Any]:
+def differences(settings: LauncherSettings) -> dict[str, Value]:
     """Settings that are not the default's."""
     return {
         field.name: value
