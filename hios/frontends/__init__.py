@@ -11,6 +11,7 @@ fixed_shapes        exporting a program again with fixed shapes
 export_check        whether an exported program computes what its module computes
 autocast_regions    inlining regions under autocast or without gradients
 onnx_file           program.onnx: checking, loading, ONNX Runtime
+onnx_session        ONNX Runtime with torch tensors
 onnx_shapes         sizes for the dimensions that an ONNX file leaves open
 source_location     where in a model an operator comes from
 relax_calls         a Relax function as plain calls

@@ -5,6 +5,7 @@ cpu             devices are cores or groups of cores
 cuda            devices are GPUs
 model           GPUs that are not here: predicts costs, and runs nothing
 device_timer    what a platform measures
+probe_schedule  when the probe of the machine's speed is timed
 workloads       what is timed: operators with random weights and inputs
 device_program  a schedule as what each device does
 competitor      what runs in a session, with what was measured of it

@@ -4,8 +4,17 @@ published          the numbers of the papers, read from published.yaml
 random_graphs      the instances of HIOS's simulation
 simulation         a setting of it: every algorithm on its instances
 released_program   what the authors' released program does otherwise than the paper says
-sessions           where a figure's data lie in a folder of results
+convolutions       convolutions alone on two cores
+variants           networks of other image and batch sizes, and transformers
+reference_networks the papers' networks as graphs without weights or shapes
+settings           what config.yaml says about sessions, and their files
+figure_data        the files of sessions, read again
 registry           the figures, one file each in figures/
-verdicts           whether what was found here agrees with what was published
+verdicts           whether a number measured here agrees with what was published
 figure_files       a figure as CSV, LaTeX, SVG, PDF and JSON
+cards              figures that are not drawn here: their published numbers, and what it takes to measure them
+listing            the registry as text
+
+Shared by several figures: simulated_series (HIOS, figures 7 to 11), network_runs and run_findings (measured networks),
+convolution_rows, batch_rows, serving_rows (TOP).
 """
