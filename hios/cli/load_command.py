@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 @click.option(
     "--calibrate",
     is_flag=True,
-    help="Measure for about a minute what the simulator needs to predict this machine, and write calibration.json, which "
-    "`hios simulate` takes.",
+    help="Measure for about a minute what the simulator needs to predict this machine, and write calibration.json, "
+    "which `hios simulate` takes.",
 )
 @click.option(
     "--launcher",
