@@ -314,11 +314,11 @@ def test_dead_weights_are_dropped() -> None:
         ),
         (
             lambda m, x: F.adaptive_max_pool2d(x, 2),
-            r"Relax cannot import aten\.adaptive_max_pool2d\.default \(networks\.py:\d+\): output size \[2, 2\] is not",
+            r"Relax cannot import aten\.adaptive_max_pool2d\.default \(small_networks\.py:\d+\): output size \[2, 2\] is not",
         ),
         (
             lambda m, x: torch.special.erfinv(x),
-            r"Relax cannot import aten\.erfinv\.default \(networks\.py:\d+\): .* add a converter to CONVERTERS",
+            r"Relax cannot import aten\.erfinv\.default \(small_networks\.py:\d+\): .* add a converter to CONVERTERS",
         ),
         (
             lambda m, x: x + torch.median(m.weight),
@@ -371,7 +371,7 @@ def test_graphs_that_compute_something_else_are_refused(
 def test_what_cannot_be_exported_is_refused() -> None:
     """A branch on the values of a tensor cannot be exported: one line with torch's reason."""
     module = Model(lambda m, x: x + 1 if x.sum() > 0 else x - 1)
-    place = r"\S*/tests/frontends/networks\.py:\d+: "
+    place = r"\S*/tests/frontends/small_networks\.py:\d+: "
     with pytest.raises(UnsupportedError, match=rf"^torch\.export cannot export Model: {place}\w") as caught:
         export(module, (_image(),))
     assert "\n" not in str(caught.value)
