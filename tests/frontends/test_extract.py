@@ -314,7 +314,7 @@ def test_dead_weights_are_dropped() -> None:
         ),
         (
             lambda m, x: F.adaptive_max_pool2d(x, 2),
-            r"Relax cannot import aten\.adaptive_max_pool2d\.default \(small_networks\.py:\d+\): output size \[2, 2\] is not",
+            r"Relax cannot import aten\.adaptive_max_pool2d\.default \(small_networks\.py:\d+\): output size \[2, 2\] is ",
         ),
         (
             lambda m, x: torch.special.erfinv(x),
