@@ -190,7 +190,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
         spec.loader.exec_module(module)
     for name in ("anneal", "set_after", "stage_key"):
         monkeypatch.setattr(module, name, _on_wrapped(getattr(module, name)))
-    monkeypatch.setattr(annealing, "kernel", module)
+    monkeypatch.setattr(annealing, "annealing_kernel", module)
     return module
 
 
@@ -296,7 +296,7 @@ def test_compiled_and_interpreted_do_the_same(interpreted: ModuleType) -> None:
     one = Chain(instance, 3, _sequence(instance, 3), 5)
     one.run(0.0, 200)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(annealing, "kernel", annealing_kernel)
+        patch.setattr(annealing, "annealing_kernel", annealing_kernel)
         other = Chain(instance, 3, _sequence(instance, 3), 5)
         other.run(0.0, 200)
     assert one.plan() == other.plan()

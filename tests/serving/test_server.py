@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from hios.errors import HiosError
-from hios.serving import server as server_module
+from hios.serving import policies
 from hios.serving.admission import DeadlineError, QueueFullError
 from hios.serving.policies import POLICIES
 from hios.serving.server import Server
@@ -132,7 +132,7 @@ def test_wrong_requests_are_refused(server: Server) -> None:
 
 def _without_ticks(patch: pytest.MonkeyPatch) -> None:
     """Have launchers tick at the start and then never again."""
-    patch.setattr(server_module, "launcher_intervals_s", lambda scenario, launcher: [600.0] * len(scenario.models))
+    patch.setattr(policies, "launcher_intervals_s", lambda scenario, launcher: [600.0] * len(scenario.models))
 
 
 def _after_the_first_tick(server: Server) -> None:
