@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 from collections.abc import Iterator
@@ -64,7 +63,7 @@ def test_a_signal_asks_for_them(tmp_path: Path, asked: None) -> None:
     path = tmp_path / "metrics.prom"
     metrics = MetricsFile(path)
     metrics.listen()
-    os.kill(os.getpid(), signal.SIGUSR1)
+    signal.raise_signal(signal.SIGUSR1)  # to this thread: another one might handle it later
     metrics.show(server(), Progress(1.0, 2.0))
     assert values(path)['hios_tasks_total{model="left",outcome="completed"}'] == 3
     path.unlink()
