@@ -1,6 +1,7 @@
 # make report   set up, run the pipeline with config.yaml, say where the report is
 # make test     set up, run the tests that take at most some minutes
-# make test-all set up, run all tests, and say what they cover
+# make test-all set up, run all tests
+# make coverage the same, and say what they cover
 # make setup    the project's own environment in .venv, with pinned dependencies
 # make check    format, lint and types, as CI checks them
 # make docs     the documentation as a site, docs/_build/html; fails on any warning
@@ -17,7 +18,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests and rules start hundreds of processes, each of which would otherwise compile all of hios.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: report test test-all setup check docs dist bench data fuzz sbom audit clean
+.PHONY: report test test-all coverage setup check docs dist bench data fuzz sbom audit clean
 
 report: setup
 	@snakemake --cores all
@@ -32,6 +33,10 @@ test: setup
 
 # In one session, so that slow tests and quick ones fill each other's waits.
 test-all: setup
+	@$(TESTS)
+
+# Apart from test-all, as every process that tests start is traced, which takes time.
+coverage: setup
 	@$(TESTS) --cov
 
 setup: .venv/installed
