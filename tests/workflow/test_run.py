@@ -160,7 +160,7 @@ def test_cache(checkout: Checkout, tmp_path: Path) -> None:
     assert commands == []
     assert second.read_text() == first.read_text()
     assert graph("third", models={"alpha": {"image_size": 32}})[1] == ["export", "extract"]
-    with (checkout.path / "hios" / "frontends" / "lowering.py").open("a") as file:
+    with (checkout.path / "hios" / "frontends" / "torch_lowering.py").open("a") as file:
         file.write("\nEDITED = True\n")
     assert graph("fourth")[1] == ["extract"]
 
