@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hios.cli.options import PATH, output_option, refuse_overwriting, trust_option
+from hios.cli.options import PATH, output_option, refuse_overwriting, serving_options, trust_option
 from hios.defaults import TIMEOUT_S, TOLERANCE
 
 if TYPE_CHECKING:
@@ -28,24 +28,7 @@ if TYPE_CHECKING:
     help="Measure for about a minute what the simulator needs to predict this machine, and write calibration.json, "
     "which `hios simulate` takes.",
 )
-@click.option(
-    "--launcher",
-    type=click.Choice(["open", "fixed", "water-filling"]),
-    help="How fast tasks leave the queues; default: as the scenario states.",
-)
-@click.option(
-    "--load",
-    type=float,
-    default=1.0,
-    show_default=True,
-    help="What the rates of the scenario are multiplied by.",
-)
-@click.option(
-    "--weights",
-    type=PATH,
-    help="Launcher that hios train --learn launcher wrote, for the policies learned and learned-static, and for auto; "
-    "default: as the scenario states.",
-)
+@serving_options
 @output_option("result.json")
 @click.option("--trace", type=PATH, help="Chrome/Perfetto trace to write of what ran on which lane.")
 @click.option(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +142,28 @@ def partitioned(context: click.Context, partition: Path | None, graph: Path) -> 
     return division.devices, division.cores_per_device
 
 
+_SERVING = (
+    click.option(
+        "--launcher",
+        type=click.Choice(["open", "fixed", "water-filling"]),
+        help="How fast tasks leave the queues; default: as the scenario states.",
+    ),
+    click.option(
+        "--load",
+        type=float,
+        default=1.0,
+        show_default=True,
+        help="What the rates of the scenario are multiplied by.",
+    ),
+    click.option(
+        "--weights",
+        type=PATH,
+        help="Launcher that hios train --learn launcher wrote, for the policies learned and learned-static, and for "
+        "auto; default: as the scenario states.",
+    ),
+)
+
+
 def output_option(what: str) -> _Decorator:
     """The option that names the file to write."""
     return click.option("--output", type=PATH, required=True, help=f"{what} to write.")
@@ -149,7 +171,16 @@ def output_option(what: str) -> _Decorator:
 
 def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """How competitors are measured; `check_measuring` checks what is given."""
-    for option in reversed(_MEASURING):
+    return _with_options(command, _MEASURING)
+
+
+def serving_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How a scenario is served, simulated or for real."""
+    return _with_options(command, _SERVING)
+
+
+def _with_options(command: Callable[..., Any], options: Sequence[_Decorator]) -> Callable[..., Any]:
+    for option in reversed(options):
         command = option(command)
     return command
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from hios.cli.options import PATH, output_option, refuse_overwriting
+from hios.cli.options import PATH, output_option, refuse_overwriting, serving_options
 
 
 @click.command("simulate")
@@ -17,24 +17,7 @@ from hios.cli.options import PATH, output_option, refuse_overwriting
     help="sequential, one-per-lane, threads, ios, nimble, opara, hios-lp, pos-strict, pos-relaxed, top, top-open; with "
     "--weights also learned and learned-static; or auto: the best of them on other traces.",
 )
-@click.option(
-    "--launcher",
-    type=click.Choice(["open", "fixed", "water-filling"]),
-    help="How fast tasks leave the queues; default: as the scenario states.",
-)
-@click.option(
-    "--load",
-    type=float,
-    default=1.0,
-    show_default=True,
-    help="What the rates of the scenario are multiplied by.",
-)
-@click.option(
-    "--weights",
-    type=PATH,
-    help="Launcher that hios train --learn launcher wrote, for the policies learned and learned-static, and for auto; "
-    "default: as the scenario states.",
-)
+@serving_options
 @click.option(
     "--calibration",
     type=PATH,
