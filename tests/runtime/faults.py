@@ -55,6 +55,6 @@ def spoil(worker: Worker, operator: str, how: str) -> None:
 
 def team(worker: Worker, own: list[int], cores: list[int]) -> tuple[int, list[list[int]]]:
     """Have operators use some cores; threads inside operators, and the cores of each helper."""
-    found = ThreadTeam.of(worker, own)
-    found.take(tuple(cores))
-    return torch.get_num_threads(), [sorted(os.sched_getaffinity(helper)) for helper in found._helpers]
+    threads = ThreadTeam.of(worker, own)
+    threads.take(tuple(cores))
+    return torch.get_num_threads(), [sorted(os.sched_getaffinity(helper)) for helper in threads._helpers]

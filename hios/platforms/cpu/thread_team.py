@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,6 +25,8 @@ _GRAIN = 1 << 15
 #: How long helpers spin, for the OpenMP of GNU (looks at a flag, of some 20 to 50 ns each) and that of LLVM and Intel
 #: (milliseconds).
 _SPINNING = {"GOMP_SPINCOUNT": "1500", "KMP_BLOCKTIME": "0"}
+#: How long helpers that are no longer needed may take to end; on a busy machine they wait for a core.
+_ENDING_S = 0.2
 
 
 def environment() -> dict[str, str]:
@@ -66,8 +69,7 @@ class ThreadTeam:
         torch.set_num_threads(size)
         if size > 1 and size != self._size:  # a team of a different size has different threads
             torch.zeros(size * _GRAIN, dtype=torch.uint8).fill_(1)
-            names = {thread.native_id for thread in threading.enumerate()}
-            self._helpers = sorted(_threads() - self._others - names)
+            self._helpers = self._find_helpers(size - 1)
             self._size, self._pinned = size, ()
         if cores not in (self._own, self._pinned):
             # The main thread keeps the cores of its device, and needs one of them.
@@ -76,6 +78,21 @@ class ThreadTeam:
                     os.sched_setaffinity(helper, {core})
             self._pinned = cores
         self._current = cores
+
+    def _find_helpers(self, count: int) -> list[int]:
+        """Thread ids of OpenMP's helpers, once those of a larger team before have ended.
+
+        GNU's helpers end by themselves some time after the first loop of a smaller team; pinning one of them in place
+        of one that stays would leave that one on a core of another device. Those of LLVM and Intel stay, and the ones
+        that began first work on.
+        """
+        until = time.monotonic() + _ENDING_S
+        while True:
+            named = {thread.native_id for thread in threading.enumerate()}
+            helpers = sorted(_threads() - self._others - named)
+            if len(helpers) <= count or time.monotonic() > until:
+                return helpers[:count]
+            time.sleep(0)
 
 
 def _threads() -> set[int]:
