@@ -20,8 +20,7 @@ from hios.optimizing import autotune
 from hios.optimizing.optimize_options import Options
 from hios.optimizing.optimized_module import OptimizedModule
 from hios.optimizing.report import Report
-from tests.optimizing.optimized_models import Pair, Structured, Unsupported
-from tests.optimizing.quiet import pretend_busy
+from tests.optimizing.optimized_models import Pair, Structured, Unsupported, pretend_busy
 from tests.runtime.small import Branches
 from tests.workers.processes import children
 

@@ -23,7 +23,7 @@ from hios.optimizing.choice_cache import ChoiceCache
 from hios.optimizing.optimized_module import OptimizedModule
 from hios.optimizing.report import Report
 from hios.tolerances import beyond
-from tests.optimizing.quiet import pretend_busy
+from tests.optimizing.optimized_models import pretend_busy
 from tests.runtime.small import Branches
 
 #: The ways that need no other runtime, which take long to prepare.
