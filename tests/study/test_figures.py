@@ -167,6 +167,55 @@ def test_networks_of_other_sizes(files: dict[str, list[Path]], tmp_path: Path) -
     assert streams.comparisons[0].verdict != "not on this machine"
 
 
+def test_schedules_of_the_last_block(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """Stages are those of the schedule, and a schedule for another batch size is compared with the own one."""
+    record = write_figure(registry.figure("ios_fig10"), FigureData.read(files["batches"]), tmp_path)
+    rows: dict[Any, Any] = {(row["batch"], row["made for batch"]): row for row in record.rows}
+    assert rows.keys() == {(1, 1), (1, 4), (4, 1), (4, 4)}
+    for batch, other in ((1, 4), (4, 1)):
+        change = 100 * (rows[batch, other]["block ms"] / rows[batch, batch]["block ms"] - 1)
+        assert f"{change:+.1f} % for inception_v3 with batch {batch} by the schedule for {other}" in record.finding
+        assert f"{rows[batch, batch]['stages']} of inception_v3 with batch {batch}" in record.finding
+        assert 1 <= rows[batch, other]["stages"] <= rows[batch, other]["operators"] <= 9
+    assert {entry.verdict for entry in record.comparisons} == {"not on this machine"}
+
+
+def test_schedules_of_the_last_block_on_a_gpu(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """Batches 1 and 32 on a GPU have verdicts: stages by batch, and how much slower the other's schedule is."""
+    session = FigureData.read(files["batches"]).variants["batches"]
+    networks = {}
+    for old, batch in (("inception_v3-b1", 1), ("inception_v3-b4", 32)):
+        run = session[old].run
+        labels = {"ios-for-b4": "ios-for-b32"}
+        results = tuple(msgspec.structs.replace(r, label=labels.get(r.label, r.label)) for r in run.results)
+        on_gpu = msgspec.structs.replace(run.platform, name="cuda")
+        changed = msgspec.structs.replace(run, platform=on_gpu, results=results)
+        networks[f"inception_v3-b{batch}"] = dataclasses.replace(session[old], run=changed)
+    record = write_figure(registry.figure("ios_fig10"), FigureData(variants={"batches": networks}), tmp_path)
+    rows: dict[Any, Any] = {(row["batch"], row["made for batch"]): row for row in record.rows}
+    by_key = {entry.key: entry for entry in record.comparisons}
+    stages = {batch: rows[batch, batch]["stages"] for batch in (1, 32)}
+    assert by_key["ios_fig10.stages"].found == f"batch 1: {stages[1]:g}, batch 32: {stages[32]:g}"
+    slower = [100 * (rows[b, o]["block ms"] / rows[b, b]["block ms"] - 1) for b, o in ((1, 32), (32, 1))]
+    assert by_key["ios_fig10.faster"].found == f"batch 1: {slower[0]:.4g}, batch 32: {slower[1]:.4g}"
+
+
+def test_time_of_stream_allocation(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """It is a part of the time of scheduling; runs of before it was noted have no row."""
+    data = FigureData.read(files["transformers"])
+    record = write_figure(registry.figure("opara_tab1"), data, tmp_path)
+    rows: dict[Any, Any] = {row["algorithm"]: row for row in record.rows}
+    assert rows.keys() == {"opara", "nimble"}
+    assert all(0 < row["allocation ms"] <= row["scheduling ms"] for row in rows.values())
+    times = rows["nimble"]["allocation ms"] / rows["opara"]["allocation ms"]
+    assert f"{rows['nimble']['allocation ms']:.2f} ms by nimble ({times:.1f} times as long)" in record.finding
+    network = data.variants["transformers"]["t5"]
+    old = [msgspec.structs.replace(result, allocation_time_s=None) for result in network.run.results]
+    before = dataclasses.replace(network, run=msgspec.structs.replace(network.run, results=tuple(old)))
+    variants = {"transformers": {"t5": before}}
+    assert write_figure(registry.figure("opara_tab1"), FigureData(variants=variants), tmp_path).state == "not drawn"
+
+
 def test_nothing_measured_on_cores_is_compared_with_gpus(files: dict[str, list[Path]], tmp_path: Path) -> None:
     """Numbers of the papers' GPUs have no verdict by a run on cores."""
     for name in ("hios_fig12", "ios_fig6", "lios_fig7", "lios_tab7"):
