@@ -102,4 +102,5 @@ def _result(
         speedup_interval=speedup_interval(baseline.runs, measured.runs),
         drift=drifted,
         error_beyond_drift=None if drifted is None else drift.error_beyond(drifted, made.latency_ms, measured.median),
+        allocation_time_s=made.allocation_time_s,
     )

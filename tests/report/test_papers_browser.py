@@ -41,6 +41,8 @@ def test_figures_are_complete_without_scripts(browser: Any, path: Path) -> None:
     for name in set(DRAWN) - set(CHARTS):
         assert visit.tab.locator(f"article#{name} table.rows tbody tr").first.is_visible()
     assert visit.tab.locator("article.paper button:visible").count() == 0
+    assert visit.tab.locator("details.folded:not([open])").count() == 0
+    assert visit.tab.locator("article.paper:visible").count() == len(registry.ids())
     assert visit.errors == []
 
 
@@ -60,6 +62,37 @@ def test_figures_tell_at_the_pointer_and_sort(browser: Any, path: Path) -> None:
     values = [float(value) for value in cells.evaluate_all("cells => cells.map(cell => cell.dataset.value)")]
     assert values == sorted(values)
     assert len(set(values)) > 1
+
+
+def test_folds_open_by_link_and_for_paper(browser: Any, path: Path) -> None:
+    """What has no result is closed until a link leads to it, by click or address; paper has all of it."""
+    visit = visited(browser, path)
+    tab = visit.tab
+    closed = tab.locator("details.folded:not([open])")
+    count = closed.count()
+    assert count > 5
+    articles = tab.locator("article.paper:visible")
+    assert articles.count() == len(DRAWN)
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert closed.count() == 0
+    assert articles.count() == len(registry.ids())
+    tab.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert closed.count() == count
+    card = tab.locator("article#hios_fig12")
+    tab.evaluate("location.hash = 'hios_fig12'")
+    visit.expect(card).to_be_in_viewport()
+    card.get_by_role("link", name="published and found").click()
+    visit.expect(tab.locator("tbody#said-hios_fig12")).to_be_in_viewport()
+    assert closed.count() == count - 2
+    assert visit.errors == []
+
+
+def test_folds_keep_the_page_short(browser: Any, path: Path) -> None:
+    """Cards and their statements take most of the whole height, and little of it until they are opened."""
+    height = "document.documentElement.scrollHeight"
+    short = visited(browser, path).tab.evaluate(height)
+    whole = visited(browser, path, scripts=False).tab.evaluate(height)
+    assert short < whole / 2
 
 
 def test_figures_fit_on_paper(browser: Any, path: Path) -> None:
