@@ -53,6 +53,6 @@ def command(
     for model in given.models:
         if model.problem.disturbed:
             warn(f"{model.costs.source}: {model.problem.disturbed}; profile again on an idle machine")
-    found = simulate(given, policy, launcher=launcher)
-    write(output, "result", found)
-    click.echo(result_table(found))
+    result = simulate(given, policy, launcher=launcher)
+    write(output, "result", result)
+    click.echo(result_table(result))

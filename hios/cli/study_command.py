@@ -142,9 +142,9 @@ def ablation(output: Path, instances: int, seed: int, alpha: float, generator: s
     if generator not in GENERATORS:
         raise HiosError(f"--generator: found {generator}; allowed: {', '.join(GENERATORS)}")
     require_writable(output)
-    found = ablate(Setting(**setting), generator, range(seed, seed + instances), alpha=alpha)
-    write(output, "ablation", found)
-    click.echo(f"{output}: {instances} instance(s), {found.cpu_s:.1f} s of processor time")
+    result = ablate(Setting(**setting), generator, range(seed, seed + instances), alpha=alpha)
+    write(output, "ablation", result)
+    click.echo(f"{output}: {instances} instance(s), {result.cpu_s:.1f} s of processor time")
 
 
 @command.command("convolutions")
@@ -168,6 +168,6 @@ def convolutions(output: Path, sizes: tuple[int, ...], channels: int, repeats: i
     from hios.study.convolutions import measure
 
     require_writable(output)
-    found = measure(sorted(set(sizes)), channels=channels, repeats=repeats)
-    write(output, "convolutions", found)
-    click.echo(f"{output}: {len(found.sizes)} image size(s), {found.seconds:.1f} s")
+    timings = measure(sorted(set(sizes)), channels=channels, repeats=repeats)
+    write(output, "convolutions", timings)
+    click.echo(f"{output}: {len(timings.sizes)} image size(s), {timings.seconds:.1f} s")
