@@ -27,6 +27,9 @@ from hios.schedulers import find
 from hios.schedulers.algorithm_registry import AUTO
 from hios.yaml_file import plain
 
+#: Seconds that no profile takes: JSON has no infinity.
+_NO_BUDGET_S = 1e6
+
 
 def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | None = None) -> Config:
     """The settings of a run: checked, and with nothing left open.
@@ -142,6 +145,14 @@ def profile_options(settings: Config) -> str:
     given, cache = msgspec.structs.asdict(settings.profile), settings.profile.cache
     given["cache"] = cache if isinstance(cache, str) else None
     return options({**given, **_own(settings), "no_cache": cache is False, **_sharing(settings)})
+
+
+def alone_options(settings: Config, algorithm: str) -> str:
+    """Settings of ``hios profile`` that measure all that one algorithm asks for: anew, and however long it takes."""
+    alone = msgspec.structs.replace(
+        settings.profile, stages_of=(algorithm,), budget=_NO_BUDGET_S, widths=(), cache=False
+    )
+    return profile_options(msgspec.structs.replace(settings, profile=alone))
 
 
 def partition_options(settings: Config) -> str:
