@@ -1,7 +1,10 @@
 # A network profiled for one algorithm alone, without cache and budget, and scheduled by it (HIOS, figure 14).
 rule profile_alone:
     input:
-        **{name: path.format(model="study/images/{network}") for name, path in PARTITION.items()},
+        **{
+            name: path.format(model="study/images/{network}")
+            for name, path in PARTITION.items()
+        },
         graph="<results>/study/images/{network}/graph.json",
     output:
         graph="<results>/study/profiles/{network}/{algorithm}/graph.json",
@@ -25,16 +28,12 @@ rule profile_alone:
         devices=lambda w, input: configuration.options(
             {"partition": input.partition}
             if AUTO
-            else {
-                "devices": MOST_DEVICES if find(w.algorithm).several_devices else 1
-            }
+            else {"devices": MOST_DEVICES if find(w.algorithm).several_devices else 1}
         ),
         devices_of_schedule=lambda w, input: configuration.options(
             {"partition": input.partition}
             if AUTO and find(w.algorithm).several_devices
-            else {
-                "devices": MOST_DEVICES if find(w.algorithm).several_devices else 1
-            }
+            else {"devices": MOST_DEVICES if find(w.algorithm).several_devices else 1}
         ),
         options=lambda w: configuration.alone_options(settings, w.algorithm),
         versions=versions("torch", "numba"),

@@ -80,7 +80,8 @@ def why(rows: Rows) -> str:
     return (
         "Each algorithm is profiled alone, without cache and budget; where it uses several devices, their transfers "
         "and their work side by side are measured too. Stages are those that it asks for. What has an equal signature "
-        f"is measured once, so that there are fewer measurements: {', '.join(parts)}. Stages left to a model: {left_out}."
+        f"is measured once, so that there are fewer measurements: {', '.join(parts)}. Stages left to a model: "
+        f"{left_out}."
     )
 
 
