@@ -16,7 +16,7 @@ Label = Annotated[
     Meta(pattern=f"^[A-Za-z0-9][A-Za-z0-9_-]*{END}"),
     doc("A label is letters, digits, - and _, and begins with a letter or digit."),
 ]
-#: Folders of these names beside those of the networks hold other things.
+#: Folders with these names hold other results.
 TAKEN = ("benchmarks", "figures", "logs", "serving", "study", "tables")
 #: A label of a network: a folder, which must not be one of those that hold other things.
 ModelLabel = Annotated[
@@ -25,7 +25,7 @@ ModelLabel = Annotated[
         extra_json_schema={
             "not": {
                 "enum": list(TAKEN),
-                "description": "Folders of these names beside those of the networks hold other things.",
+                "description": "Folders with these names hold other results.",
             }
         }
     ),
