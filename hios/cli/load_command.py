@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @click.argument("scenario", type=PATH)
 @click.option(
     "--policy",
-    help="Any policy of hios simulate except learned; auto: the best one in the simulator, on other traces. "
-    "Required unless --calibrate is given.",
+    help="Any policy of hios simulate; auto: the best one in the simulator, on other traces. Required unless "
+    "--calibrate is given.",
 )
 @click.option(
     "--calibrate",
