@@ -143,7 +143,7 @@ def extract(
 
     Notes
     -----
-    The graph is run once beside the program; one that computes something else is refused.
+    The graph is run once and compared with the program; one that computes something else is refused.
 
     Examples
     --------

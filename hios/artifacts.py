@@ -111,7 +111,7 @@ def load(path: str | Path, cls: type[_Record]) -> _Record:
 
 
 def read(path: str | Path, kind: str) -> Json:
-    """Read a JSON artifact as it stands in the file, validated.
+    """Read a JSON artifact as it is in the file, validated.
 
     Args:
         path: the file.

@@ -45,7 +45,7 @@ def profile_options(settings: Config) -> str:
 
 
 def alone_options(settings: Config, algorithm: str) -> str:
-    """Settings of ``hios profile`` that measure all that one algorithm asks for: anew, and however long it takes."""
+    """Settings of ``hios profile`` that measure everything one algorithm asks for, with no cache and no time limit."""
     alone = msgspec.structs.replace(
         settings.profile, stages_of=(algorithm,), budget=_NO_BUDGET_S, widths=(), cache=False
     )
@@ -131,7 +131,7 @@ def parsed_options(texts: Iterable[str], given: Mapping[str, Scalar]) -> dict[st
     """Options of a model, of which some are given as ``name=value`` with values as in YAML.
 
     Raises:
-        HiosError: one without a name, with a value that is no text, number, true or false, or one given twice.
+        HiosError: one without a name, with a value that is not text, a number, true or false, or one given twice.
     """
     parsed: dict[str, Scalar] = dict(given)
     for text in texts:

@@ -183,7 +183,7 @@ def _resolved_models(settings: Config, source: str, directory: Path) -> dict[str
 def _check_model(known: Model, entry: ModelEntry) -> None:
     """Refuse settings that make no sense for a kind of model."""
     if entry.trusted and known.kind != "pt2":
-        raise HiosError("trusted: found true; allowed: for .pt2 files, as loading others runs no code of theirs")
+        raise HiosError("trusted: found true; allowed: for .pt2 files, as loading other files runs no code")
     if entry.inputs and known.kind not in {"onnx", "pt2"}:
         raise HiosError(
             "inputs: found with another kind of model; allowed: for .onnx and .pt2 files with open dimensions"

@@ -107,7 +107,7 @@ def package_hash(package: Path = _PACKAGE) -> str:
 
 
 def _file(module: str, package: Path) -> Path | None:
-    """The file of a module; None for hios itself, and for what is no module."""
+    """The file of a module; None for hios itself, and if there is no such module."""
     top, *parts = module.split(".")
     if top != "hios":
         return _outside_file(module)
@@ -213,9 +213,9 @@ def _own_data(module: Path) -> list[Path]:
 
 
 def _data_files(package: Path) -> Iterator[Path]:
-    """Files of a package that are no Python code; those below a package in it, or of a module, belong to that one."""
+    """Files of a package that are not Python code; those below a package in it, or of a module, belong to that one."""
     for file in sorted(package.rglob("*")):
-        # What Python and numba compile (__pycache__) is no source.
+        # What Python and numba compile (__pycache__) is not source.
         if file.is_file() and file.suffix != ".py" and "__pycache__" not in file.parts:
             if file.with_suffix(".py").is_file():
                 continue
@@ -269,7 +269,7 @@ class CodeCache:
         self._kept = {**self._read(), **self._used}
         if len(self._kept) > _MOST:
             self._kept = dict(self._used)
-        # A folder that is not writable is no error: parsing again is only slower.
+        # A folder that is not writable is not an error: parsing again is only slower.
         with contextlib.suppress(OSError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
             with artifacts.replacing(self.file) as temporary:

@@ -121,7 +121,7 @@ def partitioned(context: click.Context, partition: Path | None, graph: Path) -> 
     """Devices and cores of each as partition.json states them; None where none is given.
 
     Raises:
-        HiosError: options beside it that it replaces, a file that breaks its format, or one of another graph.
+        HiosError: options that it replaces are given too, or the file breaks its format or is of another graph.
     """
     if partition is None:
         return None

@@ -23,7 +23,7 @@ from hios.optimizing.argument_binding import Binding
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-#: Types of values that may stand beside tensors: they say all that they are, and nobody can change one.
+#: Types of values allowed besides tensors: immutable, and fully described by their value.
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 
 #: What an output is: ("tensor", its number among the graph's outputs), ("input", number of an input tensor) or

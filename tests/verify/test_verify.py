@@ -197,7 +197,7 @@ def test_json_for_machines(folder: Path) -> None:
         (
             "run.json",
             lambda data: data["results"][1]["latency_ms"].update(runs=[1.0] * 4),
-            r"^results\[1\]\.speedup_interval: found .* allowed: none, as 4 runs beside 12 of the baseline give no",
+            r"^results\[1\]\.speedup_interval: found .* allowed: none, as 4 runs with 12 of the baseline give no",
         ),
         (
             "run.json",
