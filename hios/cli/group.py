@@ -14,6 +14,7 @@ import click
 
 from hios.cli.supervisor import end_with_supervisor
 from hios.errors import HiosError, HiosWarning, missing_extra
+from hios.interrupts import raise_again
 
 
 class Group(click.Group):
@@ -21,6 +22,7 @@ class Group(click.Group):
 
     def main(self, *arguments: Any, **keywords: Any) -> Any:
         """Run a command line; what click raises ends the process."""
+        raise_again()
         end_with_supervisor()
         try:
             return super().main(*arguments, **{**keywords, "standalone_mode": False})
