@@ -16,7 +16,7 @@ from hios.schedulers import find
 
 #: Algorithms by session, as labels of schedules: each with its defaults.
 ALGORITHMS = {
-    "images": ("sequential", "ios", "hios-mr", "hios-lp"),
+    "images": ("sequential", "ios", "hios-mr-inter", "hios-mr", "hios-lp-inter", "hios-lp"),
     "batches": ("sequential", "ios"),
     "transformers": ("sequential", "nimble", "opara"),
 }

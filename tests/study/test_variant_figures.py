@@ -9,8 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from hios.formats.graph_file import TensorSpec
+from hios.formats.run_file import Latency
 from hios.study import registry
-from hios.study.figure_data import FigureData
+from hios.study.figure_data import FigureData, Network
 from tests.study.variant_networks import write_profiles, write_variants
 from tests.verify.results import write_network
 
@@ -132,3 +134,47 @@ def test_time_of_scheduling_on_gpus(files: dict[str, list[Path]], tmp_path: Path
     assert by_key["hios_fig14.inception_minutes"].verdict == "agrees"
     below = 100 * (1 - entries["hios-lp"].seconds / entries["ios"].seconds)
     assert by_key["hios_fig14.nasnet_below_ios"].found == f"{below:.4g} to {below:.4g}"
+
+
+def _with_size(network: Network, size: int, times: dict[str, float]) -> Network:
+    """The network on images of a size, with these latencies by algorithm, on a GPU."""
+    inputs = (TensorSpec("image", (1, 3, size, size), "float32"),)
+    graph = msgspec.structs.replace(network.graph, inputs=inputs)
+    results = [
+        msgspec.structs.replace(result, latency_ms=Latency(time, time, time, (time,)))
+        for result in network.run.results
+        if (time := times.get(result.algorithm)) is not None
+    ]
+    platform = msgspec.structs.replace(network.run.platform, name="cuda")
+    return Network(
+        graph, network.costs, msgspec.structs.replace(network.run, platform=platform, results=tuple(results))
+    )
+
+
+def test_parts_of_the_gain_over_image_sizes(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """The smallest and the largest images of a network are the paper's cases; NASNet at 331 px is one of its own."""
+    data = FigureData.read(files["images"])
+    measured = data.variants["images"]["inception_v3-512"]
+    small = {"sequential": 10.0, "ios": 9.0, "hios-lp-inter": 6.0, "hios-lp": 5.0}
+    large = {"sequential": 20.0, "ios": 18.0, "hios-lp-inter": 10.0, "hios-lp": 10.0}
+    networks = {
+        "inception_v3": _with_size(measured, 299, small),
+        "nasnet_large": _with_size(measured, 331, {**small, "hios-lp": 9.5}),
+    }
+    images = {"inception_v3-512": _with_size(measured, 512, large)}
+    together = FigureData(networks=networks, variants={"images": images})
+    record = write_figure(registry.figure("hios_fig13"), together, tmp_path)
+    assert {(row["network"], row["image size"]) for row in record.rows} == {
+        ("inception_v3", 299),
+        ("inception_v3-512", 512),
+        ("nasnet_large", 331),
+    }
+    assert {entry.key.partition(".")[2]: entry.found for entry in record.comparisons} == {
+        "cut_over_ios": "Inception-v3, small images: 5, Inception-v3, large images: 5",
+        "inter_part": "small images: 80, large images: 100",
+        "nasnet_inter_part": "800 to 800",
+        "nasnet_331_over_ios": "5.556 to 5.556",
+    }
+    on_cores = write_figure(registry.figure("hios_fig13"), data, tmp_path)
+    assert {entry.verdict for entry in on_cores.comparisons} == {"not on this machine"}
+    assert [row["network"] for row in on_cores.rows] == ["inception_v3-512"] * 8

@@ -14,7 +14,13 @@ from tests.verify.results import write_network
 
 #: Schedules by label, by network of sessions that have networks of their own.
 VARIANTS = {
-    "images": {"inception_v3-512": {"ios-1": ("ios", 1), "hios-lp-2": ("hios-lp", 2)}},
+    "images": {
+        "inception_v3-512": {
+            "ios-1": ("ios", 1),
+            "hios-lp-inter-2": ("hios-lp-inter", 2),
+            "hios-lp-2": ("hios-lp", 2),
+        }
+    },
     "batches": {
         "inception_v3-b1": {"ios-1": ("ios", 1), "ios-for-b4": ("ios", 1)},
         "inception_v3-b4": {"ios-1": ("ios", 1), "ios-for-b1": ("ios", 1)},
