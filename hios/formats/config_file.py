@@ -235,7 +235,16 @@ class SimulationStudy(Record, frozen=True):
 
 #: The data of figures, by the first part of its name.
 Session = Literal[
-    "simulation", "ablation", "networks", "convolutions", "pruning", "images", "batches", "transformers", "serving"
+    "simulation",
+    "ablation",
+    "networks",
+    "convolutions",
+    "pruning",
+    "images",
+    "profiles",
+    "batches",
+    "transformers",
+    "serving",
 ]
 
 
@@ -279,7 +288,7 @@ _NetworkFile = Annotated[str, Meta(pattern=f"^[A-Za-z0-9][A-Za-z0-9_]*{END}"), d
 
 
 class ImageStudy(Record, frozen=True):
-    """Networks on images of several sizes (HIOS, figure 12)."""
+    """Networks on images of several sizes (HIOS, figure 12), and what scheduling them takes (HIOS, figure 14)."""
 
     sizes: OrAbsent[
         Annotated[

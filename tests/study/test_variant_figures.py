@@ -11,7 +11,7 @@ import pytest
 
 from hios.study import registry
 from hios.study.figure_data import FigureData
-from tests.study.variant_networks import write_variants
+from tests.study.variant_networks import write_profiles, write_variants
 from tests.verify.results import write_network
 
 pytest.importorskip("altair", reason="needs the extra report")
@@ -22,7 +22,8 @@ from hios.study.figure_files import write_figure
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     """Runs of every session."""
-    return write_variants(tmp_path_factory.mktemp("variants"))
+    folder = tmp_path_factory.mktemp("variants")
+    return {**write_variants(folder), "profiles": write_profiles(folder)}
 
 
 def test_networks_of_other_sizes(files: dict[str, list[Path]], tmp_path: Path) -> None:
@@ -99,3 +100,35 @@ def test_time_of_stream_allocation(files: dict[str, list[Path]], tmp_path: Path)
     before = dataclasses.replace(network, run=msgspec.structs.replace(network.run, results=tuple(old)))
     variants = {"transformers": {"t5": before}}
     assert write_figure(registry.figure("opara_tab1"), FigureData(variants=variants), tmp_path).state == "not drawn"
+
+
+def test_time_of_scheduling_with_profiling(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """Minutes are those of profile and algorithm; stages are those that the costs hold."""
+    data = FigureData.read(files["profiles"])
+    record = write_figure(registry.figure("hios_fig14"), data, tmp_path)
+    rows: dict[Any, Any] = {row["algorithm"]: row for row in record.rows}
+    assert rows.keys() == {"ios", "hios-lp"}
+    for name, row in rows.items():
+        assert (row["network"], row["image size"]) == ("inception_v3", 299)
+        assert 60 * row["minutes"] == pytest.approx(row["profiling s"] + row["scheduling s"])
+        assert row["stages"] == len(data.profiles["inception_v3-299"][name].costs.stages) == 1
+        assert f"{name} {60 * row['minutes']:.3g} s for 1 stages" in record.finding
+    assert "12 for hios-lp on inception_v3 with 299 px" in record.reason
+    assert data.seconds == pytest.approx(60 * sum(row["minutes"] for row in rows.values()))
+    assert {entry.verdict for entry in record.comparisons} == {"not on this machine"}
+
+
+def test_time_of_scheduling_on_gpus(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """Costs of GPUs are compared with the paper: 30 s are below its 20 minutes, and a third of those of IOS."""
+    session = FigureData.read(files["profiles"]).profiles["inception_v3-299"]
+    entries = {}
+    for name, entry in session.items():
+        assert entry.costs.platform is not None
+        on_gpus = msgspec.structs.replace(entry.costs.platform, name="cuda")
+        entries[name] = dataclasses.replace(entry, costs=msgspec.structs.replace(entry.costs, platform=on_gpus))
+    profiles = {"inception_v3-299": entries, "nasnet_large-512": entries}
+    record = write_figure(registry.figure("hios_fig14"), FigureData(profiles=profiles), tmp_path)
+    by_key = {entry.key: entry for entry in record.comparisons}
+    assert by_key["hios_fig14.inception_minutes"].verdict == "agrees"
+    below = 100 * (1 - entries["hios-lp"].seconds / entries["ios"].seconds)
+    assert by_key["hios_fig14.nasnet_below_ios"].found == f"{below:.4g} to {below:.4g}"
