@@ -288,7 +288,7 @@ _NetworkFile = Annotated[str, Meta(pattern=f"^[A-Za-z0-9][A-Za-z0-9_]*{END}"), d
 
 
 class ImageStudy(Record, frozen=True):
-    """Networks on images of several sizes (HIOS, figures 12 and 13), and what scheduling them takes (HIOS, figure 14)."""
+    """Networks on images of several sizes (HIOS, figures 12 and 13), and what scheduling takes (figure 14)."""
 
     sizes: OrAbsent[
         Annotated[
