@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @click.argument("scenario", type=PATH)
 @click.option(
     "--policy",
-    help="One of those of hios simulate but learned; auto: the one that the simulator finds best on other traces. "
-    "Required unless --calibrate is given.",
+    help="One of those of hios simulate; auto: the one that the simulator finds best on other traces. Required unless "
+    "--calibrate is given.",
 )
 @click.option(
     "--calibrate",

@@ -51,7 +51,7 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
        into a stage of its own or into another stage, takes a stage or a few connected ones to another device, or
        lets two devices exchange what they run from some place on. Stages may hold operators that depend on each
        other; these form a group. Measured stages cost what was measured. Each move is timed from the first stage
-       that it changes, only as far as it has an effect and can still be kept (`hios.schedulers.opt.annealing_kernel`).
+       that it changes, only as far as it has an effect and can still be kept (`hios.schedulers.opt.search_kernel`).
     3. The lower bound is `interval_bound_ms`, which holds for all schedules. Where grouping gains nothing, staged
        schedules of whole times end at whole times, so their bound is rounded up; and where there are no transfers
        either, CP-SAT takes the last part of the time to find a shorter staged schedule or to prove that there is

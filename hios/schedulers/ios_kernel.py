@@ -13,7 +13,7 @@ from hios.problem import Problem
 from hios.schedulers.deadline import check_deadline
 from hios.schedulers.ios_space import Block
 from hios.schedulers.ios_times import ROUNDING
-from hios.schedulers.opt.annealing_kernel import compiled
+from hios.schedulers.opt.search_kernel.compiling import compiled, kept
 
 _Integers = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
@@ -48,7 +48,7 @@ def best_endings(problem: Problem, block: Block, r: int, s: int, *, single_group
     return dict(zip(states.tolist(), choice.tolist(), strict=True))
 
 
-@compiled
+@kept
 def _search(
     states: _Integers,
     first: int,

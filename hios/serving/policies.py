@@ -152,15 +152,9 @@ def policy(name: str) -> Policy:
     return every[name]
 
 
-def policies_of(scenario: Scenario, *, real: bool = False) -> list[str]:
-    """Names of the policies that a scenario can be compared under.
-
-    Args:
-        scenario: has those of a trained launcher only where it names one.
-        real: whether they are to run for real, which ``learned`` cannot.
-    """
-    learned = LEARNED_POLICIES if scenario.file.top.weights else ()
-    return [*POLICIES, *(name for name in learned if not real or name != LEARNED)]
+def policies_of(scenario: Scenario) -> list[str]:
+    """Names of the policies that a scenario can be compared under: those of a launcher only where it names one."""
+    return [*POLICIES, *(LEARNED_POLICIES if scenario.file.top.weights else ())]
 
 
 def rules_of(scenario: Scenario, pipeline: Pipeline, launcher: str) -> list[QueueRules]:

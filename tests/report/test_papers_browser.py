@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hios.study import registry
-from tests.report.browser import launched, needs_chromium, serious, visited
+from tests.report.browser import PAPER, WINDOWS, needs_chromium, opens_clean, visited
 from tests.report.paper_pages import DRAWN, write_page, write_results
-from tests.report.test_report_browser import PAPER
 
 pytestmark = needs_chromium
 pytest.importorskip("altair", reason="needs the extra report")
@@ -26,29 +24,11 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_page(write_results(tmp_path_factory.mktemp("papers")))
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One browser for all tests."""
-    with launched() as browser:
-        yield browser
-
-
-@pytest.mark.parametrize(
-    ("width", "scheme"),
-    [
-        (360, "light"),
-        (1280, "dark"),
-        pytest.param(360, "dark", marks=pytest.mark.slow),
-        pytest.param(1280, "light", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
 def test_page_with_figures_opens_clean(browser: Any, path: Path, width: int, scheme: str) -> None:
     """No message, no request, no sideways scrolling, nothing that axe calls serious."""
     visit = visited(browser, path, width=width, scheme=scheme)
-    assert visit.tab.evaluate("document.documentElement.scrollWidth") == width
-    assert serious(visit.tab) == []
-    assert visit.errors == []
-    assert visit.requests == [path.as_uri()]
+    assert opens_clean(visit, path, width)
 
 
 def test_figures_are_complete_without_scripts(browser: Any, path: Path) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import random
+import runpy
+import shutil
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -18,8 +22,10 @@ from hios import ALGORITHMS, Problem, evaluate
 from hios.evaluate import latency_ms, staged_times
 from hios.problem import Stage, positions
 from hios.schedule import StagedPlan
-from hios.schedulers.opt import annealing, annealing_kernel
+from hios.schedulers.opt import annealing, search_kernel
 from hios.schedulers.opt.annealing import Chain, fits, groups
+from hios.schedulers.opt.search_kernel.compiling import SOURCES
+from hios.schedulers.opt.search_kernel.staged_records import CRITICAL, MOST_MEMBERS, SPARE
 from tests.problems import problem, problems
 
 #: Progress of annealing, and beyond its beginning: there every move is kept.
@@ -76,7 +82,7 @@ def _check(problem: Problem, chain: Chain) -> None:
     """Everything that a chain keeps up to date against the evaluator."""
     state, stages = chain._states[0], chain._stages
     listed = chain._order[: state["count"]].tolist()
-    spare = chain._lists[annealing_kernel.SPARE, : state["spares"]].tolist()
+    spare = chain._lists[SPARE, : state["spares"]].tolist()
     assert sorted(listed + spare) == list(range(len(problem) + 1))
     assert stages["position"][listed].tolist() == list(range(len(listed)))
     for number in listed:
@@ -88,7 +94,7 @@ def _check(problem: Problem, chain: Chain) -> None:
         for successor, _ in problem.successors[operator]:
             before, after_it = stages["position"][home[operator]], stages["position"][home[successor]]
             assert before < after_it or home[operator] == home[successor]
-    critical = chain._lists[annealing_kernel.CRITICAL, : state["criticals"]].tolist()
+    critical = chain._lists[CRITICAL, : state["criticals"]].tolist()
     assert len(set(critical)) == len(critical)
 
     plan, numbers = _current(problem, chain)
@@ -180,18 +186,31 @@ def _on_wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The kernel without numba, which checks no bounds of arrays; chains use it."""
-    spec = importlib.util.spec_from_file_location("interpreted_kernel", annealing_kernel.__file__)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    """The kernel without numba, which checks no bounds of arrays; chains use it. Returns the module of ``anneal``."""
+    modules = _without_numba(monkeypatch)
+    for module, name in _CALLED.items():
+        monkeypatch.setattr(modules[module], name, _on_wrapped(getattr(modules[module], name)))
+        monkeypatch.setattr(annealing, module, modules[module])
+    return modules["annealing_kernel"]
+
+
+#: What chains call: modules and their functions.
+_CALLED = {"annealing_kernel": "anneal", "staged_updates": "set_after", "staged_durations": "stage_key"}
+
+
+def _without_numba(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
+    """Those modules, imported again so that nothing in them is compiled."""
+    package = search_kernel.__name__
     with monkeypatch.context() as patch:
         patch.setattr(numba.config, "DISABLE_JIT", True)
-        spec.loader.exec_module(module)
-    for name in ("anneal", "set_after", "stage_key"):
-        monkeypatch.setattr(module, name, _on_wrapped(getattr(module, name)))
-    monkeypatch.setattr(annealing, "annealing_kernel", module)
-    return module
+        for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
+            patch.delitem(sys.modules, name)
+        modules = {name: importlib.import_module(f"{package}.{name}") for name in _CALLED}
+        for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
+            patch.delitem(sys.modules, name)
+    for name in _CALLED:  # importing made them the package's
+        setattr(search_kernel, name, sys.modules[f"{package}.{name}"])
+    return modules
 
 
 class Judge:
@@ -296,7 +315,8 @@ def test_compiled_and_interpreted_do_the_same(interpreted: ModuleType) -> None:
     one = Chain(instance, 3, _sequence(instance, 3), 5)
     one.run(0.0, 200)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(annealing, "annealing_kernel", annealing_kernel)
+        for name in _CALLED:
+            patch.setattr(annealing, name, importlib.import_module(f"{search_kernel.__name__}.{name}"))
         other = Chain(instance, 3, _sequence(instance, 3), 5)
         other.run(0.0, 200)
     assert one.plan() == other.plan()
@@ -312,7 +332,7 @@ def _fan(count: int) -> Problem:
 
 def test_stages_have_a_largest_size(interpreted: ModuleType) -> None:
     """A full stage takes no further operator, and no plan with a larger one is started from."""
-    most = annealing_kernel.MOST_MEMBERS
+    most = MOST_MEMBERS
     instance = problem({f"v{number}": 1.0 for number in range(most + 1)}, {}, contention="none")
     alone = tuple((number,) for number in range(most + 1))
     for seed in range(40):
@@ -402,3 +422,16 @@ def test_sorting_keeps_the_list_runnable() -> None:
         chain.run(1.0, 0)
         assert _current(instance, chain)[0] == plan
         _check(instance, chain)
+
+
+def test_what_is_kept_on_disk_knows_the_sources_of_what_it_calls(tmp_path: Path) -> None:
+    """An edit of any file of the search gives functions on disk other types of arguments: they are compiled anew."""
+    instance = _fan(4)
+    Chain(instance, 2, _sequence(instance, 2), 0).run(0.0, 1)
+    for function in (search_kernel.annealing_kernel.anneal, search_kernel.staged_updates.set_after):
+        assert all(SOURCES[0] in str(signature) for signature in function.signatures)
+    copy = shutil.copytree(Path(search_kernel.__file__).parent, tmp_path / "copy")
+    assert runpy.run_path(str(copy / "compiling.py"))["SOURCES"] == SOURCES
+    with (copy / "shared_moves.py").open("a") as file:
+        file.write("# another\n")
+    assert runpy.run_path(str(copy / "compiling.py"))["SOURCES"] != SOURCES

@@ -10,13 +10,17 @@ import numpy as np
 from hios.evaluate import staged_times
 from hios.problem import Group, Problem, Stage, positions
 from hios.schedule import StagedPlan
-from hios.schedulers.opt import annealing_kernel
-
-#: Temperatures at the beginning and at the end, in mean times of an operator; chosen by measurement.
-HOTTEST, COLDEST = 0.2, 0.001
-
-#: Operators timed between two looks at the clock, roughly: a few milliseconds.
-_SLICE = 1_000_000
+from hios.schedulers.opt.chain_arrays import devices_of, edges_of, first_random, moves_at_once, temperature_ms
+from hios.schedulers.opt.search_kernel import annealing_kernel, staged_durations, staged_updates
+from hios.schedulers.opt.search_kernel.staged_records import (
+    MEASURED,
+    MOST_MEMBERS,
+    OPERATOR,
+    SAVED_ORDER,
+    SPARE,
+    STAGE,
+    STATE,
+)
 
 
 class Chain:
@@ -33,29 +37,26 @@ class Chain:
         n = len(problem)
         self._problem = problem
         self._number_of_devices = devices
-        self._scale = sum(problem.time) / n
         self._operators = _operators(problem)
-        self._inputs = np.array([pair for row in problem.predecessors for pair in row], annealing_kernel.INPUT)
-        self._outputs = np.array([pair for row in problem.successors for pair in row], annealing_kernel.OUTPUT)
+        self._inputs, self._outputs = edges_of(self._operators, problem)
         self._as_measured = _as_measured(problem)
         self._measured = _measured(self._as_measured)
-        self._stages = np.zeros(n + 1, annealing_kernel.STAGE)
+        self._stages = np.zeros(n + 1, STAGE)
         self._stages["changed"] = self._stages["marked"] = -1
         self._order = np.zeros(n + 1, np.int64)
-        self._devices = np.zeros(devices, annealing_kernel.DEVICE)
-        self._saved = np.zeros(2, annealing_kernel.STAGE)
-        self._lists = np.zeros((annealing_kernel.SAVED_ORDER + 1, n + 1), np.int64)
-        self._states = np.zeros(1, annealing_kernel.STATE)
+        self._devices = devices_of(devices)
+        self._saved = np.zeros(2, STAGE)
+        self._lists = np.zeros((SAVED_ORDER + 1, n + 1), np.int64)
+        self._states = np.zeros(1, STATE)
         state = self._states[0]
         state["alpha"] = -1.0 if problem.alpha is None else problem.alpha
-        # Any state but 0 will do; neighbouring seeds are set far apart.
-        state["random"] = (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64 or 1
+        state["random"] = first_random(seed)
         self._start(plan)
         self._best_stages, self._best_order = self._stages.copy(), self._order.copy()
         #: Moves made so far.
         self.moves = 0
         #: Moves between two looks at the clock.
-        self.slice = max(1, _SLICE // n)
+        self.slice = moves_at_once(problem)
 
     def _start(self, plan: StagedPlan) -> None:
         times = staged_times(self._problem, plan)
@@ -70,10 +71,10 @@ class Chain:
         self._order[:] = -1
         self._order[: len(times)] = np.arange(len(times))
         spares = len(stages) - len(times)
-        self._lists[annealing_kernel.SPARE, :spares] = np.arange(len(times), len(stages))
+        self._lists[SPARE, :spares] = np.arange(len(times), len(stages))
         state["count"], state["spares"] = len(times), spares
         state["latency"] = state["best"] = max(finish for _, finish, _, _ in times)
-        annealing_kernel.set_after(self._operators, self._outputs, stages, self._order, self._devices, len(times))
+        staged_updates.set_after(self._operators, self._outputs, stages, self._order, self._devices, len(times))
 
     @property
     def latency_ms(self) -> float:
@@ -95,7 +96,7 @@ class Chain:
             self._saved,
             self._lists,
             self._states,
-            self._scale * HOTTEST * (COLDEST / HOTTEST) ** progress,
+            temperature_ms(self._problem, progress),
             moves,
         )
         self.moves += moves
@@ -138,7 +139,7 @@ def fits(problem: Problem, plan: StagedPlan) -> bool:
     for row in plan.devices:
         for stage in row:
             members = sorted((operator for group in stage for operator in group), key=place.__getitem__)
-            if len(members) > annealing_kernel.MOST_MEMBERS:
+            if len(members) > MOST_MEMBERS:
                 return False
             if len(members) > 1 and len(stage) > 1 and set(groups(problem, members)) != set(stage):
                 return False
@@ -148,12 +149,10 @@ def fits(problem: Problem, plan: StagedPlan) -> bool:
 
 
 def _operators(problem: Problem) -> Any:
-    records = np.zeros(len(problem) + 1, annealing_kernel.OPERATOR)
+    records = np.zeros(len(problem) + 1, OPERATOR)
     records["time"][:-1] = problem.time
     records["work"][:-1] = records["time"][:-1] * problem.utilization
     records["place"][:-1] = positions(problem.order)
-    records["first_input"][1:] = np.cumsum([len(row) for row in problem.predecessors])
-    records["first_output"][1:] = np.cumsum([len(row) for row in problem.successors])
     if not problem.measured:  # a measured stage may be shorter than its operators, so that nothing is known
         tail = records["tail"]
         for operator in reversed(problem.order):
@@ -170,7 +169,7 @@ def _as_measured(problem: Problem) -> dict[frozenset[Group], tuple[float, Stage]
     place = positions(problem.order)
     fastest: dict[frozenset[Group], tuple[float, Stage]] = {}
     for measured, time in problem.measured.items():
-        if len(measured) == 1 or sum(map(len, measured)) > annealing_kernel.MOST_MEMBERS:
+        if len(measured) == 1 or sum(map(len, measured)) > MOST_MEMBERS:
             continue
         stage = tuple(tuple(sorted(group, key=place.__getitem__)) for group in sorted(measured))
         key = frozenset(stage)
@@ -191,11 +190,11 @@ def _can_run(problem: Problem, group: Group) -> bool:
 
 
 def _measured(stages: Mapping[frozenset[Group], tuple[float, Stage]]) -> Any:
-    rows = np.array([(_key(key), time) for key, (time, _) in stages.items()], annealing_kernel.MEASURED)
+    rows = np.array([(_key(key), time) for key, (time, _) in stages.items()], MEASURED)
     return rows[np.argsort(rows["key"])]
 
 
 def _key(stage: Iterable[Group]) -> Any:
     operators = np.array([operator for group in stage for operator in group], np.int64)
     numbers = np.array([number for number, group in enumerate(stage) for _ in group], np.int64)
-    return annealing_kernel.stage_key(numbers, operators, len(operators))
+    return staged_durations.stage_key(numbers, operators, len(operators))

@@ -11,10 +11,11 @@ from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from hios.schedulers.hios_wide import WideList
-from hios.schedulers.opt import wide_kernel as kernel
 from hios.schedulers.opt.annealing import Chain
+from hios.schedulers.opt.chain_arrays import devices_of, edges_of, first_random, moves_at_once, temperature_ms
 from hios.schedulers.opt.parallel_search import CHAINS, Clock, anneal
-from hios.schedulers.opt.wide_kernel import MOST_DEVICES
+from hios.schedulers.opt.search_kernel import wide_kernel, wide_updates
+from hios.schedulers.opt.search_kernel.wide_records import MOST_DEVICES, OPERATOR, OPTION, STATE, TOUCHED
 
 #: Share of the time limit at which the first part of the search ends.
 _FIRST = 1 / 3
@@ -101,33 +102,24 @@ def _single(plan: StagedPlan) -> StagedPlan:
     )
 
 
-#: Temperatures at the beginning and at the end, in mean times of an operator; chosen by measurement.
-HOTTEST, COLDEST = 0.2, 0.001
-#: Operators timed between two looks at the clock, roughly: a few milliseconds.
-_SLICE = 1_000_000
-
-
 class WideChain:
     """A chain of simulated annealing that starts from a list schedule.
 
     Args:
         problem: graph and costs, with the times on ``devices``.
-        devices: number of devices, at most ``wide_kernel.MOST_DEVICES``.
+        devices: number of devices, at most ``MOST_DEVICES``.
         start: where to start.
         seed: equal seeds make equal moves.
     """
 
     def __init__(self, problem: Problem, devices: int, start: WideList, seed: int) -> None:
         n = len(problem)
-        self._scale = sum(problem.time) / n
-        self._inputs = np.array([pair for row in problem.predecessors for pair in row], kernel.EDGE)
-        self._outputs = np.array([pair for row in problem.successors for pair in row], kernel.EDGE)
+        self._problem = problem
         rows = [[(1, problem.time[v]), *problem.wide_ms.get(v, {}).items()] for v in range(n)]
-        self._options = np.array([option for row in rows for option in row], kernel.OPTION)
-        self._operators = operators = np.zeros(n + 1, kernel.OPERATOR)
+        self._options = np.array([option for row in rows for option in row], OPTION)
+        self._operators = operators = np.zeros(n + 1, OPERATOR)
         operators["changed"] = operators["marked"] = -1
-        operators["first_input"][1:] = np.cumsum([len(row) for row in problem.predecessors])
-        operators["first_output"][1:] = np.cumsum([len(row) for row in problem.successors])
+        self._inputs, self._outputs = edges_of(operators, problem)
         operators["first_option"][1:] = np.cumsum([len(row) for row in rows])
         for operator in reversed(problem.order):
             after = [operators["tail"][w] + least_ms(problem, w) for w, _ in problem.successors[operator]]
@@ -140,17 +132,17 @@ class WideChain:
             operators["duration"][operator] = self._options["time"][option]
             operators["device"][operator] = held[0]
             operators["held"][operator] = sum(1 << device for device in held)
-        self._devices = np.zeros(devices, kernel.DEVICE)
-        self._touched = np.zeros(n, kernel.TOUCHED)
+        self._devices = devices_of(devices)
+        self._touched = np.zeros(n, TOUCHED)
         self._critical = np.zeros(n, np.int64)
-        self._states = np.zeros(1, kernel.STATE)
-        self._states[0]["random"] = (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64 or 1
+        self._states = np.zeros(1, STATE)
+        self._states[0]["random"] = first_random(seed)
         self._time_start()
         self._best_operators, self._best_order = operators[:n].copy(), self._order.copy()
         #: Moves made so far.
         self.moves = 0
         #: Moves between two looks at the clock.
-        self.slice = max(1, _SLICE // n)
+        self.slice = moves_at_once(problem)
 
     def _time_start(self) -> None:
         state = self._states[0]
@@ -158,8 +150,8 @@ class WideChain:
         self._operators["finish"] = -1.0
         self._operators["marked"] = 1
         arrays = self._operators, self._inputs, self._outputs, self._options, self._order, self._devices
-        latency = kernel.timed(*arrays, state, np.inf)
-        kernel.keep(
+        latency = wide_updates.timed(*arrays, state, np.inf)
+        wide_kernel.keep(
             self._operators,
             self._inputs,
             self._outputs,
@@ -178,7 +170,7 @@ class WideChain:
 
     def run(self, progress: float, moves: int) -> None:
         """Try moves at the temperature of a progress between 0 (hottest) and 1; releases the interpreter lock."""
-        kernel.anneal_wide(
+        wide_kernel.anneal_wide(
             self._operators,
             self._inputs,
             self._outputs,
@@ -190,7 +182,7 @@ class WideChain:
             self._touched,
             self._critical,
             self._states,
-            self._scale * HOTTEST * (COLDEST / HOTTEST) ** progress,
+            temperature_ms(self._problem, progress),
             moves,
         )
         self.moves += moves

@@ -1,0 +1,127 @@
+"""Sets of devices in the search over operators on several devices. The arrays are those of wide_records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hios.schedulers.opt.search_kernel.compiling import compiled
+from hios.schedulers.opt.search_kernel.shared_moves import Array, draw, neighbour, reset
+
+
+@compiled
+def holds(held: np.uint64, device: int) -> bool:
+    """Whether a set of devices has a device."""
+    return bool((held >> np.uint64(device)) & np.uint64(1) != np.uint64(0))
+
+
+@compiled
+def free_before(operators: Array, order: Array, devices: Array, place: int) -> None:
+    """When each device is free before a place of the list."""
+    count = devices.shape[0]
+    seen = np.uint64(0)
+    reset(devices)
+    left, k = count, place - 1
+    while k >= 0 and left > 0:
+        v = order[k]
+        fresh = operators[v].held & ~seen
+        if fresh != np.uint64(0):
+            for d in range(count):
+                if holds(fresh, d):
+                    devices[d].free = operators[v].finish
+                    left -= 1
+            seen |= fresh
+        k -= 1
+
+
+@compiled
+def arrival(operators: Array, inputs: Array, operator: int, device: int) -> float:
+    """When the inputs of an operator are on a device, in the current candidate."""
+    latest = 0.0
+    for e in range(operators[operator].first_input, operators[operator + 1].first_input):
+        u = inputs[e].operator
+        latest = max(latest, operators[u].finish + (0.0 if operators[u].device == device else inputs[e].transfer))
+    return latest
+
+
+@compiled
+def first_device(operators: Array, inputs: Array, outputs: Array, devices: Array, state: Array, operator: int) -> int:
+    """A device to keep the value of an operator: where it starts first, that of a neighbour, or any."""
+    chosen = draw(state, 4)
+    if chosen <= 1:
+        beside = neighbour(operators, inputs, outputs, operator, state)
+        if beside != operator:
+            return int(operators[beside].device)
+    if chosen == 2:
+        best, device = np.inf, 0
+        offset = draw(state, devices.shape[0])
+        for number in range(devices.shape[0]):
+            d = (number + offset) % devices.shape[0]
+            start = max(devices[d].free, arrival(operators, inputs, operator, d))
+            if start < best:
+                best, device = start, d
+        return int(device)
+    return int(draw(state, devices.shape[0]))
+
+
+@compiled
+def with_others(
+    operators: Array, inputs: Array, devices: Array, state: Array, operator: int, first: int, width: int
+) -> Any:
+    """A set of devices with a first one: the others free last before it starts, else free first; sometimes any."""
+    held = np.uint64(1) << np.uint64(first)
+    if width == 1:
+        return held
+    start = max(devices[first].free, arrival(operators, inputs, operator, first))
+    random = draw(state, 4) == 0
+    for _ in range(width - 1):
+        other, other_cost = -1, np.inf
+        offset = draw(state, devices.shape[0])
+        for number in range(devices.shape[0]):
+            d = (number + offset) % devices.shape[0]
+            if holds(held, d):
+                continue
+            free = devices[d].free
+            # Waiting for a device counts more than leaving it idle, but both count in its order.
+            cost = start - free if free <= start else 1e9 + free
+            if random:
+                cost = 0.0
+            if cost < other_cost:
+                other, other_cost = d, cost
+        held |= np.uint64(1) << np.uint64(other)
+    return held
+
+
+@compiled
+def touch(
+    operators: Array,
+    options: Array,
+    touched: Array,
+    state: Array,
+    operator: int,
+    option: int,
+    device: int,
+    held: np.uint64,
+) -> None:
+    """Give an operator other devices and remember those that it had."""
+    entry = touched[state.touched]
+    entry.operator, entry.option = operator, operators[operator].option
+    entry.device, entry.held = operators[operator].device, operators[operator].held
+    state.touched += 1
+    operators[operator].option, operators[operator].duration = option, options[option].time
+    operators[operator].device, operators[operator].held = device, held
+
+
+@compiled
+def exchange(
+    operators: Array, options: Array, touched: Array, state: Array, operator: int, one: int, other: int
+) -> None:
+    """Put one device for another in the set of an operator, and the other way around."""
+    own = operators[operator]
+    has_one, has_other = holds(own.held, one), holds(own.held, other)
+    held = own.held
+    if has_one != has_other:
+        held ^= (np.uint64(1) << np.uint64(one)) | (np.uint64(1) << np.uint64(other))
+    device = other if own.device == one else one if own.device == other else own.device
+    touch(operators, options, touched, state, operator, own.option, device, held)

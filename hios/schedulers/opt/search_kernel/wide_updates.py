@@ -1,0 +1,142 @@
+"""Times of a changed list of operators on several devices. The arrays are those of wide_records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hios.schedulers.opt.search_kernel.compiling import compiled, kept
+from hios.schedulers.opt.search_kernel.shared_moves import Array, last_free, reset
+from hios.schedulers.opt.search_kernel.wide_devices import free_before, holds
+
+
+@compiled
+def mark_after(operators: Array, outputs: Array, operator: int, iteration: int) -> None:
+    """The operators that take the value of one must be timed again."""
+    for e in range(operators[operator].first_output, operators[operator + 1].first_output):
+        operators[outputs[e].operator].marked = iteration
+
+
+@compiled
+def prepare(operators: Array, outputs: Array, order: Array, devices: Array, touched: Array, state: Array) -> None:
+    """When each device is free before the first change, and what the move changed directly."""
+    free_before(operators, order, devices, state.first)
+    forced = np.uint64(0)
+    if state.moved >= 0:
+        forced |= operators[state.moved].held
+        operators[state.moved].marked = state.iteration
+    for number in range(state.touched):
+        v = touched[number].operator
+        forced |= touched[number].held | operators[v].held
+        operators[v].marked = state.iteration
+        mark_after(operators, outputs, v, state.iteration)
+    for d in range(devices.shape[0]):
+        devices[d].dirty = False
+        devices[d].forced = holds(forced, d)
+
+
+@compiled
+def waits(devices: Array, held: np.uint64, device: int, width: int) -> Any:
+    """When the devices of an operator are free, and whether one of them is so at another time than before."""
+    if width == 1:
+        return devices[device].free, devices[device].dirty or devices[device].forced
+    free, again = 0.0, False
+    for d in range(devices.shape[0]):
+        if holds(held, d):
+            free = max(free, devices[d].free)
+            again |= devices[d].dirty or devices[d].forced
+    return free, again
+
+
+@compiled
+def occupy(devices: Array, held: np.uint64, device: int, width: int, finish: float, dirty: bool, past: bool) -> None:
+    """An operator ran on its devices: when they are free, and whether the next ones there must be timed.
+
+    Args:
+        devices: as said in wide_records.
+        held: devices of the operator.
+        device: the first of them.
+        width: how many they are.
+        finish: its finish.
+        dirty: whether that is another than before.
+        past: whether its place is behind the last that the move changed.
+    """
+    if width == 1:
+        devices[device].free, devices[device].dirty = finish, dirty
+        if past:
+            devices[device].forced = False
+        return
+    for d in range(devices.shape[0]):
+        if holds(held, d):
+            devices[d].free, devices[d].dirty = finish, dirty
+            if past:
+                devices[d].forced = False
+
+
+@compiled
+def arrived(operators: Array, inputs: Array, operator: int, device: int, iteration: int) -> float:
+    """When the inputs of an operator are on a device, in the changed candidate."""
+    latest = 0.0
+    for e in range(operators[operator].first_input, operators[operator + 1].first_input):
+        u = inputs[e].operator
+        done = operators[u].new_finish if operators[u].changed == iteration else operators[u].finish
+        latest = max(latest, done if operators[u].device == device else done + inputs[e].transfer)
+    return latest
+
+
+@kept
+def timed(
+    operators: Array,
+    inputs: Array,
+    outputs: Array,
+    options: Array,
+    order: Array,
+    devices: Array,
+    state: Array,
+    limit: float,
+) -> float:
+    """Latency of the changed candidate; infinite as soon as it must exceed ``limit``.
+
+    Only operators are timed whose inputs changed or one of whose devices is free at another time, and those on the
+    devices that the move itself changed, up to the first after its last place. Beyond that place the list is as it
+    was, so the longest path after an operator is too.
+    """
+    iteration = state.iteration
+    for k in range(state.first, order.shape[0]):
+        v = order[k]
+        own = operators[v]
+        width, held, device = options[own.option].width, own.held, own.device
+        free, again = waits(devices, held, device, width)
+        if not (again or own.marked == iteration):
+            occupy(devices, held, device, width, own.finish, False, False)
+            continue
+        finish = max(free, arrived(operators, inputs, v, device, iteration)) + own.duration
+        dirty, past = finish != own.finish, k > state.last
+        occupy(devices, held, device, width, finish, dirty, past)
+        if dirty:
+            if finish + own.tail > limit or (past and finish + own.after > limit):
+                return np.inf
+            own.new_finish, own.changed = finish, iteration
+            mark_after(operators, outputs, v, iteration)
+    return float(last_free(devices))
+
+
+@compiled
+def set_after(operators: Array, outputs: Array, order: Array, devices: Array) -> None:
+    """Work out the longest path after every operator: through its devices, or through what takes its value."""
+    reset(devices)  # here: from the start of the next operator on the device to the end
+    for k in range(order.shape[0] - 1, -1, -1):
+        v = order[k]
+        held, after = operators[v].held, 0.0
+        for d in range(devices.shape[0]):
+            if holds(held, d):
+                after = max(after, devices[d].free)
+        for e in range(operators[v].first_output, operators[v + 1].first_output):
+            w = outputs[e].operator
+            transfer = outputs[e].transfer if operators[w].device != operators[v].device else 0.0
+            after = max(after, transfer + operators[w].duration + operators[w].after)
+        operators[v].after = after
+        for d in range(devices.shape[0]):
+            if holds(held, d):
+                devices[d].free = operators[v].duration + after
