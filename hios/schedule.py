@@ -306,7 +306,7 @@ class Schedule:
             raise ScheduleError(f"{field_name}.devices: found {max(row.devices)}; allowed: 0 to {self.devices - 1}")
 
     def _check_single_streams(self) -> None:
-        """Refuse streams beside stream 0 on devices that an operator takes together with others."""
+        """Refuse streams other than stream 0 on devices that an operator takes together with others."""
         held = {device for row in self.placements for device in row.devices}
         if not held:
             return

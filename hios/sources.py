@@ -65,7 +65,7 @@ def source_hash(
 
     It covers every module that the stage imports, itself or through others, and the data files of their packages, such
     as templates; those of a package within a package count for the inner one only, and a file with the name of a module
-    beside it for that module only. Comments, docstrings and layout do
+    in its folder for that module only. Comments, docstrings and layout do
     not count. Of the algorithms only those named do, although all are imported: a new one must not have everything
     measured again. So of the platforms only the one named does. Of an algorithm of another distribution that is its
     module and what this imports from its own top-level package. Left out are ``hios/__init__.py``, which only gathers
@@ -118,7 +118,7 @@ def _file(module: str, package: Path) -> Path | None:
 
 @functools.cache
 def _outside_file(module: str) -> Path | None:
-    """The file of a module of another package, found without importing it."""
+    """The file of a module of another package, without importing it."""
     top, *parts = module.split(".")
     spec = importlib.util.find_spec(top)
     name = top
@@ -208,7 +208,7 @@ def _cache() -> CodeCache:
 
 
 def _own_data(module: Path) -> list[Path]:
-    """Data files of a module: those beside it that have its name, such as names.yaml of names.py."""
+    """Data files of a module: those in its folder that have its name, such as names.yaml of names.py."""
     return [file for file in sorted(module.parent.glob(f"{module.stem}.*")) if file.suffix != ".py" and file.is_file()]
 
 

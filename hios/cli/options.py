@@ -73,7 +73,8 @@ def given_own(platform: str, options: Mapping[str, str | None]) -> dict[str, str
 virtual_option = click.option(
     "--virtual",
     is_flag=True,
-    help="Let several devices share a core or GPU if there are too few. For trying things out: times then mean little.",
+    help="Let several devices share a core or GPU if there are too few. Only for trying things out, as times then mean "
+    "little.",
 )
 cores_per_device_option = click.option(
     "--cores-per-device",

@@ -90,8 +90,8 @@ def _changed(usual: Mapping[str, Any], text: str) -> dict[str, Any]:
     "settings",
     multiple=True,
     metavar="NAME=VALUE,...",
-    help="Values in place of those of the options above, such as devices=4,p=0.8. May be given several times; settings "
-    "of the same graphs share what does not differ. --output is then a folder, with a file for each.",
+    help="Values in place of those of the options above, such as devices=4,p=0.8. May be given more than once; "
+    "settings of the same graphs share what does not differ. --output is then a folder, with a file for each.",
 )
 @click.option(
     "--window", type=click.IntRange(2), default=_STUDY.window, show_default=True, help="Window of hios-lp and hios-mr."
@@ -156,7 +156,7 @@ def ablation(output: Path, instances: int, seed: int, alpha: float, generator: s
     multiple=True,
     default=SIZES["quick"],
     show_default=True,
-    help="Height and width of the images in pixels. May be given several times.",
+    help="Height and width of the images in pixels. May be given more than once.",
 )
 @click.option("--channels", type=click.IntRange(1), default=_CONVOLUTIONS.channels, show_default=True)
 @click.option(

@@ -121,7 +121,7 @@ def page_figures(settings: Config, *, measures: bool = True) -> list[str]:
 
 
 def report_labels(figure: Figure, study: Study, hardware: str) -> dict[str, str]:
-    """What Snakemake's report says of a figure beside its caption.
+    """What Snakemake's report says of a figure in addition to its caption.
 
     The report makes a switch of a label behind the first if half of the results have one value and half another, and if
     no other label is such; it fails where a result is not there with both values. So labels that tell results apart

@@ -330,7 +330,7 @@ def test_damaged_files_are_problems(tmp_path: Path) -> None:
     assert re.match(r"line \d+ column \d+: not valid JSON", problems["run.json"][0])
     assert problems["costs.json"] == ("duplicate key graph in an object; allowed: every key once",)
     assert problems["graph.json"] == ()
-    unpriced = "cannot be checked against costs: there is no costs.json beside it that fits the graph"
+    unpriced = "cannot be checked against costs: its folder has no costs.json that fits the graph"
     assert problems["schedules/greedy-1.json"] == (unpriced,)
 
 
