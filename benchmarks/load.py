@@ -28,17 +28,16 @@ from pathlib import Path
 from typing import Any
 
 from comparison_problems import hios_simulation, problem
+from drawn_runs import drawn_run
 
-from hios import ALGORITHMS, Graph, Schedule, artifacts, schedule
-from hios.formats.run_file import Baseline, Ceiling, Latency, Run, RunPlatform, ScheduleResult
-from hios.statistics import speedup_interval, spread
+from hios import ALGORITHMS, Graph, artifacts, schedule
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CHROMIUM = "/usr/bin/chromium"
 MODELS = 200
 DEVICES = (1, 2, 4, 8)
 RUNS = 36
-#: The 15 algorithms of the issue; hios-wide repeats HEFT where no operator was measured on several devices.
+#: hios-wide repeats HEFT where no operator was measured on several devices.
 LEFT_OUT = ("hios-wide",)
 
 
@@ -94,62 +93,12 @@ def write_results(models: int, results: Path) -> None:
         graph.write(folder / "graph.json")
         artifacts.write(folder / "costs.json", "costs", {**drawn[1], "graph": graph.name})
         own = {
-            label: replace(found, graph=graph.name, graph_fingerprint=graph.fingerprint)
-            for label, found in made.items()
+            label: replace(plan, graph=graph.name, graph_fingerprint=graph.fingerprint) for label, plan in made.items()
         }
-        for label, found in own.items():
-            found.write(folder / "schedules" / f"{label}.json")
-        artifacts.write(folder / "run.json", "run", run_of(graph, own, random.Random(number)))
-
-
-def run_of(graph: Graph, schedules: dict[str, Schedule], chance: random.Random) -> Run:
-    """A run with drawn latencies."""
-
-    def latency(median: float) -> Latency:
-        runs = tuple(median * chance.lognormvariate(0, 0.05) for _ in range(RUNS))
-        return Latency(*spread(runs), runs)
-
-    baseline = latency(schedules["sequential-1"].latency_ms)
-    copies = {devices: latency(1.1 * baseline.median) for devices in DEVICES[1:]}
-    ceilings = tuple(
-        Ceiling(devices, found, devices * baseline.median / found.median) for devices, found in copies.items()
-    )
-    ratios = {1: 1.0, **{ceiling.devices: ceiling.throughput_ratio for ceiling in ceilings}}
-
-    def result(label: str, made: Schedule) -> ScheduleResult:
-        found = latency(1.1 * made.latency_ms)
-        speedup = baseline.median / found.median
-        return ScheduleResult(
-            label=label,
-            algorithm=made.algorithm,
-            parameters=dict(made.parameters),
-            devices=made.devices,
-            predicted_ms=made.latency_ms,
-            lower_bound_ms=made.lower_bound_ms,
-            scheduling_time_s=made.scheduling_time_s,
-            latency_ms=found,
-            prediction_error=(made.latency_ms - found.median) / found.median,
-            speedup=speedup,
-            share_of_ceiling=speedup / ratios[made.devices],
-            largest_difference=0.0,
-            predicted=made.placements,
-            measured=made.placements,
-            speedup_interval=speedup_interval(baseline.runs, found.runs),
-        )
-
-    return Run(
-        graph=graph.name,
-        platform=RunPlatform("cpu", devices=DEVICES[-1]),
-        versions={"hios": "0"},
-        seed=0,
-        runs=RUNS,
-        warmup=1,
-        tolerance=1e-4,
-        ceilings=ceilings,
-        references=(),
-        baseline=Baseline(baseline),
-        results=tuple(result(label, made) for label, made in schedules.items()),
-    )
+        for label, plan in own.items():
+            plan.write(folder / "schedules" / f"{label}.json")
+        run = drawn_run(graph, own, random.Random(number), runs=RUNS, devices=DEVICES[1:])
+        artifacts.write(folder / "run.json", "run", run)
 
 
 def report(results: Path, folder: Path) -> None:
@@ -201,9 +150,9 @@ def scheduling() -> None:
         _say(f"{algorithm}, 50,000 operators", [(seconds, 300, "s"), (megabytes, 4000, "MB")])
 
 
-def _say(what: str, found: list[tuple[float, float | None, str]]) -> None:
+def _say(what: str, figures: list[tuple[float, float | None, str]]) -> None:
     cells = []
-    for value, limit, unit in found:
+    for value, limit, unit in figures:
         verdict = "" if limit is None else f" (limit {limit:g}: {'met' if value <= limit else 'missed'})"
         cells.append(f"{value:.1f} {unit}{verdict}")
     print(f"{what:<28} {', '.join(cells)}", flush=True)

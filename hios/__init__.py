@@ -3,13 +3,13 @@
 The package is layered; a module imports only from layers above its own:
 
     errors defaults cpu_topology machine statistics progress csv_tables    used by every layer
-    formats validation artifacts json_cache code_cache drift versions batch_job    one class per file
+    formats validation artifacts json_cache drift versions batch_job    one class per file
     graph blocks operator_merge costs problem schedule
     evaluate bound schedule_check bound_check retargeting    the problem and its solution (no torch, no TVM)
     schedulers python_imports models yaml_file sources  one algorithm per file, one registry; models; code hashes
-    tolerances tensor_types kernels frontends    Relax operator -> torch call; torch.export -> Relax -> graph
+    tolerances kernels frontends    Relax operator -> torch call; torch.export -> Relax -> graph
     workers                              processes, shared memory, calls
-    platforms config                     one folder per platform: devices, measuring, executing; config.yaml
+    platforms config command_options     one folder per platform: devices, measuring, executing; config.yaml
     profiling runtime                    measuring and executing on any platform
     optimizing dynamo                    from a torch model to the fastest way to run it
     serving                              several models on one device: policies, simulation, measures

@@ -1,17 +1,25 @@
-"""Which code a stage of the pipeline runs, as a hash: an edit runs again what depends on it, and only that."""
+"""Hashes of the code that each stage of the pipeline runs: an edit reruns what depends on it, and only that.
+
+Parsing all of hios takes seconds, and Snakemake asks for the hashes at every start, and again in every job of a
+cluster: what was read of each file is cached on disk.
+"""
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import importlib.util
-from collections.abc import Iterable, Iterator
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import NamedTuple
 
-from hios import python_imports
-from hios.code_cache import Code, CodeCache
+from hios import artifacts, python_imports
+from hios.json_cache import cache_folder
 from hios.python_imports import imported_names, parsed, reached
 from hios.schedulers import ALGORITHMS, find
 
@@ -44,6 +52,8 @@ _PARTS = {
 _REGISTRY = "hios.schedulers"
 #: Names every platform, in `_TABLE`.
 _PLATFORMS, _TABLE = "hios.platforms", "PLATFORMS"
+#: Maximum number of cached files, enough for several versions of hios; beyond it only those this process used are kept.
+_MOST = 4000
 _PACKAGE = Path(__file__).resolve().parent
 _DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -212,3 +222,62 @@ def _data_files(package: Path) -> Iterator[Path]:
             owner = next(folder for folder in file.parents if folder == package or (folder / "__init__.py").is_file())
             if owner == package:
                 yield file
+
+
+class Code(NamedTuple):
+    """What hashes need of a module: the names that it imports, and a digest of its syntax tree."""
+
+    imports: tuple[str, ...]
+    digest: str
+
+
+class CodeCache:
+    """Entries by the text of a file and whatever else they depend on, in one JSON file of the cache folder.
+
+    A file that is missing or damaged counts as empty. One that cannot be written is left alone: then every process
+    parses anew.
+
+    Args:
+        parsers: files whose code makes the entries; an edit of them begins a new cache.
+    """
+
+    def __init__(self, parsers: list[Path]) -> None:
+        version = hashlib.sha256(sys.version.encode())
+        for file in parsers:
+            version.update(file.read_bytes())
+        self.file = cache_folder() / "code" / f"{version.hexdigest()[:16]}.json"
+        self._kept = self._read()
+        self._used: dict[str, Code] = {}
+
+    def get(self, text: bytes, depends: str, make: Callable[[], Code]) -> Code:
+        """The entry of a text, made and kept if there is none.
+
+        Args:
+            text: contents of the file.
+            depends: what else the entry depends on.
+            make: makes the entry.
+        """
+        key = hashlib.sha256(depends.encode() + b"\n" + text).hexdigest()[:32]
+        code = self._used.get(key) or self._kept.get(key) or make()
+        self._used[key] = code
+        return code
+
+    def save(self) -> None:
+        """Write what is new, if anything is."""
+        if self._used.keys() <= self._kept.keys():
+            return
+        self._kept = {**self._read(), **self._used}
+        if len(self._kept) > _MOST:
+            self._kept = dict(self._used)
+        # A folder that is not writable is no error: parsing again is only slower.
+        with contextlib.suppress(OSError):
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            with artifacts.replacing(self.file) as temporary:
+                temporary.write_text(json.dumps(self._kept), encoding="utf-8")
+
+    def _read(self) -> dict[str, Code]:
+        try:
+            entries = json.loads(self.file.read_text(encoding="utf-8"))
+            return {key: Code(tuple(map(str, imports)), str(digest)) for key, (imports, digest) in entries.items()}
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+            return {}

@@ -1,4 +1,4 @@
-"""Median, spread and confidence of repeated measurements, and whether one candidate is faster than another.
+"""Median, spread and confidence of repeated measurements; which candidate is faster, and which is taken.
 
 There is one meaning of "faster, with 95 %" in all of hios: `is_faster`, by the interval that `speedup_interval` gives
 and that is printed as "(95 %)". `interval` is about something else: how precisely one median is known.
@@ -11,7 +11,7 @@ import math
 import operator
 import random
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 #: Width of the confidence interval, as a share of the median, below which a measurement is precise enough.
 PRECISION = 0.02
@@ -24,7 +24,9 @@ LEAST_ROUNDS = 6
 _RESAMPLES = 2000
 #: Position of the lower end among the ratios of all resamples in order; 2.5 % are below.
 _BELOW_RANK = _RESAMPLES // 40
-
+#: How many times the smallest median a steadier way may have: what noise may cost, also where runs spread so widely
+#: that they tell nothing apart.
+_AS_FAST = 1.03
 #: Lower and upper end.
 Interval = tuple[float, float]
 
@@ -127,3 +129,33 @@ def _medians(runs: tuple[float, ...]) -> tuple[float, ...]:
     middle, odd = divmod(len(runs), 2)
     drawn = (sorted(pick(runs)) for pick in _draws(len(runs)))
     return tuple(own[middle] if odd else (own[middle - 1] + own[middle]) / 2 for own in drawn)
+
+
+def best(runs: Mapping[str, Sequence[float]], baseline: str | None = None) -> str:
+    """The fastest candidate; among those statistically tied with it, the one with the smallest 80th percentile.
+
+    With a baseline, only ways that are significantly faster than it take part: the 95 % interval of the speedup over
+    it lies above 1. If there are none, or too few rounds for intervals, the baseline is taken.
+
+    The fastest has the smallest median. A way is tied with it if the 95 % interval of their ratio contains 1 and its
+    median is at most 3 % larger. So no more than noise is given up, and a way that is fast in most runs but takes twice
+    as long in every third does not win by the luck of its median; threads inside operators behave so on machines of few
+    cores. With too few rounds for intervals, the fastest is taken.
+
+    A way that is just as fast as the baseline has a chance of 2.5 % to seem faster; among many such ways, one is taken
+    more often than that.
+
+    Args:
+        runs: latency of every round, by name; rounds in the same order for all.
+        baseline: the way that is taken unless another is faster; None if all are equally welcome.
+    """
+    if baseline is not None:
+        runs = {name: own for name, own in runs.items() if name == baseline or is_faster(own, runs[baseline])}
+    fastest = min(runs, key=lambda name: statistics.median(runs[name]))
+    most = _AS_FAST * statistics.median(runs[fastest])
+    equal = [fastest]
+    for name, own in runs.items():
+        bounds = speedup_interval(own, runs[fastest])
+        if name != fastest and bounds is not None and not tells(bounds) and statistics.median(own) <= most:
+            equal.append(name)
+    return min(equal, key=lambda name: spread(runs[name])[2])

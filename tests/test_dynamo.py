@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from hios import HiosError, HiosWarning, dynamo
 from hios.optimizing import autotune
 from hios.optimizing.optimized_module import OptimizedModule
-from tests.optimizing.optimized_models import Broken, Unsupported
-from tests.optimizing.quiet import pretend_busy
+from tests.optimizing.optimized_models import Broken, Unsupported, pretend_busy
 from tests.runtime.small import Branches
 from tests.workers.processes import children, eventually
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from hios.defaults import RUNS, SEED, TIMEOUT_S, TOLERANCE, WARMUP
+from hios.defaults import PROFILE_BUDGET_S, REPEATS, RUNS, SEED, TIMEOUT_S, TOLERANCE, WARMUP
 from hios.errors import HiosError
 from hios.platforms import PLATFORMS, executable
 
@@ -172,6 +172,46 @@ def output_option(what: str) -> _Decorator:
 def measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """How competitors are measured; `check_measuring` checks what is given."""
     return _with_options(command, _MEASURING)
+
+
+def costs_options(budget_help: str) -> _Decorator:
+    """How costs are measured; `check_costs_options` checks what is given.
+
+    Args:
+        budget_help: what the time limit of the command is for.
+    """
+    options = (
+        click.option(
+            "--repeats",
+            type=int,
+            default=REPEATS,
+            show_default=True,
+            help="Minimum number of measurements of each operator and stage.",
+        ),
+        click.option("--budget", type=float, default=PROFILE_BUDGET_S, show_default=True, help=budget_help),
+        click.option(
+            "--cache",
+            type=PATH,
+            help="Folder of cached measurements, shared with other runs and networks; default: measurements in "
+            "$HIOS_CACHE, else hios/measurements in the user's cache folder.",
+        ),
+        click.option("--no-cache", is_flag=True, help="Measure everything anew, and cache nothing."),
+    )
+    return lambda command: _with_options(command, options)
+
+
+def check_costs_options(repeats: int, budget: float, cache: Path | None, no_cache: bool) -> None:
+    """Refuse what `costs_options` cannot be.
+
+    Raises:
+        HiosError: one line with option, what was found and what is allowed.
+    """
+    if repeats < 1:
+        raise HiosError(f"--repeats: found {repeats}; allowed: at least 1")
+    if not 0 <= budget < math.inf:
+        raise HiosError(f"--budget: found {budget:g}; allowed: at least 0, finite")
+    if no_cache and cache is not None:
+        raise HiosError(f"--no-cache: found with --cache {cache}; allowed: one of them")
 
 
 def serving_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +12,9 @@ from hios import defaults
 from hios.cli import files
 from hios.cli.options import (
     PATH,
+    check_costs_options,
     cores_per_device_option,
+    costs_options,
     devices_option,
     given_own,
     output_option,
@@ -50,20 +51,9 @@ _MEASURING = (
 @cores_per_device_option
 @partition_option
 @output_option("costs.json")
-@click.option(
-    "--repeats",
-    type=int,
-    default=defaults.REPEATS,
-    show_default=True,
-    help="Minimum number of measurements of each operator and stage.",
-)
-@click.option(
-    "--budget",
-    type=float,
-    default=defaults.PROFILE_BUDGET_S,
-    show_default=True,
-    help="Seconds for repeating measurements until medians are known to within 2 %, and for measuring stages; stages "
-    "that no time is left for are modelled.",
+@costs_options(
+    "Seconds for repeating measurements until medians are known to within 2 %, and for measuring stages; stages that "
+    "no time is left for are modelled."
 )
 @click.option(
     "--widths",
@@ -72,13 +62,6 @@ _MEASURING = (
     help="Platform cpu: measure operators on this many devices at once, too. Schedules may then run operators that "
     "gain from it on several devices. May be given several times.",
 )
-@click.option(
-    "--cache",
-    type=PATH,
-    help="Folder of cached measurements, shared with other runs and networks; default: measurements in $HIOS_CACHE, "
-    "else hios/measurements in the user's cache folder.",
-)
-@click.option("--no-cache", is_flag=True, help="Measure everything anew, and cache nothing.")
 @click.option(
     "--stages-of",
     multiple=True,
@@ -112,12 +95,7 @@ def command(
         _predict(graph, output, platform, devices, given)
         return
     require_options(platform, {}, virtual=virtual, cores_per_device=cores_per_device)
-    if repeats < 1:
-        raise HiosError(f"--repeats: found {repeats}; allowed: at least 1")
-    if not 0 <= budget < math.inf:
-        raise HiosError(f"--budget: found {budget:g}; allowed: at least 0, finite")
-    if no_cache and cache is not None:
-        raise HiosError(f"--no-cache: found beside --cache {cache}; allowed: one of them")
+    check_costs_options(repeats, budget, cache, no_cache)
     refuse_overwriting([graph, partition], [output])
     devices, cores_per_device = partitioned(context, partition, graph) or (devices, cores_per_device)
     from hios.profiling.measurement_cache import default_folder

@@ -224,6 +224,9 @@ class ScheduleResult(Record, frozen=True):
         ]
     ] = None
     error_beyond_drift: OrAbsent[Annotated[float, doc("(predicted * drift - measured) / measured.")]] = None
+    allocation_time_s: OrAbsent[
+        Annotated[NonNegative, doc("Seconds that stream allocation alone took, as in schedule.json.")]
+    ] = None
 
 
 class Run(Record, frozen=True):

@@ -133,6 +133,14 @@ class ScheduleFile(Record, frozen=True):
             ),
         ]
     ] = None
+    allocation_time_s: OrAbsent[
+        Annotated[
+            NonNegative,
+            doc(
+                "Time that stream allocation alone took, seconds; of algorithms that allocate streams (nimble, opara)."
+            ),
+        ]
+    ] = None
     format_version: FormatVersion = 1
 
     def __post_init__(self) -> None:

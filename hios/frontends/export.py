@@ -17,9 +17,8 @@ from hios.frontends.model_declarations import Declarations
 from hios.frontends.model_function import build_function, built
 from hios.frontends.model_registry import build_model
 from hios.frontends.program import Program
-from hios.frontends.program_interface import copied, plain
+from hios.frontends.program_interface import copied, plain, type_text
 from hios.models import Model, model
-from hios.tensor_types import type_text
 
 
 def export(

@@ -20,7 +20,7 @@ from hios.errors import ArtifactError, UnsupportedError, first_line
 from hios.frontends.onnx_rewriting import folded
 from hios.frontends.onnx_session import Session
 from hios.frontends.onnx_shapes import Shapes, fix_shapes, fix_values
-from hios.tensor_types import TensorType, type_text
+from hios.frontends.program_interface import TensorType, type_text
 
 #: Largest protobuf message, and so the largest ONNX file that holds its weights.
 _LARGEST_BYTES = 2**31 - 1

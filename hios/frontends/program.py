@@ -22,10 +22,9 @@ from hios.errors import ArtifactError, HiosError, UnsupportedError, first_line, 
 from hios.frontends.autocast_regions import inline_regions
 from hios.frontends.export_check import apart, require_faithful
 from hios.frontends.model_declarations import Declarations
-from hios.frontends.program_interface import plain
+from hios.frontends.program_interface import TensorType, plain
 from hios.frontends.pt2_archive import is_harmless, without_code
 from hios.frontends.source_location import of_node
-from hios.tensor_types import TensorType
 
 #: File within program.pt2 that holds the declarations of the model.
 _DECLARATIONS = "hios.json"

@@ -1,4 +1,4 @@
-"""Inputs and outputs of an exported program: tensors, and the nested structure they come in."""
+"""Inputs and outputs of an exported program: tensors, their types, and the nested structure they come in."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import warnings
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
@@ -107,3 +108,13 @@ class _Flat(nn.Module):
     def forward(self, *tensors: Tensor) -> Any:
         args, kwargs = pytree.tree_unflatten(tensors, self._spec)
         return self._module(*args, **kwargs)
+
+
+#: Shape and dtype of a tensor.
+TensorType = tuple[tuple[int, ...], torch.dtype]
+
+
+def type_text(tensor_type: TensorType) -> str:
+    """Such as ``float32 [1, 3, 224, 224]``."""
+    shape, dtype = tensor_type
+    return f"{str(dtype).removeprefix('torch.')} {list(shape)}"

@@ -2,7 +2,6 @@
 
 optimize_options     the options of the user
 budget               the time limit, and progress messages
-model_code           the source code of a model
 cache_key            what a cached choice or a prepared model depends on: structure, code, weights
 choice_cache         choices and prepared models on disk
 argument_binding     positional and keyword arguments in the form of the example

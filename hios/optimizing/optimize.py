@@ -16,9 +16,9 @@ from hios import defaults
 from hios.errors import ExampleInputsError, HiosError, UnsupportedError, first_line, missing_extra
 from hios.optimizing.autotune import Autotune, Tuned
 from hios.optimizing.budget import Budget
+from hios.optimizing.cache_key import is_in_files
 from hios.optimizing.candidates import EAGER, Candidate, itself
 from hios.optimizing.guards import Guards, has_hooks
-from hios.optimizing.model_code import is_in_files
 from hios.optimizing.online_race import OnlineRace
 from hios.optimizing.optimize_options import Options
 from hios.optimizing.optimized_module import OptimizedModule, Runner, torch_threads, warn

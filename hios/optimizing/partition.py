@@ -32,10 +32,10 @@ from hios.problem import Problem
 from hios.profiling.measurement_cache import now
 from hios.profiling.profile import profile
 from hios.progress import bar
-from hios.runtime.fastest import best
 from hios.runtime.run_record import measured
 from hios.schedule import Schedule
 from hios.schedulers import schedule
+from hios.statistics import best
 from hios.tolerances import compared
 from hios.versions import versions
 

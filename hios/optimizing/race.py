@@ -15,8 +15,7 @@ from hios.errors import HiosError, first_line
 from hios.optimizing.candidates import EAGER, Candidate
 from hios.platforms.cpu.cpu_platform import SETTLE_S
 from hios.profiling.measurement_cache import now
-from hios.runtime.fastest import best
-from hios.statistics import is_faster, spread
+from hios.statistics import best, is_faster, spread
 from hios.tolerances import beyond
 
 #: Runs of every candidate before any is measured.
@@ -192,7 +191,7 @@ class Race:
         """The fastest by one third of the rounds; another third decides whether it is faster than the model.
 
         Among those statistically tied with the fastest, it is the one with the smallest 80th percentile
-        (`hios.runtime.fastest`). The model as it runs today stays unless the interval of the speedup over it lies
+        (`hios.statistics`). The model as it runs today stays unless the interval of the speedup over it lies
         above 1 in rounds that had no part in choosing. Anything but the model itself has to outrun it so with one
         thread, too, and with all: else it runs itself, with the threads that suit it. What is reported (`reported`) are
         rounds that had no part in either.

@@ -16,9 +16,9 @@ from torch.utils import _pytree as pytree
 
 from hios.errors import UnsupportedError
 from hios.frontends.model_declarations import Declarations
+from hios.frontends.program_interface import TensorType, type_text
 from hios.graph import Graph
 from hios.optimizing.argument_binding import Binding
-from hios.tensor_types import TensorType, type_text
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

@@ -27,11 +27,10 @@ from torch.export import ExportedProgram
 from hios.errors import ArtifactError, PlatformError, UnsupportedError, first_line
 from hios.frontends import program as programs
 from hios.frontends.extraction_check import flat
-from hios.frontends.program_interface import flat_module
+from hios.frontends.program_interface import TensorType, flat_module, type_text
 from hios.kernels.tensors import torch_dtype
 from hios.platforms.buffers import deliver
 from hios.platforms.device_program import Buffer
-from hios.tensor_types import TensorType, type_text
 from hios.workers.worker import Worker
 
 

@@ -39,7 +39,7 @@ from hios.profiling.stage_requests import StageRequests
 from hios.schedulers import find
 from hios.statistics import FEWEST, PRECISION, interval, is_precise, spread
 from hios.versions import versions
-from hios.workers.memory_file import memory_file
+from hios.workers.arena import memory_file
 
 #: How often algorithms are run again after new stages were measured, as they may request more.
 _STAGE_PASSES = 3

@@ -44,6 +44,8 @@ _SHORTEST_SHOWN_S = 0.0005
 #: Pixels; the page is narrower, and shows a picture of this width at four fifths of its size.
 _WIDEST_PICTURE = 1400.0
 _TALLEST_OPEN = 1100.0
+#: Rows of a figure's table up to which it stands open.
+_LONGEST_OPEN = 12
 #: Types of the files that a page carries, by suffix.
 _MEDIA = {"csv": "text/csv", "tex": "application/x-tex"}
 
@@ -89,7 +91,12 @@ def papers_view(figures: PaperFigures | None) -> View:
     """What templates show of the papers; nothing where no figures are given."""
     if figures is None:
         return {"papers": [], "verdicts": [], "all_marks": explanation()}
-    return {"papers": papers(figures), "verdicts": verdict_sentences(figures), "all_marks": explanation()}
+    return {
+        "papers": papers(figures),
+        "verdicts": verdict_sentences(figures),
+        "all_marks": explanation(),
+        "longest_table": _LONGEST_OPEN,
+    }
 
 
 def serving_views(scenarios: Sequence[ServedScenario]) -> list[View]:

@@ -91,18 +91,36 @@ def _address(file: Path, place: Path) -> str:
 def papers(figures: PaperFigures) -> list[View]:
     """What the page shows of every paper: figures and tables with their statements, in the order of the registry."""
     views = [_view(registry.figure(name), figures.drawn.get(name)) for name in registry.ids()]
-    return [{"name": paper, "figures": list(own)} for paper, own in groupby(views, key=lambda view: view["paper"])]
+    return [_of_paper(paper, list(own)) for paper, own in groupby(views, key=lambda view: view["paper"])]
+
+
+def _of_paper(name: str, figures: Sequence[View]) -> View:
+    """The figures of a paper: with and without a result, drawn and not."""
+    return {
+        "name": name,
+        "with_results": [view for view in figures if _has_result(view)],
+        "without_results": [view for view in figures if not _has_result(view)],
+        "drawn": [view for view in figures if view["drawing"]],
+        "cards": [view for view in figures if not view["drawing"]],
+    }
+
+
+def _has_result(view: View) -> bool:
+    return bool(view["compared"] or view["finding"] or view["drawing"])
 
 
 def _view(figure: Figure, drawn: Drawn | None) -> View:
     record = None if drawn is None else drawn.record
     is_drawn = record is not None and not record.missing
+    statements = _statements(compared(figure, ()) if record is None else record.comparisons)
     return {
         "id": figure.id,
         "paper": figure.paper,
         "number": figure.number,
         "title": figure.title,
-        "statements": _statements(compared(figure, ()) if record is None else record.comparisons),
+        "statements": [rows[0] for rows in statements],
+        "compared": [rows for rows in statements if _is_compared(rows)],
+        "uncompared": [rows[0] for rows in statements if not _is_compared(rows)],
         "finding": record.finding if record is not None else "",
         "why": _why(figure, record),
         "needs": ", ".join(registry.NEEDS[need] for need in figure.needs),
@@ -122,13 +140,13 @@ def _why(figure: Figure, record: FigureFile | None) -> str:
     )
 
 
-def _statements(comparisons: Sequence[ComparedNumber]) -> list[View]:
-    """Published statements, each with what was found of it, by whom."""
-    return [
-        {"entry": rows[0], "found": rows}
-        for _, own in groupby(comparisons, key=lambda entry: entry.key)
-        if (rows := list(own))
-    ]
+def _statements(comparisons: Sequence[ComparedNumber]) -> list[list[ComparedNumber]]:
+    """Published statements, each with what was found of it: an entry for everyone who did."""
+    return [list(own) for _, own in groupby(comparisons, key=lambda entry: entry.key)]
+
+
+def _is_compared(rows: Sequence[ComparedNumber]) -> bool:
+    return any(entry.found or entry.verdict != _ELSEWHERE for entry in rows)
 
 
 def _drawing(figure: Figure, drawn: Drawn) -> View:

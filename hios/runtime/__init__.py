@@ -5,7 +5,6 @@ rounds        a session: the competitors take turns, in worker processes or in r
 session       sessions in the workers of a pool
 distributed   sessions in ranks started by torchrun or mpirun
 run_record    run.json: what is recorded of a session
-fastest       which of several candidates is taken, by their measured latencies
 auto          the schedule that ``auto`` chooses among those measured
 predictions   predicted against measured latencies
 run_table     the results of a session as a table in text

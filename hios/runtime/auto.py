@@ -13,10 +13,9 @@ from hios.formats.run_file import Chosen
 from hios.graph import Graph
 from hios.platforms.competitor import Competitor
 from hios.runtime.competitors import BASELINE, Entry
-from hios.runtime.fastest import best
 from hios.runtime.run_record import gained, measured
 from hios.schedule import Schedule
-from hios.statistics import LEAST_ROUNDS
+from hios.statistics import LEAST_ROUNDS, best
 
 #: Rounds that choose, and rounds that are reported.
 _CHOOSING, _REPORTED = slice(0, None, 2), slice(1, None, 2)
@@ -89,7 +88,7 @@ def choose(competitors: Mapping[str, Competitor], entries: Sequence[Entry]) -> C
 
     It is the sequential one on one device unless the interval of the speedup over it lies above 1. Among candidates
     that are statistically tied with the fastest, it is the one with the smallest 80th percentile
-    (`hios.runtime.fastest`).
+    (`hios.statistics`).
 
     Args:
         competitors: of a session, at least ``LEAST_RUNS`` runs each.

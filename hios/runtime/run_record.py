@@ -145,6 +145,7 @@ def _result(
         error_beyond_drift=None
         if drifted is None
         else drift.error_beyond(drifted, schedule.latency_ms, latency.median),
+        allocation_time_s=schedule.allocation_time_s,
     )
 
 

@@ -37,8 +37,7 @@ from hios.runtime.rounds import Outcome, Session
 from hios.schedule import Schedule
 from hios.tolerances import compared
 from hios.versions import versions
-from hios.workers.arena import Arena
-from hios.workers.memory_file import memory_file
+from hios.workers.arena import Arena, memory_file
 from hios.workers.pool import WorkerPool
 
 if TYPE_CHECKING:

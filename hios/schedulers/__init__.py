@@ -113,6 +113,7 @@ def schedule(
         probe=problem.probe,
         cores_per_device=problem.cores_per_device,
         hardware=problem.hardware,
+        allocation_time_s=solution.allocation_time_s,
     )
 
 

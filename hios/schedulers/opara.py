@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -33,9 +34,12 @@ def opara(problem: Problem, devices: int, *, rule: str = "paper") -> Solution:
 
     The notes say what resource demands and classes of operators rest on.
     """
+    began = time.perf_counter()
+    streams = allocate_streams(problem, rule)
+    allocated = time.perf_counter() - began
     demanded = demands(problem)
-    plan = StreamPlan((allocate_streams(problem, rule),), launch_order(problem, demanded))
-    return Solution(plan, notes={"resource demands": demanded.amount_from, "operator classes": demanded.class_from})
+    notes = {"resource demands": demanded.amount_from, "operator classes": demanded.class_from}
+    return Solution(StreamPlan((streams,), launch_order(problem, demanded)), notes=notes, allocation_time_s=allocated)
 
 
 def allocate_streams(problem: Problem, rule: str = "paper") -> tuple[tuple[int, ...], ...]:

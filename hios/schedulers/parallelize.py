@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,9 +16,12 @@ from hios.schedulers.algorithm_registry import Parameter
 #: The window of HIOS: at most so many neighbouring operators are grouped (w, preset to 2 in the simulation).
 WINDOW = Parameter("window", 2, "largest number w of operators in a stage", minimum=2)
 
-
 #: A gain below this share is rounding in floating point, not a gain.
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
+
+#: Operators from which on start times are passed on by compiled code, if it is installed: in Python HIOS-LP takes about
+#: two seconds for so many, of which compiled code saves most; loading numba takes half a second.
+COMPILED_FROM = 4096
 
 #: Operator at the other end of an edge, and the transfer on it in milliseconds.
 _Arc = tuple[int, float]
@@ -51,7 +55,7 @@ def parallelize(problem: Problem, plan: StagedPlan, window: int) -> StagedPlan:
         ScheduleError: the plan deadlocks; the message names operators.
     """
     staged_times(problem, plan)  # refuses a plan that cannot run
-    stages = _Stages(problem, plan)
+    stages = _stage_graph(problem, plan)
     for operator in priority_order(problem):
         if stages.is_single(operator):
             for size in range(2, window + 1):
@@ -61,8 +65,21 @@ def parallelize(problem: Problem, plan: StagedPlan, window: int) -> StagedPlan:
     return stages.plan()
 
 
+def pays_to_compile(problem: Problem) -> bool:
+    """Whether HIOS takes longer on a problem than loading what compiles its loops (``propagation_kernel``)."""
+    return len(problem) >= COMPILED_FROM and importlib.util.find_spec("numba") is not None
+
+
+def _stage_graph(problem: Problem, plan: StagedPlan) -> StageGraph:
+    if not pays_to_compile(problem):
+        return StageGraph(problem, plan)
+    from hios.schedulers.propagation_kernel import CompiledStageGraph
+
+    return CompiledStageGraph(problem, plan)
+
+
 @dataclass(frozen=True, slots=True)
-class _Window:
+class Window:
     """Neighbouring stages of a device, as the single stage that they may become."""
 
     stages: list[int]
@@ -73,7 +90,7 @@ class _Window:
     tail: float  # longest path from its end to the end of the plan, milliseconds
 
 
-class _Stages:
+class StageGraph:
     """The plan as a graph of stages, with the longest paths to and from each.
 
     Edges lead along the rows of devices, and between devices with their transfers; an edge within a row says no more
@@ -186,7 +203,7 @@ class _Stages:
         if any(arc[0] in members for operator in members for arc in self._problem.predecessors[operator]):
             return False
         # A path of this length is no gain, and one below differs from it by more than sums in another order do.
-        enough = self._latency * (1 - _ROUNDING / 2)
+        enough = self._latency * (1 - ROUNDING / 2)
         if all(self._finish[stage] - self._time[stage] + self._reach[stage] < enough for stage in stages):
             return True  # the longest path is elsewhere
         window = self._window(stages, members)
@@ -200,13 +217,13 @@ class _Stages:
             self._merge(window, time, below)
         return True
 
-    def _window(self, stages: list[int], members: tuple[int, ...]) -> _Window:
+    def _window(self, stages: list[int], members: tuple[int, ...]) -> Window:
         arcs_in = [arc for stage in stages for arc in self._arcs_in[stage]]
         arcs_out = [arc for stage in stages for arc in self._arcs_out[stage]]
         ready, tail = self._ready(stages[0], arcs_in), self._tail(stages[-1], arcs_out)
-        return _Window(stages, members, arcs_in, arcs_out, ready, tail)
+        return Window(stages, members, arcs_in, arcs_out, ready, tail)
 
-    def _below(self, window: _Window) -> set[int] | None:
+    def _below(self, window: Window) -> set[int] | None:
         """Line 10: stages that must run after a window and stand before its last one; None if one is in it."""
         last = self._place[window.stages[-1]]
         below: set[int] = set()
@@ -223,7 +240,7 @@ class _Stages:
                 waiting += (self._after[stage], *(successor for successor, _ in self._arcs_out[stage]))
         return below
 
-    def _shortened(self, window: _Window, time: float) -> bool:
+    def _shortened(self, window: Window, time: float) -> bool:
         """Lines 12-14: finish times with a window as one stage; as they were if the latency is no less."""
         finish = self._finish
         before = [(operator, finish[operator]) for operator in window.members]
@@ -231,14 +248,14 @@ class _Stages:
             finish[operator] = window.ready + time
         self._reschedule(window, before)
         latency = max(finish[last] for _, last in self._ends)
-        if latency < self._latency * (1 - _ROUNDING):
+        if latency < self._latency * (1 - ROUNDING):
             self._latency = latency
             return True
         for operator, earlier in before:
             finish[operator] = earlier
         return False
 
-    def _reschedule(self, window: _Window, before: list[tuple[int, float]]) -> None:
+    def _reschedule(self, window: Window, before: list[tuple[int, float]]) -> None:
         """Line 12: bring finish times after a window up to date, and add the old ones to ``before``."""
         finish = self._finish
         end = len(self._order)
@@ -260,7 +277,7 @@ class _Stages:
         for other, _ in arcs:
             pending[self._place[other]] = 1
 
-    def _merge(self, window: _Window, time: float, below: set[int]) -> None:
+    def _merge(self, window: Window, time: float, below: set[int]) -> None:
         """Line 15: make a window a stage, whose finish times are there already."""
         merged, last = window.stages[0], window.stages[-1]
         self._after[merged] = self._after[last]
@@ -271,8 +288,10 @@ class _Stages:
         others = [stage for stage in self._order[span] if stage >= 0 and stage not in window.stages]
         moved = [stage for stage in others if stage not in below] + [merged] + [s for s in others if s in below]
         free = span.stop - span.start - len(moved)
-        self._order[span] = [-1] * free + moved
+        for place in range(span.start, span.start + free):
+            self._order[place] = -1
         for place, stage in enumerate(moved, span.start + free):
+            self._order[place] = stage
             for operator in self._members[stage]:
                 self._place[operator] = place
         self._extend(merged)

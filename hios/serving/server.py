@@ -32,8 +32,7 @@ from hios.serving.pipeline import Pipeline
 from hios.serving.policies import LEARNED, LEARNED_STATIC, policy, rules_of
 from hios.serving.run_programs import RunPrograms
 from hios.serving.scenario import Scenario
-from hios.workers.arena import Arena, Layout
-from hios.workers.memory_file import memory_file
+from hios.workers.arena import Arena, Layout, memory_file
 from hios.workers.ring import Bell
 
 #: Is told of every answer of a lane: the lane, the run, the parts of the run that it is about, and the answer.

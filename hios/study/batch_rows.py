@@ -23,13 +23,22 @@ def batch_rows(data: FigureData) -> Rows:
 
 
 def _row(row: Row) -> Row:
-    label = _LABEL.fullmatch(row["network"])
-    network, batch = (label["network"], int(label["batch"])) if label else (row["network"], 1)
-    other = _MADE_FOR.fullmatch(row["schedule"])
-    made_for = int(other["batch"]) if other else batch
+    network, batch, made_for = batches_of(row["network"], row["schedule"])
     more = {
         "batch": batch,
         "made for batch": made_for,
         "images a s": _MS_PER_S * batch / row["ms"] if row["ms"] else None,
     }
     return {**row, "network": network, **more}
+
+
+def batches_of(label: str, schedule: str) -> tuple[str, int, int]:
+    """A network, the batch size that it runs with, and the one that a schedule was made for.
+
+    Args:
+        label: of the network in the session, such as ``inception_v3-b4``.
+        schedule: its label, such as ``ios-1``, or ``ios-for-b1``.
+    """
+    own, other = _LABEL.fullmatch(label), _MADE_FOR.fullmatch(schedule)
+    network, batch = (own["network"], int(own["batch"])) if own else (label, 1)
+    return network, batch, int(other["batch"]) if other else batch

@@ -16,7 +16,7 @@ from hios.artifacts import Json
 from hios.formats.convolutions_file import ConvolutionsFile, ConvolutionSize, Pair, PairKind
 from hios.graph import Edge, Graph, Operator, TensorSpec
 from hios.versions import versions
-from hios.workers.memory_file import memory_file
+from hios.workers.arena import memory_file
 
 if TYPE_CHECKING:
     from hios.platforms.cpu.cpu_measuring import CpuTimer

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hios.charts import marks
 from hios.formats.run_file import Latency, Run, ScheduleResult
+from hios.formats.schedule_file import Placement
 from hios.study.figure_data import FigureData
 from hios.study.published import published
 from hios.study.verdicts import Comparison
@@ -104,6 +105,13 @@ def latencies(rows: Rows, algorithm: str, column: str = "ms") -> dict[str, float
             known = best.setdefault(row["network"], row)
             best[row["network"]] = min(known, row, key=lambda candidate: float(candidate["ms"]))
     return {network: row[column] for network, row in best.items()}
+
+
+def span(placements: Iterable[Placement], block: Iterable[str]) -> float:
+    """Milliseconds from the first start to the last finish of a block's operators."""
+    own = set(block)
+    times = [(row.start_ms, row.finish_ms) for row in placements if row.operator in own]
+    return max(finish for _, finish in times) - min(start for start, _ in times)
 
 
 def on_gpu(rows: Rows) -> bool:

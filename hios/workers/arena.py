@@ -1,13 +1,14 @@
-"""Shared memory of worker processes: flags for signalling, and buffers for tensors."""
+"""Shared memory of worker processes: flags for signalling, buffers for tensors, and files in memory."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import mmap
 import os
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -143,3 +144,18 @@ class Layout:
         offset = self.size
         self.size += -(-size // 64) * 64
         return offset
+
+
+@contextlib.contextmanager
+def memory_file(contents: bytes) -> Iterator[str]:
+    """A path at which this process and its workers can read some bytes; valid until the context or process ends.
+
+    Args:
+        contents: what the file holds. They are let go once they are in the file, if the caller keeps them nowhere.
+    """
+    descriptor = os.memfd_create("hios", os.MFD_CLOEXEC)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(contents)
+        del contents
+        file.flush()
+        yield f"/proc/{os.getpid()}/fd/{descriptor}"

@@ -308,7 +308,7 @@ def test_bad_schedule_options(folder: Path, tmp_path: Path, options: list[object
         (["--repeats", 0], "--repeats: found 0; allowed: at least 1"),
         (["--budget", -1], "--budget: found -1; allowed: at least 0, finite"),
         (["--budget", "inf"], "--budget: found inf; allowed: at least 0, finite"),
-        (["--no-cache", "--cache", "kept"], "--no-cache: found beside --cache kept; allowed: one of them"),
+        (["--no-cache", "--cache", "kept"], "--no-cache: found with --cache kept; allowed: one of them"),
         (["--cache", "/dev/null"], "/dev/null/entry.json: cannot be written: /dev/null is not a folder"),
         (["--stages-of", "magic"], "unknown algorithm magic; allowed: "),
     ],

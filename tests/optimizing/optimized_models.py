@@ -1,13 +1,15 @@
-"""Models that hios.optimize takes in different ways."""
+"""Models that hios.optimize takes in different ways, and a machine that pretends to be idle or busy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 from torch import Tensor, nn
 
+from hios.optimizing import autotune
 from tests.runtime.small import Branches
 
 
@@ -86,3 +88,23 @@ class Acting(nn.Module):
             self._action(self, x)
         y = self.body(x)
         return y if self._outputs is None else self._outputs(self, x, y)
+
+
+class _Other:
+    """Other work as a test wants it."""
+
+    taken = 0.0
+
+    def __init__(self, cores: Collection[int]) -> None:
+        pass
+
+    def share(self, children: Collection[int] = ()) -> float:
+        """What the test said last."""
+        return _Other.taken
+
+
+def pretend_busy(patch: pytest.MonkeyPatch, share: float = 0.0) -> None:
+    """Have hios.optimize see other work that takes this share of the cores' time, whatever there is."""
+    patch.setattr(_Other, "taken", share)
+    patch.setattr(autotune, "busy_share", lambda cores: share)
+    patch.setattr(autotune, "OtherWork", _Other)

@@ -10,7 +10,7 @@ import torch
 import hios
 from hios.optimizing import budget as module
 from hios.optimizing.budget import Budget
-from tests.optimizing.quiet import pretend_busy
+from tests.optimizing.optimized_models import pretend_busy
 from tests.runtime.small import Branches
 
 

@@ -18,7 +18,7 @@ from hios.optimizing import autotune, choice_cache, race
 from hios.optimizing.cache_key import model_key, state_digest
 from hios.optimizing.choice_cache import ModelStore
 from hios.optimizing.optimized_module import OptimizedModule
-from tests.optimizing.quiet import pretend_busy
+from tests.optimizing.optimized_models import pretend_busy
 from tests.runtime.small import Branches
 
 

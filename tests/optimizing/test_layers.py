@@ -14,7 +14,7 @@ from hios import dynamo
 from hios.errors import ExampleInputsError, UnsupportedError
 from hios.optimizing.fast_paths import without_fast_paths
 from hios.optimizing.purity import require_pure
-from tests.optimizing.quiet import pretend_busy
+from tests.optimizing.optimized_models import pretend_busy
 
 
 class Recurrent(nn.Module):

@@ -16,7 +16,7 @@ from hios.optimizing import online_race
 from hios.optimizing.candidates import Candidate, in_runtime, itself
 from hios.optimizing.online_race import OnlineRace
 from hios.optimizing.race import FEWEST_ROUNDS, Race
-from tests.optimizing.quiet import pretend_busy
+from tests.optimizing.optimized_models import pretend_busy
 from tests.runtime.small import Branches
 from tests.workers.processes import children
 

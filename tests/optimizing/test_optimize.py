@@ -20,8 +20,7 @@ from hios.optimizing import autotune
 from hios.optimizing.optimize_options import Options
 from hios.optimizing.optimized_module import OptimizedModule
 from hios.optimizing.report import Report
-from tests.optimizing.optimized_models import Pair, Structured, Unsupported
-from tests.optimizing.quiet import pretend_busy
+from tests.optimizing.optimized_models import Pair, Structured, Unsupported, pretend_busy
 from tests.runtime.small import Branches
 from tests.workers.processes import children
 
@@ -53,7 +52,7 @@ def _scheduled(
 ) -> OptimizedModule:
     """A model that the engine runs, whatever is faster."""
     return hios.optimize(
-        model, inputs, *more, algorithm="hios-lp", devices=devices, budget_s=0.1, cache=cache, timeout_s=60.0
+        model, inputs, *more, algorithm="hios-lp", devices=devices, budget_s=0.1, cache=cache, timeout_s=300.0
     )
 
 
@@ -266,7 +265,7 @@ def test_what_cannot_be_taken_runs_itself(cache: Path) -> None:
     """A model with an operator that cannot be taken is wrapped as it is, with one warning that names it."""
     model = Unsupported()
     with pytest.warns(HiosWarning, match=r"Unsupported is left as it is: .*svd") as caught:
-        fast = hios.optimize(model, _image(0), cache=cache, least_ms=0.0, way="schedule")
+        fast = hios.optimize(model, _image(0), cache=cache, least_ms=0.0, way="schedule", budget_s=600.0)
     assert len(caught) == 1
     assert "svd" in fast.report.reason
     assert fast.report.candidates == ()
@@ -286,7 +285,7 @@ def test_auto_chooses_among_what_it_measured(tmp_path: Path) -> None:
     """The report names every way that took part with its numbers, and the choice is the model or one of them."""
     before = set(children())
     model = Branches()
-    fast = hios.optimize(model, _image(0), devices=DEVICES, cache=tmp_path, least_ms=0.0, way=_OWN)
+    fast = hios.optimize(model, _image(0), devices=DEVICES, cache=tmp_path, least_ms=0.0, way=_OWN, budget_s=600.0)
     report = fast.report
     labels = [candidate.label for candidate in report.candidates]
     assert labels[0].startswith("the model itself, ")

@@ -23,7 +23,7 @@ from hios.optimizing.choice_cache import ChoiceCache
 from hios.optimizing.optimized_module import OptimizedModule
 from hios.optimizing.report import Report
 from hios.tolerances import beyond
-from tests.optimizing.quiet import pretend_busy
+from tests.optimizing.optimized_models import pretend_busy
 from tests.runtime.small import Branches
 
 #: The ways that need no other runtime, which take long to prepare.
@@ -43,7 +43,7 @@ def _image(seed: int, batch: int = 1) -> Tensor:
 
 def _scheduled(model: nn.Module, inputs: Any, cache: Path) -> OptimizedModule:
     """A model that the engine runs, whatever is faster."""
-    return hios.optimize(model, inputs, algorithm="hios-lp", devices=DEVICES, budget_s=0.1, cache=cache, timeout_s=60.0)
+    return hios.optimize(model, inputs, algorithm="hios-lp", devices=DEVICES, budget_s=0.1, cache=cache, timeout_s=90.0)
 
 
 def _require_equal(fast: nn.Module, model: nn.Module, x: Tensor) -> None:

@@ -15,7 +15,7 @@ from torch.nn.utils import parametrizations
 import hios
 from hios import HiosWarning
 from hios.optimizing.guards import Guards, has_hooks
-from tests.optimizing.quiet import pretend_busy
+from tests.optimizing.optimized_models import pretend_busy
 from tests.runtime.small import Branches
 
 

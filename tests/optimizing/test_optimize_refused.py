@@ -15,8 +15,7 @@ import hios
 from hios import HiosWarning
 from hios.errors import UnsupportedError
 from hios.optimizing.tracing import Inputs, Outputs
-from tests.optimizing.optimized_models import Acting
-from tests.optimizing.quiet import pretend_busy
+from tests.optimizing.optimized_models import Acting, pretend_busy
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,7 @@ import hios
 from hios import HiosWarning
 from hios.errors import UnsupportedError
 from hios.optimizing.purity import require_pure
-from tests.optimizing.optimized_models import Acting
-from tests.optimizing.quiet import pretend_busy
+from tests.optimizing.optimized_models import Acting, pretend_busy
 
 #: Something outside the model that a model may write into.
 _OUTSIDE = torch.zeros(2)

@@ -9,15 +9,18 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hios import Costs, Edge, Graph, HiosError, Operator, Problem, artifacts, schedule, violations
 from hios.cli.files import profile
+from hios.formats.costs_file import CorunFactor, CostsFile
 from hios.kernels.signature import signatures
 from hios.profiling import measurements as session
 from hios.profiling.measurement_cache import Measured
-from hios.profiling.profile import _ratio_timing
+from hios.profiling.profile import _corun, _ratio_timing
 from hios.profiling.stage_requests import RecordingProblem
+from hios.report.cost_facts import cost_facts
 from hios.statistics import interval, spread
 from tests.operators import operator_from, tensor_from, value_from
 from tests.profiling.conftest import DEVICES, REPEATS
@@ -240,3 +243,23 @@ def test_graph_without_edges(tmp_path: Path) -> None:
     found = artifacts.read(tmp_path / "costs.json", "costs")
     assert 2 <= found["operators"]["a"]["repeats"] <= 10
     assert found["transfers"] == found["stages"] == []
+
+
+_SAMPLES = [1.4, 1.5, 1.6, 1.5, 1.4, 1.6, 1.5]
+
+
+def _said(factor: CorunFactor) -> str:
+    costs = msgspec.convert({"operators": {}, "transfers": []}, CostsFile)
+    (fact,) = (f for f in cost_facts(msgspec.structs.replace(costs, corun=(factor,))) if f.name == "Devices at once")
+    return fact.value
+
+
+def test_a_factor_beside_other_work_is_marked() -> None:
+    """costs.json and the report say so of what was measured then, not of what an idle machine had measured before."""
+    found = Measured(_SAMPLES, "2026-01-01T00:00:00Z")
+    marked = _corun(2, found, quiet=False)
+    assert (marked.factor, marked.beside_other_work) == (1.5, True)
+    assert _said(marked).endswith("measured beside other work")
+    quiet = [_corun(2, found, quiet=True), _corun(2, Measured(_SAMPLES, "", cached=True), quiet=False)]
+    assert [factor.beside_other_work for factor in quiet] == [None, None]
+    assert "other work" not in _said(quiet[0])

@@ -27,6 +27,17 @@ _PATIENCE = 120_000
 
 needs_chromium = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"needs {CHROMIUM}")
 
+#: A4 landscape less its margins of 12 mm, in CSS pixels.
+PAPER = (1032, 703)
+
+#: Widths of windows, with what their readers have set.
+WINDOWS = [
+    (360, "light"),
+    (1280, "dark"),
+    pytest.param(360, "dark", marks=pytest.mark.slow),
+    pytest.param(1280, "light", marks=pytest.mark.slow),
+]
+
 
 @dataclass
 class Visit:
@@ -79,6 +90,15 @@ def visited(browser: Any, path: Path, *, width: int = 1280, scheme: str = "light
     visit.tab.on("pageerror", lambda error: visit.errors.append(str(error)))
     visit.tab.goto(path.as_uri())
     return visit
+
+
+def opens_clean(visit: Visit, page: Path, width: int) -> bool:
+    """No message, no request but for the page, no sideways scrolling, nothing that axe calls serious."""
+    assert visit.tab.evaluate("document.documentElement.scrollWidth") == width
+    assert serious(visit.tab) == []
+    assert visit.errors == []
+    assert visit.requests == [page.as_uri()]
+    return True
 
 
 @contextmanager

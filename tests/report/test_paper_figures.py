@@ -56,8 +56,10 @@ def _said(page: str, name: str) -> str:
 
 
 def test_every_figure_and_statement_is_there(page: str) -> None:
-    """All ids of the registry, each published number with its hardware, source and tolerance."""
-    assert re.findall(r'<article class="paper" id="(\w+)">', page) == registry.ids()
+    """All ids of the registry, drawn ones first, each published number with its hardware, source and tolerance."""
+    shown = re.findall(r'<article class="paper" id="(\w+)">', page)
+    papers = list(registry.PAPERS)
+    assert shown == sorted(registry.ids(), key=lambda name: (papers.index(name.partition("_")[0]), name not in DRAWN))
     for figure in registry.figures():
         rows = _said(page, figure.id)
         for entry in figure.published.values():
@@ -71,7 +73,10 @@ def test_what_was_found_stands_beside_what_was_published(results: Path, page: st
     """Numbers, verdicts and reasons are those of the figure's file."""
     record, rows = _record(results, name), _said(page, name)
     verdicts = re.findall(r'<span class="verdict [\w-]+">([\w ]+)</span>', rows)
-    assert verdicts == [entry.verdict for entry in record.comparisons]
+    elsewhere = [entry for entry in record.comparisons if entry.verdict == "not on this machine"]
+    here = [entry.verdict for entry in record.comparisons if entry not in elsewhere]
+    assert verdicts == here + [entry.verdict for entry in elsewhere[:1]]
+    assert rows.count("<li>") == len(elsewhere)
     for entry in record.comparisons:
         assert not entry.found or f"<td>{entry.found}" in rows
     assert record.reason in rows
@@ -105,6 +110,24 @@ def test_links_lead_to_files_and_places(results: Path, page: str) -> None:
     assert {link[1:] for link in links if link.startswith("#")} <= places
     assert len(beside) > 5 * len(DRAWN)
     assert all((results / link).is_file() for link in beside)
+
+
+def test_what_has_no_result_is_apart(page: str) -> None:
+    """Statements without a result stand below those with one, in a part that names their figures; so do cards."""
+    said = page.split('<section id="papers"')[1].split("</section>")[0]
+    drawn = page.split('<section id="figures"')[1].split("</section>")[0]
+    for part, anchor, head in (
+        (said, '<tbody id="said-{}">', "Published, without a result in this run"),
+        (drawn, '<article class="paper" id="{}">', "Not drawn in this run"),
+    ):
+        of_hios = part.split("<h3>HIOS ")[1].split("<h3>")[0]
+        above, below = of_hios.split('<details class="folded" open>\n  <summary><b>' + head)
+        numbers = below.split("</summary>")[0]
+        for figure in registry.figures():
+            if figure.paper.startswith("HIOS "):
+                place = anchor.format(figure.id)
+                assert (place in above, place in below) == (figure.id in DRAWN, figure.id not in DRAWN)
+                assert (figure.number in re.findall(r"Fig\. \d+", numbers)) == (figure.id not in DRAWN)
 
 
 def test_what_is_not_drawn_is_a_card(page: str) -> None:

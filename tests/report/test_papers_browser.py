@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hios.study import registry
-from tests.report.browser import launched, needs_chromium, serious, visited
+from tests.report.browser import PAPER, WINDOWS, needs_chromium, opens_clean, visited
 from tests.report.paper_pages import DRAWN, write_page, write_results
-from tests.report.test_report_browser import PAPER
 
 pytestmark = needs_chromium
 pytest.importorskip("altair", reason="needs the extra report")
@@ -26,29 +24,11 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_page(write_results(tmp_path_factory.mktemp("papers")))
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One browser for all tests."""
-    with launched() as browser:
-        yield browser
-
-
-@pytest.mark.parametrize(
-    ("width", "scheme"),
-    [
-        (360, "light"),
-        (1280, "dark"),
-        pytest.param(360, "dark", marks=pytest.mark.slow),
-        pytest.param(1280, "light", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
 def test_page_with_figures_opens_clean(browser: Any, path: Path, width: int, scheme: str) -> None:
     """No message, no request, no sideways scrolling, nothing that axe calls serious."""
     visit = visited(browser, path, width=width, scheme=scheme)
-    assert visit.tab.evaluate("document.documentElement.scrollWidth") == width
-    assert serious(visit.tab) == []
-    assert visit.errors == []
-    assert visit.requests == [path.as_uri()]
+    assert opens_clean(visit, path, width)
 
 
 def test_figures_are_complete_without_scripts(browser: Any, path: Path) -> None:
@@ -61,6 +41,8 @@ def test_figures_are_complete_without_scripts(browser: Any, path: Path) -> None:
     for name in set(DRAWN) - set(CHARTS):
         assert visit.tab.locator(f"article#{name} table.rows tbody tr").first.is_visible()
     assert visit.tab.locator("article.paper button:visible").count() == 0
+    assert visit.tab.locator("details.folded:not([open])").count() == 0
+    assert visit.tab.locator("article.paper:visible").count() == len(registry.ids())
     assert visit.errors == []
 
 
@@ -80,6 +62,37 @@ def test_figures_tell_at_the_pointer_and_sort(browser: Any, path: Path) -> None:
     values = [float(value) for value in cells.evaluate_all("cells => cells.map(cell => cell.dataset.value)")]
     assert values == sorted(values)
     assert len(set(values)) > 1
+
+
+def test_folds_open_by_link_and_for_paper(browser: Any, path: Path) -> None:
+    """What has no result is closed until a link leads to it, by click or address; paper has all of it."""
+    visit = visited(browser, path)
+    tab = visit.tab
+    closed = tab.locator("details.folded:not([open])")
+    count = closed.count()
+    assert count > 5
+    articles = tab.locator("article.paper:visible")
+    assert articles.count() == len(DRAWN)
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert closed.count() == 0
+    assert articles.count() == len(registry.ids())
+    tab.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert closed.count() == count
+    card = tab.locator("article#hios_fig12")
+    tab.evaluate("location.hash = 'hios_fig12'")
+    visit.expect(card).to_be_in_viewport()
+    card.get_by_role("link", name="published and found").click()
+    visit.expect(tab.locator("tbody#said-hios_fig12")).to_be_in_viewport()
+    assert closed.count() == count - 2
+    assert visit.errors == []
+
+
+def test_folds_keep_the_page_short(browser: Any, path: Path) -> None:
+    """Cards and their statements take most of the whole height, and little of it until they are opened."""
+    height = "document.documentElement.scrollHeight"
+    short = visited(browser, path).tab.evaluate(height)
+    whole = visited(browser, path, scripts=False).tab.evaluate(height)
+    assert short < whole / 2
 
 
 def test_figures_fit_on_paper(browser: Any, path: Path) -> None:

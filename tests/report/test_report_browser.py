@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,10 @@ from hios import Costs, Edge, Graph, Operator, Problem, schedule
 from hios.platforms.model.descriptions import gpu, link
 from hios.platforms.model.model_predicting import predicted_costs
 from hios.report import write_picture, write_report, write_schedule
-from tests.report.browser import launched, needs_chromium, serious, visited
+from tests.report.browser import PAPER, WINDOWS, needs_chromium, opens_clean, visited
 from tests.report.test_report import COMPETITORS, make_results
 
 pytestmark = needs_chromium
-
-#: A4 landscape less its margins of 12 mm, in CSS pixels.
-PAPER = (1032, 703)
 
 
 @pytest.fixture(scope="module")
@@ -31,22 +27,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "report.html"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One browser for all tests."""
-    with launched() as browser:
-        yield browser
-
-
-@pytest.mark.parametrize(
-    ("width", "scheme"),
-    [
-        (360, "light"),
-        (1280, "dark"),
-        pytest.param(360, "dark", marks=pytest.mark.slow),
-        pytest.param(1280, "light", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
 def test_page_opens_clean(browser: Any, path: Path, width: int, scheme: str) -> None:
     """No message, request or sideways scrolling, nothing that axe calls serious, at most 3 seconds of work to open."""
     visit = visited(browser, path, width=width, scheme=scheme)
@@ -55,10 +36,7 @@ def test_page_opens_clean(browser: Any, path: Path, width: int, scheme: str) -> 
     assert taken_s < 3
     for narrower in (width, width - width // 3 if width > 1000 else width):
         visit.tab.set_viewport_size({"width": narrower, "height": 900})
-        assert visit.tab.evaluate("document.documentElement.scrollWidth") == narrower
-    assert serious(visit.tab) == []
-    assert visit.errors == []
-    assert visit.requests == [path.as_uri()]
+        assert opens_clean(visit, path, narrower)
 
 
 @pytest.mark.parametrize("kind", ["schedule", "graph", "predictions"])
@@ -78,10 +56,7 @@ def test_other_pages_open_clean(browser: Any, tmp_path: Path, kind: str) -> None
         hios.report((graph, costs, made)).write(page)
     for width, scheme in ((360, "dark"), (1280, "light")):
         visit = visited(browser, page, width=width, scheme=scheme)
-        assert visit.tab.evaluate("document.documentElement.scrollWidth") == width
-        assert serious(visit.tab) == []
-        assert visit.errors == []
-        assert visit.requests == [page.as_uri()]
+        assert opens_clean(visit, page, width)
 
 
 def test_schedule_tables_fit(browser: Any, path: Path) -> None:

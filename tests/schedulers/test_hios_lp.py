@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from unittest.mock import patch
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hios import schedule, violations
+from hios import ALGORITHMS, StagedPlan, schedule, violations
 from hios.problem import Problem, positions, priority_order, upward_ranks
+from hios.schedulers import parallelize as parallelize_module
 from hios.schedulers.hios_lp import ValidPaths, map_longest_paths
 from tests.problems import problem, problems
 
@@ -275,15 +277,73 @@ def test_a_gap_is_filled() -> None:
 def test_larger_mappings_equal_the_algorithm_by_the_letter(devices: int, ties: bool) -> None:
     """So on 80 operators, where delays run through many rows; with times of 0 to 3 ms many devices tie."""
     draw = random.Random(devices)
+    for edges in (40, 160, 320):
+        instance = _random_problem(draw, 80, edges, ties)
+        assert _mapped(instance, devices) == _by_the_letter(instance, devices)
+        assert _mapped(instance, devices, fill_gaps=True) == _by_the_letter(instance, devices, gaps=True)
+
+
+def _random_problem(draw: random.Random, operators: int, edges: int, ties: bool) -> Problem:
+    """Operators and transfers of 0 to 4 ms, in whole milliseconds if many sums are to tie; groups gain time."""
 
     def milliseconds() -> float:
         return float(draw.randrange(4)) if ties else draw.uniform(0.1, 4.0)
 
-    for density in (0.5, 2.0, 4.0):
-        pairs = [sorted(draw.sample(range(80), 2)) for _ in range(int(80 * density))]
-        names = [f"v{number:02}" for number in range(80)]
-        instance = problem(
-            {name: milliseconds() for name in names}, {(names[u], names[v]): milliseconds() for u, v in pairs}
-        )
-        assert _mapped(instance, devices) == _by_the_letter(instance, devices)
-        assert _mapped(instance, devices, fill_gaps=True) == _by_the_letter(instance, devices, gaps=True)
+    names = [f"v{number:03}" for number in range(operators)]
+    pairs = [sorted(draw.sample(range(operators), 2)) for _ in range(edges)]
+    times = {name: milliseconds() for name in names}
+    transfers = {(names[u], names[v]): milliseconds() for u, v in pairs}
+    return problem(times, transfers, utilization=dict.fromkeys(names, 0.25))
+
+
+def _plan(instance: Problem, name: str, devices: int, window: int, *, compiled: bool) -> StagedPlan:
+    """The plan of hios-lp or hios-mr, with start times passed on by compiled code or in Python."""
+    with patch.object(parallelize_module, "COMPILED_FROM", 0 if compiled else len(instance) + 1):
+        plan = ALGORITHMS[name].run(instance.on(devices), devices, window=window)
+    assert isinstance(plan, StagedPlan)
+    return plan
+
+
+@given(problems(), st.sampled_from(["hios-lp", "hios-mr"]), st.integers(1, 4), st.integers(2, 4))
+@settings(max_examples=40, deadline=None)
+def test_compiled_code_leads_to_the_same_plans(instance: Problem, name: str, devices: int, window: int) -> None:
+    """The twins in machine code map and group as the loops in Python do, ties included."""
+    pytest.importorskip("numba", reason="needs the extra opt")
+    plans = [_plan(instance, name, devices, window, compiled=compiled) for compiled in (False, True)]
+    assert plans[0] == plans[1]
+
+
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("devices", [2, 5, 8])
+def test_compiled_code_leads_to_the_same_larger_plans(devices: int, ties: bool) -> None:
+    """So on 300 operators, where delays run through many rows and windows merge one after another."""
+    pytest.importorskip("numba", reason="needs the extra opt")
+    draw = random.Random(devices)
+    grouped = 0
+    for edges in (150, 600, 1200):
+        instance = _random_problem(draw, 300, edges, ties)
+        for window in (2, 4):
+            plans = [_plan(instance, "hios-lp", devices, window, compiled=compiled) for compiled in (False, True)]
+            assert plans[0] == plans[1]
+            grouped += sum(len(stage) > 1 for row in plans[0].devices for stage in row)
+    assert grouped > 0 or ties  # of paths that are as long as the longest, a group shortens one
+
+
+def _uneven_problem(draw: random.Random, operators: int) -> Problem:
+    """Short and long operators, cheap and dear transfers, utilizations that make wide windows pay."""
+    names = [f"v{number:03}" for number in range(operators)]
+    pairs = [sorted(draw.sample(range(operators), 2)) for _ in range(int(1.2 * operators))]
+    return problem(
+        {name: draw.uniform(0.1, draw.choice([0.5, 4.0])) for name in names},
+        {(names[u], names[v]): draw.uniform(0.0, draw.choice([0.0, 1.0, 8.0])) for u, v in pairs},
+        utilization={name: draw.uniform(0.05, 0.5) for name in names},
+    )
+
+
+@pytest.mark.parametrize("seed", [101, 209, 233])
+def test_compiled_code_passes_on_delays_of_whole_stages(seed: int) -> None:
+    """A later window changes the finish of a stage of several operators: all of them delay what comes after."""
+    pytest.importorskip("numba", reason="needs the extra opt")
+    instance = _uneven_problem(random.Random(seed), 50)
+    plans = [_plan(instance, "hios-lp", 3, 4, compiled=compiled) for compiled in (False, True)]
+    assert plans[0] == plans[1]

@@ -26,6 +26,7 @@ from hios.verify import verify
 from tests.serving.study_scenarios import write_scenarios
 from tests.study.test_convolutions import MADE
 from tests.study.test_simulation import SMALL
+from tests.study.variant_networks import write_variants
 from tests.verify.results import write_network, write_pruning
 
 pytest.importorskip("altair", reason="needs the extra report")
@@ -46,17 +47,6 @@ EXPECTED = {
 }
 
 
-#: Schedules by label, by network of sessions that have networks of their own.
-VARIANTS = {
-    "images": {"inception_v3-512": {"ios-1": ("ios", 1), "hios-lp-2": ("hios-lp", 2)}},
-    "batches": {
-        "inception_v3-b1": {"ios-1": ("ios", 1), "ios-for-b4": ("ios", 1)},
-        "inception_v3-b4": {"ios-1": ("ios", 1), "ios-for-b1": ("ios", 1)},
-    },
-    "transformers": {"t5": {"opara-1": ("opara", 1), "nimble-1": ("nimble", 1)}},
-}
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     """Files of every session, by session."""
@@ -70,15 +60,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
         artifacts.write(path, "ablation", ablate(SMALL, path.stem, range(2), alpha=0.5))
     alone = folder / "study" / "convolutions.json"
     artifacts.write(alone, "convolutions", MADE)
-    variants = {
-        session: [
-            write_network(folder / "study" / session / name, seed, {"sequential-1": ("sequential", 1), **labelled})
-            for seed, (name, labelled) in enumerate(networks.items())
-        ]
-        for session, networks in VARIANTS.items()
-    }
     return {
-        **{session: [network / "run.json" for network in networks] for session, networks in variants.items()},
+        **write_variants(folder),
         "networks": [folder / "inception_v3" / "run.json", folder / "squeezenet" / "run.json"],
         "ablation": ablations,
         "convolutions": [alone],
@@ -141,30 +124,6 @@ def test_serving_on_a_gpu_is_compared_with_the_paper(files: dict[str, list[Path]
     assert entry.found == f"{gains[0]:.4g} to {gains[-1]:.4g}"
     assert "predicted for a GPU" in record.finding
     assert "Strict rounds wait for all models" in record.reason
-
-
-def test_networks_of_other_sizes(files: dict[str, list[Path]], tmp_path: Path) -> None:
-    """Rows have the image size, or the batch that ran and the one that the schedule is for."""
-    sizes = write_figure(registry.figure("hios_fig12"), FigureData.read(files["networks"] + files["images"]), tmp_path)
-    assert {row["network"] for row in sizes.rows} == {"inception_v3", "squeezenet", "inception_v3-512"}
-    batches = FigureData.read(files["batches"])
-    table = write_figure(registry.figure("ios_tab3"), batches, tmp_path)
-    pairs = {(row["batch"], row["made for batch"]) for row in table.rows}
-    assert pairs == {(1, 1), (1, 4), (4, 1), (4, 4)}
-    assert table.finding.count("inception_v3 with batch 1 by the schedule for 4 ") == 1
-    over_batches = write_figure(registry.figure("ios_fig11"), batches, tmp_path)
-    measured = [row for row in over_batches.rows if row["mark"] == "measured here"]
-    assert {(row["algorithm"], row["batch"]) for row in measured} == {
-        ("sequential", 1),
-        ("sequential", 4),
-        ("ios", 1),
-        ("ios", 4),
-    }
-    by_batch = [(float(str(row[name])) for name in ("images a s", "batch", "ms")) for row in measured]
-    assert all(throughput == pytest.approx(1000 * batch / ms) for throughput, batch, ms in by_batch)
-    streams = write_figure(registry.figure("opara_fig7"), FigureData.read(files["transformers"]), tmp_path)
-    assert {row["algorithm"] for row in streams.rows} == {"opara", "nimble"}
-    assert streams.comparisons[0].verdict != "not on this machine"
 
 
 def test_nothing_measured_on_cores_is_compared_with_gpus(files: dict[str, list[Path]], tmp_path: Path) -> None:

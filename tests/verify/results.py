@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
+from benchmarks.drawn_runs import drawn_run
 from hios import Costs, Edge, Graph, Operator, Problem, Schedule, artifacts, drift, schedule
 from hios.formats.costs_file import CostsFile, OperatorCost, StageCost, TransferCost
 from hios.formats.probe_record import ProfiledSpeed, RunProbe, Sample
-from hios.formats.run_file import Baseline, Ceiling, Chosen, Latency, ReferenceResult, Run, RunPlatform, ScheduleResult
+from hios.formats.run_file import Chosen, Latency, Run, ScheduleResult
 from hios.statistics import speedup_interval, spread
 
 RUNS = 12
@@ -97,45 +100,10 @@ def _run(graph: Graph, schedules: dict[str, Schedule], chance: random.Random) ->
     now = drift.speed(samples)
     assert now is not None
     probe = RunProbe("1", now, tuple(samples))
-
-    def latency(median: float) -> Latency:
-        runs = tuple(median * chance.lognormvariate(0, 0.05) for _ in range(RUNS))
-        return Latency(*spread(runs), runs)
-
-    baseline = latency(schedules["sequential-1"].latency_ms)
-    copies, eager = latency(1.1 * baseline.median), latency(1.3 * baseline.median)
-    ceiling = Ceiling(2, copies, 2 * baseline.median / copies.median)
-    ratios = {1: 1.0, 2: ceiling.throughput_ratio}
-    results = tuple(
-        _result(label, made, latency(1.1 * made.latency_ms), baseline, ratios, probe)
-        for label, made in schedules.items()
-    )
-    fastest = min(results, key=lambda result: result.latency_ms.median)
-    return Run(
-        graph=graph.name,
-        platform=RunPlatform("cpu", devices=2, cores=((0,), (1,)), processor="none", load_average=0.0, busy_share=0.0),
-        versions=dict.fromkeys(("python", "kernel", "hios", "torch"), "0"),
-        measured_at="2026-01-01T00:00:00Z",
-        checked_against="eager",
-        seed=0,
-        runs=RUNS,
-        warmup=1,
-        tolerance=1e-4,
-        ceilings=(ceiling,),
-        references=(
-            ReferenceResult(
-                "eager PyTorch",
-                1,
-                eager,
-                speedup=baseline.median / eager.median,
-                speedup_interval=speedup_interval(baseline.runs, eager.runs),
-            ),
-        ),
-        baseline=Baseline(baseline),
-        results=results,
-        chosen=_chosen(fastest, baseline),
-        probe=probe,
-    )
+    references = {"eager PyTorch": 1.3}
+    run = drawn_run(graph, schedules, chance, runs=RUNS, devices=(2,), references=references, probe=probe)
+    fastest = min(run.results, key=lambda result: result.latency_ms.median)
+    return msgspec.structs.replace(run, chosen=_chosen(fastest, run.baseline.latency_ms))
 
 
 def _chosen(fastest: ScheduleResult, baseline: Latency) -> Chosen:
@@ -150,31 +118,4 @@ def _chosen(fastest: ScheduleResult, baseline: Latency) -> Chosen:
         latency_ms=latency,
         speedup=spread(others)[0] / latency.median,
         speedup_interval=speedup_interval(others, runs),
-    )
-
-
-def _result(
-    label: str, made: Schedule, measured: Latency, baseline: Latency, ratios: dict[int, float], probe: RunProbe
-) -> ScheduleResult:
-    speedup = baseline.median / measured.median
-    drifted = drift.since(made.probe, probe.version, probe.samples, made.devices)
-    assert drifted is not None
-    return ScheduleResult(
-        label=label,
-        algorithm=made.algorithm,
-        parameters=dict(made.parameters),
-        devices=made.devices,
-        predicted_ms=made.latency_ms,
-        lower_bound_ms=made.lower_bound_ms,
-        scheduling_time_s=made.scheduling_time_s,
-        latency_ms=measured,
-        prediction_error=(made.latency_ms - measured.median) / measured.median,
-        speedup=speedup,
-        share_of_ceiling=speedup / ratios[made.devices],
-        largest_difference=0.0,
-        predicted=made.placements,
-        measured=made.placements,
-        speedup_interval=speedup_interval(baseline.runs, measured.runs),
-        drift=drifted,
-        error_beyond_drift=drift.error_beyond(drifted, made.latency_ms, measured.median),
     )

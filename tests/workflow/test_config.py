@@ -13,7 +13,7 @@ import click
 import pytest
 import yaml
 
-from hios import artifacts, config, defaults, machine, optimize
+from hios import artifacts, command_options, config, defaults, machine, optimize
 from hios.cli import main
 from hios.errors import ArtifactError, HiosError
 from hios.models import RUNTIMES
@@ -185,7 +185,7 @@ def test_predicting(models: Path) -> None:
     """Platform model takes a GPU and a link, any number of devices, and no option of measuring."""
     settings = config.resolve({**PREDICTED, "link": "nvlink", "devices": [1, 8]}, "", cores=1, models=models)
     assert config.predicts(settings)
-    assert config.profile_options(settings) == "--gpu a40 --link nvlink"
+    assert command_options.profile_options(settings) == "--gpu a40 --link nvlink"
     assert config.resolve(yaml.safe_load(config.as_yaml(settings)), "", cores=1, models=models) == settings
     assert not config.predicts(config.resolve(SMALL, "", models=models))
 
@@ -216,9 +216,9 @@ def test_cores_per_device(models: Path) -> None:
     data = {**SMALL, "devices": [1, 2], "cores_per_device": 4}
     settings = config.resolve(data, "", cores=8, models=models)
     label = next(iter(settings.models))
-    for options in (config.profile_options(settings), config.execute_options(settings, label)):
+    for options in (command_options.profile_options(settings), command_options.execute_options(settings, label)):
         assert "--cores-per-device 4" in options
-    assert "--cores" not in config.profile_options(config.resolve(SMALL, "", cores=8, models=models))
+    assert "--cores" not in command_options.profile_options(config.resolve(SMALL, "", cores=8, models=models))
     assert config.resolve(config.contents(settings), "", models=models) == settings
     with pytest.raises(HiosError, match=r"^config.yaml: devices: found 2; allowed: at most 1, as platform cpu pins "):
         config.resolve(data, "config.yaml", cores=7, models=models)
@@ -229,7 +229,7 @@ def test_cores_per_device(models: Path) -> None:
 def test_widths(models: Path) -> None:
     """Widths reach the profile; they are devices that there are, on platform cpu."""
     data = {**SMALL, "devices": [1, 2], "profile": {"widths": [2]}}
-    assert "--widths 2" in config.profile_options(config.resolve(data, "", models=models))
+    assert "--widths 2" in command_options.profile_options(config.resolve(data, "", models=models))
     for change, message in (
         ({"platform": "cuda"}, "profile.widths: found with platform cuda; allowed: with platform cpu"),
         ({"profile": {"widths": [4]}}, "profile.widths: found 4; allowed: at most 2, the largest number of devices"),
@@ -244,10 +244,10 @@ def test_virtual_devices(models: Path) -> None:
     """More devices than cores are allowed where they are virtual, and profile and execute are told."""
     data = {**SMALL, "devices": [1, 5], "virtual": True}
     settings = config.resolve(data, "config.yaml", cores=4, models=models)
-    for options in (config.profile_options(settings), config.execute_options(settings, "net")):
+    for options in (command_options.profile_options(settings), command_options.execute_options(settings, "net")):
         assert "--virtual" in shlex.split(options)
     settings = config.resolve(SMALL, "config.yaml", cores=4, models=models)
-    for options in (config.profile_options(settings), config.execute_options(settings, "net")):
+    for options in (command_options.profile_options(settings), command_options.execute_options(settings, "net")):
         assert "--virtual" not in shlex.split(options)
 
 
@@ -264,7 +264,7 @@ def test_numbers_as_people_write_them(models: Path) -> None:
     settings = config.resolve(data, "config.yaml", models=models)
     assert settings.execute.tolerance == 0.0001
     assert (
-        config.options(config.contents(settings)["execute"])
+        command_options.options(config.contents(settings)["execute"])
         == "--runs 2 --warmup 3 --tolerance 0.0001 --baselines eager"
     )
 
@@ -283,7 +283,7 @@ def test_devices_that_are_found_by_measurement(models: Path) -> None:
     assert config.competitors(settings) == [("sequential", 1), ("lp", "auto")]
     assert config.resolve(config.contents(settings), "", models=models) == settings
     measured = {"profile": {"repeats": 7, "budget": 1.5, "cache": False}, "execute": {"runs": 5, "warmup": 2}}
-    words = shlex.split(config.partition_options(config.resolve({**data, **measured}, "", models=models)))
+    words = shlex.split(command_options.partition_options(config.resolve({**data, **measured}, "", models=models)))
     assert words == shlex.split("--repeats 7 --budget 1.5 --no-cache --runs 5 --warmup 2 --tolerance 0.0001 --seed 0")
     for change, message in (
         ({"devices": "all"}, "devices: found "),
@@ -334,58 +334,6 @@ def test_bad_auto(models: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(HiosError) as caught:
         config.resolve({**SMALL, **changes}, "config.yaml", models=models)
     assert str(caught.value).startswith(f"config.yaml: {message}")
-
-
-def test_options() -> None:
-    """Settings become options: lists repeat them, True is a flag, False nothing, and text is quoted."""
-    values = {"model": "x", "image_size": 64, "classifier": True, "trusted": False, "stages_of": ["a", "b c"]}
-    assert config.options(values, without="model") == "--image-size 64 --classifier --stages-of a --stages-of 'b c'"
-
-
-def test_options_of_a_network(models: Path) -> None:
-    """What a configuration says of a network reaches export and extract, values as YAML reads them."""
-    entry = {"model": "net", "image_size": 64, "classifier": True, "units": "operator"}
-    entry["options"] = {"depth": 2, "kind": "3", "wide": False}
-    settings = config.resolve({**SMALL, "models": {"net": entry}}, "config.yaml", models=models)
-    words = shlex.split(config.export_options(settings.models["net"]))
-    assert words[:3] == ["--image-size", "64", "--classifier"]
-    assert words[3::2] == ["--option"] * 3
-    assert config.parsed_options(words[4::2], {}) == entry["options"]
-    assert config.extract_options(settings.models["net"]) == "--units operator"
-
-
-def test_shapes_and_limits_of_inputs(models: Path) -> None:
-    """Shapes of an ONNX file reach export, limits extract, as their options read them; no other model has shapes."""
-    entry = {"model": "det.onnx", "inputs": {"x": [1, 3, 48, 320], "a=b c": [2]}, "below": {"tokens": 9}}
-    settings = config.without_files({**SMALL, "models": {"net": entry}}, "config.yaml", models=models)
-    words = shlex.split(config.export_options(settings.models["net"]))
-    assert words[::2] == ["--input"] * 2
-    assert config.parsed_shapes(words[1::2]) == {"x": (1, 3, 48, 320), "a=b c": (2,)}
-    limits = shlex.split(config.extract_options(settings.models["net"]))
-    assert config.parsed_limits(limits[1:]) == {"tokens": 9}
-    with pytest.raises(
-        HiosError, match=r"models\.net: inputs: found beside another model; allowed: for \.onnx and \.pt2 files"
-    ):
-        config.without_files({**SMALL, "models": {"net": {**entry, "model": "net"}}}, "config.yaml", models=models)
-
-
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (["depth"], "--option: found depth; allowed: name=value"),
-        (["a b=1"], "--option: found a b=1; allowed: name=value"),
-        (["depth=1", "depth=2"], "--option: depth is given twice; allowed: once"),
-        (["image_size=3"], "--option: image_size is given twice; allowed: once"),
-        (["depth=["], "--option: depth: found [, which is not YAML; put it in quotes"),
-        (["depth=[1]"], "--option: depth: found [1]; allowed: text, a number, true or false"),
-        (["depth="], "--option: depth: found nothing; allowed: text, a number, true or false"),
-    ],
-)
-def test_bad_options_of_a_model(texts: list[str], message: str) -> None:
-    """Options of a model without name or value, given twice, or of a kind that no option is, are refused."""
-    with pytest.raises(HiosError) as caught:
-        config.parsed_options(texts, {"image_size": 1})
-    assert str(caught.value) == message
 
 
 def test_seed_of_randomised_algorithms(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:

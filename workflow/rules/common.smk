@@ -10,6 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(workflow.basedir))
 
 import hios
+from hios import command_options
 from hios import config as configuration
 from hios.errors import HiosError
 from hios.formats.config_file import AUTO_DEVICES
@@ -70,7 +71,7 @@ if not workflow.overwrite_configfiles:
 
 # What Snakemake takes for text within lists and mappings of --config.
 given = workflow.config_settings.config_args or []
-update_config(config, checked(configuration.nested_values, given))
+update_config(config, checked(command_options.nested_values, given))
 source = " and ".join(config_files + ["--config"] * bool(given))
 
 # The jobs of a cluster see cores of their own; what counts there is the node that they run on.
@@ -181,7 +182,7 @@ if DeploymentMethod.CONDA not in workflow.deployment_settings.deployment_method:
     python = shlex.quote(os.path.dirname(sys.executable))
     environment = f'export PATH={python}:"$PATH"; '
 environment += f"export PYTHONPATH={shlex.quote(os.pathsep.join(search))}; "
-# A command ends with this process, even where that is killed and cannot end it (hios/cli/supervisor.py).
+# A command ends with this process, even where that is killed and cannot end it (hios/cli/group.py).
 os.environ.setdefault("HIOS_ENDS_WITH", str(os.getpid()))
 shell.prefix(f"set -euo pipefail; {environment}")
 
@@ -276,7 +277,7 @@ def instance_options():
 def setting_options(setting):
     """A setting of the simulation as options of `hios study`."""
     given = {key: getattr(setting, key) for key in setting.__struct_fields__}
-    return configuration.options({**given, **instance_options()})
+    return command_options.options({**given, **instance_options()})
 
 
 def several_settings(several):
@@ -286,7 +287,7 @@ def several_settings(several):
         for setting in several
     ]
     search = {"window": SIMULATION.window, "moves": SIMULATION.moves}
-    return configuration.options({"setting": texts, **instance_options(), **search})
+    return command_options.options({"setting": texts, **instance_options(), **search})
 
 
 def figure_data(wildcards):

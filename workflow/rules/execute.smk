@@ -23,9 +23,9 @@ rule execute:
         gpu=GPUS,
     params:
         platform=settings.platform,
-        devices=configuration.options({} if AUTO else {"devices": MOST_DEVICES}),
-        options=lambda w: configuration.execute_options(EVERYTHING, w.model),
-        auto=lambda w, output: configuration.options(
+        devices=command_options.options({} if AUTO else {"devices": MOST_DEVICES}),
+        options=lambda w: command_options.execute_options(EVERYTHING, w.model),
+        auto=lambda w, output: command_options.options(
             {"auto": output.chosen} if CHOSEN else {}
         ),
         seed=settings.seed,

@@ -28,8 +28,7 @@ from hios.platforms.buffers import arena_tensor, copy_alone
 from hios.platforms.cpu import cpu_worker, progress_marker, thread_team
 from hios.platforms.device_program import ArenaPlan, DeviceProgram, WideProgram
 from hios.schedule import Plan
-from hios.workers.arena import Arena
-from hios.workers.memory_file import memory_file
+from hios.workers.arena import Arena, memory_file
 from hios.workers.pool import WorkerPool
 from hios.workers.worker import Worker
 

@@ -155,14 +155,4 @@
   for (const figure of document.querySelectorAll(".gantt")) {
     if (!figure.closest("details:not([open])")) prepare(figure.parentElement);
   }
-
-  // Paper shows every schedule and graph.
-  let opened = [];
-  addEventListener("beforeprint", () => {
-    opened = [...document.querySelectorAll("details.schedule, details.picture")].filter((details) => !details.open);
-    for (const details of opened) details.open = true;
-  });
-  addEventListener("afterprint", () => {
-    for (const details of opened) details.open = false;
-  });
 })();

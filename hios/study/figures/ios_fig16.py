@@ -1,6 +1,6 @@
 """IOS, figure 16: speedup of every block."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from hios.charts import marks
 from hios.formats.run_file import Run
@@ -18,9 +18,9 @@ def rows(data: FigureData) -> Rows:
             "block": number,
             "platform": network.run.platform.name,
             "mark": marks.MEASURED.name,
-            "sequential ms": span(sequential, block),
-            "ios ms": span(of_ios, block),
-            "speedup": span(sequential, block) / span(of_ios, block),
+            "sequential ms": runs.span(sequential, block),
+            "ios ms": runs.span(of_ios, block),
+            "speedup": runs.span(sequential, block) / runs.span(of_ios, block),
         }
         for label, network in data.networks.items()
         if (sequential := _placements(network.run, "sequential")) and (of_ios := _placements(network.run, "ios"))
@@ -31,13 +31,6 @@ def rows(data: FigureData) -> Rows:
 def _placements(run: Run, algorithm: str) -> Sequence[Placement]:
     found = [result.measured for result in run.results if result.algorithm == algorithm and result.devices == 1]
     return found[0] if found else ()
-
-
-def span(placements: Iterable[Placement], block: Iterable[str]) -> float:
-    """Milliseconds from the first start to the last finish of a block's operators."""
-    own = set(block)
-    times = [(row.start_ms, row.finish_ms) for row in placements if row.operator in own]
-    return max(finish for _, finish in times) - min(start for start, _ in times)
 
 
 def finding(rows: Rows) -> str:

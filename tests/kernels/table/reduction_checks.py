@@ -1,4 +1,4 @@
-"""Reductions and running sums against numpy's."""
+"""Reductions, running sums, extremes and sorting against numpy's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,19 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.kernels.table.checks import Check, Draw, Run, axes_of, check, integers, normal, uniform, whole
+from tests.kernels.table.checks import (
+    Check,
+    Draw,
+    Run,
+    axes_of,
+    check,
+    distinct,
+    integers,
+    normal,
+    shape_of,
+    uniform,
+    whole,
+)
 
 #: Functions of numpy, and whether whole numbers may be reduced.
 _REDUCTIONS: dict[str, tuple[Any, bool]] = {
@@ -56,3 +68,51 @@ def _running(name: str, function: Any) -> Check:
 
 check("relax.cumsum")(_running("cumsum", np.cumsum))
 check("relax.cumprod")(_running("cumprod", np.cumprod))
+
+
+def _extreme(name: str, function: Any) -> Check:
+    def extreme(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+        x, axis = distinct(draw, *shape_of(draw, 3)), draw(st.sampled_from([None, 0, 1, -1]))
+        keepdims = draw(st.booleans())
+        expected = torch.from_numpy(np.asarray(function(x.numpy(), axis, keepdims=keepdims)))
+        return run(f"relax.{name}", {"axis": axis, "keepdims": keepdims}, x), expected
+
+    return extreme
+
+
+check("relax.argmax")(_extreme("argmax", np.argmax))
+check("relax.argmin")(_extreme("argmin", np.argmin))
+
+
+def _sorting(draw: Draw) -> tuple[Tensor, dict[str, Any], Tensor]:
+    """A tensor, attributes, and the order along the axis."""
+    x, axis, descending = distinct(draw, *shape_of(draw, 3)), draw(st.integers(-3, 2)), draw(st.booleans())
+    order = torch.from_numpy(np.argsort(-x.numpy() if descending else x.numpy(), axis))
+    return x, {"axis": axis, "descending": descending}, order
+
+
+@check("relax.sort")
+def _sort(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+    x, attributes, order = _sorting(draw)
+    expected = torch.from_numpy(np.take_along_axis(x.numpy(), order.numpy(), attributes["axis"]))
+    return run("relax.sort", attributes, x), expected
+
+
+@check("relax.argsort")
+def _argsort(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
+    x, attributes, order = _sorting(draw)
+    dtype = draw(st.sampled_from(["int32", "int64"]))
+    return run("relax.argsort", {**attributes, "dtype": dtype}, x), order.to(getattr(torch, dtype))
+
+
+@check("relax.topk")
+def _topk(draw: Draw, run: Run) -> tuple[Any, Any]:
+    x, attributes, order = _sorting(draw)
+    axis, count = attributes["axis"], draw(st.integers(1, x.shape[attributes["axis"]]))
+    order = order.narrow(axis, 0, count)
+    values = torch.from_numpy(np.take_along_axis(x.numpy(), order.numpy(), axis))
+    dtype, kind = draw(st.sampled_from(["int32", "int64"])), draw(st.sampled_from(["both", "values", "indices"]))
+    chosen = {"k": count, "axis": axis, "ret_type": kind, "largest": attributes["descending"], "dtype": dtype}
+    indices = order.to(getattr(torch, dtype))
+    expected = {"both": (values, indices), "values": values, "indices": indices}[kind]
+    return run("relax.topk", chosen, x), expected

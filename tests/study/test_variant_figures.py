@@ -1,0 +1,101 @@
+"""Figures of networks of other image and batch sizes, and of transformers."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from hios.study import registry
+from hios.study.figure_data import FigureData
+from tests.study.variant_networks import write_variants
+from tests.verify.results import write_network
+
+pytest.importorskip("altair", reason="needs the extra report")
+
+from hios.study.figure_files import write_figure
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
+    """Runs of every session."""
+    return write_variants(tmp_path_factory.mktemp("variants"))
+
+
+def test_networks_of_other_sizes(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """Rows have the image size, or the batch that ran and the one that the schedule is for."""
+    network = write_network(tmp_path / "results" / "squeezenet", seed=2)
+    sizes = write_figure(
+        registry.figure("hios_fig12"), FigureData.read([network / "run.json", *files["images"]]), tmp_path
+    )
+    assert {row["network"] for row in sizes.rows} == {"squeezenet", "inception_v3-512"}
+    batches = FigureData.read(files["batches"])
+    table = write_figure(registry.figure("ios_tab3"), batches, tmp_path)
+    pairs = {(row["batch"], row["made for batch"]) for row in table.rows}
+    assert pairs == {(1, 1), (1, 4), (4, 1), (4, 4)}
+    assert table.finding.count("inception_v3 with batch 1 by the schedule for 4 ") == 1
+    over_batches = write_figure(registry.figure("ios_fig11"), batches, tmp_path)
+    measured = [row for row in over_batches.rows if row["mark"] == "measured here"]
+    assert {(row["algorithm"], row["batch"]) for row in measured} == {
+        ("sequential", 1),
+        ("sequential", 4),
+        ("ios", 1),
+        ("ios", 4),
+    }
+    by_batch = [(float(str(row[name])) for name in ("images a s", "batch", "ms")) for row in measured]
+    assert all(throughput == pytest.approx(1000 * batch / ms) for throughput, batch, ms in by_batch)
+    streams = write_figure(registry.figure("opara_fig7"), FigureData.read(files["transformers"]), tmp_path)
+    assert {row["algorithm"] for row in streams.rows} == {"opara", "nimble"}
+    assert streams.comparisons[0].verdict != "not on this machine"
+
+
+def test_schedules_of_the_last_block(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """Stages are those of the schedule, and a schedule for another batch size is compared with the own one."""
+    record = write_figure(registry.figure("ios_fig10"), FigureData.read(files["batches"]), tmp_path)
+    rows: dict[Any, Any] = {(row["batch"], row["made for batch"]): row for row in record.rows}
+    assert rows.keys() == {(1, 1), (1, 4), (4, 1), (4, 4)}
+    for batch, other in ((1, 4), (4, 1)):
+        change = 100 * (rows[batch, other]["block ms"] / rows[batch, batch]["block ms"] - 1)
+        assert f"{change:+.1f} % for inception_v3 with batch {batch} by the schedule for {other}" in record.finding
+        assert f"{rows[batch, batch]['stages']} of inception_v3 with batch {batch}" in record.finding
+        assert 1 <= rows[batch, other]["stages"] <= rows[batch, other]["operators"] <= 9
+    assert {entry.verdict for entry in record.comparisons} == {"not on this machine"}
+
+
+def test_schedules_of_the_last_block_on_a_gpu(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """Batches 1 and 32 on a GPU have verdicts: stages by batch, and how much slower the other's schedule is."""
+    session = FigureData.read(files["batches"]).variants["batches"]
+    networks = {}
+    for old, batch in (("inception_v3-b1", 1), ("inception_v3-b4", 32)):
+        run = session[old].run
+        labels = {"ios-for-b4": "ios-for-b32"}
+        results = tuple(msgspec.structs.replace(r, label=labels.get(r.label, r.label)) for r in run.results)
+        on_gpu = msgspec.structs.replace(run.platform, name="cuda")
+        changed = msgspec.structs.replace(run, platform=on_gpu, results=results)
+        networks[f"inception_v3-b{batch}"] = dataclasses.replace(session[old], run=changed)
+    record = write_figure(registry.figure("ios_fig10"), FigureData(variants={"batches": networks}), tmp_path)
+    rows: dict[Any, Any] = {(row["batch"], row["made for batch"]): row for row in record.rows}
+    by_key = {entry.key: entry for entry in record.comparisons}
+    stages = {batch: rows[batch, batch]["stages"] for batch in (1, 32)}
+    assert by_key["ios_fig10.stages"].found == f"batch 1: {stages[1]:g}, batch 32: {stages[32]:g}"
+    slower = [100 * (rows[b, o]["block ms"] / rows[b, b]["block ms"] - 1) for b, o in ((1, 32), (32, 1))]
+    assert by_key["ios_fig10.faster"].found == f"batch 1: {slower[0]:.4g}, batch 32: {slower[1]:.4g}"
+
+
+def test_time_of_stream_allocation(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """It is a part of the time of scheduling; runs of before it was noted have no row."""
+    data = FigureData.read(files["transformers"])
+    record = write_figure(registry.figure("opara_tab1"), data, tmp_path)
+    rows: dict[Any, Any] = {row["algorithm"]: row for row in record.rows}
+    assert rows.keys() == {"opara", "nimble"}
+    assert all(0 < row["allocation ms"] <= row["scheduling ms"] for row in rows.values())
+    times = rows["nimble"]["allocation ms"] / rows["opara"]["allocation ms"]
+    assert f"{rows['nimble']['allocation ms']:.2f} ms by nimble ({times:.1f} times as long)" in record.finding
+    network = data.variants["transformers"]["t5"]
+    old = [msgspec.structs.replace(result, allocation_time_s=None) for result in network.run.results]
+    before = dataclasses.replace(network, run=msgspec.structs.replace(network.run, results=tuple(old)))
+    variants = {"transformers": {"t5": before}}
+    assert write_figure(registry.figure("opara_tab1"), FigureData(variants=variants), tmp_path).state == "not drawn"
