@@ -63,7 +63,8 @@ def test_rows() -> None:
     assert row[:8] == ["2", "x", "a", "5.00", "3.00", "3.00", "1.50", "4.00"]
     assert row[8:] == ["0.50", "(0.50", "to", "0.50)", "merged,", "2", "times"]
     part = Merge(("a",), 1, False, _MERGE.narrow, _MERGE.wide, _MERGE.alone)
-    assert summary([_MERGE, part]).split()[4:] == ["8.00", "4.00", "4.00", "2.00", "6.00", "0.50"]
+    slower = Merge(("a", "b"), 1, True, [(5.0, 1.0)], [(5.0, 1.0)], [[0.5], [0.5]])
+    assert summary([_MERGE, part, slower]).split()[4:] == ["9.00", "5.00", "5.00", "3.00", "6.50", "0.60"]
 
 
 def test_networks_without_merges_are_refused(tmp_path: Path) -> None:
