@@ -57,6 +57,7 @@ if not PREDICTED:
     include: "workflow/rules/pruned_schedule.smk"
     include: "workflow/rules/pruning.smk"
     include: "workflow/rules/retarget.smk"
+    include: "workflow/rules/profile_alone.smk"
 
 
 include: "workflow/rules/figure.smk"

@@ -5,7 +5,7 @@
 dag         Snakemake's plan of all jobs: time and peak memory, limits 60 s and 1 GB
 report      the report: size of the page and time until Chromium shows it, limits 20 MB and 3 s
 verify      hios verify on the folder, limit 60 s
-scheduling  50,000 operators: hios-lp on 8 devices and nimble, limits 5 minutes and 4 GB
+scheduling  50,000 operators: hios-lp on 8 devices, nimble and ios, limits 5 minutes and 4 GB
 
 Without a name all of them run. Nothing is measured on devices: networks are random graphs of HIOS's simulation with 40
 operators, schedules are made once and written for all networks, and latencies of their runs are drawn from a seed.
@@ -144,7 +144,7 @@ def scheduled(algorithm: str, devices: int) -> tuple[float, float]:
 
 def scheduling() -> None:
     """Schedule 50,000 operators."""
-    for algorithm, devices in (("hios-lp", 8), ("nimble", 1)):
+    for algorithm, devices in (("hios-lp", 8), ("nimble", 1), ("ios", 1)):
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as child:  # so that memory is this one's alone
             seconds, megabytes = child.submit(scheduled, algorithm, devices).result()
         _say(f"{algorithm}, 50,000 operators", [(seconds, 300, "s"), (megabytes, 4000, "MB")])

@@ -2,7 +2,7 @@
 
 The package is layered; a module imports only from layers above its own:
 
-    errors defaults cpu_topology machine statistics progress csv_tables    used by every layer
+    interrupts errors defaults cpu_topology machine statistics progress csv_tables    used by every layer
     formats validation artifacts json_cache drift versions batch_job    one class per file
     graph blocks operator_merge costs problem schedule
     evaluate bound schedule_check bound_check retargeting    the problem and its solution (no torch, no TVM)
@@ -23,6 +23,9 @@ The package is layered; a module imports only from layers above its own:
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import hios.interrupts  # noqa: F401 before all that takes time
+
+# isort: split
 from hios.api import execute, export, extract, profile, report
 from hios.bound import lower_bound_ms
 from hios.costs import Costs

@@ -97,7 +97,7 @@ def export(
 
     if isinstance(model, str):
         if inputs is not None:
-            raise HiosError(f"export: inputs: found beside the model {model}; allowed: with a module alone")
+            raise HiosError(f"export: inputs: found with the model {model}; allowed: with a module only")
         return run(model, options or {}, seed=seed, trusted=trusted)
     if inputs is None or options:
         raise HiosError("export: found a module without inputs, or with options; required: a module and example inputs")
@@ -143,7 +143,7 @@ def extract(
 
     Notes
     -----
-    The graph is run once beside the program; one that computes something else is refused.
+    The graph is run once and compared with the program; one that computes something else is refused.
 
     Examples
     --------

@@ -111,7 +111,7 @@ def load(path: str | Path, cls: type[_Record]) -> _Record:
 
 
 def read(path: str | Path, kind: str) -> Json:
-    """Read a JSON artifact as it stands in the file, validated.
+    """Read a JSON artifact as it is in the file, validated.
 
     Args:
         path: the file.
@@ -185,7 +185,7 @@ def write(path: str | Path, kind: str, data: Mapping[str, Any] | Record) -> None
 
 @contextlib.contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Give a temporary path beside ``path`` that replaces it on success and vanishes on failure."""
+    """Give a temporary path next to ``path`` that replaces it on success and is removed on failure."""
     path = Path(path).resolve()  # a link stays a link; what it points to is replaced
     temporary = _temporary(path)
     try:

@@ -16,6 +16,9 @@ from hios.errors import HiosError, shown
 from hios.formats.config_file import Config, ModelEntry, Scalar
 from hios.yaml_file import plain
 
+#: Seconds that no profile takes: JSON has no infinity.
+_NO_BUDGET_S = 1e6
+
 
 def export_options(entry: ModelEntry) -> str:
     """Settings of a network as options of ``hios export``."""
@@ -39,6 +42,14 @@ def profile_options(settings: Config) -> str:
     given, cache = msgspec.structs.asdict(settings.profile), settings.profile.cache
     given["cache"] = cache if isinstance(cache, str) else None
     return options({**given, **platform_options(settings), "no_cache": cache is False, **_sharing(settings)})
+
+
+def alone_options(settings: Config, algorithm: str) -> str:
+    """Settings of ``hios profile`` that measure everything one algorithm asks for, with no cache and no time limit."""
+    alone = msgspec.structs.replace(
+        settings.profile, stages_of=(algorithm,), budget=_NO_BUDGET_S, widths=(), cache=False
+    )
+    return profile_options(msgspec.structs.replace(settings, profile=alone))
 
 
 def partition_options(settings: Config) -> str:
@@ -120,7 +131,7 @@ def parsed_options(texts: Iterable[str], given: Mapping[str, Scalar]) -> dict[st
     """Options of a model, of which some are given as ``name=value`` with values as in YAML.
 
     Raises:
-        HiosError: one without a name, with a value that is no text, number, true or false, or one given twice.
+        HiosError: one without a name, with a value that is not text, a number, true or false, or one given twice.
     """
     parsed: dict[str, Scalar] = dict(given)
     for text in texts:

@@ -93,7 +93,7 @@ def competitors(settings: Config) -> list[tuple[str, int | str]]:
 
 
 def _on_one_device(settings: Config, entry: Mapping[str, Scalar]) -> bool:
-    """Whether an algorithm schedules a single device, beside what it does with several."""
+    """Whether an algorithm is also run for a single device."""
     return not divides(settings) or not find(str(entry["algorithm"])).several_devices
 
 
@@ -183,12 +183,14 @@ def _resolved_models(settings: Config, source: str, directory: Path) -> dict[str
 def _check_model(known: Model, entry: ModelEntry) -> None:
     """Refuse settings that make no sense for a kind of model."""
     if entry.trusted and known.kind != "pt2":
-        raise HiosError("trusted: found true; allowed: for .pt2 files, as loading others runs no code of theirs")
+        raise HiosError("trusted: found true; allowed: for .pt2 files, as loading other files runs no code")
     if entry.inputs and known.kind not in {"onnx", "pt2"}:
-        raise HiosError("inputs: found beside another model; allowed: for .onnx and .pt2 files with open dimensions")
+        raise HiosError(
+            "inputs: found with another kind of model; allowed: for .onnx and .pt2 files with open dimensions"
+        )
     named = set(entry.options or {})
     if twice := sorted(named & {"image_size", "batch_size", "classifier"}):
-        raise HiosError(f"options: found {twice[0]}; allowed: beside options, not among them")
+        raise HiosError(f"options: found {twice[0]}; allowed: as a key of its own, next to options")
     given = {key for key in ("image_size", "batch_size", "classifier") if getattr(entry, key)} | named
     if known.is_file and (extra := sorted(given - ({"batch_size"} if known.kind == "onnx" else set()))):
         raise HiosError(f"found {extra[0]}, but {known.text} holds a finished model; allowed: without it")
@@ -220,7 +222,7 @@ def _check_auto(settings: Config, label: str, entry: Mapping[str, Scalar]) -> No
     if label != AUTO or set(entry) - {"algorithm"}:
         raise HiosError(f"found the algorithm {AUTO} with another label or with parameters; allowed: {AUTO}: {{}}")
     if len(settings.algorithms) == 1:
-        raise HiosError(f"found {AUTO} alone; allowed: beside other algorithms, as it is the fastest of them")
+        raise HiosError(f"found {AUTO} alone; allowed: together with other algorithms, as it is the fastest of them")
     if (runs := settings.execute.runs) < 12:
         raise HiosError(f"execute.runs: found {runs}; allowed with {AUTO}: at least 12, as every other one chooses")
 

@@ -91,8 +91,8 @@ class Costs:
         corun: how many times as long operators take while so many devices work at once, by their number.
         probe: speed of the machine when times were measured; None if unknown.
         predicted_for: the GPUs that times are predicted for, in words; empty if they were measured.
-        cores_per_device: cores of each device that times were measured on; None where devices are no cores, or nobody
-            says.
+        cores_per_device: cores of each device that times were measured on; None if devices are not cores, or it is not
+            stated.
         wide_ms: t(v, k) by operator id and number of devices k of at least 2, for the numbers that are allowed.
         disturbed: that other processes kept the cores busy meanwhile, in words; empty if they did not.
         hardware: kind of hardware that times were measured on; None if unknown.

@@ -1,7 +1,7 @@
 """Defaults shared by command line, config.yaml and library; each is defined only here.
 
 Parameters of algorithms have theirs in the registry (`hios.schedulers`). Limits that nobody sets, such as how long a
-worker process may take to start, stand in the module that uses them.
+worker process may take to start, are in the module that uses them.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def shown(value: Any, *, quoted: bool = True) -> str:
 
     Args:
         value: what was found, or is allowed.
-        quoted: whether text stands in quotes.
+        quoted: whether text is put in quotes.
     """
     if isinstance(value, str):
         value = value[: 2 * _LONGEST_VALUE_SHOWN]  # enough of very long text

@@ -125,7 +125,7 @@ def merged_kernel(members: Sequence[Convolution | None]) -> MergedKernel | None:
     Its output has their size, since on each axis one of them has its kernel and padding already.
 
     Args:
-        members: at least two, in any order; None for an operator that is no plain convolution.
+        members: at least two, in any order; None for an operator that is not a plain convolution.
     """
     known = [member for member in members if member is not None]
     if len(known) < len(members) or len(known) < 2 or any(m.family != known[0].family for m in known):
@@ -139,7 +139,7 @@ def least_growth(members: Sequence[Convolution | None]) -> dict[int, float]:
     """By position, the least growth of a convolution in any merge that holds it; without those that none holds.
 
     The kernel K of a merge has a height and a width of its family, and all its members have the same padding for K.
-    So for every such K the members of equal padding are looked at together.
+    So for every such K the members of equal padding are considered together.
     """
     families: dict[tuple[Any, ...], dict[int, Convolution]] = defaultdict(dict)
     for position, member in enumerate(members):

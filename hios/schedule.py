@@ -55,7 +55,7 @@ class StreamPlan:
     ``launch`` is the order in which operators are launched, over all devices and streams.
 
     ``wide`` has the devices of every operator that takes several at once, first the one that keeps its value. Such an
-    operator stands in the stream of each of its devices, and these have one stream each: it holds them as a whole.
+    operator is in the stream of each of its devices, and these have one stream each: it holds them as a whole.
 
     Examples:
         The same on two streams of one device: a device is a tuple of streams, a stream a tuple of operators.
@@ -270,7 +270,7 @@ class Schedule:
         Raises:
             ScheduleError: an operator is placed twice, a device is out of range, stages and streams are mixed, or an
                 operator takes several devices of which the first is another than its ``device``, in a staged schedule
-                or beside several streams.
+                or together with several streams.
         """
         seen: set[str] = set()
         staged = self.placements[0].stage is not None
@@ -306,7 +306,7 @@ class Schedule:
             raise ScheduleError(f"{field_name}.devices: found {max(row.devices)}; allowed: 0 to {self.devices - 1}")
 
     def _check_single_streams(self) -> None:
-        """Refuse streams beside stream 0 on devices that an operator takes together with others."""
+        """Refuse streams other than stream 0 on devices that an operator takes together with others."""
         held = {device for row in self.placements for device in row.devices}
         if not held:
             return

@@ -121,7 +121,7 @@ def _launch_order(problem: Problem, schedule: Schedule) -> list[str]:
 
 
 def _deadlock(problem: Problem, schedule: Schedule) -> list[str]:
-    """Stages wait as a whole: for the stage before on their device, and for every stage that they take values of."""
+    """Stages wait as a whole: for the stage before on their device, and for every stage whose values they use."""
     stage_of = {row.operator: (row.device, row.stage or 0) for row in schedule.placements}
     waits: dict[tuple[int, int], set[tuple[int, int]]] = {stage: set() for stage in stage_of.values()}
     for before, after in pairwise(sorted(waits)):

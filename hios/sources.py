@@ -65,7 +65,7 @@ def source_hash(
 
     It covers every module that the stage imports, itself or through others, and the data files of their packages, such
     as templates; those of a package within a package count for the inner one only, and a file with the name of a module
-    beside it for that module only. Comments, docstrings and layout do
+    in its folder for that module only. Comments, docstrings and layout do
     not count. Of the algorithms only those named do, although all are imported: a new one must not have everything
     measured again. So of the platforms only the one named does. Of an algorithm of another distribution that is its
     module and what this imports from its own top-level package. Left out are ``hios/__init__.py``, which only gathers
@@ -107,7 +107,7 @@ def package_hash(package: Path = _PACKAGE) -> str:
 
 
 def _file(module: str, package: Path) -> Path | None:
-    """The file of a module; None for hios itself, and for what is no module."""
+    """The file of a module; None for hios itself, and if there is no such module."""
     top, *parts = module.split(".")
     if top != "hios":
         return _outside_file(module)
@@ -118,7 +118,7 @@ def _file(module: str, package: Path) -> Path | None:
 
 @functools.cache
 def _outside_file(module: str) -> Path | None:
-    """The file of a module of another package, found without importing it."""
+    """The file of a module of another package, without importing it."""
     top, *parts = module.split(".")
     spec = importlib.util.find_spec(top)
     name = top
@@ -208,14 +208,14 @@ def _cache() -> CodeCache:
 
 
 def _own_data(module: Path) -> list[Path]:
-    """Data files of a module: those beside it that have its name, such as names.yaml of names.py."""
+    """Data files of a module: those in its folder that have its name, such as names.yaml of names.py."""
     return [file for file in sorted(module.parent.glob(f"{module.stem}.*")) if file.suffix != ".py" and file.is_file()]
 
 
 def _data_files(package: Path) -> Iterator[Path]:
-    """Files of a package that are no Python code; those below a package in it, or of a module, belong to that one."""
+    """Files of a package that are not Python code; those below a package in it, or of a module, belong to that one."""
     for file in sorted(package.rglob("*")):
-        # What Python and numba compile (__pycache__) is no source.
+        # What Python and numba compile (__pycache__) is not source.
         if file.is_file() and file.suffix != ".py" and "__pycache__" not in file.parts:
             if file.with_suffix(".py").is_file():
                 continue
@@ -269,7 +269,7 @@ class CodeCache:
         self._kept = {**self._read(), **self._used}
         if len(self._kept) > _MOST:
             self._kept = dict(self._used)
-        # A folder that is not writable is no error: parsing again is only slower.
+        # A folder that is not writable is not an error: parsing again is only slower.
         with contextlib.suppress(OSError):
             self.file.parent.mkdir(parents=True, exist_ok=True)
             with artifacts.replacing(self.file) as temporary:

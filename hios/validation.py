@@ -40,7 +40,7 @@ def field_name(place: Iterable[str | int]) -> str:
 
 @functools.cache
 def _validator_class() -> Any:
-    """Of Draft 2020-12, but 1.0 is no integer: what is read as one is one."""
+    """The validator of Draft 2020-12, except that 1.0 is not an integer: only what is read as an integer is one."""
     from jsonschema import Draft202012Validator, validators  # slow to import, and needed for refusals only
 
     checker = Draft202012Validator.TYPE_CHECKER.redefine_many(

@@ -169,7 +169,7 @@ def _dynamic() -> Any:
     ("call", "message"),
     [
         (lambda s: hios.export(Branches()), "export: found a module without inputs, or with options"),
-        (lambda s: hios.export("squeezenet", (_image(),)), "export: inputs: found beside the model squeezenet"),
+        (lambda s: hios.export("squeezenet", (_image(),)), "export: inputs: found with the model squeezenet"),
         (lambda s: hios.export("nothing"), "unknown model nothing; allowed: "),
         (lambda s: hios.export(Branches(), (torch.ones(1),)), "model Branches: cannot be run with its defaults: "),
         (lambda s: hios.export("net.onnx"), "net.onnx: found a model in ONNX, which is finished"),

@@ -52,7 +52,7 @@ def test_shapes_and_limits_of_inputs(models: Path) -> None:
     limits = shlex.split(command_options.extract_options(settings.models["net"]))
     assert command_options.parsed_limits(limits[1:]) == {"tokens": 9}
     with pytest.raises(
-        HiosError, match=r"models\.net: inputs: found beside another model; allowed: for \.onnx and \.pt2 files"
+        HiosError, match=r"models\.net: inputs: found with another kind of model; allowed: for \.onnx and \.pt2 files"
     ):
         config.without_files({**SMALL, "models": {"net": {**entry, "model": "net"}}}, "config.yaml", models=models)
 

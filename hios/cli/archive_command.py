@@ -13,11 +13,11 @@ from hios.cli.options import PATH, output_option
 @click.argument("page", type=PATH)
 @output_option("archive.zip")
 def command(page: Path, output: Path) -> None:
-    """Write an archive of the results that PAGE (report.html) was made from.
+    """Pack PAGE (report.html) and the results that it was made from into an archive.
 
-    It holds the page, graphs, costs, schedules and runs of its networks, sessions and figures of the papers, tables,
-    configuration, versions, a description of this machine, and the SHA-256 hash of every file; weights are left out.
-    `hios report ARCHIVE` makes the page again.
+    The archive holds the page, graphs, costs, schedules and runs of its networks, sessions and figures of the papers,
+    tables, configuration, versions, a description of this machine, and the SHA-256 hash of every file, but no weights.
+    `hios report ARCHIVE` recreates the page.
     """
     from hios.report.results_archive import write_archive
 

@@ -62,15 +62,15 @@ def command(schedules: tuple[Path, ...], trust: bool, **given: Any) -> None:
     from hios.runtime.run_table import latency_table
 
     began = time.monotonic()
-    found = run(Job(schedules=schedules, trusted=trust, **given))
-    if found is None:
+    record = run(Job(schedules=schedules, trusted=trust, **given))
+    if record is None:
         return  # rank 0 speaks for all
-    off = max(result.largest_difference for result in found.results)
-    platform = found.platform
-    click.echo(latency_table(found))
+    off = max(result.largest_difference for result in record.results)
+    platform = record.platform
+    click.echo(latency_table(record))
     click.echo(
-        f"{given['output']}: medians of {found.runs} runs on {platform.devices} rank(s) over "
+        f"{given['output']}: medians of {record.runs} runs on {platform.devices} rank(s) over "
         f"{platform.transport} in {time.monotonic() - began:.0f} s; outputs differ from "
-        f"{RUNTIMES.get(found.checked_against or '', 'the sequential schedule')} by {off:.2g} at most, allowed "
-        f"{found.tolerance:g}"
+        f"{RUNTIMES.get(record.checked_against or '', 'the sequential schedule')} by {off:.2g} at most, allowed "
+        f"{record.tolerance:g}"
     )

@@ -20,7 +20,7 @@ def command(graph: Path, output: Path | None) -> None:
     from hios.graph import Graph
     from hios.report import write_picture
 
-    found = Graph.read(graph)
+    network = Graph.read(graph)
     place = graph.with_suffix(".svg") if output is None else output
     refuse_overwriting([graph], [place])
-    click.echo(f"{place}: {write_picture(found, place)}")
+    click.echo(f"{place}: {write_picture(network, place)}")

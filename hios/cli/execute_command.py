@@ -54,7 +54,7 @@ from hios.platforms import require_options
     default=("eager",),
     show_default=True,
     help="Also run the program in this runtime, with the cores of one device and with those of all; may be given "
-    "several times. Eager PyTorch always takes part, as the reference for outputs.",
+    "more than once. Eager PyTorch always takes part, as the reference for outputs.",
 )
 @click.option("--traces", type=PATH, help="Folder for a Chrome/Perfetto trace of every schedule.")
 @click.option(

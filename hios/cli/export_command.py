@@ -24,8 +24,8 @@ from hios.formats.config_file import Scalar
     "more",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Any other keyword argument of the function that builds the model, its value as in YAML. May be given several "
-    "times.",
+    help="Any other keyword argument of the function that builds the model, its value as in YAML. May be given more "
+    "than once.",
 )
 @click.option(
     "--input",
@@ -33,8 +33,8 @@ from hios.formats.config_file import Scalar
     multiple=True,
     metavar="NAME=SIZES",
     help="Shape of an input of an .onnx or .pt2 file that leaves dimensions open, such as x=1x3x224x224 (.pt2 files "
-    "need --trust too), or value of an .onnx input that is one whole number, such as sr=16000. May be given several "
-    "times.",
+    "need --trust too), or the value of an .onnx input that is a single integer, such as sr=16000. May be given more "
+    "than once.",
 )
 @click.option("--seed", type=int, default=defaults.SEED, show_default=True, help="Seed of random weights.")
 @trust_option

@@ -28,7 +28,7 @@ from hios.graph import UNITS
     multiple=True,
     metavar="NAME=NUMBER",
     help="The values of an integer input, such as tokens, are less than this; random inputs for comparison and timing "
-    "are drawn accordingly. Default: what the model declares, else 2. May be given several times.",
+    "are drawn accordingly. Default: what the model declares, else 2. May be given more than once.",
 )
 @trust_option
 def command(

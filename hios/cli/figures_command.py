@@ -19,7 +19,7 @@ from hios.cli.options import PATH
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(name: str | None, files: tuple[Path, ...], output: Path | None, results: Path, as_json: bool) -> None:
-    """List the figures and tables of the papers: what each needs, how long drawing takes, and its state.
+    """List the figures and tables of the papers: what each needs, how long it takes to draw, and its state.
 
     With ID, explain one, its published numbers included. With --output, draw it from FILES of its sessions; the
     pipeline does that with `snakemake ID`, and `snakemake figures` draws all.

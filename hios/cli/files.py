@@ -45,14 +45,14 @@ def export(
     from hios.frontends.export import export as run
     from hios.models import model
 
-    found = model(text)
-    if Path(output).suffix.lower() != found.exported:
-        raise HiosError(f"{output}: found the ending {Path(output).suffix or 'none'}; allowed: {found.exported}")
-    check(found, options, trusted)
-    if inputs and found.kind not in {"onnx", "pt2"}:
+    source = model(text)
+    if Path(output).suffix.lower() != source.exported:
+        raise HiosError(f"{output}: found the ending {Path(output).suffix or 'none'}; allowed: {source.exported}")
+    check(source, options, trusted)
+    if inputs and source.kind not in {"onnx", "pt2"}:
         raise HiosError(f"{text}: found the option input; allowed: for .onnx and .pt2 files with open dimensions")
     require_writable(output)
-    if found.kind == "onnx":
+    if source.kind == "onnx":
         from hios.frontends import onnx_file
 
         batch_size = options.get("batch_size")
@@ -165,9 +165,9 @@ def partition(graph: str | Path, weights: str | Path, output: str | Path, settin
 
     known = Graph.read(graph)
     require_writable(output)
-    found = run(known, load_weights(weights, known), settings)
-    write(output, "partition", found)
-    return found
+    division = run(known, load_weights(weights, known), settings)
+    write(output, "partition", division)
+    return division
 
 
 def execute(

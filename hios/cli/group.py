@@ -20,6 +20,7 @@ from typing import Any
 import click
 
 from hios.errors import HiosError, HiosWarning, missing_extra
+from hios.interrupts import raise_again
 
 
 class Group(click.Group):
@@ -27,6 +28,7 @@ class Group(click.Group):
 
     def main(self, *arguments: Any, **keywords: Any) -> Any:
         """Run a command line; what click raises ends the process."""
+        raise_again()
         end_with_supervisor()
         try:
             return super().main(*arguments, **{**keywords, "standalone_mode": False})

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @click.argument("scenario", type=PATH)
 @click.option(
     "--policy",
-    help="One of those of hios simulate but learned; auto: the one that the simulator finds best on other traces. "
-    "Required unless --calibrate is given.",
+    help="Any policy of hios simulate; auto: the best one in the simulator, on other traces. Required unless "
+    "--calibrate is given.",
 )
 @click.option(
     "--calibrate",
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 )
 @serving_options
 @output_option("result.json")
-@click.option("--trace", type=PATH, help="Chrome/Perfetto trace to write of what ran on which lane.")
+@click.option("--trace", type=PATH, help="Chrome/Perfetto trace to write, of what ran on which lane.")
 @click.option(
     "--metrics",
     type=PATH,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option(
     "--virtual",
     is_flag=True,
-    help="Let lanes share cores where there are fewer: to try things out, as times say little then.",
+    help="Let lanes share cores if there are too few. Only for trying things out, as times then mean little.",
 )
 @click.option("--tolerance", type=float, default=TOLERANCE, show_default=True, help="Allowed difference of outputs.")
 @click.option(
@@ -66,7 +66,7 @@ def command(
     timeout_s: float,
     trust: bool,
 ) -> None:
-    """Send the tasks of SCENARIO to workers on this machine's cores, and measure what becomes of them."""
+    """Run the tasks of SCENARIO in workers on this machine's cores, and measure latencies and losses."""
     from hios.artifacts import require_writable, write
     from hios.serving.scenario import Scenario
 
@@ -125,7 +125,7 @@ def _both(first: Callable[..., None], second: Callable[..., None]) -> Callable[.
 
 def _calibrate(scenario: Scenario, policy: str | None, output: Path, *, virtual: bool, timeout_s: float) -> None:
     if policy is not None:
-        raise click.UsageError("--policy: found beside --calibrate; allowed: one of them.")
+        raise click.UsageError("--policy: found with --calibrate; allowed: one of them.")
     from hios.artifacts import write
     from hios.serving.calibrating import calibrate
     from hios.serving.result_table import calibration_table

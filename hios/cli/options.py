@@ -73,7 +73,8 @@ def given_own(platform: str, options: Mapping[str, str | None]) -> dict[str, str
 virtual_option = click.option(
     "--virtual",
     is_flag=True,
-    help="Let several devices share a core or GPU if there are too few. For trying things out: times then mean little.",
+    help="Let several devices share a core or GPU if there are too few. Only for trying things out, as times then mean "
+    "little.",
 )
 cores_per_device_option = click.option(
     "--cores-per-device",
@@ -120,7 +121,7 @@ def partitioned(context: click.Context, partition: Path | None, graph: Path) -> 
     """Devices and cores of each as partition.json states them; None where none is given.
 
     Raises:
-        HiosError: options beside it that it replaces, a file that breaks its format, or one of another graph.
+        HiosError: options that it replaces are given too, or the file breaks its format or is of another graph.
     """
     if partition is None:
         return None

@@ -35,7 +35,7 @@ def command(
     """Find the division of this machine's cores into devices that is fastest for GRAPH.
 
     Candidates are one device with all cores, two with half of them each, and so on down to one core each. Each is
-    predicted from costs measured on such devices; the promising ones then run, taking turns. Put the result into
+    predicted from costs measured on such devices; the promising ones then run in turns. Put the result into
     config.yaml as devices and cores_per_device.
     """
     check_measuring(settings)

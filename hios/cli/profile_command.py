@@ -59,15 +59,15 @@ _MEASURING = (
     "--widths",
     type=int,
     multiple=True,
-    help="Platform cpu: measure operators on this many devices at once, too. Schedules may then run operators that "
-    "gain from it on several devices. May be given several times.",
+    help="Platform cpu: also measure operators on this many devices at once. Schedules may then run operators that "
+    "gain from it on several devices. May be given more than once.",
 )
 @click.option(
     "--stages-of",
     multiple=True,
     default=defaults.STAGES_OF,
     show_default=True,
-    help="Measure the stages that this algorithm asks for; may be given several times.",
+    help="Measure the stages that this algorithm asks for; may be given more than once.",
 )
 @click.pass_context
 def command(
@@ -88,7 +88,7 @@ def command(
     widths: tuple[int, ...],
     **options: str | None,
 ) -> None:
-    """Measure what the operators, stages and transfers of GRAPH cost, or predict it (platform model)."""
+    """Measure the costs of the operators, stages and transfers of GRAPH, or predict them (platform model)."""
     given = given_own(platform, options)
     if not PLATFORMS[platform].executes:
         _refuse_measuring(context, platform)

@@ -18,8 +18,8 @@ from hios.cli.options import PATH, output_option
     "--schedule",
     "schedules",
     multiple=True,
-    help="With predicted costs: label of a schedule to show, schedules/LABEL.json; default: all. May be given several "
-    "times.",
+    help="With predicted costs: label of a schedule to show, schedules/LABEL.json; default: all. May be given more "
+    "than once.",
 )
 @click.option("--config", type=PATH, help="Resolved configuration of the pipeline, which the page then shows.")
 @click.option("--figures", type=PATH, help="Folder of the papers' figures (`hios figures ID --output`) to show.")
@@ -35,8 +35,8 @@ def command(
 ) -> None:
     """Write one page and tables about the runs in DIRECTORIES (graph.json, costs.json, run.json each).
 
-    Where costs are predicted (platform model), the page is about the schedules in schedules/ instead. Of a single
-    archive (`hios archive`) in place of DIRECTORIES, it makes the page that the archive holds again.
+    Where costs are predicted (platform model), the page is about the schedules in schedules/ instead. Given a single
+    archive (`hios archive`) instead of DIRECTORIES, the command recreates the page that the archive holds.
     """
     if len(directories) == 1 and directories[0].is_file():
         if schedules or (config, figures, serving) != (None, None, None):

@@ -1,4 +1,4 @@
-"""``hios retarget``: a schedule taken to the same graph with other shapes."""
+"""``hios retarget``: a schedule for the same network with other shapes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import click
 from hios.cli.options import PATH, output_option, refuse_overwriting
 
 
-@click.command("retarget", short_help="Take a schedule to the same graph with other shapes.")
+@click.command("retarget", short_help="Adapt a schedule to the same network with other shapes.")
 @click.argument("schedule", type=PATH)
 @click.argument("own", metavar="ITS_GRAPH", type=PATH)
 @click.argument("graph", type=PATH)
 @click.argument("costs", type=PATH)
 @output_option("schedule.json")
 def command(schedule: Path, own: Path, graph: Path, costs: Path, output: Path) -> None:
-    """Take SCHEDULE, made for ITS_GRAPH, to GRAPH with COSTS: the same network with another batch or image size.
+    """Adapt SCHEDULE, made for ITS_GRAPH, to GRAPH and COSTS: the same network with another batch or image size.
 
-    The two graphs have the same operators and edges, and differ in shapes alone; anything else is refused. Where and in
-    which order operators run stays, the times are those of COSTS. So a schedule for one batch size runs with another.
+    The two graphs must have the same operators and edges, and differ only in shapes. The operators keep their devices
+    and their order; the times are those of COSTS. So a schedule for one batch size runs with another.
     """
     from hios.artifacts import require_writable
     from hios.graph import Graph

@@ -95,19 +95,19 @@ def command(
     require_writable(output)
     given = {name: value for name, value in parameters.items() if value is not None}
     problem = Problem.read(graph, costs)
-    found = run(problem, algorithm, devices, given)
-    found.write(output)
-    bound, kind = found.lower_bound_ms, ""
-    if found.staged_lower_bound_ms:
-        bound, kind = found.staged_lower_bound_ms, "staged "
-    gap = gap_in_words(found.latency_ms, bound, kind)
+    made = run(problem, algorithm, devices, given)
+    made.write(output)
+    bound, kind = made.lower_bound_ms, ""
+    if made.staged_lower_bound_ms:
+        bound, kind = made.staged_lower_bound_ms, "staged "
+    gap = gap_in_words(made.latency_ms, bound, kind)
     if problem.disturbed:
         warn(f"{costs}: {problem.disturbed}; profile again on an idle machine")
         gap = gap.partition(" (no ")[0] + " by these costs"  # what is said of all schedules would hold for them only
     click.echo(
-        f"{output}: predicted latency {found.latency_ms:.4g} ms on {devices} device(s), lower bound {bound:.4g} ms"
+        f"{output}: predicted latency {made.latency_ms:.4g} ms on {devices} device(s), lower bound {bound:.4g} ms"
         f"{' for staged schedules' if kind else ''}, {gap}"
-        + (f"; cuts: {cuts_in_words(found.cuts)}" if found.cuts else "")
-        + (f"; several devices: {widths}" if (widths := widths_in_words(found)) else "")
+        + (f"; cuts: {cuts_in_words(made.cuts)}" if made.cuts else "")
+        + (f"; several devices: {widths}" if (widths := widths_in_words(made)) else "")
         + (f"; costs {problem.predicted_for}" if problem.predicted_for else "")
     )

@@ -34,14 +34,14 @@ def command(
     from hios.schedule import Schedule
 
     refuse_overwriting([schedule, graph], [html])
-    found = Schedule.read(schedule)
-    found.check_table()
-    end = max(row.finish_ms for row in found.placements)
-    if not math.isclose(end, found.latency_ms, rel_tol=1e-6, abs_tol=1e-9):
-        raise HiosError(f"{schedule}: latency_ms: found {found.latency_ms:g}; allowed: {end:g}, the last finish_ms")
-    types = {} if graph is None else operator_types(found, Graph.read(graph))
+    shown = Schedule.read(schedule)
+    shown.check_table()
+    end = max(row.finish_ms for row in shown.placements)
+    if not math.isclose(end, shown.latency_ms, rel_tol=1e-6, abs_tol=1e-9):
+        raise HiosError(f"{schedule}: latency_ms: found {shown.latency_ms:g}; allowed: {end:g}, the last finish_ms")
+    types = {} if graph is None else operator_types(shown, Graph.read(graph))
     if html is None:
-        click.echo(draw(found, look(sys.stdout, width=width, parts=parts, plain=plain), types))
+        click.echo(draw(shown, look(sys.stdout, width=width, parts=parts, plain=plain), types))
     else:
-        write_schedule(found, html, types)
-        click.echo(f"{html}: {len(found.placements)} operators on {found.devices} device(s)")
+        write_schedule(shown, html, types)
+        click.echo(f"{html}: {len(shown.placements)} operators on {shown.devices} device(s)")

@@ -33,7 +33,7 @@ def command(
     calibration: Path | None,
     output: Path,
 ) -> None:
-    """Simulate what becomes of the tasks of SCENARIO under a policy; nothing runs, times are those of costs.json."""
+    """Simulate the tasks of SCENARIO under a policy: nothing runs, and times are those of costs.json."""
     from hios.artifacts import load as load_file
     from hios.artifacts import require_writable, write
     from hios.errors import warn
@@ -53,6 +53,6 @@ def command(
     for model in given.models:
         if model.problem.disturbed:
             warn(f"{model.costs.source}: {model.problem.disturbed}; profile again on an idle machine")
-    found = simulate(given, policy, launcher=launcher)
-    write(output, "result", found)
-    click.echo(result_table(found))
+    result = simulate(given, policy, launcher=launcher)
+    write(output, "result", result)
+    click.echo(result_table(result))

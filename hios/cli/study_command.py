@@ -90,8 +90,8 @@ def _changed(usual: Mapping[str, Any], text: str) -> dict[str, Any]:
     "settings",
     multiple=True,
     metavar="NAME=VALUE,...",
-    help="Values in place of those of the options above, such as devices=4,p=0.8. May be given several times; settings "
-    "of the same graphs share what does not differ. --output is then a folder, with a file for each.",
+    help="Values in place of those of the options above, such as devices=4,p=0.8. May be given more than once; "
+    "settings of the same graphs share what does not differ. --output is then a folder, with a file for each.",
 )
 @click.option(
     "--window", type=click.IntRange(2), default=_STUDY.window, show_default=True, help="Window of hios-lp and hios-mr."
@@ -142,9 +142,9 @@ def ablation(output: Path, instances: int, seed: int, alpha: float, generator: s
     if generator not in GENERATORS:
         raise HiosError(f"--generator: found {generator}; allowed: {', '.join(GENERATORS)}")
     require_writable(output)
-    found = ablate(Setting(**setting), generator, range(seed, seed + instances), alpha=alpha)
-    write(output, "ablation", found)
-    click.echo(f"{output}: {instances} instance(s), {found.cpu_s:.1f} s of processor time")
+    result = ablate(Setting(**setting), generator, range(seed, seed + instances), alpha=alpha)
+    write(output, "ablation", result)
+    click.echo(f"{output}: {instances} instance(s), {result.cpu_s:.1f} s of processor time")
 
 
 @command.command("convolutions")
@@ -156,7 +156,7 @@ def ablation(output: Path, instances: int, seed: int, alpha: float, generator: s
     multiple=True,
     default=SIZES["quick"],
     show_default=True,
-    help="Height and width of the images in pixels. May be given several times.",
+    help="Height and width of the images in pixels. May be given more than once.",
 )
 @click.option("--channels", type=click.IntRange(1), default=_CONVOLUTIONS.channels, show_default=True)
 @click.option(
@@ -168,6 +168,6 @@ def convolutions(output: Path, sizes: tuple[int, ...], channels: int, repeats: i
     from hios.study.convolutions import measure
 
     require_writable(output)
-    found = measure(sorted(set(sizes)), channels=channels, repeats=repeats)
-    write(output, "convolutions", found)
-    click.echo(f"{output}: {len(found.sizes)} image size(s), {found.seconds:.1f} s")
+    timings = measure(sorted(set(sizes)), channels=channels, repeats=repeats)
+    write(output, "convolutions", timings)
+    click.echo(f"{output}: {len(timings.sizes)} image size(s), {timings.seconds:.1f} s")

@@ -119,13 +119,13 @@ def command(
 
 def _changes(texts: Sequence[str]) -> dict[str, str]:
     """Values by name, of texts NAME=VALUE."""
-    found = {}
+    changes = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise click.UsageError(f"--set: found {text}; allowed: NAME=VALUE")
-        found[name] = value
-    return found
+        changes[name] = value
+    return changes
 
 
 def _train_launcher(
@@ -167,11 +167,11 @@ def _problems(files: Sequence[Path]) -> dict[str, Problem]:
         from hios.serving.scenario import Scenario
 
         return {model.label: model.problem for model in Scenario.read(files[0]).models}
-    found: dict[str, Problem] = {}
+    problems: dict[str, Problem] = {}
     for graph, costs in zip(files[::2], files[1::2], strict=True):
         problem = Problem.read(graph, costs)
         name = problem.graph.name or str(graph)
-        if name in found:
+        if name in problems:
             raise HiosError(f"{graph}: name: found {name}, as in another graph; allowed: each model once")
-        found[name] = problem
-    return found
+        problems[name] = problem
+    return problems

@@ -69,7 +69,7 @@ class Platform(Record, frozen=True):
     cores: OrAbsent[
         Annotated[
             tuple[Annotated[tuple[Annotated[Count, doc("Core number.")], ...], doc("Cores of one device.")], ...],
-            doc("Cores that each device is pinned to; of virtual devices some stand several times."),
+            doc("Cores that each device is pinned to; virtual devices may share cores."),
         ]
     ] = None
     cores_per_device: OrAbsent[

@@ -27,7 +27,7 @@ class PairFactor(Record, frozen=True):
 
     model: Annotated[Label, doc("The model that is slowed down.")]
     beside: Annotated[Label, doc("The model that runs on the other lane.")]
-    factor: Annotated[AboveZero, doc("Mean time of a task beside the other, over that of one alone.")]
+    factor: Annotated[AboveZero, doc("Mean time of a task while the other model runs, over that of a task alone.")]
 
 
 class CalibrationFile(Record, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ Label = Annotated[
     Meta(pattern=f"^[A-Za-z0-9][A-Za-z0-9_-]*{END}"),
     doc("A label is letters, digits, - and _, and begins with a letter or digit."),
 ]
-#: Folders of these names beside those of the networks hold other things.
+#: Folders with these names hold other results.
 TAKEN = ("benchmarks", "figures", "logs", "serving", "study", "tables")
 #: A label of a network: a folder, which must not be one of those that hold other things.
 ModelLabel = Annotated[
@@ -25,7 +25,7 @@ ModelLabel = Annotated[
         extra_json_schema={
             "not": {
                 "enum": list(TAKEN),
-                "description": "Folders of these names beside those of the networks hold other things.",
+                "description": "Folders with these names hold other results.",
             }
         }
     ),
@@ -235,7 +235,16 @@ class SimulationStudy(Record, frozen=True):
 
 #: The data of figures, by the first part of its name.
 Session = Literal[
-    "simulation", "ablation", "networks", "convolutions", "pruning", "images", "batches", "transformers", "serving"
+    "simulation",
+    "ablation",
+    "networks",
+    "convolutions",
+    "pruning",
+    "images",
+    "profiles",
+    "batches",
+    "transformers",
+    "serving",
 ]
 
 
@@ -279,7 +288,7 @@ _NetworkFile = Annotated[str, Meta(pattern=f"^[A-Za-z0-9][A-Za-z0-9_]*{END}"), d
 
 
 class ImageStudy(Record, frozen=True):
-    """Networks on images of several sizes (HIOS, figure 12)."""
+    """Networks on images of several sizes (HIOS, figures 12 and 13), and how long scheduling them takes (figure 14)."""
 
     sizes: OrAbsent[
         Annotated[

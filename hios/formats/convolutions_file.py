@@ -16,7 +16,7 @@ class ConvolutionSize(Record, frozen=True):
     """Two equal convolutions on images of one size; medians over the repeats, in milliseconds."""
 
     image_size: Annotated[Positive, doc("Height and width of the image in pixels.")]
-    alone_ms: Annotated[NonNegative, doc("A convolution on one core, nothing beside it.")]
+    alone_ms: Annotated[NonNegative, doc("A convolution on one core while the other core is idle.")]
     both_cores_ms: Annotated[NonNegative, doc("A convolution with a thread on each of two cores.")]
     at_once_ms: Annotated[
         NonNegative, doc("Two convolutions at once, each on a core of its own, until both have finished.")
@@ -28,7 +28,7 @@ class ConvolutionSize(Record, frozen=True):
 class Pair(Record, frozen=True):
     """Operators of two kinds on two cores at once."""
 
-    kinds: Annotated[tuple[PairKind, PairKind], doc("What is timed, and what runs beside it.")]
+    kinds: Annotated[tuple[PairKind, PairKind], doc("What is timed, and what runs on the other core meanwhile.")]
     image_size: Annotated[Positive, doc("Height and width of the image in pixels.")]
     alone_ms: Annotated[NonNegative, doc("The first alone, milliseconds.")]
     beside_ms: Annotated[NonNegative, doc("The first while the second runs on the other core, milliseconds.")]

@@ -152,7 +152,7 @@ class StageCost(_Timed, frozen=True, kw_only=True):
             ...,
         ],
         Meta(min_length=1),
-        doc("The groups that run beside each other."),
+        doc("The groups that run side by side."),
     ]
     time_ms: Annotated[NonNegative, doc("t(S), milliseconds.")]
 

@@ -54,7 +54,9 @@ class GpuFile(Record, frozen=True):
     registers_per_sm: Annotated[WholeNumber, doc("32-bit registers of an SM.")]
     shared_memory_per_sm_kb: Annotated[WholeNumber, doc("Shared memory of an SM in units of 1024 bytes.")]
     links: Annotated[
-        dict[str, Annotated[Text, doc("Name of a link that comes with hios, or a .yaml file beside this one.")]],
+        dict[
+            str, Annotated[Text, doc("Name of a link that comes with hios, or a .yaml file in the folder of this one.")]
+        ],
         Meta(min_length=1),
         doc("What can lie between two of these GPUs, by the word for --link; the first is the default."),
     ]

@@ -116,7 +116,7 @@ class ReferenceResult(Record, frozen=True):
     name: Annotated[Text, doc("What it is.")]
     threads: Annotated[
         Positive,
-        doc("Threads inside an operator; of a parallel session of ONNX Runtime the operators beside each other."),
+        doc("Threads inside an operator; for a parallel session of ONNX Runtime, operators that run side by side."),
     ]
     latency_ms: Latency
     kind: OrAbsent[

@@ -14,6 +14,8 @@ from hios.formats.config_file import Label
 Overflow = Literal["reject", "drop-oldest"]
 #: How fast tasks leave the queues.
 LauncherKind = Literal["open", "fixed", "water-filling"]
+#: Sub-blocks of a combined block at most: each set of them has times of its own.
+MOST_SUB_BLOCKS = 10
 
 
 class ModelOfScenario(Record, frozen=True):
@@ -109,8 +111,21 @@ class TopSettings(Record, frozen=True):
             ],
             ...,
         ],
-        doc("Combined blocks; every block that none of them holds is a combined block of its own."),
+        doc(
+            "Combined blocks; every block that none of them holds is a combined block of its own. Without any, "
+            "neighbouring blocks of a model are combined, as many as most says."
+        ),
     ] = ()
+    most: OrAbsent[
+        Annotated[
+            int,
+            Meta(ge=1, le=MOST_SUB_BLOCKS),
+            doc(
+                "Blocks of a combined block where none is stated (H of TOP), 1 to combine nothing; if left out 2 for "
+                "top and 1 for top-open."
+            ),
+        ]
+    ] = None
     slots: Annotated[Positive, doc("Instances that may wait before a block.")] = 1
     max_wait_ms: OrAbsent[
         Annotated[

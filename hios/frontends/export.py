@@ -91,7 +91,7 @@ def check(model: Model, options: ModelOptions, trusted: bool) -> None:
         raise HiosError(f"{model.text}: found the option {extra[0]}, but the file holds a finished model{more}")
     if trusted and model.kind != "pt2":
         raise HiosError(
-            f"{model.text}: found the option trust; allowed: for .pt2 files, as loading others runs no code"
+            f"{model.text}: found the option trust; allowed: for .pt2 files, as loading other files runs no code"
         )
 
 

@@ -71,7 +71,7 @@ def extract_program(
 ) -> tuple[Graph, dict[str, Tensor]]:
     """The optimised graph of a program of torch with its weights by name; see ``extract_lowered``.
 
-    The graph is run once beside the program: an import that silently changes a model does not get past this.
+    The graph is run once and compared with the program, which catches imports that silently change a model.
     """
     graph, tensors = extract_lowered(lower(program), name, declared, units=units)
     graph = _with_limits(graph, below or {})

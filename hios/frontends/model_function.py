@@ -101,11 +101,11 @@ def built(
 
 def _not_numbers(outputs: Any) -> str:
     """Which outputs of a module hold NaN, and how much of them, in words; empty if none does."""
-    found = []
+    affected = []
     for path, value in pytree.tree_flatten_with_path(outputs)[0]:
         if isinstance(value, Tensor) and (share := nan_in_words(value)):
-            found.append(f"output{pytree.keystr(path)} ({share})")
-    return ", ".join(found)
+            affected.append(f"output{pytree.keystr(path)} ({share})")
+    return ", ".join(affected)
 
 
 def _check_options(build: Build, name: str, options: ModelOptions) -> None:

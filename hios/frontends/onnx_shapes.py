@@ -31,8 +31,8 @@ def fix_shapes(
         batch_size: of first dimensions that are open.
 
     Raises:
-        UnsupportedError: an input is no tensor of a known rank, or a dimension stays open; the message lists the inputs
-            and the options to give.
+        UnsupportedError: an input is not a tensor of known rank, or a dimension stays open; the message lists the
+            inputs and the options to give.
         HiosError: an unknown input, or a shape or batch size that the file does not allow.
     """
     for value in inputs:

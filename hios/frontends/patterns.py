@@ -76,7 +76,7 @@ class _Chain:
 
 #: Convolution with bias and batch norm, bias alone, batch norm alone, neither: longest first.
 _VARIANTS = [(biased, normalised) for normalised in (True, False) for biased in (True, False)]
-#: Activations that join the operator before them, with the numbers that they take beside their input.
+#: Activations that join the operator before them, with the numbers that they take in addition to their input.
 _ACTIVATIONS = {"relax.nn.relu": 0, "relax.nn.silu": 0, "relax.nn.leakyrelu": 0, "relax.clip": 2}
 
 

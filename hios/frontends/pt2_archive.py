@@ -28,11 +28,11 @@ _EXAMPLES = "data/sample_inputs/model.pt"
 #: Where tensors lie, with the file that describes them there; and their names.
 _TENSORS = {"data/weights/": "model_weights_config.json", "data/constants/": "model_constants_config.json"}
 _TENSOR = re.compile(r"data/weights/weight_[0-9]+|data/constants/tensor_[0-9]+")
-#: Records that the copy has anew or not at all.
+#: Records that the copy writes itself or omits.
 _LEFT_OUT = re.compile(r"archive_(format|version)|\.data/\w+|byteorder|data/sample_inputs/model\.pt|extra/.+")
 _COMPILED = ("data/aotinductor/", "data/executorch/", "data/mtia")
 
-#: Names become variables of generated code; paths of modules and weights stand in it between double quotes.
+#: Names become variables of generated code; paths of modules and weights appear in it in double quotes.
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)?")
 _PATH = re.compile(r"[A-Za-z0-9_.:/ +-]*")
 _WORD = re.compile(r"[A-Za-z]+")
@@ -219,12 +219,12 @@ class _Checked:
             )
         record = f"{place.partition('model_')[0]}{value}"  # the place begins with the file that describes the tensor
         if key == "path_name" and (record not in self._names or not _TENSOR.fullmatch(record)):
-            raise _refused(self._path, f"{place} is {_shown(value)}, which is no tensor of the file")
+            raise _refused(self._path, f"{place} is {_shown(value)}, which is not a tensor of the file")
         return value
 
     def _require(self, form: re.Pattern[str], value: str, place: str) -> None:
         if not form.fullmatch(value):
-            raise _refused(self._path, f"{place} has the name {_shown(value)}, which is no name")
+            raise _refused(self._path, f"{place} has the name {_shown(value)}, which is not a name")
 
     def _target(self, value: Any, place: str) -> str:
         if not isinstance(value, str) or not is_harmless(value):
@@ -238,7 +238,7 @@ class _Checked:
         while waiting:
             node = waiting.pop()
             if protocol != 1 or not isinstance(node, dict) or not isinstance(node.get("children_spec"), list):
-                raise _refused(self._path, f"{place} is no structure of values")
+                raise _refused(self._path, f"{place} is not a structure of values")
             waiting += node["children_spec"]
             if node.get("type") is None and node.get("context") is None:
                 continue
@@ -249,7 +249,7 @@ class _Checked:
                 )
             keys = json.loads(node["context"]) or []
             if not isinstance(keys, list):
-                raise _refused(self._path, f"{place} has keys that are no list")
+                raise _refused(self._path, f"{place} has keys that are not a list")
             for key in keys:
                 if not isinstance(key, int):
                     self._require(_NAME, str(key), place)

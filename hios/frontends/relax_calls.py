@@ -203,7 +203,7 @@ class _Reader:
                 arguments.append(value)
         dtypes = {described(value)[1] for value in arguments if isinstance(value, Call | tuple | Weight | Input)}
         for place, number in numbers.items():
-            # torch gives a number the dtype of the tensors beside it; where none has its own, it must keep that.
+            # torch casts a number to the dtype of the tensors it is combined with; a weight keeps its own dtype.
             if _name_of(number.dtype) not in dtypes:
                 arguments[place] = self._weight(number)
         origin = self._origins.get(_text(variable.name))

@@ -95,35 +95,35 @@ class Budget:
         self._bar.set_description_str(f"{self._name}: {what}", refresh=False)
         self._redraw()
 
-    def predicted_s(self, step: str, beside: int = 0) -> float:
+    def predicted_s(self, step: str, concurrent: int = 0) -> float:
         """Seconds that a step is expected to take.
 
         It rests on how long the step took here before, and on how much longer than expected the steps of this run took.
 
         Args:
             step: one of those that have a first guess.
-            beside: how many other processes prepare something meanwhile: they share the cores.
+            concurrent: how many other processes prepare something meanwhile: they share the cores.
         """
         pace = max(1.0, self._taken / self._expected) if self._expected else 1.0
-        return pace * self._usual_s(step, beside)
+        return pace * self._usual_s(step, concurrent)
 
-    def _usual_s(self, step: str, beside: int) -> float:
-        return self._guess_s(step, beside) * self._factors.get(step, 1.0)
+    def _usual_s(self, step: str, concurrent: int) -> float:
+        return self._guess_s(step, concurrent) * self._factors.get(step, 1.0)
 
-    def _guess_s(self, step: str, beside: int) -> float:
+    def _guess_s(self, step: str, concurrent: int) -> float:
         fixed, each, calls = _GUESSES[step]
         alone_s = fixed + each * self._modules + calls * self.call_s
-        return alone_s * max(1.0, (1 + beside) / self._cores)
+        return alone_s * max(1.0, (1 + concurrent) / self._cores)
 
-    def too_short_for(self, *steps: str, keep_s: float = 0.0, beside: int = 0) -> str:
+    def too_short_for(self, *steps: str, keep_s: float = 0.0, concurrent: int = 0) -> str:
         """Why steps are not started, in words; empty if there is time for all of them.
 
         Args:
             steps: one after another.
             keep_s: seconds that are to be left after them.
-            beside: how many other processes prepare something meanwhile.
+            concurrent: how many other processes prepare something meanwhile.
         """
-        needed, left = sum(self.predicted_s(step, beside) for step in steps), self.left_s - keep_s
+        needed, left = sum(self.predicted_s(step, concurrent) for step in steps), self.left_s - keep_s
         if needed <= left:
             return ""
         return (
@@ -132,18 +132,18 @@ class Budget:
         )
 
     @contextlib.contextmanager
-    def step(self, step: str, what: str, beside: int = 0) -> Iterator[None]:
+    def step(self, step: str, what: str, concurrent: int = 0) -> Iterator[None]:
         """A context whose time is recorded for predictions if it does not fail."""
         self.show(what)
         began = time.monotonic()
         yield
-        self.took(step, time.monotonic() - began, beside)
+        self.took(step, time.monotonic() - began, concurrent)
 
-    def took(self, step: str, seconds: float, beside: int = 0) -> None:
+    def took(self, step: str, seconds: float, concurrent: int = 0) -> None:
         """Record how long a step took while this many other processes ran."""
         self._taken += seconds
-        self._expected += self._usual_s(step, beside)
-        self._factors[step] = round(_MARGIN * seconds / self._guess_s(step, beside), 3)
+        self._expected += self._usual_s(step, concurrent)
+        self._factors[step] = round(_MARGIN * seconds / self._guess_s(step, concurrent), 3)
         if self._file is not None:
             with contextlib.suppress(OSError), replacing(self._file) as temporary:
                 temporary.write_text(json.dumps(self._factors) + "\n", encoding="utf-8")

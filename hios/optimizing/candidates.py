@@ -15,7 +15,7 @@ from hios.schedule import Schedule, StagedPlan
 
 #: Ways to run a model, by the names that ``way`` takes: runtimes of the whole model, and schedules of its operators.
 EAGER, SCHEDULE = "eager", "schedule"
-#: Runtimes beside PyTorch itself, those that are quick to prepare first.
+#: Runtimes other than PyTorch itself, those that are quick to prepare first.
 OTHERS = ("openvino", "onnxruntime", "compile")
 WAYS = (EAGER, SCHEDULE, *OTHERS)
 

@@ -16,7 +16,7 @@ from hios.platforms.cpu import cpu_platform as cpu
 from hios.profiling.measurement_cache import default_folder
 from hios.schedulers import find
 
-#: What ``way`` may be beside one of ``WAYS`` or several of them.
+#: What ``way`` may be apart from one or several of ``WAYS``.
 AUTO = "auto"
 #: Maximum number of devices by default: networks seldom have more branches of similar size.
 _DEVICES = 8

@@ -39,7 +39,7 @@ class Prepared:
         candidate: what it is.
         run: runs it.
         prepare_s: seconds that it took, exporting included.
-        memory_mb: memory beside the model itself; None if it is not known yet.
+        memory_mb: memory in addition to the model itself; None if it is not known yet.
         file: what a runtime was loaded from.
     """
 
@@ -160,7 +160,7 @@ class Preparation:
         return self.reserve_s if self.options.is_auto else -float("inf")
 
     @property
-    def _beside(self) -> int:
+    def _concurrent(self) -> int:
         """How many conversions run in separate processes."""
         return sum(conversion.runs for conversion in self._conversions.values())
 
@@ -169,7 +169,7 @@ class Preparation:
         wanted = [kind for kind in _APART if kind in kinds]
         program = self.folder / "program.pt2"
         for kind in wanted:
-            if why := self.budget.too_short_for(kind, keep_s=self._kept_s, beside=1 + self._beside):
+            if why := self.budget.too_short_for(kind, keep_s=self._kept_s, concurrent=1 + self._concurrent):
                 self._note(kind, "not started", why)
                 continue
             if not program.exists() and (why := self._write(program)):
@@ -211,14 +211,14 @@ class Preparation:
         self._attempt(kind, kind, functools.partial(self._load, kind, took))
 
     def _in_process(self, kind: str) -> None:
-        beside = self._beside
-        if why := self.budget.too_short_for(kind, keep_s=self._kept_s, beside=beside):
+        concurrent = self._concurrent
+        if why := self.budget.too_short_for(kind, keep_s=self._kept_s, concurrent=concurrent):
             self._note(kind, "not started", why)
             return
 
         def convert() -> None:
             began, path = time.monotonic(), runtimes.file(kind, self.folder, 0)
-            with self.budget.step(kind, f"converting for {in_runtime(kind, 1).label.partition(',')[0]}", beside):
+            with self.budget.step(kind, f"converting for {in_runtime(kind, 1).label.partition(',')[0]}", concurrent):
                 runtimes.convert(kind, self._program(), path, 0)
                 self._load(kind, time.monotonic() - began)
 
@@ -259,13 +259,13 @@ class Preparation:
             warn(f"{self._name} is not scheduled: {why}")
 
     def _extract(self) -> None:
-        beside = self._beside
-        if why := self.budget.too_short_for("extract", "costs", "engine", keep_s=self._kept_s, beside=beside):
+        concurrent = self._concurrent
+        if why := self.budget.too_short_for("extract", "costs", "engine", keep_s=self._kept_s, concurrent=concurrent):
             self._note(SCHEDULE, "not started", why)
             return
         assert self.exported is not None  # noqa: S101 - nothing that needs it runs before
         began = time.monotonic()
-        with self.budget.step("extract", "extracting the graph", beside):
+        with self.budget.step("extract", "extracting the graph", concurrent):
             self.traced = extract(self.exported, self._name, self.options.units)
         self._extract_s = time.monotonic() - began
 

@@ -31,13 +31,14 @@ _SHAPE_CHECKS = (
     "_subclasses/fake_impls.py",
     "nn/functional.py",
 )
-#: Innermost lines among which such a check is: helpers that raise are behind it.
+#: Number of innermost lines searched for such a check, which may raise through helpers.
 _INNERMOST = 4
 _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError)
 _TABLES = ("_parameters", "_buffers", "_modules")
-#: What nn.LSTM, nn.GRU and nn.RNN derive anew from their parameters where these are others: here, without values.
+#: Attributes that nn.LSTM, nn.GRU and nn.RNN derive again from their parameters when these are replaced, as here by
+#: fake tensors.
 _DERIVED = frozenset({"_flat_weights", "_flat_weight_refs"})
-#: Types of attributes that may be set to what they were.
+#: Types of attributes that may be assigned again if the value stays equal.
 _VALUES = (int, float, str, torch.Size)
 #: Operators that update running statistics in training without saying so in their schema, and the argument they update.
 _TRAINING = {"aten::native_batch_norm": 5, "aten::cudnn_batch_norm": 5, "aten::miopen_batch_norm": 5}
@@ -75,7 +76,7 @@ def require_pure(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any
         try:
             with _unlogged(), mode, writes:
                 outputs = model(*given[0], **given[1])
-        except Exception as error:  # whatever a user's model raises, or what it is stopped by
+        except Exception as error:  # whatever a user's model raises, or the error that stops it
             failed = error
         changed = [*writes.written_into, *state.changed()]
     if failed is not None and not writes.written_into:
@@ -202,7 +203,7 @@ def _zeros(like: Tensor) -> Tensor:
 
 
 class _State:
-    """Attributes, parameters, buffers and submodules of all modules of a model, to be compared and restored."""
+    """A snapshot of the attributes, parameters, buffers and submodules of all modules, to compare and restore."""
 
     def __init__(self, model: nn.Module) -> None:
         self._modules = dict(model.named_modules())
@@ -210,7 +211,7 @@ class _State:
         self._tables = {
             (path, name): dict(module.__dict__[name]) for path, module in self._modules.items() for name in _TABLES
         }
-        #: What lists and the like hold, which are changed in place.
+        #: Contents of lists and other containers, which are changed in place.
         self._contents = {
             (path, name): _copied(value)
             for path, held in self._dicts.items()

@@ -30,7 +30,7 @@ class WayReport:
         speedup: median of the model itself over this median, in the same rounds.
         low: lower end of its 95 % interval (`hios.statistics.speedup_interval`); 0 where runs are too few for one.
         high: upper end; None where runs are too few for one.
-        memory_mb: memory that it takes beside the model itself, in MB (10^6 bytes); None where it was not measured.
+        memory_mb: memory in addition to that of the model, in MB (10^6 bytes); None where it was not measured.
         prepare_s: seconds that it took to prepare; None where it was not.
     """
 

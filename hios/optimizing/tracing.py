@@ -23,7 +23,7 @@ from hios.optimizing.argument_binding import Binding
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-#: Types of values that may stand beside tensors: they say all that they are, and nobody can change one.
+#: Types of values allowed besides tensors: immutable, and fully described by their value.
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 
 #: What an output is: ("tensor", its number among the graph's outputs), ("input", number of an input tensor) or
@@ -57,7 +57,7 @@ class Inputs:
             if wrong := _unusual(leaves[place]):
                 raise UnsupportedError(f"example inputs: found {wrong}; allowed: plain tensors on the CPU")
         if wrong := _no_constant(self._constants):
-            raise UnsupportedError(f"example inputs: found {wrong}; allowed beside tensors: numbers, texts and None")
+            raise UnsupportedError(f"example inputs: found {wrong}; allowed: tensors, numbers, strings and None")
 
     @property
     def described(self) -> str:
@@ -260,7 +260,7 @@ def export(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
         program = programs.export(_Flat(model, inputs, seen), tuple(tensors), model)
     if wrong := seen[0].wrong:
         raise UnsupportedError(
-            f"outputs: found {wrong}; allowed beside tensors: numbers, texts and None that are the same in every call"
+            f"outputs: found {wrong}; allowed: tensors; numbers, strings and None if they are the same in every call"
         )
     if not seen[0].count:
         raise UnsupportedError(f"{type(model).__name__}: found no output that is computed; required: at least one")

@@ -53,7 +53,7 @@ def fit(measured: Mapping[Stage, float], time_ms: Mapping[str, float], seed: int
     """Fit the model to measured stages by least squares of relative errors.
 
     It is taken only if it predicts stages that it was not fitted to better than the plain sum does, in so many of them
-    that it is no luck (sign test): an algorithm looks for the stages that a model makes too short, so noise must not
+    that it is not luck (sign test): an algorithm looks for the stages that a model makes too short, so noise must not
     become a gain.
 
     Args:

@@ -52,7 +52,7 @@ class Cache:
 
     Args:
         folder: where entries lie, made when the first is written; None keeps nothing.
-        settings: all that measurements depend on beside what is measured.
+        settings: the measurement environment, which all measurements depend on.
         keep: whether measurements are added.
 
     Raises:

@@ -90,11 +90,11 @@ def _named(algorithm: Algorithm) -> Iterator[tuple[str, object]]:
     # The package of the algorithm: hios.schedulers, or that of another distribution.
     package = algorithm.run.__module__.rpartition(".")[0] or algorithm.run.__module__
     for name in dict.fromkeys(re.findall(r"``([\w.]+)``", inspect.getdoc(algorithm.run) or "")):
-        found: object = algorithm.run.__globals__.get(name.partition(".")[0])
+        value: object = algorithm.run.__globals__.get(name.partition(".")[0])
         for part in name.split(".")[1:]:
-            found = getattr(found, part, None)
-        if callable(found) and str(getattr(found, "__module__", "")).startswith(package):
-            yield name, found
+            value = getattr(value, part, None)
+        if callable(value) and str(getattr(value, "__module__", "")).startswith(package):
+            yield name, value
 
 
 def _paragraphs(code: object, width: int) -> list[str]:

@@ -79,7 +79,7 @@ class _Planner:
 
     def plan(self) -> Plan:
         """Columns first, then rows: how far apart rows are depends on how many values run between them."""
-        found, places = self._plan, self._plan.places
+        plan, places = self._plan, self._plan.places
         margin = _Lanes()
         for hop in self._routed:
             if (zones := self._zones(hop))[0] != zones[1]:
@@ -108,8 +108,8 @@ class _Planner:
                 corners += [(side, down), (side, again), (into, again)]
             else:
                 corners += [(into, down)]
-            found.routes[hop] = [*corners, (into, end)]
-        return found
+            plan.routes[hop] = [*corners, (into, end)]
+        return plan
 
     def _zones(self, hop: Hop) -> tuple[int, int]:
         """The spaces that a value runs along, after its frame and before the other; space i is above row i."""

@@ -65,9 +65,9 @@ def order_columns(columns: Sequence[Sequence[int]], links: Sequence[tuple[int, i
         for step in steps:
             fixed = current[step - 1 if forward else step + 1]
             current[step] = _by_barycentre(current[step], {v: place for place, v in enumerate(fixed)}, side)
-        found = _crossings(current, right)
-        if found < fewest:
-            best, fewest = current, found
+        crossings = _crossings(current, right)
+        if crossings < fewest:
+            best, fewest = current, crossings
     return best
 
 

@@ -158,7 +158,8 @@ def _drawing(figure: Figure, drawn: Drawn) -> View:
         "rows": record.rows,
         "files": drawn.files,
         "data": [
-            (Path(address).name if not address.endswith("run.json") else address, address) for address in drawn.data
+            (address if address.endswith(("run.json", "schedule.json")) else Path(address).name, address)
+            for address in drawn.data
         ],
         "time": _time(record),
         "code": record.origin.code if record.origin is not None else None,

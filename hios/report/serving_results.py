@@ -59,10 +59,10 @@ def read_serving(folder: Path) -> list[ServedScenario]:
 
 
 def _scenario(own: Path) -> ServedScenario:
-    found = {kind: _results(own / kind) for kind in ("simulated", "measured")}
-    keys = sorted({*found["simulated"], *found["measured"]}, key=lambda key: (key[1], key[0]))
+    results = {kind: _results(own / kind) for kind in ("simulated", "measured")}
+    keys = sorted({*results["simulated"], *results["measured"]}, key=lambda key: (key[1], key[0]))
     return ServedScenario(
-        own.name, tuple(ServedPolicy(*key, found["simulated"].get(key), found["measured"].get(key)) for key in keys)
+        own.name, tuple(ServedPolicy(*key, results["simulated"].get(key), results["measured"].get(key)) for key in keys)
     )
 
 

@@ -24,10 +24,10 @@ def lanes(used: Iterable[Lane], devices: int) -> list[Lane]:
         used: device and stream of every operator.
         devices: number of devices of the schedule.
     """
-    found = set(used)
-    busy = {device for device, _ in found}
-    idle = {(device, 0) for device in range(devices) if device not in busy} if found else set()
-    return sorted(found | idle)
+    lanes_used = set(used)
+    busy = {device for device, _ in lanes_used}
+    idle = {(device, 0) for device in range(devices) if device not in busy} if lanes_used else set()
+    return sorted(lanes_used | idle)
 
 
 def lane_names(shown: Sequence[Lane]) -> list[str]:

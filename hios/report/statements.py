@@ -23,23 +23,23 @@ _Timed = Baseline | ReferenceResult | ScheduleResult
 
 def cautions(models: Sequence[ModelResults]) -> list[str]:
     """Sentences on measurements that other programs or shared hardware disturbed, or that are of other hardware."""
-    found = []
+    sentences = []
     for model in models:
-        found += _virtual_cautions(model)
-        found += _changes(model)
+        sentences += _virtual_cautions(model)
+        sentences += _changes(model)
         if (kind := predictions.other_hardware_in_words(model.run, model.name)) is not None:
-            found.append(kind)
+            sentences.append(kind)
         if (busy := predictions.other_work_in_words(model.run, model.name)) is not None:
-            found.append(busy)
-        found += [
+            sentences.append(busy)
+        sentences += [
             f"{ceiling.devices} independent copies of {model.name} reached only "
             f"{ceiling.throughput_ratio:.2f} times the throughput of one: the cores share hardware, "
             "or a neighbour was busy."
             for ceiling in model.run.ceilings
             if ceiling.throughput_ratio < FULL_CEILING * ceiling.devices
         ]
-        found += _large_errors(model)
-    return found
+        sentences += _large_errors(model)
+    return sentences
 
 
 def _changes(model: ModelResults) -> list[str]:
@@ -99,13 +99,13 @@ def engine_sentence(model: ModelResults) -> str | None:
     reference = min(single, key=lambda entry: "eager" not in entry.name.lower())
     baseline = model.run.baseline
     ratio = baseline.latency_ms.median / reference.latency_ms.median
-    found = _interval(baseline, reference)
+    bounds = _interval(baseline, reference)
     meaning = "what the engine itself costs (above 1) or saves (below 1)"
-    if found is not None and not tells(found):
+    if bounds is not None and not tells(bounds):
         meaning = "the two are statistically tied"
     return (
         f"The engine's sequential schedule on one device takes {ratio:.3f} times as long as "
-        f"{reference.name}{_in_words(found, 3)}: {meaning}."
+        f"{reference.name}{_in_words(bounds, 3)}: {meaning}."
     )
 
 
@@ -223,5 +223,5 @@ def _interval(slower: _Timed, faster: _Timed) -> Interval | None:
     return speedup_interval(slower.latency_ms.runs, faster.latency_ms.runs)
 
 
-def _in_words(found: Sequence[float] | None, decimals: int) -> str:
-    return "" if found is None else f" (95 % interval {found[0]:.{decimals}f} to {found[1]:.{decimals}f})"
+def _in_words(bounds: Sequence[float] | None, decimals: int) -> str:
+    return "" if bounds is None else f" (95 % interval {bounds[0]:.{decimals}f} to {bounds[1]:.{decimals}f})"

@@ -15,8 +15,8 @@ def latency_table(run: Run) -> str:
 
     Speedups have their 95 % interval where there were rounds enough for one. Schedules come first, then the chosen
     one, the references, and the ceilings. The sequential schedule on one device stands among them once, whether a
-    schedule file asked for it or not. Schedules whose costs hold the speed of the machine when they were measured have
-    their prediction beside that, the drift of the machine since, and the error beyond it. Last lines say how right
+    schedule file asked for it or not. Schedules whose costs state the speed of the machine when they were measured also
+    have their prediction, the drift of the machine since, and the error beyond it. Last lines say how right
     predictions were, where devices share cores or GPUs, and which schedules could not run as CUDA graphs.
 
     Args:

@@ -235,8 +235,8 @@ class PoolRunner:
         else:
             self.workers.check(BASELINE)
         self._expected = [self._tensor(buffer).clone() for buffer in self.plan.outputs]
-        # Before any schedule takes its turn: if graph and program do not fit, none is to blame. Where timed runs are
-        # less precise, all have to show once that they compute the same.
+        # Checked before any schedule runs: if the graph does not match the program, no schedule is to blame. If timed
+        # runs have reduced precision, every competitor is checked once in full precision.
         names = list(self.competitors) if self.workers.reduced else [BASELINE] if program is not None else []
         for name in names:
             self._clear_outputs()
@@ -249,7 +249,7 @@ class PoolRunner:
         with bar(
             len(self.references), f"{self.graph.name}: loading and compiling the model itself", "runtimes"
         ) as shown:
-            for entry in self.references:  # by turns, as what it takes to compile is stated
+            for entry in self.references:  # one after another, as their compile times are reported
                 timeout_s = None if entry.kind == "eager" else _COMPILE_TIMEOUT_S
                 arguments = {entry.worker: {**given, "kind": entry.kind, **entry.options}}
                 compile_times = self.pool.call_each(entry.load, arguments, timeout_s)
@@ -270,7 +270,7 @@ class PoolRunner:
         latency = self.workers.run(name)
         self._settle(self.competitors[name].cores)
         off = self._difference(name, timed=True)
-        # Where timed runs are less precise, it was taken in full precision.
+        # If timed runs have reduced precision, the difference was taken in full precision.
         return Outcome(latency, off if self.workers.reduced is None else None)
 
     def run_reference(self, reference: Reference) -> Outcome:

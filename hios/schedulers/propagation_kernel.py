@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hios.problem import Problem
 from hios.schedule import StagedPlan
-from hios.schedulers.opt.annealing_kernel import compiled
+from hios.schedulers.opt.search_kernel.compiling import kept
 from hios.schedulers.parallelize import ROUNDING as LEAST_GAIN
 from hios.schedulers.parallelize import StageGraph, Window
 from hios.schedulers.path_timetable import ROUNDING, PathTimetable
@@ -172,7 +172,7 @@ class CompiledStageGraph(StageGraph):
             self._stages.next[operator] = following
 
 
-@compiled
+@kept
 def _ready(mapping: _Mapping, operator: int) -> float:
     """When a mapped operator can start: after the one before it on its row, and when inputs have arrived."""
     before = mapping.before[operator]
@@ -184,7 +184,7 @@ def _ready(mapping: _Mapping, operator: int) -> float:
     return ready
 
 
-@compiled
+@kept
 def _tried(
     mapping: _Mapping,
     path: _Integers,
@@ -234,7 +234,7 @@ def _tried(
     return latency
 
 
-@compiled
+@kept
 def _settle_starts(mapping: _Mapping, last: int, late: _Flags) -> None:
     """Pass on delays of starts before ``last``."""
     start, edges = mapping.start, mapping.edges_out
@@ -255,7 +255,7 @@ def _settle_starts(mapping: _Mapping, last: int, late: _Flags) -> None:
                         late[other] = 1
 
 
-@compiled
+@kept
 def _settle_reaches(mapping: _Mapping, first: int, longer: _Flags) -> None:
     """Pass on reaches that have become longer after ``first``."""
     reach, time, edges = mapping.reach, mapping.time, mapping.edges_in
@@ -276,7 +276,7 @@ def _settle_reaches(mapping: _Mapping, first: int, longer: _Flags) -> None:
                         longer[other] = 1
 
 
-@compiled
+@kept
 def _latency_with(
     stages: _Stages,
     members: _Integers,
@@ -329,7 +329,7 @@ def _latency_with(
     return latency
 
 
-@compiled
+@kept
 def _stage_finish(stages: _Stages, stage: int) -> float:
     """When a stage ends that starts as early as can be."""
     edges = stages.edges_in
@@ -343,7 +343,7 @@ def _stage_finish(stages: _Stages, stage: int) -> float:
     return ready
 
 
-@compiled
+@kept
 def _mark(stages: _Stages, operator: int, after: int, pending: _Flags, first: int, until: int) -> tuple[int, int]:
     """Mark the stages that wait for an operator, ``after`` among them; the first and last place marked so far."""
     edges = stages.edges_out

@@ -183,6 +183,11 @@ class Admission:
         with self._lock:
             return replace(self._counts, waiting=len(self._waiting))
 
+    def waits_s(self, now_s: float) -> tuple[float, int]:
+        """Times since the arrival of the requests that wait, added up, and how many they are."""
+        with self._lock:
+            return sum(now_s - task.arrived_s for task in self._waiting), len(self._waiting)
+
     @property
     def queued_s(self) -> float:
         """Integral over time of the number of requests that wait, seconds."""

@@ -140,15 +140,15 @@ def _closed_loop(
         server.infer(label, task)
     if watch is not None:
         watch.recording = True
-    found: list[float] = []
+    times_ms: list[float] = []
     end = time.perf_counter() + seconds
-    while len(found) < _LEAST or time.perf_counter() < end:
+    while len(times_ms) < _LEAST or time.perf_counter() < end:
         start = time.perf_counter()
         server.infer(label, task)
-        found.append((time.perf_counter() - start) * 1e3)
+        times_ms.append((time.perf_counter() - start) * 1e3)
     if watch is not None:
         watch.recording = False
-    return found
+    return times_ms
 
 
 def _beside(

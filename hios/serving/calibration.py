@@ -62,9 +62,9 @@ def _mean_factor(own: Sequence[str], other: Sequence[str], factors: dict[tuple[s
 def drawn_jitter(quantiles: Sequence[float], seed: int) -> tuple[float, ...]:
     """Factors drawn from a distribution that is given by evenly spaced quantiles, linear between them."""
     draw = random.Random(seed)
-    found = []
+    factors = []
     for _ in range(_DRAWN):
         place = draw.random() * (len(quantiles) - 1)
         below = int(place)
-        found.append(quantiles[below] + (place - below) * (quantiles[below + 1] - quantiles[below]))
-    return tuple(found)
+        factors.append(quantiles[below] + (place - below) * (quantiles[below + 1] - quantiles[below]))
+    return tuple(factors)

@@ -32,16 +32,16 @@ def compare(
     Raises:
         HiosError: no policy can run the scenario.
     """
-    found, left_out = [], []
+    candidates, left_out = [], []
     for name in policies_of(scenario) if names is None else names:
         try:
-            found.append(_candidate(scenario, name, run(name, HELD_OUT)))
+            candidates.append(_candidate(scenario, name, run(name, HELD_OUT)))
         except HiosError as error:
             left_out.append(Candidate(policy=name, goodput_per_s=0.0, left_out=str(error)))
-    if not found:
+    if not candidates:
         raise HiosError(f"{scenario.source}: policy auto: no policy can run this; {left_out[0].left_out}")
-    best = max(entry.goodput_per_s for entry in found)
-    return sorted(found, key=lambda entry: order_key(entry.goodput_per_s, entry.mean_ms, best)) + left_out
+    best = max(entry.goodput_per_s for entry in candidates)
+    return sorted(candidates, key=lambda entry: order_key(entry.goodput_per_s, entry.mean_ms, best)) + left_out
 
 
 def order_key(goodput_per_s: float, mean_ms: float | None, best_per_s: float) -> tuple[float, float]:

@@ -18,6 +18,7 @@ from hios.serving.instances import Instances, Run
 from hios.serving.lane import Answer, Lane, LaneEvent
 from hios.serving.pipeline import Pipeline
 from hios.serving.run_programs import RunPrograms
+from hios.serving.simulator import first_tick
 from hios.workers.arena import Arena
 from hios.workers.ring import Bell
 
@@ -73,6 +74,7 @@ class Dispatcher:
             for slots in (*own.inputs, *own.outputs)
         }
         self._events: deque[LaneEvent] = deque()
+        self._changes: deque[tuple[Pipeline, list[float]]] = deque()
         self._up: set[int] = set()
         self._runs: dict[int, Run] = {}
         self._intervals_s = list(intervals_s)
@@ -91,6 +93,15 @@ class Dispatcher:
     def event(self, event: LaneEvent) -> None:
         """Take note of a lane; called from other threads."""
         self._events.append(event)
+        self.bell.ring()
+
+    def change(self, pipeline: Pipeline, intervals_s: Sequence[float]) -> None:
+        """Go on with other combined blocks, whose programs lanes have, and other intervals; called from other threads.
+
+        Runs that have started end as they would have. Each launcher begins with the first multiple of its new interval
+        from then on.
+        """
+        self._changes.append((pipeline, list(intervals_s)))
         self.bell.ring()
 
     def stop(self, *, drain: bool) -> None:
@@ -122,6 +133,7 @@ class Dispatcher:
             now = time.perf_counter()
             self._read_answers(now)
             self._take_events(now)
+            self._take_changes(now)
             wake = min(self._expire(now), self._launch(now), self._check_hanging(now))
             self._start_all(now)
             self.control_s = used()
@@ -164,6 +176,16 @@ class Dispatcher:
         self._instances.launch(model, task, now)
         return True
 
+    def _take_changes(self, now: float) -> None:
+        while self._changes:
+            self._pipeline, self._intervals_s = self._changes.popleft()
+            self._instances.change(self._pipeline)
+            passed = now - self._began_s
+            self._ticks = [
+                self._began_s + first_tick(passed, interval_s) * interval_s if interval_s > 0 else now
+                for interval_s in self._intervals_s
+            ]
+
     # Runs
 
     def _idle(self) -> list[int]:
@@ -196,7 +218,7 @@ class Dispatcher:
             if slots.made == run.members[place][1]:
                 task.slots[slots.number] = self._free.take(slots)
         if together:
-            program, lanes = self._programs.together(run.combined, run.present)
+            program, lanes = self._programs.together(run.members)
             every = tuple(range(len(run.members)))
             chosen = [run.tasks[place].slots[slots.number] for place, slots in stated]
             for taking_part in lanes:

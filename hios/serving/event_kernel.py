@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numba import njit
 
+from hios.formats.scenario_file import MOST_SUB_BLOCKS
 from hios.serving.arrivals import Trace
-from hios.serving.pipeline import MOST_SUB_BLOCKS, Pipeline, QueueRules
+from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.simulator import (
     COMPLETED,
     DROPPED,

@@ -54,6 +54,18 @@ class Instances:
         #: Runs that went first as an instance had waited too long; blocks that ran, an instance each.
         self.promoted = self.block_runs = 0
 
+    def change(self, pipeline: Pipeline) -> None:
+        """Go on with other combined blocks of the same blocks and slots; instances keep their places."""
+        self._pipeline = pipeline
+
+    def progress(self) -> list[bool]:
+        """Of every block of all models, whether an instance waits before it or runs in it (P_t); from any thread."""
+        return [
+            bool(waiting) or running > 0
+            for slots, counts in zip(self._slots, self._running, strict=True)
+            for waiting, running in zip(slots, counts, strict=True)
+        ]
+
     def has_room(self, model: int) -> bool:
         """Whether a task of a model may leave its queue."""
         return len(self._slots[model][0]) < self._pipeline.slots

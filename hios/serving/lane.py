@@ -15,7 +15,7 @@ from hios.errors import HiosError
 from hios.serving import lane_worker
 from hios.serving.block_values import Slots
 from hios.serving.lane_program import LaneProgram
-from hios.serving.lane_worker import ANSWER_WORDS, STOP, Wiring
+from hios.serving.lane_worker import ANSWER_WORDS, MORE, STOP, Wiring
 from hios.workers.arena import Arena, Layout
 from hios.workers.pool import WorkerPool
 from hios.workers.ring import Bell, Ring
@@ -88,6 +88,9 @@ class Lane:
         self._places = (layout.add(Ring.nbytes(words)), layout.add(Ring.nbytes(ANSWER_WORDS)))
         self._first_flag, self._words = first_flag, words
         self._bell = Bell()
+        #: Replaced as a whole, as several threads read it; and the number from which on the worker does not know them.
+        self._programs: Mapping[int, LaneProgram] = {}
+        self._unknown = 0
         self._cleared = threading.Event()
         self._stopping = False
         self._pid = 0
@@ -112,6 +115,7 @@ class Lane:
             arena.descriptor, arena.flags_count, arena.size, orders, answers, self._bell.descriptor, server.descriptor
         )
         self._duties, self._timeout_s = duties, timeout_s
+        self._programs = duties.programs
 
     def start(self, event: Callable[[LaneEvent], None]) -> None:
         """Start the first worker; ``event`` is called, from another thread, when it is ready, and when it ends."""
@@ -124,8 +128,15 @@ class Lane:
         """Process number of the worker; 0 while there is none."""
         return self._pid
 
+    def extend(self, programs: Mapping[int, LaneProgram]) -> None:
+        """Add programs, with numbers above those so far, before one of them is sent; from any one thread."""
+        self._programs = {**self._programs, **programs}
+
     def send(self, run: int, program: int, slots: Sequence[int]) -> None:
-        """Have a program run."""
+        """Have a program run; a worker that does not know it yet is given all new ones first."""
+        if program >= self._unknown:
+            self._unknown = _end(self._programs)
+            self._orders.put((0, MORE))
         self._orders.put((run, program, *slots))
         self._bell.ring()
 
@@ -172,14 +183,14 @@ class Lane:
             try:
                 with self._started() as pool:
                     (self._pid,) = pool.process_ids
-                    self._prepare(pool)
+                    known = self._prepare(pool)
                     begun, ready, failures = True, True, 0
                     self._event(LaneEvent(self.number, "ready"))
                     while (
                         not self._stopping
                         and pool.call_each(lane_worker.serve, {0: {"limit_s": _SERVE_S}}, 2 * _SERVE_S)[0]
                     ):
-                        pass
+                        known = self._prepare_more(pool, known)
                 return
             except HiosError as error:
                 self._pid = 0
@@ -205,7 +216,23 @@ class Lane:
         pool.describe = self._duties.describe
         return pool
 
-    def _prepare(self, pool: WorkerPool) -> None:
-        duties = self._duties
+    def _prepare(self, pool: WorkerPool) -> int:
+        """Make a new worker ready; returns the number from which on it does not know programs."""
+        duties, programs = self._duties, self._programs
         pool.call(0, lane_worker.load, wiring=self._wiring, models=duties.models, timeout_s=self._timeout_s)
-        pool.call(0, lane_worker.prepare, slots=duties.slots, programs=duties.programs)
+        pool.call(0, lane_worker.prepare, slots=duties.slots, programs=programs)
+        self._unknown = _end(programs)
+        return self._unknown
+
+    def _prepare_more(self, pool: WorkerPool, known: int) -> int:
+        """Give the worker the programs from a number on, if there are any; returns as `_prepare`."""
+        programs = self._programs
+        more = {number: program for number, program in programs.items() if number >= known}
+        if more:
+            pool.call(0, lane_worker.prepare_more, programs=more)
+        return _end(programs)
+
+
+def _end(programs: Mapping[int, LaneProgram]) -> int:
+    """The number after the last one."""
+    return max(programs, default=-1) + 1

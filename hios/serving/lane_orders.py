@@ -10,12 +10,12 @@ from hios.serving.scenario import Scenario
 from hios.serving.stage_times import Device, restricted
 
 
-def orders_of(pipeline: Pipeline, scenario: Scenario, combined: int, present: int) -> list[Order]:
+def orders_of(scenario: Scenario, pipeline: Pipeline, combined: int, present: int) -> list[Order]:
     """Operators of every lane for the sub-blocks of a combined block that are present.
 
     Args:
-        pipeline: with stages or plans.
-        scenario: its models.
+        scenario: models.
+        pipeline: of them, with stages or plans.
         combined: number of the combined block.
         present: bit k is set where the k-th sub-block is present; it is part 0, 1 and so on among those.
     """

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from hios.graph import Graph
 from hios.kernels.tensors import nbytes, value_type
 from hios.kernels.unit import External, externals
 from hios.platforms.device_program import Buffer, Handover
@@ -105,6 +106,27 @@ class Handovers:
             made[key] = Handover(key[1], buffer, self._first + number)
         self.size, self.flags = max(self.size, layout.size), max(self.flags, self._first + len(made))
         return made
+
+    def reserve(self, models: Sequence[BlockValues], parts: int) -> None:
+        """Make room for any run of so many blocks of some models, whatever of their values changes lanes."""
+        sizes, counts = [], []
+        for own in models:
+            for block in own.blocks:
+                layout, values = Layout(), _values_inside(own.graph, block)
+                for value in values:
+                    shape, dtype = value_type(own.graph, value)
+                    layout.add(nbytes(shape, dtype))
+                sizes.append(layout.size)
+                counts.append(len(values))
+        self.size = max(self.size, self._at + sum(sorted(sizes)[-parts:]))
+        self.flags = max(self.flags, self._first + sum(sorted(counts)[-parts:]))
+
+
+def _values_inside(graph: Graph, block: Sequence[str]) -> set[External]:
+    """Values that operators of a block make and read."""
+    made = set(block)
+    read = (value for operator in block for value in externals(graph.operators[graph.index[operator]]))
+    return {value for value in read if value[0] == "operator" and value[1] in made}
 
 
 def slots_of(parts: Sequence[Part], values_of: Mapping[str, BlockValues]) -> list[tuple[int, Slots]]:

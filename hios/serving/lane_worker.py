@@ -30,8 +30,8 @@ from hios.workers.process_settings import keep_memory
 from hios.workers.ring import Bell, Ring
 from hios.workers.worker import Worker, reason
 
-#: In place of a program: the lane is to end; what it does once it has.
-STOP = -1
+#: In place of a program: the lane is to end, what it does once it has; it is to be given more programs.
+STOP, MORE = -1, -2
 #: Of a run on a lane: it went well as far as this lane knows, or it was given up as another lane ended.
 DONE, ABORTED = 0, 1
 #: Looks at the ring before a lane sleeps, some 50 microseconds, in which it gives its core away after every few.
@@ -112,8 +112,15 @@ def prepare(worker: Worker, slots: Sequence[Slots], programs: Mapping[int, LaneP
     """Bind programs to operators and memory, and run every operator once."""
     for model in worker.state["models"].values():
         model.warm_up()
-    tables = {own.number: _table(worker.state["arena"], own) for own in slots}
-    worker.state["programs"] = {number: _Runner(worker, program, tables) for number, program in programs.items()}
+    worker.state["tables"] = {own.number: _table(worker.state["arena"], own) for own in slots}
+    worker.state["programs"] = {}
+    prepare_more(worker, programs)
+
+
+def prepare_more(worker: Worker, programs: Mapping[int, LaneProgram]) -> None:
+    """Bind more programs, of operators that have run once."""
+    tables = worker.state["tables"]
+    worker.state["programs"] |= {number: _Runner(worker, program, tables) for number, program in programs.items()}
 
 
 def _table(arena: Arena, slots: Slots) -> list[Tensor]:
@@ -259,7 +266,11 @@ def _handed_over(arena: Arena, buffer: Buffer) -> Tensor:
 
 
 def serve(worker: Worker, limit_s: float) -> bool:
-    """Run what the ring says; returns whether the lane is to go on when ``limit_s`` seconds have passed."""
+    """Run what the ring says.
+
+    Returns:
+        Whether the lane is to go on: ``limit_s`` seconds have passed, or it is to be given more programs first.
+    """
     orders, answers = worker.state["orders"], worker.state["answers"]
     own, server = worker.state["own"], worker.state["server"]
     programs: dict[int, _Runner] = worker.state["programs"]
@@ -271,8 +282,8 @@ def serve(worker: Worker, limit_s: float) -> bool:
             own.sleep(min(1.0, limit_s))
             continue
         number, program, *slots = order
-        if program == STOP:
-            return False
+        if program in (STOP, MORE):
+            return program == MORE
         began = time.perf_counter_ns()
         state, failed, why = DONE, 0, ""
         try:

@@ -188,8 +188,8 @@ class Repeat:
         samples = self._samples[label]
         sample = samples[turn % len(samples)]
         if not all(map(torch.equal, outputs, sample.alone)):
-            for number, (found, expected) in enumerate(zip(outputs, sample.expected, strict=True)):
-                off, within = compared(found, expected, self._tolerance)
+            for number, (output, expected) in enumerate(zip(outputs, sample.expected, strict=True)):
+                off, within = compared(output, expected, self._tolerance)
                 self.largest_difference = max(self.largest_difference, off)
                 if not within:
                     self.wrong = self.wrong or (

@@ -80,7 +80,7 @@ def load(
         HiosError: a file is missing or does not fit, the policy is unknown, or a lane could not be kept going.
     """
     launcher = launcher or scenario.file.launcher
-    candidates = compared_policies(scenario, launcher, real=True) if name == AUTO else ()
+    candidates = compared_policies(scenario, launcher) if name == AUTO else ()
     chosen = candidates[0].policy if candidates else None
     platform = describe(scenario.lanes, virtual=virtual)
     rows = None if trace is None else LaneTrace(scenario)

@@ -17,9 +17,6 @@ UnionStage = tuple[tuple[int, Group], ...]
 #: By combined block, by the sub-blocks that are present (bit k is the k-th), by the number of lanes less 1: seconds.
 Times = tuple[tuple[tuple[float, ...], ...], ...]
 
-#: Sub-blocks of a combined block at most: each set of them has times of its own.
-MOST_SUB_BLOCKS = 10
-
 
 @dataclass(frozen=True, eq=False)
 class Pipeline:

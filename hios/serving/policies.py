@@ -9,9 +9,10 @@ from typing import Literal, cast
 
 from hios.errors import HiosError
 from hios.evaluate import evaluate, latency_ms
+from hios.formats.scenario_file import MOST_SUB_BLOCKS
 from hios.schedule import Plan, StreamPlan
 from hios.schedulers import find
-from hios.serving.pipeline import MOST_SUB_BLOCKS, Pipeline, QueueRules, SubBlock, UnionStage, queue_rules
+from hios.serving.pipeline import Pipeline, QueueRules, SubBlock, UnionStage, queue_rules
 from hios.serving.scenario import Scenario, ServedModel
 from hios.serving.stage_times import Device, block_stages, in_one_lane, side_by_side
 from hios.serving.top_pipeline import TopPipelines, run_times
@@ -94,10 +95,16 @@ def _pos(strict: bool) -> Callable[[Scenario], Pipeline]:
     return make
 
 
+#: Blocks of a combined block by default: the least H of the paper (section VI-E); where an idle lane starts the next
+#: combined block anyway, a larger one only has tasks wait for each other.
+_NEIGHBOURS, _ALONE = 2, 1
+
+
 def _top(scenario: Scenario, *, shared: bool = False) -> Pipeline:
     if shared:
         _require_lanes(scenario, "top-open")
-    return TopPipelines(scenario, shared=shared).of(combined_blocks(scenario))
+    most = scenario.file.top.most or (_ALONE if shared else _NEIGHBOURS)
+    return TopPipelines(scenario, shared=shared).of(combined_blocks(scenario, most))
 
 
 POLICIES: dict[str, Policy] = {
@@ -152,15 +159,9 @@ def policy(name: str) -> Policy:
     return every[name]
 
 
-def policies_of(scenario: Scenario, *, real: bool = False) -> list[str]:
-    """Names of the policies that a scenario can be compared under.
-
-    Args:
-        scenario: has those of a trained launcher only where it names one.
-        real: whether they are to run for real, which ``learned`` cannot.
-    """
-    learned = LEARNED_POLICIES if scenario.file.top.weights else ()
-    return [*POLICIES, *(name for name in learned if not real or name != LEARNED)]
+def policies_of(scenario: Scenario) -> list[str]:
+    """Names of the policies that a scenario can be compared under: those of a launcher only where it names one."""
+    return [*POLICIES, *(LEARNED_POLICIES if scenario.file.top.weights else ())]
 
 
 def rules_of(scenario: Scenario, pipeline: Pipeline, launcher: str) -> list[QueueRules]:
@@ -192,20 +193,29 @@ def launcher_intervals_s(scenario: Scenario, launcher: str) -> list[float]:
     ]
 
 
-def combined_blocks(scenario: Scenario) -> list[tuple[SubBlock, ...]]:
+def combined_blocks(scenario: Scenario, most: int = 1) -> list[tuple[SubBlock, ...]]:
     """The combined blocks that the scenario states, then every other block alone.
+
+    Where it states none, blocks of a model that follow each other are combined: they work on different tasks of the
+    model at once, and each run feeds the next one. The paper learns combined blocks, and states no others.
+
+    Args:
+        scenario: its models.
+        most: blocks of a combined block where none is stated.
 
     Raises:
         HiosError: a combined block has too many sub-blocks.
     """
-    found = []
+    stated = []
     for position, entry in enumerate(scenario.file.top.combined):
         members = sorted((scenario.number[label], block) for label, blocks in entry.items() for block in blocks)
         _require_few(members, f"{scenario.source}: top.combined[{position}]")
-        found.append(tuple(members))
-    held = {member for members in found for member in members}
-    every = [(number, block) for number, model in enumerate(scenario.models) for block in range(len(model.blocks))]
-    return found + [(member,) for member in every if member not in held]
+        stated.append(tuple(members))
+    held = {member for members in stated for member in members}
+    rows = [[(number, block) for block in range(len(model.blocks))] for number, model in enumerate(scenario.models)]
+    if not stated:
+        return [tuple(row[first : first + most]) for row in rows for first in range(0, len(row), most)]
+    return stated + [(member,) for row in rows for member in row if member not in held]
 
 
 def _ios_stages(scenario: Scenario) -> list[tuple[tuple[tuple[int, ...], ...], ...]]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from hios.errors import HiosError
 from hios.graph import Graph
 from hios.serving.block_values import BlockValues, Slots
 from hios.serving.lane_program import Handovers, LaneProgram, Order, Part, lane_programs, slots_of
 from hios.serving.pipeline import Pipeline, SubBlock
 from hios.workers.arena import Layout
 
-#: Operators of every lane for a combined block and the sub-blocks of it that are present, as bits.
-Orders = Callable[[int, int], Sequence[Order]]
+#: Operators of every lane for a combined block of a pipeline and the sub-blocks of it that are present, as bits.
+Orders = Callable[[Pipeline, int, int], Sequence[Order]]
 
 
 class RunPrograms:
@@ -24,6 +25,7 @@ class RunPrograms:
         orders: which lane runs what in a run over all lanes.
         layout: of the arena, which grows.
         first_flag: the first flag of the arena that is free.
+        later: how many sub-blocks combined blocks of other pipelines may have that follow; 0: none follows.
 
     Attributes:
         values: values between blocks, by label.
@@ -40,8 +42,10 @@ class RunPrograms:
         orders: Orders,
         layout: Layout,
         first_flag: int,
+        *,
+        later: int = 0,
     ) -> None:
-        self._labels, self._pipeline = list(graphs), pipeline
+        self._labels, self._orders = list(graphs), orders
         running = pipeline.lanes if pipeline.several else 1
         self.values: dict[str, BlockValues] = {}
         self.slots: list[Slots] = []
@@ -59,17 +63,33 @@ class RunPrograms:
             self.slots += made.slots
         self._handovers = Handovers(layout.size, first_flag)
         self._alone: dict[tuple[int, int], int] = {}
-        self._together: dict[tuple[int, int], int] = {}
+        self._together: dict[tuple[SubBlock, ...], int] = {}
         self._stated: dict[tuple[SubBlock, ...], list[tuple[int, Slots]]] = {}
         #: By number: one program for any lane, or one for each lane.
         self._programs: list[list[LaneProgram]] = []
         self._compile_blocks()
-        if pipeline.take != "one" and pipeline.lanes > 1:
-            self._compile_runs(orders)
+        self._compile_runs(pipeline)
+        if later:
+            self._handovers.reserve(list(self.values.values()), later)
         layout.size, self.flags = self._handovers.size, self._handovers.flags
         parts = [part for combined in pipeline.combined for part in self._parts(combined)]
-        most = max(map(len, pipeline.combined))
+        most = max(later, *map(len, pipeline.combined))
         self.words = 2 + most * max(len(slots_of([part], self.values)) for part in parts)
+
+    def extend(self, pipeline: Pipeline) -> int:
+        """Add the programs of another pipeline of the same blocks, lanes and slots.
+
+        Returns:
+            Number of the first program that is new.
+
+        Raises:
+            HiosError: its combined blocks have more sub-blocks than there is room for.
+        """
+        first, size, flags = len(self._programs), self._handovers.size, self._handovers.flags
+        self._compile_runs(pipeline)
+        if self._handovers.size > size or self._handovers.flags > flags:
+            raise HiosError("combined blocks: found one with more sub-blocks than the server has room for")
+        return first
 
     def _parts(self, members: Sequence[tuple[int, int]]) -> list[Part]:
         return [Part(self._labels[model], block) for model, block in members]
@@ -82,34 +102,35 @@ class RunPrograms:
                 order = sorted(operators, key=lambda operator: place[graph.index[operator]])
                 self._alone[model, block] = self._add([Part(label, block)], [[(0, operator) for operator in order]])
 
-    def _compile_runs(self, orders: Orders) -> None:
-        for combined, members in enumerate(self._pipeline.combined):
+    def _compile_runs(self, pipeline: Pipeline) -> None:
+        """Programs of all runs over all lanes that there are none of."""
+        if pipeline.take == "one" or pipeline.lanes == 1:
+            return
+        for combined, members in enumerate(pipeline.combined):
             for present in range(1, 1 << len(members)):
-                if self._pipeline.strict and present.bit_count() < len(members):
+                if pipeline.strict and present.bit_count() < len(members):
                     continue
-                there = [member for place, member in enumerate(members) if present >> place & 1]
-                self._together[combined, present] = self._add(self._parts(there), orders(combined, present))
+                there = tuple(member for place, member in enumerate(members) if present >> place & 1)
+                if there not in self._together:
+                    added = self._add(self._parts(there), self._orders(pipeline, combined, present))
+                    self._together[there] = added
 
     def _add(self, parts: Sequence[Part], orders: Sequence[Order]) -> int:
         self._programs.append(lane_programs(parts, orders, self.values, self._handovers))
         return len(self._programs) - 1
 
-    def of_lane(self, lane: int) -> dict[int, LaneProgram]:
-        """Programs of a lane by number."""
-        found = {}
-        for number, programs in enumerate(self._programs):
-            program = programs[0] if len(programs) == 1 else programs[lane]
-            if program.steps:
-                found[number] = program
-        return found
+    def of_lane(self, lane: int, first: int = 0) -> dict[int, LaneProgram]:
+        """Programs of a lane by number, from a number on."""
+        every = [programs[0] if len(programs) == 1 else programs[lane] for programs in self._programs[first:]]
+        return {number: program for number, program in enumerate(every, first) if program.steps}
 
     def alone(self, model: int, block: int) -> int:
         """Number of the program of a block on any one lane."""
         return self._alone[model, block]
 
-    def together(self, combined: int, present: int) -> tuple[int, list[int]]:
+    def together(self, members: tuple[SubBlock, ...]) -> tuple[int, list[int]]:
         """Number of the program of a run over all lanes, and the lanes that take part."""
-        number = self._together[combined, present]
+        number = self._together[members]
         return number, [lane for lane, program in enumerate(self._programs[number]) if program.steps]
 
     def slots_of(self, members: tuple[SubBlock, ...]) -> list[tuple[int, Slots]]:

@@ -237,6 +237,8 @@ def _defects(scenario: Scenario, on_gpu: dict[str, bool]) -> Iterator[str]:
         )
     if scenario.gpu and scenario.lanes > 1:
         yield f"lanes: found {scenario.lanes} with costs of a GPU; allowed: 1, a GPU is one device"
+    if scenario.file.top.combined and scenario.file.top.most is not None:
+        yield f"top.most: found {scenario.file.top.most} beside top.combined; allowed: one of them"
     home: dict[tuple[str, int], int] = {}
     for position, combined in enumerate(scenario.file.top.combined):
         for label, blocks in combined.items():

@@ -28,8 +28,10 @@ from hios.serving.dispatcher import Dispatcher
 from hios.serving.instances import Run
 from hios.serving.lane import FLAGS, Answer, Duties, Lane, LaneEvent
 from hios.serving.lane_orders import orders_of
-from hios.serving.pipeline import Pipeline
-from hios.serving.policies import LEARNED, LEARNED_STATIC, policy, rules_of
+from hios.serving.launcher.live_launcher import LiveLauncher, LiveSteps
+from hios.serving.launcher.online_launcher import OnlineLauncher, launcher_of
+from hios.serving.pipeline import Pipeline, QueueRules
+from hios.serving.policies import LEARNED, policy, rules_of
 from hios.serving.run_programs import RunPrograms
 from hios.serving.scenario import Scenario
 from hios.workers.arena import Arena, Layout, memory_file
@@ -46,7 +48,7 @@ class Server:
 
     Args:
         scenario: models with graphs, costs, weights, queues and lanes.
-        policy_name: one of the policies by name, but ``auto``.
+        policy_name: one of the policies by name, but ``auto``; ``learned`` changes the combined blocks as it goes.
         launcher: how fast tasks leave the queues: open, fixed or water-filling; that of the scenario if None.
         weights: tensors by name, by label of the model; those that are not here are read from the scenario's files.
         virtual: whether lanes may share cores where there are fewer.
@@ -80,11 +82,6 @@ class Server:
             raise HiosError(
                 f"{scenario.source}: found costs of a GPU; allowed to run for real: costs of platform cpu; simulate it"
             )
-        if policy_name == LEARNED:
-            raise HiosError(
-                f"policy: found {LEARNED}, which combines blocks anew while it runs, as only hios simulate can; "
-                f"allowed: {LEARNED_STATIC}, the best fixed decision of its training"
-            )
         self.scenario, self.policy = scenario, policy_name
         self._graphs = {model.label: model.problem.graph for model in scenario.models}
         for model in scenario.models:
@@ -107,9 +104,16 @@ class Server:
         self._up = threading.Event()
         self._why = ""
         self._waiting_for = set(range(len(cores)))
+        self._launcher: LiveLauncher | None = None
         try:
-            self._connect(weights, timeout_s, [own.interval_s for own in rules], watch)
+            online = OnlineLauncher(scenario, launcher_of(scenario)) if policy_name == LEARNED else None
+            later = 0 if online is None else online.most
+            self._connect(weights, timeout_s, [own.interval_s for own in rules], watch, later)
             self._start()
+            if online is not None:
+                steps = LiveSteps(list(self._queues.values()), self._dispatcher.instances, self._change)
+                self._launcher = LiveLauncher(online, steps, online.first())
+                self._launcher.start()
         except BaseException:
             self.close(drain=False)
             raise
@@ -120,6 +124,7 @@ class Server:
         timeout_s: float,
         intervals_s: Sequence[float],
         watch: Watch | None,
+        later: int,
     ) -> None:
         """Lay out the arena, and make lanes and dispatcher."""
         scenario, layout = self.scenario, Layout()
@@ -127,9 +132,10 @@ class Server:
             model.label: [[model.problem.ids[v] for v in block] for block in _blocks(scenario, number, self.pipeline)]
             for number, model in enumerate(scenario.models)
         }
-        orders = functools.partial(orders_of, self.pipeline, scenario)
+        orders = functools.partial(orders_of, scenario)
         first_flag = 1 + FLAGS * len(self.cores)
-        programs = RunPrograms(self._graphs, blocks, self.pipeline, orders, layout, first_flag)
+        programs = RunPrograms(self._graphs, blocks, self.pipeline, orders, layout, first_flag, later=later)
+        self._programs = programs
         self._lanes = [
             Lane(number, own, layout, 1 + FLAGS * number, programs.words) for number, own in enumerate(self.cores)
         ]
@@ -179,6 +185,14 @@ class Server:
             self._why = event.why
         if self._why or not self._waiting_for:
             self._up.set()
+
+    def _change(self, pipeline: Pipeline, queues: Sequence[QueueRules]) -> None:
+        """Go on with other combined blocks and intervals; called from the launcher's thread."""
+        first = self._programs.extend(pipeline)
+        for lane in self._lanes:
+            lane.extend(self._programs.of_lane(lane.number, first))
+        self.pipeline = pipeline
+        self._dispatcher.change(pipeline, [rules.interval_s for rules in queues])
 
     def submit(self, model: str, inputs: Sequence[Tensor], *, arrived_s: float | None = None) -> Future[list[Tensor]]:
         """Ask for one inference; returns at once, from any thread.
@@ -232,8 +246,13 @@ class Server:
 
     @property
     def control_s(self) -> float:
-        """Processor time of launching, dispatch and results so far, seconds."""
-        return self._dispatcher.control_s
+        """Processor time of launching, dispatch and results so far, decisions of a launcher included, seconds."""
+        return self._dispatcher.control_s + (0.0 if self._launcher is None else self._launcher.used_s)
+
+    @property
+    def decisions(self) -> int:
+        """Decisions of a learned launcher so far, the first one included; 0 without one."""
+        return 0 if self._launcher is None else self._launcher.made
 
     @property
     def promoted(self) -> int:
@@ -266,6 +285,8 @@ class Server:
         Args:
             drain: whether to answer what was asked first; else that fails.
         """
+        if self._launcher is not None:
+            self._launcher.stop()
         if hasattr(self, "_dispatcher"):
             self._dispatcher.stop(drain=drain)
             for lane in self._lanes:

@@ -43,18 +43,15 @@ def simulate(scenario: Scenario, name: str, *, launcher: str | None = None, engi
     return result(scenario, name, launcher, outcomes, simulated=True, chosen=chosen, candidates=candidates)
 
 
-def compared(
-    scenario: Scenario, launcher: str, *, real: bool = False, engine: Engine | None = None
-) -> tuple[Candidate, ...]:
+def compared(scenario: Scenario, launcher: str, *, engine: Engine | None = None) -> tuple[Candidate, ...]:
     """What auto compares: all policies on held-out traces, simulated, the best one first.
 
     Args:
         scenario: models, arrivals, lanes.
         launcher: open, fixed or water-filling.
-        real: leave out what only the simulator can do.
         engine: as in `simulate`.
     """
-    names = policies_of(scenario, real=real)
+    names = policies_of(scenario)
     return tuple(
         choosing.compare(scenario, lambda name, repeats: outcomes_of(scenario, name, launcher, repeats, engine), names)
     )

@@ -85,12 +85,12 @@ class Device:
             lanes: that the run has.
         """
         lane_of: dict[tuple[int, int], int] = {}
-        found: list[list[tuple[int, int]]] = [[] for _ in range(lanes)]
+        orders: list[list[tuple[int, int]]] = [[] for _ in range(lanes)]
         for stage in stages:
             self._packed(owners, stage, lanes, lane_of)
             for place, group in stage:
-                found[lane_of[place, group[0]]] += [(place, v) for v in group]
-        return found
+                orders[lane_of[place, group[0]]] += [(place, v) for v in group]
+        return orders
 
     def stage_ms(self, groups: Sequence[tuple[int, Group]], lanes: int) -> float:
         """Time of a stage alone, without values from other stages, in milliseconds; groups come with their models."""

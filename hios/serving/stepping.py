@@ -184,9 +184,9 @@ class CompiledSteps(Steps):
 
     def record(self) -> Record:
         """All that happened."""
-        found = self._kernel.record_of(self._state)
-        found.changes = self._changes
-        return found
+        record = self._kernel.record_of(self._state)
+        record.changes = self._changes
+        return record
 
     def _run_to(self, until_s: float) -> None:
         self._given = self._given._replace(duration=until_s)

@@ -30,7 +30,7 @@ def source_text(entry: Published) -> str:
 
 def rows(figure: Figure) -> Rows:
     """The published numbers of a figure, a row each; one row that says that there are none, where there are none."""
-    found: Rows = [
+    statements: Rows = [
         {
             "statement": entry.what,
             "case": case,
@@ -44,7 +44,7 @@ def rows(figure: Figure) -> Rows:
         for entry in figure.published.values()
         for case, number in entry.numbers.items()
     ]
-    return found or [{"statement": "no number is published in words"}]
+    return statements or [{"statement": "no number is published in words"}]
 
 
 def chart(figure: Figure, table: Rows) -> alt.TopLevelMixin:

@@ -13,12 +13,13 @@ from hios.formats.convolutions_file import ConvolutionsFile
 from hios.formats.costs_file import CostsFile
 from hios.formats.graph_file import GraphFile
 from hios.formats.run_file import Run
+from hios.formats.schedule_file import ScheduleFile
 from hios.formats.serving_result_file import ResultFile
 from hios.formats.simulation_file import AblationFile, SimulationFile
 
 #: Sessions that figures may read: a series of the simulation, the ablation, the networks of the configuration,
-#: convolutions alone, the networks scheduled by IOS with other pruning, networks of other sizes and others, and
-#: scenarios of several models.
+#: convolutions alone, the networks scheduled by IOS with other pruning, networks of other sizes and others, networks
+#: profiled for one algorithm alone, and scenarios of several models.
 VARIANTS = ("images", "batches", "transformers")
 AVAILABLE = (
     *(f"simulation/{name}" for name in SERIES),
@@ -27,6 +28,7 @@ AVAILABLE = (
     "convolutions",
     "pruning",
     *VARIANTS,
+    "profiles",
     "serving",
 )
 
@@ -41,6 +43,7 @@ SESSION_TIMES = {
     "images": "some minutes a network and size",
     "batches": "some minutes a network and size",
     "transformers": "some minutes a network",
+    "profiles": "without a limit: all that an algorithm asks for is measured, for every network, size and algorithm",
 }
 
 _MS_PER_S = 1000.0
@@ -63,6 +66,20 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
+class ProfiledAlone:
+    """A network that was profiled for one algorithm, and scheduled by it."""
+
+    costs: CostsFile
+    schedule: ScheduleFile
+
+    @property
+    def seconds(self) -> float:
+        """Time of profiling and of the algorithm."""
+        profiled = 0.0 if self.costs.profile is None else self.costs.profile.seconds
+        return profiled + self.schedule.scheduling_time_s
+
+
+@dataclass(frozen=True, slots=True)
 class FigureData:
     """What the sessions of a figure found.
 
@@ -73,6 +90,7 @@ class FigureData:
         convolutions: alone; one file at most.
         pruning: networks by label, whose runs are those of schedules by pruning.
         variants: networks of other sizes and others by name, by session.
+        profiles: what was profiled for one algorithm alone, by algorithm, by name of the network.
         serving: results of scenarios by label.
         files: where all of it was read.
     """
@@ -83,6 +101,7 @@ class FigureData:
     convolutions: tuple[ConvolutionsFile, ...] = ()
     pruning: Mapping[str, Network] = field(default_factory=dict)
     variants: Mapping[str, Mapping[str, Network]] = field(default_factory=dict)
+    profiles: Mapping[str, Mapping[str, ProfiledAlone]] = field(default_factory=dict)
     serving: Mapping[str, tuple[ResultFile, ...]] = field(default_factory=dict)
     files: tuple[str, ...] = ()
 
@@ -95,11 +114,12 @@ class FigureData:
             for part in (self.networks, self.pruning, *self.variants.values())
             for network in part.values()
         ]
-        return sum([*simulated, *measured, *(file.seconds for file in self.convolutions)])
+        alone = [entry.seconds for entries in self.profiles.values() for entry in entries.values()]
+        return sum([*simulated, *measured, *alone, *(file.seconds for file in self.convolutions)])
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> FigureData:
-        """Read files of sessions, each told by the folder that it lies in; a network by its run.json.
+        """Read files of sessions, each told by the folder that it lies in; a network by its run.json or schedule.json.
 
         Raises:
             HiosError: a file of another kind, or one that breaks its format.
@@ -107,6 +127,7 @@ class FigureData:
         simulations, ablations, convolutions = [], [], []
         networks, pruning = {}, {}
         variants: dict[str, dict[str, Network]] = {}
+        profiles: dict[str, dict[str, ProfiledAlone]] = {}
         serving: dict[str, list[ResultFile]] = {}
         files = list(paths)
         for path in files:
@@ -120,14 +141,18 @@ class FigureData:
                 pruning[path.parent.name] = _network(path, path.parents[3] / path.parent.name)
             elif path.name == "run.json" and path.parts[-4:-2] in [("study", session) for session in VARIANTS]:
                 variants.setdefault(path.parts[-3], {})[path.parent.name] = _network(path, path.parent)
+            elif path.name == "schedule.json" and path.parts[-5:-3] == ("study", "profiles"):
+                costs = artifacts.load(path.with_name("costs.json"), CostsFile)
+                alone = ProfiledAlone(costs, artifacts.load(path, ScheduleFile))
+                profiles.setdefault(path.parts[-3], {})[path.parent.name] = alone
             elif path.parent.name in ("simulated", "measured"):
                 serving.setdefault(path.parents[1].name, []).append(artifacts.load(path, ResultFile))
             elif path.name == "run.json":
                 networks[path.parent.name] = _network(path, path.parent)
             else:
                 allowed = (
-                    "simulation/*.json, ablation/*.json, convolutions.json, */run.json, serving/*/simulated/*.json and "
-                    "serving/*/measured/*.json"
+                    "simulation/*.json, ablation/*.json, convolutions.json, */run.json, "
+                    "study/profiles/*/*/schedule.json, serving/*/simulated/*.json and serving/*/measured/*.json"
                 )
                 raise HiosError(f"{path}: found this file; allowed: {allowed}")
         return cls(
@@ -137,6 +162,7 @@ class FigureData:
             tuple(convolutions),
             pruning,
             variants,
+            profiles,
             {label: tuple(results) for label, results in serving.items()},
             tuple(map(str, files)),
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hios.charts import marks
 from hios.formats.run_file import Latency, Run, ScheduleResult
 from hios.formats.schedule_file import Placement
-from hios.study.figure_data import FigureData
+from hios.study.figure_data import FigureData, Network
 from hios.study.published import published
 from hios.study.verdicts import Comparison
 
@@ -105,6 +105,16 @@ def latencies(rows: Rows, algorithm: str, column: str = "ms") -> dict[str, float
             known = best.setdefault(row["network"], row)
             best[row["network"]] = min(known, row, key=lambda candidate: float(candidate["ms"]))
     return {network: row[column] for network, row in best.items()}
+
+
+def with_images(data: FigureData) -> Mapping[str, Network]:
+    """The networks of the configuration, and those on images of other sizes."""
+    return {**data.networks, **data.variants.get("images", {})}
+
+
+def image_size(network: Network) -> int | None:
+    """Width of the images of a network in pixels; None where it takes none."""
+    return network.graph.inputs[0].shape[-1] if network.graph.inputs else None
 
 
 def span(placements: Iterable[Placement], block: Iterable[str]) -> float:

@@ -82,16 +82,16 @@ def latencies_ms(problem: Problem, devices: int, deviations: Deviations) -> dict
         Milliseconds by the names of the registry: hios-lp-inter, hios-lp, hios-mr-inter, hios-mr.
     """
     order = list(range(len(problem))) if deviations.order_by_number else priority_order(problem)
-    found = {}
+    latencies = {}
     for name, home in (
         ("hios-lp", _map_longest_paths(problem, order, devices, deviations)),
         ("hios-mr", _map_by_recording(problem, devices, deviations)),
     ):
         timed = _Stages(problem, order, home, devices, deviations)
-        found[f"{name}-inter"] = timed.latency_ms
+        latencies[f"{name}-inter"] = timed.latency_ms
         timed.group_neighbours()
-        found[name] = timed.latency_ms
-    return found
+        latencies[name] = timed.latency_ms
+    return latencies
 
 
 def _latency_ms(
@@ -150,11 +150,11 @@ def _paths(problem: Problem, deviations: Deviations) -> Iterator[list[int]]:
 
 def _rounded(problem: Problem) -> Problem:
     """The problem with times and transfers in whole milliseconds."""
-    found = copy.copy(problem)
-    found.time = [float(round(time)) for time in problem.time]
-    found.predecessors = [[(other, float(round(ms))) for other, ms in arcs] for arcs in problem.predecessors]
-    found.successors = [[(other, float(round(ms))) for other, ms in arcs] for arcs in problem.successors]
-    return found
+    rounded = copy.copy(problem)
+    rounded.time = [float(round(time)) for time in problem.time]
+    rounded.predecessors = [[(other, float(round(ms))) for other, ms in arcs] for arcs in problem.predecessors]
+    rounded.successors = [[(other, float(round(ms))) for other, ms in arcs] for arcs in problem.successors]
+    return rounded
 
 
 def _paths_of_edges(problem: Problem) -> Iterator[list[int]]:

@@ -60,10 +60,10 @@ def one_operator_fills_a_core(rows: Rows) -> str:
     if not shares:
         return ""
     apart = " and ".join(f"{100 * share:.1f} % on {network}" for network, share in shares.items())
-    found = f"The slowest schedule of one core is above the fastest by {apart}"
+    spread = f"The slowest schedule of one core is above the fastest by {apart}"
     if max(shares.values()) > _LITTLE:
-        return f"{found}; that is too much for what one operator on a core leaves to gain, and is not explained."
-    return f"{found}: one operator fills a core, so streams and stages of one device gain next to nothing."
+        return f"{spread}; that is too much for what one operator on a core leaves to gain, and is not explained."
+    return f"{spread}: one operator fills a core, so streams and stages of one device gain next to nothing."
 
 
 def stand_ins(rows: Rows, instead_of: str) -> str:
@@ -100,11 +100,11 @@ def measured(rows: Rows) -> list[Row]:
 
 def _times(rows: Rows, devices: int) -> Mapping[str, Sequence[float]]:
     """Medians in milliseconds of schedules for a number of devices, by network."""
-    found: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
     for row in measured(rows):
         if row["devices"] == devices:
-            found.setdefault(row["network"], []).append(row["ms"])
-    return found
+            times.setdefault(row["network"], []).append(row["ms"])
+    return times
 
 
 def _name(row: Mapping[str, Any]) -> str:

@@ -77,18 +77,18 @@ def gains(rows: Rows, column: str, over: Iterable[str]) -> dict[float, list[floa
         if row["mark"] == marks.PREDICTED.name
     }
     names = list(over)
-    found: dict[float, list[float]] = {}
+    percents: dict[float, list[float]] = {}
     for (scenario, load, policy), value in values.items():
         others = [values.get((scenario, load, name), 0.0) for name in names] if policy == TOP else []
         for other in others:
             if other > 0:
-                found.setdefault(load, []).append(100 * (value / other - 1))
-    return dict(sorted(found.items()))
+                percents.setdefault(load, []).append(100 * (value / other - 1))
+    return dict(sorted(percents.items()))
 
 
-def range_of(found: dict[float, list[float]], *, all_loads: bool) -> tuple[float, float] | None:
+def range_of(by_load: dict[float, list[float]], *, all_loads: bool) -> tuple[float, float] | None:
     """The least and the largest gain, at all loads or at the highest; None without any."""
-    values = [value for load in (found if all_loads else list(found)[-1:]) for value in found[load]]
+    values = [value for load in (by_load if all_loads else list(by_load)[-1:]) for value in by_load[load]]
     return (min(values), max(values)) if values else None
 
 
@@ -110,8 +110,8 @@ def compare_gains(
     """
 
     def compare(rows: Rows) -> list[Comparison]:
-        found = range_of(gains(rows, column, over), all_loads=all_loads) if on_gpu(rows) else None
-        return [] if found is None else [Comparison(published(figure)["gain"], found)]
+        gain = range_of(gains(rows, column, over), all_loads=all_loads) if on_gpu(rows) else None
+        return [] if gain is None else [Comparison(published(figure)["gain"], gain)]
 
     return compare
 
@@ -120,11 +120,11 @@ def finding(column: str, over: Sequence[str]) -> Callable[[Rows], str]:
     """Makes a sentence on what TOP gains at each load."""
 
     def say(rows: Rows) -> str:
-        found = gains(rows, column, over)
-        if not found:
+        by_load = gains(rows, column, over)
+        if not by_load:
             return f"No scenario has top and {' or '.join(over)} at one load."
         what = "predicted for a GPU" if on_gpu(rows) else "predicted on lanes, so not compared with the paper's GPUs"
-        texts = [f"{min(values):+.1f} to {max(values):+.1f} % at load {load:g}" for load, values in found.items()]
+        texts = [f"{min(values):+.1f} to {max(values):+.1f} % at load {load:g}" for load, values in by_load.items()]
         return f"top over {' and '.join(over)} in {column}, {what}: {'; '.join(texts)}."
 
     return say

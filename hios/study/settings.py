@@ -16,7 +16,7 @@ INSTANCES = {"quick": 3, "full": 30}
 #: Sizes of images of convolutions, in pixels: those of HIOS figure 1, the largest of which take minutes on cores.
 SIZES = {"quick": (8, 16, 32, 64, 128, 256), "full": (8, 16, 32, 64, 128, 256, 512, 1024)}
 #: Sessions that measure; where nothing runs they have no data.
-MEASURING = frozenset({"networks", "convolutions", "pruning", *variants.ALGORITHMS})
+MEASURING = frozenset({"networks", "convolutions", "pruning", "profiles", *variants.ALGORITHMS})
 
 
 def instances(study: Study) -> int:
@@ -83,6 +83,9 @@ def session_files(settings: Config, session: str) -> list[str]:
     if session in variants.ALGORITHMS:
         own = [label for label in variants.networks(settings.study) if variants.session_of(label) == session]
         return [f"{settings.results}/{label}/run.json" for label in own]
+    if session == "profiles":
+        folders = variants.profiled_alone(settings.study)
+        return [f"{settings.results}/{folder}/schedule.json" for folder in folders]
     if session == "ablation":
         return [f"{settings.results}/study/ablation/{generator}.json" for generator in GENERATORS]
     varied = series(settings.study.simulation, session.partition("/")[2])

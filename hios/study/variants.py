@@ -16,10 +16,12 @@ from hios.schedulers import find
 
 #: Algorithms by session, as labels of schedules: each with its defaults.
 ALGORITHMS = {
-    "images": ("sequential", "ios", "hios-mr", "hios-lp"),
+    "images": ("sequential", "ios", "hios-mr-inter", "hios-mr", "hios-lp-inter", "hios-lp"),
     "batches": ("sequential", "ios"),
     "transformers": ("sequential", "nimble", "opara"),
 }
+#: Algorithms that networks of the session images are also profiled for alone (HIOS, figure 14).
+ALONE = ("ios", "hios-mr", "hios-lp")
 #: The algorithm whose schedules for one batch size run with the others.
 RETARGETED = "ios"
 #: Sizes where the configuration does not say: in pixels (HIOS, figure 12) and images (IOS, figure 11).
@@ -79,6 +81,12 @@ def _transformers(study: Study) -> Mapping[str, tuple[str, _Options | None]]:
 def with_variants(settings: Config) -> Config:
     """The settings with the networks of all sessions among the models."""
     return msgspec.structs.replace(settings, models={**settings.models, **networks(settings.study)})
+
+
+def profiled_alone(study: Study) -> list[str]:
+    """The folders of networks that are profiled for one algorithm alone, within the results."""
+    own = [label.rpartition("/")[2] for label in networks(study) if session_of(label) == "images"]
+    return [f"study/profiles/{name}/{algorithm}" for name in own for algorithm in ALONE]
 
 
 def session_of(label: str) -> str | None:

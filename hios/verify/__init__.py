@@ -41,7 +41,7 @@ from hios.verify.serving_files import serving_problems
 from hios.verify.study_files import study_problems
 from hios.verify.system_description import costs_description_problems, run_description_problems, versions_problems
 
-#: Files by name; schedules have any name in a folder of schedules, or beside a graph.
+#: Files by name; schedules have any name in a folder of schedules, or in that of a graph.
 _KINDS = {
     "graph.json": "graph",
     "costs.json": "costs",
@@ -49,7 +49,7 @@ _KINDS = {
     "schedule.json": "schedule",
     "partition.json": "partition",
 }
-#: Schedule that the pipeline writes beside the folder of schedules.
+#: Schedule that the pipeline writes next to the folder of schedules.
 _CHOSEN = "auto.json"
 _SCHEDULES = "schedules"
 _TABLE = "tables/latency.csv"
@@ -68,9 +68,9 @@ def verify(folder: str | Path) -> list[CheckedFile]:
     """Check all artifacts in a folder and the folders in it.
 
     Artifacts are graph.json, partition.json, costs.json, run.json, config.yaml, versions.json and schedules, which lie
-    in a folder named schedules or beside a graph. Those of one network lie in one folder, as the pipeline has them.
+    in a folder named schedules or in that of a graph. Those of one network lie in one folder, as the pipeline has them.
     Measurements have to state the machine and the software that they were made with. The table of latencies,
-    tables/latency.csv, is compared with the networks whose folders lie beside its own.
+    tables/latency.csv, is compared with the networks whose folders are next to its own.
 
     Raises:
         ArtifactError: the folder is not there, or holds no artifact.
@@ -85,8 +85,8 @@ def verify(folder: str | Path) -> list[CheckedFile]:
     opened = {own: _Network(own, paths, root) for own, paths in networks.items()}
     checked = [entry for network in opened.values() for entry in network.checked()]
     for path in sorted(root.rglob(_TABLE)):
-        beside = [network.inputs for own, network in opened.items() if path.parents[1] in (own, own.parent)]
-        problems = table_problems(path, [inputs for inputs in beside if inputs is not None])
+        neighbours = [network.inputs for own, network in opened.items() if path.parents[1] in (own, own.parent)]
+        problems = table_problems(path, [inputs for inputs in neighbours if inputs is not None])
         checked.append(CheckedFile(str(path.relative_to(root)), "table", tuple(problems)))
     if (config := root / "config.yaml").is_file():
         checked.append(CheckedFile(config.name, "config", tuple(config_problems(config))))

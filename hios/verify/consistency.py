@@ -107,13 +107,13 @@ def schedule_problems(schedule: Schedule, graph: Graph | None, problem: Problem 
     with measured times, which ``hios execute --auto`` writes if no cost model predicted them, only the plan is checked.
     """
     if graph is None:
-        return ["cannot be checked: there is no valid graph.json beside it"]
+        return ["cannot be checked: its folder has no valid graph.json"]
     if is_measured(schedule) or problem is None:
         try:
             schedule.plan(graph)
         except HiosError as error:
             return [_without_name(error, schedule)]
-        unpriced = "cannot be checked against costs: there is no costs.json beside it that fits the graph"
+        unpriced = "cannot be checked against costs: its folder has no costs.json that fits the graph"
         return [] if is_measured(schedule) else [unpriced]
     problems = [_without_name(text, schedule) for text in violations(problem, schedule)]
     try:

@@ -113,7 +113,7 @@ def _intervals(run: Run) -> Iterator[str]:
             yield f"{place}: found {low:.9g} to {high:.9g}; allowed: the lower end first"
         elif computed is None:
             yield (
-                f"{place}: found {low:.9g} to {high:.9g}; allowed: none, as {len(own)} runs beside {len(baseline)} of "
+                f"{place}: found {low:.9g} to {high:.9g}; allowed: none, as {len(own)} runs with {len(baseline)} of "
                 f"the baseline give no interval; required: at least {LEAST_ROUNDS} of both in the same rounds"
             )
         else:

@@ -39,7 +39,7 @@ class WorkerPool:
         arena: memory to share.
         timeout_s: longest time that one call may take.
         names: what to call the workers in messages; ``device 0`` and so on where absent.
-        environment: environment variables that some workers have beside those of this process, by number.
+        environment: additional environment variables of some workers, by number.
         descriptors: file descriptors that workers inherit besides that of the arena, under the same numbers.
 
     Attributes:
@@ -126,7 +126,7 @@ class WorkerPool:
         if error is None:
             self.close()
         else:
-            self._abort()  # nobody waits for what the workers are doing
+            self._abort()  # their results are no longer needed
 
     def call(self, worker: int, function: Callable[..., Any], **arguments: Any) -> Any:
         """Call ``function(worker, **arguments)`` inside one worker and return its result."""
@@ -210,14 +210,14 @@ class WorkerPool:
         return f", last at {operator}" if operator else ""
 
     def _hang(self, worker: int, what: str, limit_s: float, failure: HiosError | None = None) -> NoReturn:
-        """End all; ``failure`` is that of a worker that waited for this one in vain, perhaps."""
+        """Stop all workers; ``failure`` is the error of another worker, perhaps a time-out in waiting for this one."""
         said = "" if failure is None else f"{failure}; "
         hung = f"{self._names[worker]} did not answer within {limit_s:g} s ({what}){self._where(worker)}"
         self._abort()
         raise PlatformError(f"{said}{hung}; the run was ended")
 
     def _fail(self, worker: int, what: str) -> NoReturn:
-        """Stop all workers, and say how one died or that it does not respond."""
+        """Stop all workers, and report how one died or that it does not respond."""
         where, code = self._where(worker), None
         try:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -278,7 +278,7 @@ def _left_s(deadline: float) -> float:
 def import_folders() -> list[str]:
     """The folders that workers import from, including that of hios."""
     own = str(Path(__file__).parents[2])
-    # The empty one is wherever this process is; what is no text Python passes over.
+    # An empty entry means the current folder, and Python ignores entries that are not strings.
     folders = [folder for folder in sys.path if folder and isinstance(folder, str)]
     return folders if own in folders else [own, *folders]
 
@@ -287,8 +287,8 @@ def import_folders() -> list[str]:
 def _interrupts_blocked() -> Iterator[None]:
     """Keep Ctrl-C from processes started within, from their first instruction on: they inherit the blocked signal.
 
-    A terminal sends Ctrl-C to all of them at once. The controller alone answers it, by ending the workers; one that
-    comes within reaches it right after.
+    A terminal sends Ctrl-C to all of them at once. Only the controller handles it, by stopping the workers; a signal
+    that arrives while it is blocked is delivered right after.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -50,7 +50,7 @@ class Worker:
 def main(arguments: list[str]) -> None:
     """Serve calls until the controller closes the pipe."""
     number, pipe, descriptor, flags, size, controller, markers, workers, shared = map(int, arguments[:9])
-    cores = [int(core) for core in arguments[9].split(",")]  # one that virtual devices share may stand several times
+    cores = [int(core) for core in arguments[9].split(",")]  # may hold a core more than once, for virtual devices
     end_with_parent(controller)
     os.sched_setaffinity(0, cores)
 

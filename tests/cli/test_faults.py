@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -50,6 +51,19 @@ class Interrupting:
 sys.meta_path.insert(0, Interrupting())
 sys.argv = ["hios", "algorithms"]
 runpy.run_module("hios", run_name="__main__", alter_sys=True)
+"""
+
+#: As sitecustomize.py: interrupts its own process at an import, once.
+_INTERRUPTED_START = """
+import signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
 """
 
 
@@ -160,6 +174,48 @@ def test_ctrl_c_while_a_command_is_loaded(module: str) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "Aborted\n")
+
+
+def _interrupted_at(module: str, command: list[str], folder: Path, *, ignored: bool = False) -> tuple[int, str]:
+    """Status and output of a command that is interrupted as Python begins to import a module."""
+    (folder / "sitecustomize.py").write_text(_INTERRUPTED_START.format(module=module), encoding="utf-8")
+    script = folder / "hios"
+    script.write_text("import sys\nfrom hios.__main__ import main\nsys.exit(main())\n", encoding="utf-8")
+    arguments = [str(script) if (number, part) == (0, "hios") else part for number, part in enumerate(command)]
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if ignored else signal.getsignal(signal.SIGINT)
+    try:  # a process inherits that interrupts are ignored
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"},
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("module", ["hios.api", "hios.schedulers", "hios.cli.group"])
+@pytest.mark.parametrize("command", [["hios", "algorithms"], ["-m", "hios", "algorithms"]])
+def test_ctrl_c_while_hios_is_loaded(command: list[str], module: str, tmp_path: Path) -> None:
+    """No traceback, but the end of a program that was interrupted."""
+    assert _interrupted_at(module, command, tmp_path) == (-signal.SIGINT, "")
+
+
+def test_interrupts_that_are_ignored_stay_so(tmp_path: Path) -> None:
+    """Under nohup a command is not ended."""
+    status, printed = _interrupted_at("hios.api", ["hios", "algorithms"], tmp_path, ignored=True)
+    assert status == 0
+    assert "hios-lp" in printed
+
+
+def test_the_library_leaves_interrupts_alone(tmp_path: Path) -> None:
+    """A program that imports hios sees KeyboardInterrupt."""
+    status, printed = _interrupted_at("hios.api", ["-c", "import hios"], tmp_path)
+    assert "KeyboardInterrupt" in printed
+    assert status == -signal.SIGINT
 
 
 @pytest.mark.parametrize("call", ["time", "time_ns"])

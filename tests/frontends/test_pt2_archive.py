@@ -152,8 +152,8 @@ ATTACKS: dict[str, tuple[Callable[[Records, Path], Records], str]] = {
     "pickled constant": (_pickled_constant, "opaque_obj_0, which is pickled"),
     "weights of an older format": (_old_weights, "data/weights/model.pt, which is pickled"),
     "constants of an older format": (_old_constants, "data/constants/model.pt, which is pickled"),
-    "name of an input": (_name_of_an_input, "which is no name"),
-    "module named in a structure": (_imported_enumeration, "has keys that are no list"),
+    "name of an input": (_name_of_an_input, "which is not a name"),
+    "module named in a structure": (_imported_enumeration, "has keys that are not a list"),
     "factory named in a structure": (_imported_factory, "names the type collections.defaultdict; allowed: "),
 }
 

@@ -52,8 +52,8 @@ def test_predictions_know_what_slows_steps(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(module, "usable_cores", lambda: [0, 1])
     budget = Budget(60.0, "Net", 10, None)
     alone = budget.predicted_s("extract")
-    assert budget.predicted_s("extract", beside=1) == alone
-    assert budget.predicted_s("extract", beside=3) == pytest.approx(2 * alone)
+    assert budget.predicted_s("extract", concurrent=1) == alone
+    assert budget.predicted_s("extract", concurrent=3) == pytest.approx(2 * alone)
     budget.call_s = 1.0
     assert budget.predicted_s("extract") > alone
     before = budget.predicted_s("extract")

@@ -46,7 +46,7 @@ def test_numbers_that_depend_on_tensors_are_computed_anew(value: Any) -> None:
 
 
 def test_constants_beside_outputs() -> None:
-    """Numbers, texts, None and members of enumerations may stand beside tensors, other objects may not."""
+    """Besides tensors, numbers, strings, None and members of enumerations are allowed; other objects are not."""
     y = torch.ones(2)
     outputs = Outputs({"y": y, "more": [1, 2.0, "three", None, True, torch.float32, _Kind.ONE]}, [])
     assert outputs.wrong == ""
@@ -57,7 +57,7 @@ def test_constants_beside_outputs() -> None:
 def test_inputs_that_can_change_are_refused() -> None:
     """An array among the example inputs cannot be compared with what it was, so it is refused in one line."""
     assert Inputs((torch.ones(2), 1, "two", _Kind.ONE), {}).tensors((torch.ones(2), 1, "two", _Kind.ONE), {}) != ""
-    with pytest.raises(UnsupportedError, match="found a value of type ndarray; allowed beside tensors"):
+    with pytest.raises(UnsupportedError, match="found a value of type ndarray; allowed: tensors, numbers"):
         Inputs((torch.ones(2),), {"more": np.arange(3)})
 
 

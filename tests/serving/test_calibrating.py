@@ -52,7 +52,7 @@ def test_the_command_refuses_what_contradicts(tmp_path: Path) -> None:
     path = str(scenario_file(tmp_path / "scenario.yaml"))
     output = str(tmp_path / "out.json")
     for more, message in (
-        (["--calibrate", "--policy", "top"], "--policy: found beside --calibrate; allowed: one of them."),
+        (["--calibrate", "--policy", "top"], "--policy: found with --calibrate; allowed: one of them."),
         ([], "Missing option '--policy'; required unless --calibrate is given."),
     ):
         done = CliRunner().invoke(main, ["load", path, *more, "--output", output])

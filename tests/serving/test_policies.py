@@ -154,6 +154,28 @@ def test_combined_blocks_are_a_partition() -> None:
     assert combined_blocks(given) == [((0, 1), (1, 0), (1, 2)), ((0, 0),), ((1, 1),)]
 
 
+def test_neighbours_are_combined_where_nothing_is_stated() -> None:
+    """Without stated combined blocks, top has pairs of blocks of each model that follow each other; top-open none."""
+    alone = [((0, 0),), ((0, 1),), ((1, 0),), ((1, 1),), ((1, 2),)]
+    pairs = [((0, 0), (0, 1)), ((1, 0), (1, 1)), ((1, 2),)]
+    found = {name: list(policy(name).make(_scenario()).combined) for name in ("top", "top-open")}
+    assert found == {"top": pairs, "top-open": alone}
+    threes = _scenario(top={"most": 3})
+    assert list(policy("top-open").make(threes).combined) == [((0, 0), (0, 1)), ((1, 0), (1, 1), (1, 2))]
+    assert list(policy("top").make(_scenario(top={"most": 1})).combined) == alone
+
+
+def test_neighbours_pipeline_the_tasks_of_a_model() -> None:
+    """On two lanes, pairs of blocks without branches let top do two tasks at once, as nothing else of it could."""
+    chain = served("chain", [[2.0], [2.0], [2.0], [2.0]], 400.0)
+    done = {
+        most: simulate(scenario(chain, lanes=2, duration_s=2.0, top={"most": most}), "top").total.completed
+        for most in (1, 2)
+    }
+    assert done[1] == pytest.approx(2.0 / 0.008, abs=2)
+    assert done[2] == pytest.approx(2 * done[1], rel=0.03)
+
+
 def test_stages_without_absent_sub_blocks() -> None:
     """The stages of a combined block are those of its sub-blocks beside each other; absent ones leave no gap (D5)."""
     stages = side_by_side([[((0,), (1,)), ((2,),)], [((5,),), ((6,),), ((7,),)]])

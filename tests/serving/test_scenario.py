@@ -49,6 +49,11 @@ def test_defaults(tmp_path: Path) -> None:
         ({"duration_s": 1e9}, "models.left.rate: found 40 tasks/s for 1e+09 s; allowed: at most 2,000,000 tasks"),
         ({"models": {}}, "models: found {}; allowed: at least 1 key(s)"),
         ({"launcher": "closed"}, 'launcher: found "closed"; allowed: one of "open", "fixed", "water-filling"'),
+        ({"top": {"most": 11}}, "top.most: found 11; allowed: at most 10"),
+        (
+            {"top": {"most": 2, "combined": [{"left": [0]}]}},
+            "top.most: found 2 beside top.combined; allowed: one of them",
+        ),
         ({"top": {"combined": [{"middle": [0]}]}}, "top.combined[0].middle: found this model; allowed: left, right"),
         ({"top": {"combined": [{"left": [2]}]}}, "top.combined[0].left: found block 2; allowed: 0 to 1"),
         ({"top": {"combined": [{"left": [1, 1]}]}}, "top.combined[0].left: found [1, 1]; allowed: items that differ"),

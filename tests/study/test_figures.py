@@ -26,7 +26,7 @@ from hios.verify import verify
 from tests.serving.study_scenarios import write_scenarios
 from tests.study.test_convolutions import MADE
 from tests.study.test_simulation import SMALL
-from tests.study.variant_networks import write_variants
+from tests.study.variant_networks import write_profiles, write_variants
 from tests.verify.results import write_network, write_pruning
 
 pytest.importorskip("altair", reason="needs the extra report")
@@ -62,6 +62,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     artifacts.write(alone, "convolutions", MADE)
     return {
         **write_variants(folder),
+        "profiles": write_profiles(folder),
         "networks": [folder / "inception_v3" / "run.json", folder / "squeezenet" / "run.json"],
         "ablation": ablations,
         "convolutions": [alone],

@@ -9,9 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from hios.formats.graph_file import TensorSpec
+from hios.formats.run_file import Latency
 from hios.study import registry
-from hios.study.figure_data import FigureData
-from tests.study.variant_networks import write_variants
+from hios.study.figure_data import FigureData, Network
+from tests.study.variant_networks import write_profiles, write_variants
 from tests.verify.results import write_network
 
 pytest.importorskip("altair", reason="needs the extra report")
@@ -22,7 +24,8 @@ from hios.study.figure_files import write_figure
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     """Runs of every session."""
-    return write_variants(tmp_path_factory.mktemp("variants"))
+    folder = tmp_path_factory.mktemp("variants")
+    return {**write_variants(folder), "profiles": write_profiles(folder)}
 
 
 def test_networks_of_other_sizes(files: dict[str, list[Path]], tmp_path: Path) -> None:
@@ -99,3 +102,79 @@ def test_time_of_stream_allocation(files: dict[str, list[Path]], tmp_path: Path)
     before = dataclasses.replace(network, run=msgspec.structs.replace(network.run, results=tuple(old)))
     variants = {"transformers": {"t5": before}}
     assert write_figure(registry.figure("opara_tab1"), FigureData(variants=variants), tmp_path).state == "not drawn"
+
+
+def test_time_of_scheduling_with_profiling(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """Minutes are those of profile and algorithm; stages are those that the costs hold."""
+    data = FigureData.read(files["profiles"])
+    record = write_figure(registry.figure("hios_fig14"), data, tmp_path)
+    rows: dict[Any, Any] = {row["algorithm"]: row for row in record.rows}
+    assert rows.keys() == {"ios", "hios-lp"}
+    for name, row in rows.items():
+        assert (row["network"], row["image size"]) == ("inception_v3", 299)
+        assert 60 * row["minutes"] == pytest.approx(row["profiling s"] + row["scheduling s"])
+        assert row["stages"] == len(data.profiles["inception_v3-299"][name].costs.stages) == 1
+        assert f"{name} {60 * row['minutes']:.3g} s for 1 stages" in record.finding
+    assert "12 for hios-lp on inception_v3 with 299 px" in record.reason
+    assert data.seconds == pytest.approx(60 * sum(row["minutes"] for row in rows.values()))
+    assert {entry.verdict for entry in record.comparisons} == {"not on this machine"}
+
+
+def test_time_of_scheduling_on_gpus(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """Costs of GPUs are compared with the paper: 30 s are below its 20 minutes, and a third of those of IOS."""
+    session = FigureData.read(files["profiles"]).profiles["inception_v3-299"]
+    entries = {}
+    for name, entry in session.items():
+        assert entry.costs.platform is not None
+        on_gpus = msgspec.structs.replace(entry.costs.platform, name="cuda")
+        entries[name] = dataclasses.replace(entry, costs=msgspec.structs.replace(entry.costs, platform=on_gpus))
+    profiles = {"inception_v3-299": entries, "nasnet_large-512": entries}
+    record = write_figure(registry.figure("hios_fig14"), FigureData(profiles=profiles), tmp_path)
+    by_key = {entry.key: entry for entry in record.comparisons}
+    assert by_key["hios_fig14.inception_minutes"].verdict == "agrees"
+    below = 100 * (1 - entries["hios-lp"].seconds / entries["ios"].seconds)
+    assert by_key["hios_fig14.nasnet_below_ios"].found == f"{below:.4g} to {below:.4g}"
+
+
+def _with_size(network: Network, size: int, times: dict[str, float]) -> Network:
+    """The network on images of a size, with these latencies by algorithm, on a GPU."""
+    inputs = (TensorSpec("image", (1, 3, size, size), "float32"),)
+    graph = msgspec.structs.replace(network.graph, inputs=inputs)
+    results = [
+        msgspec.structs.replace(result, latency_ms=Latency(time, time, time, (time,)))
+        for result in network.run.results
+        if (time := times.get(result.algorithm)) is not None
+    ]
+    platform = msgspec.structs.replace(network.run.platform, name="cuda")
+    return Network(
+        graph, network.costs, msgspec.structs.replace(network.run, platform=platform, results=tuple(results))
+    )
+
+
+def test_parts_of_the_gain_over_image_sizes(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """The smallest and the largest images of a network are the paper's cases; NASNet at 331 px is one of its own."""
+    data = FigureData.read(files["images"])
+    measured = data.variants["images"]["inception_v3-512"]
+    small = {"sequential": 10.0, "ios": 9.0, "hios-lp-inter": 6.0, "hios-lp": 5.0}
+    large = {"sequential": 20.0, "ios": 18.0, "hios-lp-inter": 10.0, "hios-lp": 10.0}
+    networks = {
+        "inception_v3": _with_size(measured, 299, small),
+        "nasnet_large": _with_size(measured, 331, {**small, "hios-lp": 9.5}),
+    }
+    images = {"inception_v3-512": _with_size(measured, 512, large)}
+    together = FigureData(networks=networks, variants={"images": images})
+    record = write_figure(registry.figure("hios_fig13"), together, tmp_path)
+    assert {(row["network"], row["image size"]) for row in record.rows} == {
+        ("inception_v3", 299),
+        ("inception_v3-512", 512),
+        ("nasnet_large", 331),
+    }
+    assert {entry.key.partition(".")[2]: entry.found for entry in record.comparisons} == {
+        "cut_over_ios": "Inception-v3, small images: 5, Inception-v3, large images: 5",
+        "inter_part": "small images: 80, large images: 100",
+        "nasnet_inter_part": "800 to 800",
+        "nasnet_331_over_ios": "5.556 to 5.556",
+    }
+    on_cores = write_figure(registry.figure("hios_fig13"), data, tmp_path)
+    assert {entry.verdict for entry in on_cores.comparisons} == {"not on this machine"}
+    assert [row["network"] for row in on_cores.rows] == ["inception_v3-512"] * 8

@@ -49,7 +49,8 @@ def test_sizes_by_scale() -> None:
 def test_schedules_by_session() -> None:
     """Algorithms for one device run on one, others on the most; of batches also the schedules for the others."""
     settings = _settings(batches={"sizes": {"squeezenet": [1, 4, 16]}})
-    assert variants.competitors(settings, "images") == ["sequential-1", "ios-1", "hios-mr-2", "hios-lp-2"]
+    of_hios = ["hios-mr-inter-2", "hios-mr-2", "hios-lp-inter-2", "hios-lp-2"]
+    assert variants.competitors(settings, "images") == ["sequential-1", "ios-1", *of_hios]
     assert variants.competitors(settings, "transformers") == ["sequential-1", "nimble-1", "opara-1"]
     label = "study/batches/squeezenet-b4"
     assert variants.retargeted(settings.study, label) == ["ios-for-b1", "ios-for-b16"]

@@ -197,7 +197,7 @@ def test_json_for_machines(folder: Path) -> None:
         (
             "run.json",
             lambda data: data["results"][1]["latency_ms"].update(runs=[1.0] * 4),
-            r"^results\[1\]\.speedup_interval: found .* allowed: none, as 4 runs beside 12 of the baseline give no",
+            r"^results\[1\]\.speedup_interval: found .* allowed: none, as 4 runs with 12 of the baseline give no",
         ),
         (
             "run.json",
@@ -330,7 +330,7 @@ def test_damaged_files_are_problems(tmp_path: Path) -> None:
     assert re.match(r"line \d+ column \d+: not valid JSON", problems["run.json"][0])
     assert problems["costs.json"] == ("duplicate key graph in an object; allowed: every key once",)
     assert problems["graph.json"] == ()
-    unpriced = "cannot be checked against costs: there is no costs.json beside it that fits the graph"
+    unpriced = "cannot be checked against costs: its folder has no costs.json that fits the graph"
     assert problems["schedules/greedy-1.json"] == (unpriced,)
 
 

@@ -310,7 +310,7 @@ def test_auto(models: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"algorithms": {"auto": {}}}, "algorithms.auto: found auto alone; allowed: beside other algorithms, "),
+        ({"algorithms": {"auto": {}}}, "algorithms.auto: found auto alone; allowed: together with other algorithms, "),
         (
             {"algorithms": {"auto": {"window": 2}, "greedy": {}}},
             "algorithms.auto: found the algorithm auto with",
@@ -390,7 +390,7 @@ BAD = [
     ),
     pytest.param(
         {"models": {"net": {"options": {"image_size": 3}}}},
-        "models.net: options: found image_size; allowed: beside options, not among them",
+        "models.net: options: found image_size; allowed: as a key of its own, next to options",
         id="size among the options",
     ),
     pytest.param(
@@ -423,7 +423,7 @@ BAD = [
         pytest.param(
             {"models": {name: {"model": "net"}}},
             f'models: found the key "{name}"; allowed: anything but "benchmarks", "figures", "logs", "serving", '
-            '"study", "tables" (Folders of these',
+            '"study", "tables" (Folders with these',
             id=f"label {name}",
         )
         for name in ("benchmarks", "figures", "logs", "serving", "study", "tables")

@@ -47,6 +47,7 @@ def test_all_figures(checkout: Checkout) -> None:
     planned = checkout.planned("--", "figures")
     assert planned["figure"] == len(registry.ids())
     assert (_simulations(planned), planned["ablation"], planned["execute"]) == (15, 2, 2 + 2 + 2)
+    assert planned["profile_alone"] == 2 * 3
 
 
 def test_nothing_is_executed_where_nothing_can(checkout: Checkout) -> None:
@@ -156,6 +157,25 @@ def test_networks_of_sessions(checkout: Checkout) -> None:
     assert checkout.planned("--configfile", config, "--", "hios_fig12")["execute"] == 2
     more = checkout.config(study={**study, "sessions": ["images", "networks"]})
     assert checkout.planned("--configfile", more, "--", "hios_fig12")["execute"] == 4
+
+
+def test_networks_profiled_for_one_algorithm(checkout: Checkout) -> None:
+    """Each for every algorithm of the figure, anew and without a budget, on one device where that is all it uses."""
+    config = checkout.config(study={"images": {"sizes": {"squeezenet": [64, 96]}}})
+    planned = checkout.planned("--configfile", config, "--", "hios_fig14")
+    drawn = {"figure": 1, "hios_fig14": 1}
+    assert planned == {"export": 2, "extract": 2, "profile_alone": 2 * 3, **drawn}
+    shown = checkout.snakemake("-n", "-p", "--configfile", config, "--", "hios_fig14").stdout
+    for algorithm, devices in (("ios", 1), ("hios-mr", 2), ("hios-lp", 2)):
+        folder = f"results/study/profiles/squeezenet-96/{algorithm}"
+        (profile,) = [line for line in shown.splitlines() if f"hios profile {folder}/graph.json" in line]
+        assert f"--devices {devices} " in profile
+        assert f"--stages-of {algorithm} " in profile
+        assert "--budget 1000000.0 " in profile
+        assert "--no-cache" in profile
+        assert "--widths" not in profile
+    predicted = checkout.config(platform="model", gpu="a40")
+    assert checkout.planned("--configfile", predicted, "--", "hios_fig14") == drawn
 
 
 def test_archive(checkout: Checkout) -> None:

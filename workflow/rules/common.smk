@@ -122,7 +122,7 @@ if AUTO and on_cluster:
 PARTITION = {"partition": "<results>/{model}/partition.json"} if AUTO else {}
 MOST_DEVICES = max(configuration.numbers_of_devices(settings), default=1)
 
-# profile and execute measure: with every core taken, nothing runs beside them. Predicting needs one.
+# profile and execute measure: with every core taken, nothing else runs meanwhile. Predicting needs one.
 ALL_CORES = (
     MOST_DEVICES * (settings.cores_per_device or 1)
     if on_cluster
@@ -227,7 +227,7 @@ def schedules_of(wildcards):
 
 
 def onnx_packages(label):
-    """The packages that a network needs beside torch."""
+    """The packages that a network needs besides torch."""
     return ["onnx", "onnxruntime"] if label in ONNX else []
 
 
@@ -297,7 +297,7 @@ def figure_data(wildcards):
 
 
 def figure_labels(wildcards):
-    """What Snakemake's report says of a figure beside its caption."""
+    """What Snakemake's report says of a figure in addition to its caption."""
     figure = registry.figure(wildcards.figure)
     sessions = {session.partition("/")[0] for session in figure.sessions}
     if not sessions & MEASURING:

@@ -53,7 +53,7 @@ def settings(cores: list[list[int]]) -> dict[str, object]:
 
 
 def surroundings(cores: list[list[int]]) -> dict[str, object]:
-    """What measurements on devices that are cores depend on beside hios itself.
+    """What measurements on devices that are cores depend on, apart from hios itself.
 
     Which core a device is pinned to is left out: cores that differ differ in their caches or clocks.
 

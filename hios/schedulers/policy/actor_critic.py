@@ -68,8 +68,8 @@ class Learner:
 
     def value(self, z: Array, actions: Array) -> Array:
         """q(z, m), one number a row."""
-        found: Array = self._q(_joined(z, actions))[:, 0]
-        return found
+        values: Array = self._q(_joined(z, actions))[:, 0]
+        return values
 
     def update(self, steps: Sequence[Step]) -> None:
         """One step of gradient descent of q and one of ascent of the policy, on a batch of steps."""
@@ -86,20 +86,20 @@ class Learner:
 
     def _targets(self, steps: Sequence[Step]) -> Array:
         """The targets u + gamma q(z', mu(z')) of the target networks; u alone where nothing is left."""
-        found = np.array([step.reward for step in steps], self.policy.dtype)
+        targets = np.array([step.reward for step in steps], self.policy.dtype)
         going = [number for number, step in enumerate(steps) if step.next_leaves]
         if going:
             embedding = self._target_policy.embed(self.structure)
             after = self._target_policy.decide(embedding, [steps[number].next_leaves for number in going])
-            found[going] += self.gamma * self._target_q(_joined(after.z, after.actions))[:, 0]
-        return found
+            targets[going] += self.gamma * self._target_q(_joined(after.z, after.actions))[:, 0]
+        return targets
 
     def value_gradients(self, z: Array, actions: Array, targets: Array) -> Weights:
         """Mean of delta * grad q(z, m), with delta = q(z, m) - target: (7), downhill."""
         values = self._q.forward(_joined(z, actions))
-        found: Weights = {}
-        self._q.backward(values, (values[-1] - targets[:, None]) / len(targets), found)
-        return found
+        gradients: Weights = {}
+        self._q.backward(values, (values[-1] - targets[:, None]) / len(targets), gradients)
+        return gradients
 
     def policy_gradients(self, embedding: Embedding, decision: Decision, pull: float = 0.0) -> Weights:
         """Mean of grad mu(z) * dq(z, m)/dm at m = mu(z): (8), uphill. z counts as given in q, as in the paper.

@@ -31,17 +31,17 @@ def model_blocks(label: str, problem: Problem) -> list[ModelBlock]:
         ArtifactError: the stated blocks cannot run one after another.
     """
     predecessors = [[u for u, _ in before] for before in problem.predecessors]
-    found: list[ModelBlock] = []
+    blocks: list[ModelBlock] = []
     loose: list[int] = []  # operators in no block, one after another
     for operators, stated in [*in_order(problem.graph), ([], True)]:
         if not stated:
             loose += operators
             continue
-        found += [ModelBlock(label, problem, tuple(piece)) for piece in pieces(loose, predecessors)]
+        blocks += [ModelBlock(label, problem, tuple(piece)) for piece in pieces(loose, predecessors)]
         loose = []
         if operators:
-            found.append(ModelBlock(label, problem, tuple(operators)))
-    return found
+            blocks.append(ModelBlock(label, problem, tuple(operators)))
+    return blocks
 
 
 def combined_problem(blocks: Sequence[ModelBlock], *, one_block: bool = True) -> Problem:

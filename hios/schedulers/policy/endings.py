@@ -229,27 +229,27 @@ def _colors(operators: Sequence[int], before: dict[int, list[int]], labels: Sequ
 
 def _ranks(values: dict[int, Any]) -> dict[int, int]:
     rank = -1
-    found: dict[int, int] = {}
+    ranks: dict[int, int] = {}
     last: Any = None
     for v in sorted(values, key=values.__getitem__):
         if rank < 0 or values[v] != last:
             rank, last = rank + 1, values[v]
-        found[v] = rank
-    return found
+        ranks[v] = rank
+    return ranks
 
 
 def _cumulative(counts: Sequence[int], most: int) -> list[int]:
-    found, total = [], 0
+    sums, total = [], 0
     for size in range(most + 1):
         total += counts[size] if size < len(counts) else 0
-        found.append(total)
-    return found
+        sums.append(total)
+    return sums
 
 
 def _members(mask: int) -> list[int]:
-    found = []
+    members = []
     while mask:
         low = mask & -mask
-        found.append(low.bit_length() - 1)
+        members.append(low.bit_length() - 1)
         mask ^= low
-    return found
+    return members

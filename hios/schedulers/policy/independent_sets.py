@@ -60,7 +60,7 @@ class _Product:
         self.counts = self._rest[0]
 
     def choice(self, size: int, index: int) -> tuple[int, ...]:
-        found: tuple[int, ...] = ()
+        chosen: tuple[int, ...] = ()
         for part, rest in zip(self._parts, self._rest[1:], strict=True):
             for own, count in enumerate(part.counts[: size + 1]):
                 others = rest[size - own] if size - own < len(rest) else 0
@@ -68,9 +68,9 @@ class _Product:
                     break
                 index -= count * others
             place, index = divmod(index, others)
-            found += part.choice(own, place)
+            chosen += part.choice(own, place)
             size -= own
-        return found
+        return chosen
 
 
 def independent_sets(groups: Sequence[int], most: int) -> Choices:
@@ -126,11 +126,11 @@ def _connected(among: int, conflicts: Sequence[int]) -> Iterator[int]:
 
 def product(first: Sequence[int], second: Sequence[int], most: int) -> tuple[int, ...]:
     """The product of two polynomials up to the power ``most``."""
-    found = [0] * min(len(first) + len(second) - 1, most + 1)
+    counts = [0] * min(len(first) + len(second) - 1, most + 1)
     for i, a in enumerate(first):
-        for j, b in enumerate(second[: len(found) - i]):
-            found[i + j] += a * b
-    return tuple(found)
+        for j, b in enumerate(second[: len(counts) - i]):
+            counts[i + j] += a * b
+    return tuple(counts)
 
 
 def _sum(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:

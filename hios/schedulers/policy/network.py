@@ -80,13 +80,13 @@ def initial_weights(seed: int, dtype: npt.DTypeLike = np.float32) -> Weights:
         **dict.fromkeys(("h1", "g1", "h2", "g2"), (EMBEDDING, *GRAPH_LAYERS)),
         "mu": (EMBEDDING, *POLICY_LAYERS, 1),
     }
-    found: Weights = {}
+    weights: Weights = {}
     for name, layers in sizes.items():
-        found |= initial(name, layers, chance, dtype)
+        weights |= initial(name, layers, chance, dtype)
     # Few of the endings with the fewest groups are good: start where many groups are, with little else decided.
-    found["mu.2.weight"] *= 0.1
-    found["mu.2.bias"] += _FIRST
-    return found
+    weights["mu.2.weight"] *= 0.1
+    weights["mu.2.bias"] += _FIRST
+    return weights
 
 
 @dataclass
@@ -165,24 +165,24 @@ class Policy:
 
         ``pull`` is added for each unit by which the input of the sigmoid is beyond ``SATURATED``, back towards it.
         """
-        found: Weights = {}
+        gradients: Weights = {}
         before = decision.second[-1][:, 0]
         slope = slope * decision.actions * (1 - decision.actions)
         slope = slope - pull * (before - np.clip(before, -SATURATED, SATURATED))
         slope = slope[:, None].astype(self.dtype)
-        slope = self._h2.backward(decision.first, self._mu.backward(decision.second, slope, found), found)
+        slope = self._h2.backward(decision.first, self._mu.backward(decision.second, slope, gradients), gradients)
         below = np.zeros_like(embedding.messages)
         np.add.at(below, decision.operators, slope[decision.slots])
-        nodes = self._g2.backward(embedding.outward, below, found)
+        nodes = self._g2.backward(embedding.outward, below, gradients)
         upward = np.zeros_like(nodes)
         for level, (gathered, passed) in zip(
             reversed(embedding.structure.levels), reversed(embedding.kept), strict=True
         ):
-            nodes[level.nodes] += self._g1.backward(passed, upward[level.nodes], found)
-            total = self._h1.backward(gathered, nodes[level.nodes], found)
+            nodes[level.nodes] += self._g1.backward(passed, upward[level.nodes], gradients)
+            total = self._h1.backward(gathered, nodes[level.nodes], gradients)
             np.add.at(upward, level.source, total[level.slot])
-        self._encoder.backward([embedding.inputs, nodes], nodes, found)
-        return found
+        self._encoder.backward([embedding.inputs, nodes], nodes, gradients)
+        return gradients
 
     def action(self, embedding: Embedding, leaves: Sequence[int]) -> float:
         """The action m of one step, at least 0 and below 1."""
@@ -190,5 +190,5 @@ class Policy:
 
 
 def _sigmoid(x: Array) -> Array:
-    found: Array = 1 / (1 + np.exp(-np.clip(x, -30, 30)))
-    return found
+    values: Array = 1 / (1 + np.exp(-np.clip(x, -30, 30)))
+    return values

@@ -19,12 +19,12 @@ def initial(name: str, sizes: Sequence[int], chance: np.random.Generator, dtype:
 
     Uniform within 1 / sqrt(inputs), the initialisation of the papers on DDPG and of torch.nn.Linear.
     """
-    found: Weights = {}
+    weights: Weights = {}
     for layer, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
         most = 1 / np.sqrt(inputs)
-        found[f"{name}.{layer}.weight"] = chance.uniform(-most, most, (inputs, outputs)).astype(dtype)
-        found[f"{name}.{layer}.bias"] = chance.uniform(-most, most, outputs).astype(dtype)
-    return found
+        weights[f"{name}.{layer}.weight"] = chance.uniform(-most, most, (inputs, outputs)).astype(dtype)
+        weights[f"{name}.{layer}.bias"] = chance.uniform(-most, most, outputs).astype(dtype)
+    return weights
 
 
 class Perceptron:

@@ -44,16 +44,16 @@ def read_policy(path: str | Path) -> Weights:
     from safetensors.numpy import load
 
     try:
-        found: Weights = load(Path(path).read_bytes())
+        weights: Weights = load(Path(path).read_bytes())
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror or 'no such file'}") from error
     except SafetensorError as error:
         raise ArtifactError(f"{path}: damaged or not a safetensors file ({error}); train it again") from error
     for name, expected in initial_weights(0).items():
-        shape = list(found[name].shape) if name in found else None
+        shape = list(weights[name].shape) if name in weights else None
         if shape != list(expected.shape):
             raise ArtifactError(
                 f"{path}: {name}: found {'none' if shape is None else f'shape {shape}'}; required: shape "
                 f"{list(expected.shape)}, as hios train writes it; train it again with this version"
             )
-    return {name: found[name] for name in initial_weights(0)}
+    return {name: weights[name] for name in initial_weights(0)}

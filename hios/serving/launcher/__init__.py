@@ -9,5 +9,6 @@ replay               transitions to learn from
 maddpg               actors and critics: (3) and (4), in torch
 launcher_training    Algorithm 1, offline
 launcher_file        what was learned, as a safetensors file
-online_launcher      Algorithm 1, online: decisions without torch
+online_launcher      Algorithm 1, online: decisions without torch, for the simulator and for servers
+live_launcher        the thread that decides beside a server
 """

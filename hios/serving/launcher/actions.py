@@ -114,13 +114,13 @@ class ActionSpace:
 
     def numbers(self, decision: Decision) -> Array:
         """Actions that mean a decision: a combined block is where its first block is in those of `alone`."""
-        found = self.alone()
+        numbers = self.alone()
         count = len(self.blocks)
         place = {member: count + number for number, member in enumerate(self.members)}
-        found[:count] = [self.number_of(model, interval) for model, interval in enumerate(decision.intervals_s)]
+        numbers[:count] = [self.number_of(model, interval) for model, interval in enumerate(decision.intervals_s)]
         for members in decision.combined:
-            found[[place[member] for member in members]] = found[place[members[0]]]
-        return found
+            numbers[[place[member] for member in members]] = numbers[place[members[0]]]
+        return numbers
 
     def drawn(self, chance: random.Random, most: int) -> Decision:
         """A random decision without superblocks: what a search without learning tries."""

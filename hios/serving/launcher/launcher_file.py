@@ -54,8 +54,8 @@ class Launcher:
         logits = [
             Perceptron(self.actors, f"actor{agent}", last=False)(states) for agent in range(len(self.space.sizes))
         ]
-        found: Array = 1 / (1 + np.exp(-np.concatenate(logits, axis=1)))
-        return found
+        actions: Array = 1 / (1 + np.exp(-np.concatenate(logits, axis=1)))
+        return actions
 
     def decide(self, state: Array) -> Decision:
         """What the agents decide in a state."""
@@ -131,7 +131,7 @@ def _shown(value: dict[str, list[int]] | int) -> str:
 
 def _of(facts: dict[str, Any], actors: Weights) -> Launcher:
     static = msgspec.convert(facts["static"], _Static)
-    found = Launcher(
+    launcher = Launcher(
         actors,
         msgspec.convert(facts["space"], ActionSpace),
         msgspec.convert(facts["settings"], LauncherSettings),
@@ -141,13 +141,13 @@ def _of(facts: dict[str, Any], actors: Weights) -> Launcher:
         tuple((step, goodput) for step, goodput in facts["curve"]),
         facts["facts"],
     )
-    state = state_size(found.space.blocks, found.settings.samples)
-    for agent, size in enumerate(found.space.sizes):
-        layers = [state, *found.settings.policy_layers, size]
+    state = state_size(launcher.space.blocks, launcher.settings.samples)
+    for agent, size in enumerate(launcher.space.sizes):
+        layers = [state, *launcher.settings.policy_layers, size]
         for layer, shape in enumerate(itertools.pairwise(layers)):
             if (own := actors[f"actor{agent}.{layer}.weight"].shape) != shape:
                 raise ValueError(f"actor{agent}.{layer}.weight has shape {list(own)}, not {list(shape)}")
-    return found
+    return launcher
 
 
 class _Static(msgspec.Struct):

@@ -110,10 +110,10 @@ def train_launcher(scenario: Scenario, settings: LauncherSettings, progress: Pro
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        found = _Training(scenario, settings).run(progress)
+        launcher = _Training(scenario, settings).run(progress)
     finally:
         torch.set_num_threads(threads)
-    return replace(found, facts={**found.facts, **comparison(scenario, found)})
+    return replace(launcher, facts={**launcher.facts, **comparison(scenario, launcher)})
 
 
 def comparison(scenario: Scenario, launcher: Launcher) -> Json:
@@ -128,9 +128,9 @@ def comparison(scenario: Scenario, launcher: Launcher) -> Json:
             return judge.outcomes(launcher.static)
         return outcomes_of(scenario, name, scenario.file.launcher, repeats)
 
-    found = compare(scenario, run, [*POLICIES, LEARNED, LEARNED_STATIC])
-    rows = [[entry.policy, entry.goodput_per_s, entry.mean_ms] for entry in found if entry.left_out is None]
-    return {"candidates": rows, "deployed": found[0].policy, "held_out": list(HELD_OUT)}
+    candidates = compare(scenario, run, [*POLICIES, LEARNED, LEARNED_STATIC])
+    rows = [[entry.policy, entry.goodput_per_s, entry.mean_ms] for entry in candidates if entry.left_out is None]
+    return {"candidates": rows, "deployed": candidates[0].policy, "held_out": list(HELD_OUT)}
 
 
 class _Training:
@@ -219,15 +219,15 @@ class _Training:
         if settings.exploration == "none":
             return actions
         size = settings.noise_first + (settings.noise_last - settings.noise_first) * done
-        found = actions
+        noisy = actions
         for _ in range(_REDRAWN if settings.exploration == "part" else 1):
             noise = self._chance.normal(0.0, size, count)
             if settings.exploration == "part":
                 noise *= self._chance.random(count) < self._chance.random() ** 2
-            found = np.clip(actions + noise, 0.0, 1.0).astype(np.float32)
-            if self._space.decision(found).largest <= settings.most:
+            noisy = np.clip(actions + noise, 0.0, 1.0).astype(np.float32)
+            if self._space.decision(noisy).largest <= settings.most:
                 break
-        return found
+        return noisy
 
     def _learn(self, batch: Batch) -> None:
         if self._scores is None or self._settings.scores == "running":

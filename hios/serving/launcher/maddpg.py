@@ -66,15 +66,15 @@ def actor_weights(sizes: Sequence[int], first: Array, state: int, settings: Laun
         settings: layers and seed.
     """
     chance = np.random.default_rng([settings.seed, 0])
-    found: Weights = {}
+    weights: Weights = {}
     for agent, (begin, end) in enumerate(bounds(sizes)):
         layers = (state, *settings.policy_layers, end - begin)
-        found |= initial(f"actor{agent}", layers, chance, np.float32)
+        weights |= initial(f"actor{agent}", layers, chance, np.float32)
         last = f"actor{agent}.{len(layers) - 2}"
         wanted = np.clip(first[begin:end], _EDGE, 1 - _EDGE)
-        found[f"{last}.weight"] *= _FIRST_LAST
-        found[f"{last}.bias"] = np.log(wanted / (1 - wanted)).astype(np.float32)
-    return found
+        weights[f"{last}.weight"] *= _FIRST_LAST
+        weights[f"{last}.bias"] = np.log(wanted / (1 - wanted)).astype(np.float32)
+    return weights
 
 
 class Agents:

@@ -4,11 +4,35 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
 from hios.schedulers.policy.perceptron import Array
-from hios.serving.stepping import Steps
+from hios.serving.pipeline import Pipeline, QueueRules
+
+
+class Watched(Protocol):
+    """What a launcher sees of a device and does to it: a simulation in steps (``stepping.Steps``), or a server."""
+
+    @property
+    def now(self) -> float:
+        """Seconds since the beginning; infinite once it is over."""
+
+    def run_to(self, until_s: float) -> None:
+        """Let time pass up to a moment."""
+
+    def lengths(self) -> list[int]:
+        """Tasks in every queue."""
+
+    def progress(self) -> list[bool]:
+        """Of every block of all models, whether an instance waits before it or runs in it (P_t)."""
+
+    def waits_s(self) -> float:
+        """Mean time since the arrival of the tasks that wait in the queues; 0 without any."""
+
+    def change(self, pipeline: Pipeline, queues: Sequence[QueueRules]) -> None:
+        """Go on with other combined blocks and intervals."""
 
 
 def row(progress: Sequence[bool], lengths: Sequence[int]) -> list[float]:
@@ -27,7 +51,7 @@ def state_size(blocks: Sequence[int], samples: int) -> int:
     return samples * (len(blocks) + sum(blocks))
 
 
-def sampled(steps: Steps, until_s: float, samples: int, chance: random.Random) -> Array:
+def sampled(steps: Watched, until_s: float, samples: int, chance: random.Random) -> Array:
     """Go on to a moment, and take samples at random moments on the way: the state, samples one after another."""
     begin = steps.now
     rows: list[float] = []

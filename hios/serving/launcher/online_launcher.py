@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import random
 from collections.abc import Sequence
 
@@ -12,7 +13,7 @@ from hios.errors import HiosError
 from hios.serving.arrivals import Trace, draw
 from hios.serving.launcher.actions import Decision
 from hios.serving.launcher.launcher_file import Launcher
-from hios.serving.launcher.observation import sampled, state_size
+from hios.serving.launcher.observation import Watched, sampled, state_size
 from hios.serving.launcher.scenario_environment import Decisions
 from hios.serving.measures import Outcome, variance
 from hios.serving.scenario import Scenario
@@ -43,7 +44,7 @@ def _read(path: str, changed_ns: int) -> Launcher:
 
 
 class OnlineLauncher:
-    """A learned launcher on a scenario.
+    """A learned launcher on a scenario, simulated or real.
 
     It decides at the beginning, and looks at the queues after every step of the length that it was trained with. Where
     their variance is above T, or tasks have waited too long, it decides anew from samples of this step. A superblock
@@ -61,6 +62,11 @@ class OnlineLauncher:
         #: Decisions that were made in the last run, the first one included.
         self.made = 0
 
+    @property
+    def most(self) -> int:
+        """Sub-blocks that a combined block has at most, whatever is decided."""
+        return max(self._settings.most, self._launcher.static.largest)
+
     def first(self) -> Decision:
         """The decision for an empty device; the static one if that is a superblock."""
         blocks = [len(model.blocks) for model in self._scenario.models]
@@ -69,13 +75,24 @@ class OnlineLauncher:
 
     def run(self, trace: Trace) -> Steps:
         """One repeat, at its end."""
-        duration_s, length_s = self._scenario.duration_s, self._settings.step_s
-        decision = self.first()
+        duration_s, first = self._scenario.duration_s, self.first()
+        steps = self._decisions.begin(first, trace, duration_s)
+        self.follow(steps, first, duration_s)
+        return steps
+
+    def follow(self, steps: Watched, first: Decision, until_s: float = math.inf) -> None:
+        """Decide for a device up to a moment, or until it is over: it is looked at after every step.
+
+        Args:
+            steps: a simulation or a server, at its beginning.
+            first: the decision that holds there.
+            until_s: the moment.
+        """
+        decision, length_s = first, self._settings.step_s
         self.made = 1
-        steps = self._decisions.begin(decision, trace, duration_s)
         chance = random.Random(f"{self._scenario.file.seed}/online")
-        while steps.now < duration_s:
-            state = sampled(steps, min(duration_s, steps.now + length_s), self._settings.samples, chance)
+        while (now := steps.now) < until_s:
+            state = sampled(steps, min(until_s, now + length_s), self._settings.samples, chance)
             if not self._due(steps):
                 continue
             after = self._launcher.decide(state)
@@ -83,7 +100,6 @@ class OnlineLauncher:
             if after != decision and after.largest <= self._settings.most:
                 decision = after
                 self._decisions.change(steps, decision)
-        return steps
 
     def outcomes(self, repeats: Sequence[int]) -> list[Outcome]:
         """Several repeats."""
@@ -94,7 +110,7 @@ class OnlineLauncher:
             found.append(outcome(steps.record(), steps.first, trace, self._scenario.duration_s))
         return found
 
-    def _due(self, steps: Steps) -> bool:
+    def _due(self, steps: Watched) -> bool:
         """Whether the queues ask for another decision (line 30 of Algorithm 1)."""
         if variance(steps.lengths()) > self._settings.variance:
             return True

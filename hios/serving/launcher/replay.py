@@ -67,5 +67,5 @@ class Replay:
 
     def measured(self) -> Array:
         """Measures of all steps that were no superblocks."""
-        found: Array = self._rows.measures[: len(self)][~self._rows.superblock[: len(self)]]
-        return found
+        measures: Array = self._rows.measures[: len(self)][~self._rows.superblock[: len(self)]]
+        return measures

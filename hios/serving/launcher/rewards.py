@@ -48,5 +48,5 @@ def rewards(scores: Array) -> Array:
     a, b, c = WEIGHTS
     utilisation, latencies, variance = scores[:, :1], scores[:, 1:-1], scores[:, -1:]
     own = np.concatenate([latencies.mean(axis=1, keepdims=True), latencies], axis=1)
-    found: Array = np.exp(a * utilisation - b * own - c * variance)
-    return found
+    values: Array = np.exp(a * utilisation - b * own - c * variance)
+    return values

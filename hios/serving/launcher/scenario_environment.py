@@ -14,7 +14,7 @@ from hios.serving.arrivals import Trace, draw
 from hios.serving.calibration import with_interference
 from hios.serving.launcher.actions import Decision
 from hios.serving.launcher.launcher_settings import LauncherSettings
-from hios.serving.launcher.observation import sampled, state_size
+from hios.serving.launcher.observation import Watched, sampled, state_size
 from hios.serving.launcher.rewards import measures_row
 from hios.serving.pipeline import Pipeline, QueueRules, queue_rules
 from hios.serving.scenario import Scenario
@@ -52,7 +52,7 @@ class Decisions:
         """A simulation under a decision."""
         return begun(self.pipeline(decision), self.queues(decision), trace, duration_s)
 
-    def change(self, steps: Steps, decision: Decision) -> None:
+    def change(self, steps: Watched, decision: Decision) -> None:
         """Go on under another decision."""
         steps.change(self.pipeline(decision), self.queues(decision))
 

@@ -2,7 +2,7 @@
 
 from hios.study import network_runs as runs
 from hios.study import run_findings
-from hios.study.figure_data import FigureData, Network
+from hios.study.figure_data import FigureData
 from hios.study.registry import Figure, Rows, register
 from hios.study.verdicts import Comparison
 
@@ -13,14 +13,12 @@ _NETWORKS = {"inception": "inception_v3", "nasnet": "nasnet_large"}
 
 def rows(data: FigureData) -> Rows:
     """A row for every schedule of the paper's algorithms, and for all devices as one, with the size of the images."""
-    networks = {**data.networks, **data.variants.get("images", {})}
+    networks = runs.with_images(data)
     own = FigureData(networks=networks)
     found = runs.schedule_rows(own, _ALGORITHMS) + runs.reference_rows(own, ("engine",))
-    return [{"network": row["network"], "image size": _image_size(networks[row["network"]]), **row} for row in found]
-
-
-def _image_size(network: Network) -> int | None:
-    return network.graph.inputs[0].shape[-1] if network.graph.inputs else None
+    return [
+        {"network": row["network"], "image size": runs.image_size(networks[row["network"]]), **row} for row in found
+    ]
 
 
 def compare(rows: Rows) -> list[Comparison]:

@@ -29,12 +29,12 @@ def rows(data: FigureData) -> Rows:
     plan = map_longest_paths(problem, 2)
     home = {operator: gpu for gpu, row in enumerate(plan.devices, 1) for ((operator,),) in row}
     valid = ValidPaths(problem)
-    found: Rows = []
+    paths: Rows = []
     while path := valid.longest():
         valid.remove(path)
         names = " ".join(problem.ids[operator] for operator in path)
-        found.append({"path": f"P{len(found) + 1}", "operators": names, "GPU": home[path[0]]})
-    return found
+        paths.append({"path": f"P{len(paths) + 1}", "operators": names, "GPU": home[path[0]]})
+    return paths
 
 
 def finding(rows: Rows) -> str:

@@ -10,13 +10,13 @@ _ID, _VARIED = "hios_fig8", "operators"
 def _numbers(rows: Rows, program: str) -> dict[str, dict[str, float]]:
     """Values by the number of operators, by name of the statement."""
     speedups = simulated.speedups(rows, _VARIED, program)
-    found = {name: speedups[name] for name in ("lp_over_sequential", "lp_over_ios")}
-    found["lp_over_mr"] = simulated.quotients(rows, _VARIED, "hios-mr", "hios-lp", program)
-    found["lp_over_inter"] = simulated.quotients(rows, _VARIED, "hios-lp-inter", "hios-lp", program)
+    numbers = {name: speedups[name] for name in ("lp_over_sequential", "lp_over_ios")}
+    numbers["lp_over_mr"] = simulated.quotients(rows, _VARIED, "hios-mr", "hios-lp", program)
+    numbers["lp_over_inter"] = simulated.quotients(rows, _VARIED, "hios-lp-inter", "hios-lp", program)
     for name, algorithm in (("groups_cut_lp", "hios-lp"), ("groups_cut_mr", "hios-mr")):
         left = simulated.quotients(rows, _VARIED, algorithm, f"{algorithm}-inter", program)
-        found[name] = {value: 100 * (1 - share) for value, share in left.items()}
-    return found
+        numbers[name] = {value: 100 * (1 - share) for value, share in left.items()}
+    return numbers
 
 
 def compare(rows: Rows) -> list[Comparison]:

@@ -9,7 +9,7 @@ _ID, _VARIED = "hios_fig9", "edges"
 
 def compare(rows: Rows) -> list[Comparison]:
     """Speedups over sequential and IOS, at both ends of the series."""
-    return simulated.comparisons(_ID, rows, lambda found, program: simulated.speedups(found, _VARIED, program))
+    return simulated.comparisons(_ID, rows, lambda own, program: simulated.speedups(own, _VARIED, program))
 
 
 register(

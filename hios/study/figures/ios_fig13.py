@@ -15,13 +15,13 @@ _LENGTH = 2
 
 def rows(data: FigureData) -> Rows:
     """A row for 1, 2 and 3 chains: pairs of a state and an ending, the empty ending too, and the bound."""
-    found = []
+    bounds = []
     for chains in (1, 2, 3):
         space = search_space(_chains(chains, _LENGTH))
         # search_space leaves out the empty ending, one for each state, which Lemma 3 counts.
         pairs, bound = space.transitions + space.states, ((_LENGTH + 2) * (_LENGTH + 1) // 2) ** chains
-        found.append({"chains d": chains, "operators c": _LENGTH, "pairs": pairs, "C(c+2, 2)^d": bound})
-    return found
+        bounds.append({"chains d": chains, "operators c": _LENGTH, "pairs": pairs, "C(c+2, 2)^d": bound})
+    return bounds
 
 
 def _chains(chains: int, length: int) -> Graph:
@@ -33,8 +33,8 @@ def _chains(chains: int, length: int) -> Graph:
 
 def compare(rows: Rows) -> list[Comparison]:
     """The count beside the formula."""
-    found = {f"d {row['chains d']}": float(row["pairs"]) for row in rows}
-    return [Comparison(published(_ID)["transitions"], found)]
+    pairs = {f"d {row['chains d']}": float(row["pairs"]) for row in rows}
+    return [Comparison(published(_ID)["transitions"], pairs)]
 
 
 register(

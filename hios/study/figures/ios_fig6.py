@@ -16,15 +16,15 @@ def rows(data: FigureData) -> Rows:
         for label, network in data.networks.items()
         for result in network.run.results
     }
-    found = [
+    timed = [
         {**row, "mode": modes.get((row["network"], row["schedule"]), "")}
         for row in runs.schedule_rows(data, ("sequential", "greedy", "ios"), devices=1)
     ]
     best: dict[tuple[str, str], float] = {}
-    for row in found:
+    for row in timed:
         key = (row["network"], row["mark"])
         best[key] = min(best.get(key, row["ms"]), row["ms"])
-    return [{**row, "normalised throughput": best[row["network"], row["mark"]] / row["ms"]} for row in found]
+    return [{**row, "normalised throughput": best[row["network"], row["mark"]] / row["ms"]} for row in timed]
 
 
 def compare(rows: Rows) -> list[Comparison]:

@@ -24,14 +24,14 @@ def rows(data: FigureData) -> Rows:
 def _of_network(label: str, network: Network) -> Rows:
     graph = Graph.of(network.graph)
     results = {result.label: result for result in network.run.results}
-    found: Rows = []
+    pruned: Rows = []
     for row in runs.schedule_rows(FigureData(networks={label: network}), ("ios",), devices=1):
         result = results[row["schedule"]]
         r, s = (int(result.parameters[name]) for name in ("r", "s"))
         space = search_space(graph, r=r, s=s)
         more: Row = {"r": r, "s": s, "transitions": space.transitions, "search s": result.scheduling_time_s}
-        found.append({**row, **more, "pruning": f"r{r} s{s}"})
-    return found
+        pruned.append({**row, **more, "pruning": f"r{r} s{s}"})
+    return pruned
 
 
 def compare(rows: Rows) -> list[Comparison]:
@@ -39,13 +39,13 @@ def compare(rows: Rows) -> list[Comparison]:
     if not runs.on_gpu(rows):
         return []
     measured, stated = run_findings.measured(rows), published(_ID)
-    found = [
+    comparisons = [
         Comparison(stated[name], values)
         for name, label in _LATENCIES.items()
         if (values := {row["pruning"]: row["ms"] for row in measured if row["network"] == label})
     ]
     quick = {row["network"]: row["speedup"] for row in measured if row["pruning"] == "r1 s8"}
-    return [*found, *([Comparison(stated["r1_s8_over_sequential"], quick)] if quick else [])]
+    return [*comparisons, *([Comparison(stated["r1_s8_over_sequential"], quick)] if quick else [])]
 
 
 def finding(rows: Rows) -> str:

@@ -16,13 +16,13 @@ def rows(data: FigureData) -> Rows:
 
 def compare(rows: Rows) -> list[Comparison]:
     """What top gains over IOS with one model, and over POS with several."""
-    found = []
+    comparisons = []
     for several, over, key in ((False, ("ios",), "over_ios"), (True, serving.ROUNDS, "over_pos")):
         own = [row for row in rows if (row["models"] > 1) is several]
         values = serving.range_of(serving.gains(own, _COLUMN, over), all_loads=several)
         if values is not None and serving.on_gpu(own):
-            found.append(Comparison(published(_ID)[key], values))
-    return found
+            comparisons.append(Comparison(published(_ID)[key], values))
+    return comparisons
 
 
 register(

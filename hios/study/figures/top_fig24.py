@@ -7,7 +7,7 @@ register(
         id="top_fig24",
         title="Copies of one model",
         varies="number of copies; throughput",
-        needs=("cuda",),
-        missing="the paper states no number, and copies on a GPU overlap in ways that costs.json does not know",
+        missing="it is printed by a benchmark, predicted; the paper states no number",
+        command="python benchmarks/top_combined_sizes.py",
     )
 )

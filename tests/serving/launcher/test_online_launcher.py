@@ -82,12 +82,11 @@ def test_changes_on_the_way(tmp_path: Path) -> None:
 
 
 def test_policies_by_name(tmp_path: Path) -> None:
-    """With a launcher there are two more policies, auto compares them; for real, learned is left out."""
+    """With a launcher there are two more policies, and auto compares them."""
     plain = two_models()
     assert policies_of(plain) == list(POLICIES)
     given = with_launcher(plain, tmp_path, _FAST)
     assert policies_of(given)[-2:] == ["learned", "learned-static"]
-    assert policies_of(given, real=True)[-1] == "learned-static"
     assert {"learned", "learned-static"} <= {entry.policy for entry in compared(given, "open")}
     assert policy("learned-static").make(given).intervals_s == pytest.approx((0.5 / 60, 0.5 / 100))
     assert simulate(given, "learned-static").launcher == "learned"

@@ -1,0 +1,106 @@
+"""A learned launcher beside a server: a thread that looks at its queues and lanes, and decides."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from hios.serving.admission import Admission
+from hios.serving.instances import Instances
+from hios.serving.launcher.actions import Decision
+from hios.serving.launcher.online_launcher import OnlineLauncher
+from hios.serving.pipeline import Pipeline, QueueRules
+
+
+class LiveSteps:
+    """A server as a launcher sees it (`observation.Watched`): time passes by itself.
+
+    Args:
+        queues: by number of the model.
+        instances: in the slots before the blocks, and in them.
+        change: has the server go on with other combined blocks and intervals.
+    """
+
+    def __init__(
+        self,
+        queues: Sequence[Admission],
+        instances: Instances,
+        change: Callable[[Pipeline, Sequence[QueueRules]], None],
+    ) -> None:
+        self._queues, self._instances, self._change = queues, instances, change
+        self._over = threading.Event()
+        self._began_s = time.perf_counter()
+        #: Processor time of the thread that waits for moments here, seconds.
+        self.used_s = 0.0
+
+    def end(self) -> None:
+        """Nothing more is to be decided."""
+        self._over.set()
+
+    @property
+    def now(self) -> float:
+        """Seconds since the beginning; infinite once it is over."""
+        return math.inf if self._over.is_set() else time.perf_counter() - self._began_s
+
+    def run_to(self, until_s: float) -> None:
+        """Wait for a moment, or until it is over."""
+        self.used_s = time.thread_time()
+        self._over.wait(max(0.0, self._began_s + until_s - time.perf_counter()))
+
+    def lengths(self) -> list[int]:
+        """Requests in every queue."""
+        return list(map(len, self._queues))
+
+    def progress(self) -> list[bool]:
+        """Of every block of all models, whether it holds an instance."""
+        return self._instances.progress()
+
+    def waits_s(self) -> float:
+        """Mean time since the arrival of the requests that wait; 0 without any."""
+        now = time.perf_counter()
+        waits = [queue.waits_s(now) for queue in self._queues]
+        return sum(total for total, _ in waits) / max(1, sum(count for _, count in waits))
+
+    def change(self, pipeline: Pipeline, queues: Sequence[QueueRules]) -> None:
+        """Have the server go on with other combined blocks and intervals, unless it is over."""
+        if not self._over.is_set():
+            self._change(pipeline, queues)
+
+
+class LiveLauncher:
+    """The thread of a launcher; it decides until it is stopped.
+
+    Args:
+        online: decides.
+        steps: what it decides for.
+        first: the decision that the server begins with.
+    """
+
+    def __init__(self, online: OnlineLauncher, steps: LiveSteps, first: Decision) -> None:
+        self._online, self._steps, self._first = online, steps, first
+        self._thread = threading.Thread(target=self._decide, name="hios launcher", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; more than once is fine, and before it was started."""
+        self._steps.end()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    @property
+    def made(self) -> int:
+        """Decisions so far, the first one included."""
+        return self._online.made
+
+    @property
+    def used_s(self) -> float:
+        """Processor time of the thread so far, seconds."""
+        return self._steps.used_s
+
+    def _decide(self) -> None:
+        self._online.follow(self._steps, self._first)

@@ -1,0 +1,66 @@
+"""The configuration of examples/top through Snakemake: scenarios of several models, and the figures of TOP."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from hios import artifacts
+
+if TYPE_CHECKING:
+    from conftest import Checkout
+
+pytestmark = pytest.mark.slow  # whole pipelines
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+_CONFIG = "examples/top/config.yaml"
+
+
+def _with_examples(checkout: Checkout) -> Checkout:
+    shutil.copytree(REPOSITORY / "examples" / "top", checkout.path / "examples" / "top")
+    for name in ("inception_v3", "resnet50", "squeezenet"):
+        shutil.copy(REPOSITORY / "models" / f"{name}.py", checkout.path / "models")
+    return checkout
+
+
+def test_the_whole_example_is_planned(checkout: Checkout) -> None:
+    """Every scenario under every policy and load, and the figures that are drawn of them."""
+    planned = _with_examples(checkout).planned("--configfile", _CONFIG)
+    assert (planned["export"], planned["profile"], planned["serve"]) == (3, 3, 4 * 7 * 3)
+    assert "execute" not in planned
+
+
+def test_the_example_runs(real_checkout: Checkout) -> None:
+    """One network of the example, small, from the export to figure 14 with its verdict, and a report."""
+    checkout = _with_examples(real_checkout)
+    config = yaml.safe_load((checkout.path / _CONFIG).read_text())
+    config["models"] = {"squeezenet": {"image_size": 64}}
+    serving = config["serving"]
+    serving["scenarios"] = {"squeezenet": serving["scenarios"]["squeezenet"]}
+    serving["policies"], serving["loads"] = ["sequential", "ios", "top"], [40]
+    (checkout.path / _CONFIG).write_text(yaml.safe_dump(config))
+    scenario = checkout.path / "examples" / "top" / "squeezenet.yaml"
+    scenario.write_text(scenario.read_text().replace("duration_s: 10", "duration_s: 0.5"))
+    done = checkout.snakemake("--cores", "2", "--configfile", _CONFIG)
+    assert done.returncode == 0, done.stdout
+    results = checkout.path / "results-top"
+    served = {
+        policy: artifacts.read(results / "serving" / "squeezenet" / "simulated" / f"{policy}-40.json", "result")
+        for policy in ("sequential", "ios", "top")
+    }
+    completed = {policy: contents["total"]["completed"] for policy, contents in served.items()}
+    assert completed["top"] > completed["ios"] >= completed["sequential"] > 0
+    assert all(contents["simulated"] for contents in served.values())
+    figure = json.loads((results / "figures" / "top_fig14.json").read_text())
+    assert figure["state"] == "drawn"
+    assert "predicted for a GPU" in figure["finding"]
+    (compared,) = figure["comparisons"]
+    assert compared["published"] == "14 to 180"
+    assert compared["verdict"] in ("agrees", "same direction", "differs")
+    assert (results / "report.html").stat().st_size > 0
+    assert checkout.planned("--configfile", _CONFIG) == {}
