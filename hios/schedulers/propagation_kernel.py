@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hios.problem import Problem
 from hios.schedule import StagedPlan
-from hios.schedulers.opt.search_kernel.compiling import kept
+from hios.schedulers.opt.search_kernel.compiling import compiled, kept
 from hios.schedulers.parallelize import ROUNDING as LEAST_GAIN
 from hios.schedulers.parallelize import StageGraph, Window
 from hios.schedulers.path_timetable import ROUNDING, PathTimetable
@@ -172,7 +172,7 @@ class CompiledStageGraph(StageGraph):
             self._stages.next[operator] = following
 
 
-@kept
+@compiled
 def _ready(mapping: _Mapping, operator: int) -> float:
     """When a mapped operator can start: after the one before it on its row, and when inputs have arrived."""
     before = mapping.before[operator]
@@ -329,7 +329,7 @@ def _latency_with(
     return latency
 
 
-@kept
+@compiled
 def _stage_finish(stages: _Stages, stage: int) -> float:
     """When a stage ends that starts as early as can be."""
     edges = stages.edges_in
@@ -343,7 +343,7 @@ def _stage_finish(stages: _Stages, stage: int) -> float:
     return ready
 
 
-@kept
+@compiled
 def _mark(stages: _Stages, operator: int, after: int, pending: _Flags, first: int, until: int) -> tuple[int, int]:
     """Mark the stages that wait for an operator, ``after`` among them; the first and last place marked so far."""
     edges = stages.edges_out

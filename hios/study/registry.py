@@ -120,6 +120,11 @@ class Figure:
         return f"Fig. {place[3:]}" if place.startswith("fig") else f"Table {place[3:]}"
 
     @property
+    def kind(self) -> str:
+        """Figures or Tables: what it is among the results of its paper."""
+        return "Tables" if self.number.startswith("Table") else "Figures"
+
+    @property
     def published(self) -> Mapping[str, Published]:
         """What the paper and its authors state, by key."""
         return {entry.key: entry for group in (self.id, *self.also) for entry in published(group).values()}

@@ -118,3 +118,26 @@ def page_figures(settings: Config, *, measures: bool = True) -> list[str]:
         for figure in registry.figures()
         if wanted and figure.state == "drawn" and {session.partition("/")[0] for session in figure.sessions} <= wanted
     ]
+
+
+def report_labels(figure: Figure, study: Study, hardware: str) -> dict[str, str]:
+    """What Snakemake's report says of a figure in addition to its caption.
+
+    The report makes a switch of a label behind the first if half of the results have one value and half another, and if
+    no other label is such; it fails where a result is not there with both values. So labels that tell results apart
+    come in pairs: figure and target, hardware and measured.
+
+    Args:
+        figure: of the registry.
+        study: of the configuration.
+        hardware: of the machine, for what is measured.
+    """
+    measured = not MEASURING.isdisjoint(session.partition("/")[0] for session in figure.sessions)
+    return {
+        "what": figure.title,
+        "figure": figure.number,
+        "target": figure.id,
+        "hardware": hardware if measured else "any",
+        "measured": "yes" if measured else "no",
+        "scale": study.scale,
+    }

@@ -22,11 +22,11 @@ from hios.sources import code_hash, source_hash
 from hios.study import registry
 from hios.study.random_graphs import GENERATORS
 from hios.study.settings import (
-    MEASURING,
     figure_files,
     image_sizes,
     instances,
     page_figures,
+    report_labels,
     settings_by_graphs,
 )
 from hios.study.settings import base as base_setting
@@ -299,17 +299,8 @@ def figure_data(wildcards):
 def figure_labels(wildcards):
     """What Snakemake's report says of a figure in addition to its caption."""
     figure = registry.figure(wildcards.figure)
-    sessions = {session.partition("/")[0] for session in figure.sessions}
-    if not sessions & MEASURING:
-        hardware = "any: not measured"
-    else:
-        hardware = f"platform {settings.platform}" if on_cluster else processor()
-    return {
-        "figure": figure.number,
-        "what": figure.title,
-        "hardware": hardware,
-        "scale": settings.study.scale,
-    }
+    hardware = f"platform {settings.platform}" if on_cluster else processor()
+    return report_labels(figure, settings.study, hardware or "unknown")
 
 
 # Those on the page of the report.

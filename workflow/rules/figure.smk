@@ -7,8 +7,8 @@ rule figure:
         svg=report(
             "<results>/figures/{figure}.svg",
             caption="../report/figure.rst",
-            category="Figures of the papers",
-            subcategory=lambda w: registry.figure(w.figure).paper,
+            category=lambda w: registry.figure(w.figure).paper,
+            subcategory=lambda w: registry.figure(w.figure).kind,
             labels=figure_labels,
         ),
     log:

@@ -1,0 +1,53 @@
+"""Figures in the report of Snakemake."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from hios.formats.config_file import Study
+from hios.study import registry
+from hios.study.registry import Figure
+from hios.study.settings import report_labels
+
+
+def _switches(figures: Sequence[Figure]) -> list[str]:
+    """The labels that the report makes switches of (getData in its template): the only one that halves the results."""
+    labelled = [report_labels(figure, Study(), "some processor") for figure in figures]
+    halving = []
+    for name in list(labelled[0])[1:]:
+        values = [labels[name] for labels in labelled]
+        if len(set(values)) == 2 and values.count(values[0]) * 2 == len(values):
+            halving.append(name)
+    return halving if len(halving) == 1 else []
+
+
+@pytest.mark.parametrize("paper", list(registry.PAPERS.values()))
+def test_no_label_becomes_a_switch(paper: str) -> None:
+    """The report fails where a result is not there with both values of a switch, whichever figures were drawn."""
+    chance = random.Random(0)
+    figures = [figure for figure in registry.figures() if figure.paper == paper]
+    for count in range(1, len(figures) + 1):
+        for _ in range(20):
+            assert _switches(chance.sample(figures, count)) == []
+
+
+def test_labels_tell_what_a_figure_is() -> None:
+    """Title, number, target, and on what it was measured, if it was."""
+    assert report_labels(registry.figure("hios_fig12"), Study(), "some processor") == {
+        "what": "Inference latency of benchmarks with the image size",
+        "figure": "Fig. 12",
+        "target": "hios_fig12",
+        "hardware": "some processor",
+        "measured": "yes",
+        "scale": "quick",
+    }
+    simulated = report_labels(registry.figure("hios_fig9"), Study(scale="full"), "some processor")
+    assert (simulated["hardware"], simulated["measured"], simulated["scale"]) == ("any", "no", "full")
+    assert [registry.figure(name).kind for name in ("ios_fig6", "ios_tab1", "hios_ablation")] == [
+        "Figures",
+        "Tables",
+        "Figures",
+    ]
