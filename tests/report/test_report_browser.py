@@ -29,7 +29,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(("width", "scheme"), WINDOWS)
 def test_page_opens_clean(browser: Any, path: Path, width: int, scheme: str) -> None:
-    """No message, request or sideways scrolling, nothing that axe calls serious, and a bounded amount of work to open."""
+    """No message, request or sideways scrolling, nothing that axe calls serious, little work to open."""
     visit = visited(browser, path, width=width, scheme=scheme)
     taken_s = visit.processor_s()
     assert taken_s > 0
