@@ -13,7 +13,8 @@ turns in random order. Printed are medians in milliseconds, from the whole call 
   prints itself, in runs of their own; what remains is torch: starting the operator, memory of its result, activations
   that oneDNN does not fuse.
 
-Both profiles cost a little time themselves, so parts may add up to slightly more than the whole.
+Both profiles cost a little time themselves, so parts may add up to slightly more than the whole; and they are taken
+after the calls, so on a machine that does other things parts and whole need not fit.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import primitive_times
@@ -42,7 +43,7 @@ from hios.optimizing import runtimes
 from hios.platforms.buffers import arena_tensor, copy_alone
 from hios.platforms.cpu import cpu_worker
 from hios.platforms.cpu.cpu_platform import SETTLE_S, device_cores
-from hios.platforms.device_program import ArenaPlan
+from hios.platforms.device_program import ArenaPlan, Row
 from hios.schedule import StagedPlan
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
@@ -55,6 +56,8 @@ CALL, COPIES, WAKING, RUN, BETWEEN, OPERATORS = "call", "copies", "waking", "run
 FRAME = {CALL, COPIES, WAKING, RUN, BETWEEN, OPERATORS}
 #: Prefix of what oneDNN says.
 ONEDNN = "oneDNN "
+#: What convolutions take beside.
+AROUND = ONEDNN + "around"
 
 #: Milliseconds by line, of one run.
 Times = Mapping[str, float]
@@ -90,9 +93,7 @@ class Ours:
         for buffer in self._outputs:
             copy_alone(buffer, torch.empty_like(buffer))
         returned = time.perf_counter_ns()
-        times: dict[str, float] = defaultdict(float)
-        for operator, _, _, start, finish in rows:
-            times[self._kind[operator]] += finish - start
+        times = self._by_kind(rows)
         times[OPERATORS] = sum(times.values())
         times[CALL], times[RUN] = returned - called, end - began
         times[COPIES] = (copied - called) + (returned - answered)
@@ -101,10 +102,18 @@ class Ours:
         return {line: nanoseconds / 1e6 for line, nanoseconds in times.items()}
 
     def primitives(self) -> Times:
-        """What oneDNN says of one run."""
+        """What oneDNN says of one run, and what that leaves of the convolutions."""
         self._epoch += 1
-        times = self._pool.call(0, primitive_times.time_primitives, name="sequential", epoch=self._epoch)
-        return {ONEDNN + kind: time_ms for kind, time_ms in times.items()}
+        said, rows = self._pool.call(0, primitive_times.time_primitives, name="sequential", epoch=self._epoch)
+        rest = self._by_kind(rows)["convolution"] / 1e6 - said.get("convolution", 0.0) - said.get("layout", 0.0)
+        return {AROUND: rest, **{ONEDNN + kind: time_ms for kind, time_ms in said.items()}}
+
+    def _by_kind(self, rows: Iterable[Row]) -> dict[str, float]:
+        """Nanoseconds of operators."""
+        times: dict[str, float] = defaultdict(float)
+        for operator, _, _, start, finish in rows:
+            times[self._kind[operator]] += finish - start
+        return times
 
 
 def _values(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
@@ -134,10 +143,9 @@ def table(ours: Times, theirs: Times) -> Iterator[str]:
     for kind in sorted(kinds, key=lambda kind: (-max(ours.get(kind, 0.0), theirs.get(kind, 0.0)), kind)):
         yield _row(f"    {kind}", ours.get(kind), theirs.get(kind))
         if kind == "convolution" and kind in ours:
-            own, layout = ours.get(ONEDNN + kind, 0.0), ours.get(ONEDNN + "layout", 0.0)
-            yield _row("      oneDNN's convolutions", own, None)
-            yield _row("      oneDNN's changes of layout", layout, None)
-            yield _row("      torch around them", ours[kind] - own - layout, None)
+            yield _row("      oneDNN's convolutions", ours.get(ONEDNN + kind, 0.0), None)
+            yield _row("      oneDNN's changes of layout", ours.get(ONEDNN + "layout", 0.0), None)
+            yield _row("      torch around them", ours[AROUND], None)
 
 
 def _row(name: str, ours: float | None, theirs: float | None) -> str:
@@ -168,8 +176,8 @@ def measure(folder: Path, runs: int) -> tuple[Times, Times]:
                 turn()
         said = [engine.primitives() for _ in range(runs)]
         nodes = medians(pool.call(1, primitive_times.profile_onnx, runs=runs, warmup=WARMUP))
-    call, operators = statistics.median(calls[WARMUP:]), sum(nodes.values())
-    theirs = {**nodes, CALL: call, OPERATORS: operators, BETWEEN: call - operators}
+    operators = sum(time_ms for kind, time_ms in nodes.items() if kind != BETWEEN)
+    theirs = {**nodes, CALL: statistics.median(calls[WARMUP:]), OPERATORS: operators}
     return {**medians(ours[WARMUP:]), **medians(said)}, theirs
 
 

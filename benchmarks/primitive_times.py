@@ -16,6 +16,7 @@ import onnxruntime
 import torch
 
 from hios.platforms.cpu import cpu_worker
+from hios.platforms.device_program import Row
 from hios.workers.worker import Worker
 
 #: What an operator of a graph does, by part of the Relax function that it begins with, and a node of ONNX Runtime, by
@@ -48,33 +49,33 @@ def primitive_times(text: str) -> dict[str, float]:
 
 
 def node_times(events: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
-    """Milliseconds of nodes by kind, for every inference in a profile of ONNX Runtime."""
+    """Milliseconds of nodes by kind, and ``between`` them, for every inference in a profile of ONNX Runtime."""
     inferences: list[dict[str, float]] = []
     times: dict[str, float] = defaultdict(float)
     # What says how long an inference took ends after its nodes.
     for event in sorted(events, key=lambda event: event["ts"] + event["dur"]):
         if event["name"] == "model_run":
-            inferences.append(dict(times))
+            inferences.append({**times, "between": event["dur"] / 1000 - sum(times.values())})
             times.clear()
         elif event["cat"] == "Node" and event["name"].endswith("_kernel_time"):
             times[kind_of(event["args"]["op_name"])] += event["dur"] / 1000
     return inferences
 
 
-def time_primitives(worker: Worker, name: str, epoch: int) -> dict[str, float]:
-    """Run a prepared program once; milliseconds of oneDNN's primitives by kind."""
+def time_primitives(worker: Worker, name: str, epoch: int) -> tuple[dict[str, float], list[Row]]:
+    """Run a prepared program once; milliseconds of oneDNN's primitives by kind, and the rows of operators."""
     with tempfile.TemporaryFile() as printed:
         before = os.dup(1)
         os.dup2(printed.fileno(), 1)
         try:
             with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
-                cpu_worker.run(worker, name, epoch)
+                _, _, rows = cpu_worker.run(worker, name, epoch)
         finally:
             ctypes.CDLL(None).fflush(None)  # oneDNN prints into the buffer of C
             os.dup2(before, 1)
             os.close(before)
         printed.seek(0)
-        return primitive_times(printed.read().decode())
+        return primitive_times(printed.read().decode()), rows
 
 
 def load_onnx(worker: Worker, path: str, values: Sequence[Any]) -> None:
@@ -99,7 +100,7 @@ def time_onnx(worker: Worker) -> float:
 
 
 def profile_onnx(worker: Worker, runs: int, warmup: int) -> list[dict[str, float]]:
-    """Milliseconds of nodes by kind in every run after the warm-up."""
+    """What `node_times` says of every run after the warm-up."""
     _, path, inputs = worker.state["onnx"]
     with tempfile.TemporaryDirectory() as folder:
         session = _session(path, str(Path(folder) / "profile"))
