@@ -127,8 +127,8 @@ class Budget:
         if needed <= left:
             return ""
         return (
-            f"preparing it takes about {needed:.0f} s, and {max(left, 0.0):.0f} s of the budget of {self.seconds:g} s "
-            "(budget_s) are left for it"
+            f"preparing it takes about {needed:.0f} s, and of the budget of {self.seconds:g} s (budget_s) only "
+            f"{max(left, 0.0):.0f} s is left"
         )
 
     @contextlib.contextmanager

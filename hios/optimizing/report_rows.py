@@ -31,7 +31,7 @@ def rows(race: Race, preparation: Preparation) -> tuple[WayReport, ...]:
             made.append(_row(entry, "different", why))
         elif label in race.failed:
             made.append(_row(entry, "refused", race.failed[label]))
-        elif label in race.latencies or (warm_ms := race.warm_ms(label)) is None:
+        elif not reported or label in race.latencies or (warm_ms := race.warm_ms(label)) is None:
             made.append(_row(entry, "not started", "the budget (budget_s) was spent before it could be compared"))
         else:
             made.append(_row(entry, "slower", "left the race while warming up, as clearly slower", [warm_ms]))

@@ -54,10 +54,13 @@ def _speedup(rows: Sequence[_Row]) -> Iterator[Headline]:
     number, position, model, best = max(rows, key=lambda row: row[3].speedup)
     ends = best.speedup_interval
     interval = "" if ends is None else f", 95 % interval {ends[0]:.2f} to {ends[1]:.2f}"
-    sentence = (
-        f"the largest measured speedup over the sequential schedule on one device: {best.label} on "
-        f"{model.name}{interval}"
-    )
+    if best.algorithm == "sequential" and best.devices == 1:
+        sentence = f"no schedule was faster than the sequential one on one device{interval}"
+    else:
+        sentence = (
+            f"the largest measured speedup over the sequential schedule on one device: {best.label} on "
+            f"{model.name}{interval}"
+        )
     if ends is not None and not tells((ends[0], ends[1])):
         sentence += "; statistically tied, so no schedule is known to be faster"
     elif best.speedup < 1:

@@ -200,8 +200,8 @@ def _counted(by_key: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
         agree, ours = released.count(Verdict.AGREES.value), [v for v in by_key.values() if RELEASED in v]
         own = sum(verdicts.get(HIOS) == Verdict.AGREES.value for verdicts in ours)
         yield (
-            f"Of the {len(released)} statements about HIOS's simulation {own} agree by the paper's equations, and "
-            f"{agree} with what its authors' released program does otherwise."
+            f"Of the {len(released)} statements about HIOS's simulation, {own} agree if the paper's equations are "
+            f"followed, and {agree} if its authors' released program is."
         )
 
 
