@@ -140,7 +140,9 @@ def page_figures(settings: Config, *, measures: bool = True) -> list[str]:
         settings: of the pipeline.
         measures: whether networks are executed.
     """
-    wanted: set[str] = set(settings.study.sessions) - (set() if measures else MEASURING)
+    wanted: set[str] = {*settings.study.sessions}
+    if not measures:
+        wanted -= MEASURING
     if wanted and settings.study.archives:
         wanted.add("archives")
     return [
