@@ -15,7 +15,9 @@ rule machine_archive:
     resources:
         mem_mb=500,
         runtime=5,
+    params:
+        folder=subpath(output[0], parent=True),
     message:
         "Copying the archive of {wildcards.machine}"
     shell:
-        "cp {input:q} {output:q} > {log:q} 2>&1"
+        "(mkdir -p {params.folder:q} && cp {input:q} {output:q}) > {log:q} 2>&1"
