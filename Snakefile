@@ -60,6 +60,7 @@ if not PREDICTED:
     include: "workflow/rules/profile_alone.smk"
 
 
+include: "workflow/rules/machine_archive.smk"
 include: "workflow/rules/figure.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/provenance.smk"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
 from msgspec import Meta, field
@@ -354,6 +355,21 @@ class Study(Record, frozen=True):
             "`snakemake --cores all`. Without any, the page has no figures of the papers."
         ),
     ] = ("networks", "simulation")
+    archives: Annotated[
+        tuple[
+            Annotated[
+                str,
+                Meta(pattern=rf"^(.*/)?[A-Za-z0-9][A-Za-z0-9_.-]*\.zip{END}"),
+                doc("An archive; the name of the file without .zip is that of the machine."),
+            ],
+            ...,
+        ],
+        Meta(extra_json_schema={"uniqueItems": True}),
+        doc(
+            "Archives of runs on other machines (`snakemake archive`), which figures of several machines show beside "
+            "this one (IOS, figures 14 and 15; Opara, figure 9); paths are relative to the working folder."
+        ),
+    ] = ()
     simulation: SimulationStudy = field(default_factory=SimulationStudy)
     convolutions: ConvolutionStudy = field(default_factory=ConvolutionStudy)
     pruning: PruningStudy = field(default_factory=PruningStudy)
@@ -483,6 +499,11 @@ class Config(Record, frozen=True, kw_only=True):
             )
         if taken := self.models.keys() & TAKEN:
             raise ValueError(f"networks cannot be called {', '.join(taken)}")
+        machines = [PurePosixPath(path).stem for path in self.study.archives]
+        if twice := {name for name in machines if machines.count(name) > 1}:
+            raise ValueError(
+                f"study.archives: found several files {min(twice)}.zip; allowed: each name once, as it names a machine"
+            )
         for name, values in (
             ("devices", () if self.devices == AUTO_DEVICES else self.devices),
             ("profile.stages_of", self.profile.stages_of),

@@ -1,31 +1,16 @@
-"""The page of an archive, made again from what the archive holds; a damaged or dangerous archive is refused."""
+"""The page of an archive, made again from what the archive holds."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import re
-import stat
-import tempfile
-import zipfile
-import zlib
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
-from hios import artifacts
-from hios.errors import ArtifactError
-from hios.formats.archive_file import ArchivedFile, ArchiveFile
+from hios.formats.archive_file import ArchiveFile
 from hios.report import write_report
 from hios.report.environment import Provenance, read_configuration
 from hios.report.paper_figures import PaperFigures, read_figures
-from hios.report.results_archive import MANIFEST, SUMS, sums
-
-#: More than any study has; a file made to fill the disk is refused before anything of it is unpacked.
-_MOST_FILES, _MOST_BYTES, _MOST_BYTES_OF_A_FILE = 20_000, 4_000_000_000, 500_000_000
-_READ_AT_ONCE = 1 << 20
-_DRIVE = re.compile(r"[A-Za-z]:")
+from hios.study.archive_reader import unpacked
 
 
 def is_archive(path: Path) -> bool:
@@ -53,18 +38,15 @@ def write_archived_page(archive: Path, output: Path, tables: Path) -> ArchiveFil
         page = manifest.page
         origin = msgspec.json.encode(page.origin).decode()
         configuration = "" if page.config is None else read_configuration(folder / page.config)
-        try:
-            write_report(
-                [folder / directory for directory in page.directories],
-                output,
-                tables,
-                page.origin.schedules,
-                Provenance(page.origin.command, configuration, origin),
-                _figures(folder, manifest),
-                None if page.serving is None else folder / page.serving,
-            )
-        except ArtifactError as error:  # what people know is the archive, not where it was unpacked
-            raise ArtifactError(str(error).replace(f"{folder}/", f"{archive}: ")) from None
+        write_report(
+            [folder / directory for directory in page.directories],
+            output,
+            tables,
+            page.origin.schedules,
+            Provenance(page.origin.command, configuration, origin),
+            _figures(folder, manifest),
+            None if page.serving is None else folder / page.serving,
+        )
     return manifest
 
 
@@ -73,101 +55,3 @@ def _figures(folder: Path, manifest: ArchiveFile) -> PaperFigures | None:
     if page.figures is None:
         return None
     return read_figures(folder / page.figures, folder / page.path, shown=page.origin.shown, root=folder)
-
-
-@contextlib.contextmanager
-def unpacked(archive: Path) -> Iterator[tuple[Path, ArchiveFile]]:
-    """The files of an archive in a folder that is deleted in the end, and what ``archive.json`` holds.
-
-    Nothing is unpacked outside of the folder, and no more than the archive lists; each file has to have the hash that
-    is listed.
-
-    Raises:
-        ArtifactError: the archive is damaged, is not what it lists, or is none.
-    """
-    with tempfile.TemporaryDirectory(prefix="hios-archive-") as name:
-        folder = Path(name).resolve()
-        try:
-            with zipfile.ZipFile(archive) as opened:
-                yield folder, _unpack(opened, folder, archive)
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-            raise ArtifactError(
-                f"{archive}: found {str(error) or type(error).__name__}; required: a zip file by `hios archive`"
-            ) from None
-
-
-def _unpack(opened: zipfile.ZipFile, folder: Path, archive: Path) -> ArchiveFile:
-    entries = _entries(opened, archive)
-    for name in (MANIFEST, SUMS):
-        if name not in entries:
-            raise ArtifactError(f"{archive}: found no {name}; required: a zip file by `hios archive`")
-    listed = _contents(opened, entries[MANIFEST], archive)
-    (folder / MANIFEST).write_bytes(listed)
-    try:
-        manifest = artifacts.load(folder / MANIFEST, ArchiveFile)
-    except ArtifactError as error:
-        raise ArtifactError(f"{archive}: {str(error).removeprefix(f'{folder}/')}") from None
-    if _contents(opened, entries[SUMS], archive) != sums(manifest.files, listed):
-        raise ArtifactError(f"{archive}: {SUMS}: not the hashes of {MANIFEST}; {_CHANGED}")
-    for name in sorted(entries.keys() ^ {MANIFEST, SUMS, *manifest.files}):
-        what = f"found {name}, which {MANIFEST} does not list" if name in entries else f"found no {name}"
-        raise ArtifactError(f"{archive}: {what}; {_CHANGED}")
-    for name, expected in manifest.files.items():
-        _check_size(entries[name], expected, archive)
-        data = _contents(opened, entries[name], archive)
-        if hashlib.sha256(data).hexdigest() != expected.sha256:
-            raise ArtifactError(f"{archive}: {name}: its SHA-256 is not that of {MANIFEST}; {_CHANGED}")
-        place = folder / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(data)
-    return manifest
-
-
-_CHANGED = "the archive was changed or damaged: make it again, or get another copy"
-
-
-def _check_size(entry: zipfile.ZipInfo, expected: ArchivedFile, archive: Path) -> None:
-    if entry.file_size != expected.bytes:
-        raise ArtifactError(
-            f"{archive}: {entry.filename}: found {entry.file_size} bytes; {MANIFEST} lists {expected.bytes}; {_CHANGED}"
-        )
-
-
-def _entries(opened: zipfile.ZipFile, archive: Path) -> Mapping[str, zipfile.ZipInfo]:
-    """The files of a zip file by name, each a plain file below its root, none larger than any result is.
-
-    Raises:
-        ArtifactError: some are not.
-    """
-    entries: dict[str, zipfile.ZipInfo] = {}
-    infos = opened.infolist()
-    if len(infos) > _MOST_FILES:
-        raise ArtifactError(f"{archive}: found {len(infos)} files; allowed: at most {_MOST_FILES}")
-    for info in infos:
-        name, kind = info.filename, stat.S_IFMT(info.external_attr >> 16)
-        parts = name.split("/")
-        if "\\" in name or "\0" in name or _DRIVE.match(name) or not all(parts) or {".", ".."} & set(parts):
-            raise ArtifactError(f"{archive}: found the path {name!r}; allowed: names of files below the archive's root")
-        if kind not in (0, stat.S_IFREG) or info.is_dir():
-            raise ArtifactError(f"{archive}: {name}: found no plain file; allowed: plain files, no links and folders")
-        if name in entries:
-            raise ArtifactError(f"{archive}: found {name} twice; allowed: once")
-        if info.file_size > _MOST_BYTES_OF_A_FILE:
-            raise ArtifactError(
-                f"{archive}: {name}: found {info.file_size} bytes; allowed: at most {_MOST_BYTES_OF_A_FILE}"
-            )
-        entries[name] = info
-    if (total := sum(info.file_size for info in infos)) > _MOST_BYTES:
-        raise ArtifactError(f"{archive}: found {total} bytes in all; allowed: at most {_MOST_BYTES}")
-    return entries
-
-
-def _contents(opened: zipfile.ZipFile, entry: zipfile.ZipInfo, archive: Path) -> bytes:
-    """What a file holds, and no more than the zip file says that it does."""
-    data = bytearray()
-    with opened.open(entry) as stream:
-        while part := stream.read(_READ_AT_ONCE):
-            data += part
-            if len(data) > entry.file_size:
-                raise ArtifactError(f"{archive}: {entry.filename}: found more than its {entry.file_size} bytes")
-    return bytes(data)

@@ -7,7 +7,7 @@ import os
 import platform
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,10 +20,9 @@ from hios.errors import ArtifactError
 from hios.formats.archive_file import ArchivedFile, ArchivedPage, ArchiveFile, MachineDescription, PageOrigin
 from hios.report.environment import ORIGIN
 from hios.study import registry
+from hios.study.archive_reader import MANIFEST, SUMS, sums
 from hios.versions import checkout
 
-#: What an archive has beside the files that it lists.
-MANIFEST, SUMS = "archive.json", "SHA256SUMS"
 #: Patterns of files in a folder of results, beside those of the networks on the page.
 _RESULTS = (
     "config.yaml",
@@ -32,6 +31,7 @@ _RESULTS = (
     "tables/*.tex",
     "figures/*.*",
     "study/**/*.json",
+    "study/archives/*.zip",
     "benchmarks/**/*.tsv",
 )
 #: Of every network. Weights and programs are left out: they are large, and follow from model and seed.
@@ -126,12 +126,6 @@ def origin_text(
         serving=None if serving is None else str(serving),
     )
     return msgspec.json.encode(origin).decode()
-
-
-def sums(files: Mapping[str, ArchivedFile], manifest: bytes) -> bytes:
-    """The list of hashes as ``sha256sum --check`` reads it; that of ``archive.json`` comes first."""
-    hashes = {MANIFEST: hashlib.sha256(manifest).hexdigest(), **{name: file.sha256 for name, file in files.items()}}
-    return "".join(f"{digest}  {name}\n" for name, digest in hashes.items()).encode()
 
 
 def read_origin(page: Path) -> PageOrigin:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hios import artifacts
-from hios.errors import HiosError
+from hios.errors import ArtifactError, HiosError
 from hios.formats.config_file import SERIES
 from hios.formats.convolutions_file import ConvolutionsFile
 from hios.formats.costs_file import CostsFile
@@ -16,10 +16,11 @@ from hios.formats.run_file import Run
 from hios.formats.schedule_file import ScheduleFile
 from hios.formats.serving_result_file import ResultFile
 from hios.formats.simulation_file import AblationFile, SimulationFile
+from hios.study.archive_reader import unpacked
 
 #: Sessions that figures may read: a series of the simulation, the ablation, the networks of the configuration,
 #: convolutions alone, the networks scheduled by IOS with other pruning, networks of other sizes and others, networks
-#: profiled for one algorithm alone, and scenarios of several models.
+#: profiled for one algorithm alone, scenarios of several models, and runs of other machines from their archives.
 VARIANTS = ("images", "batches", "transformers")
 AVAILABLE = (
     *(f"simulation/{name}" for name in SERIES),
@@ -30,6 +31,7 @@ AVAILABLE = (
     *VARIANTS,
     "profiles",
     "serving",
+    "archives",
 )
 
 #: How long sessions take on two idle cores, by the first part of their name.
@@ -43,6 +45,7 @@ SESSION_TIMES = {
     "images": "some minutes a network and size",
     "batches": "some minutes a network and size",
     "transformers": "some minutes a network",
+    "archives": "nothing: they are copied from where `study: archives:` says",
     "profiles": "without a limit: all that an algorithm asks for is measured, for every network, size and algorithm",
 }
 
@@ -80,6 +83,33 @@ class ProfiledAlone:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherMachine:
+    """What an archive of another machine holds.
+
+    Attributes:
+        processor: of the machine, as the archive describes it.
+        networks: of its page, by label.
+    """
+
+    processor: str
+    networks: Mapping[str, Network]
+
+    @classmethod
+    def read(cls, archive: Path) -> OtherMachine:
+        """Read the networks of an archive.
+
+        Raises:
+            ArtifactError: the archive is damaged, is none, or is of a run that executed nothing.
+        """
+        with unpacked(archive) as (folder, manifest):
+            folders = [folder / name for name in manifest.page.directories]
+            networks = {own.name: _network(own / "run.json", own) for own in folders if (own / "run.json").is_file()}
+        if not networks:
+            raise ArtifactError(f"{archive}: found no run.json of a network; required: an archive of an executed run")
+        return cls(manifest.machine.processor, networks)
+
+
+@dataclass(frozen=True, slots=True)
 class FigureData:
     """What the sessions of a figure found.
 
@@ -93,6 +123,7 @@ class FigureData:
         profiles: what was profiled for one algorithm alone, by algorithm, by name of the network.
         serving: results of scenarios by label.
         files: where all of it was read.
+        machines: other machines by name, that of their archive.
     """
 
     simulations: tuple[SimulationFile, ...] = ()
@@ -104,6 +135,7 @@ class FigureData:
     profiles: Mapping[str, Mapping[str, ProfiledAlone]] = field(default_factory=dict)
     serving: Mapping[str, tuple[ResultFile, ...]] = field(default_factory=dict)
     files: tuple[str, ...] = ()
+    machines: Mapping[str, OtherMachine] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -121,6 +153,8 @@ class FigureData:
     def read(cls, paths: Iterable[Path]) -> FigureData:
         """Read files of sessions, each told by the folder that it lies in; a network by its run.json or schedule.json.
 
+        Zip files are archives of other machines.
+
         Raises:
             HiosError: a file of another kind, or one that breaks its format.
         """
@@ -129,6 +163,7 @@ class FigureData:
         variants: dict[str, dict[str, Network]] = {}
         profiles: dict[str, dict[str, ProfiledAlone]] = {}
         serving: dict[str, list[ResultFile]] = {}
+        machines: dict[str, OtherMachine] = {}
         files = list(paths)
         for path in files:
             if path.parent.name == "simulation":
@@ -147,12 +182,15 @@ class FigureData:
                 profiles.setdefault(path.parts[-3], {})[path.parent.name] = alone
             elif path.parent.name in ("simulated", "measured"):
                 serving.setdefault(path.parents[1].name, []).append(artifacts.load(path, ResultFile))
+            elif path.suffix == ".zip":
+                machines[path.stem] = OtherMachine.read(path)
             elif path.name == "run.json":
                 networks[path.parent.name] = _network(path, path.parent)
             else:
                 allowed = (
                     "simulation/*.json, ablation/*.json, convolutions.json, */run.json, "
-                    "study/profiles/*/*/schedule.json, serving/*/simulated/*.json and serving/*/measured/*.json"
+                    "study/profiles/*/*/schedule.json, serving/*/simulated/*.json, serving/*/measured/*.json and "
+                    "archives *.zip"
                 )
                 raise HiosError(f"{path}: found this file; allowed: {allowed}")
         return cls(
@@ -165,6 +203,7 @@ class FigureData:
             profiles,
             {label: tuple(results) for label, results in serving.items()},
             tuple(map(str, files)),
+            machines,
         )
 
 

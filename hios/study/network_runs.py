@@ -55,6 +55,15 @@ def reference_rows(data: FigureData, kinds: Collection[str] = ()) -> Rows:
     ]
 
 
+def with_throughput(rows: Rows) -> Rows:
+    """Rows with their throughput over that of the network's best row with the same mark."""
+    best: dict[tuple[str, str], float] = {}
+    for row in rows:
+        key = (row["network"], row["mark"])
+        best[key] = min(best.get(key, row["ms"]), row["ms"])
+    return [{**row, "normalised throughput": best[row["network"], row["mark"]] / row["ms"]} for row in rows]
+
+
 def _runs(data: FigureData) -> Iterable[tuple[str, Run]]:
     return ((label, network.run) for label, network in data.networks.items())
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
+from hios.errors import HiosError
 from hios.formats.config_file import SERIES, Config, SimulationStudy, Study
 from hios.formats.simulation_file import Setting
 from hios.serving import jobs as serving_jobs
@@ -15,6 +18,8 @@ from hios.study.registry import Figure
 INSTANCES = {"quick": 3, "full": 30}
 #: Sizes of images of convolutions, in pixels: those of HIOS figure 1, the largest of which take minutes on cores.
 SIZES = {"quick": (8, 16, 32, 64, 128, 256), "full": (8, 16, 32, 64, 128, 256, 512, 1024)}
+#: Where archives of other machines are kept, within the results.
+ARCHIVES = "study/archives"
 #: Sessions that measure; where nothing runs they have no data.
 MEASURING = frozenset({"networks", "convolutions", "pruning", "profiles", *variants.ALGORITHMS})
 
@@ -64,6 +69,27 @@ def base(study: SimulationStudy) -> Setting:
     return Setting(**msgspec.structs.asdict(study.base))
 
 
+def archives(settings: Config) -> dict[str, str]:
+    """The archives of other machines by the names of the machines."""
+    return {Path(path).stem: path for path in settings.study.archives}
+
+
+def checked_archives(settings: Config, source: str) -> dict[str, str]:
+    """The archives of other machines by name, if they are there and are not the copies in the folder of results.
+
+    Raises:
+        HiosError: one line with file, field, what was found and what is allowed.
+    """
+    copies = Path(settings.results, ARCHIVES).resolve()
+    for place, path in enumerate(settings.study.archives):
+        where = f"{source}: study.archives[{place}]: found {path}"
+        if not Path(path).is_file():
+            raise HiosError(f"{where}, which is no file; allowed: archives, as `snakemake archive` writes them")
+        if Path(path).resolve().parent == copies:
+            raise HiosError(f"{where}; allowed: files outside of {settings.results}/{ARCHIVES}, where copies are kept")
+    return archives(settings)
+
+
 def session_files(settings: Config, session: str) -> list[str]:
     """The files of a session in the folder of results.
 
@@ -78,6 +104,8 @@ def session_files(settings: Config, session: str) -> list[str]:
     if session == "pruning":
         labels = settings.study.pruning.models or settings.models
         return [f"{settings.results}/study/pruning/{label}/run.json" for label in labels]
+    if session == "archives":
+        return [f"{settings.results}/{ARCHIVES}/{name}.zip" for name in archives(settings)]
     if session == "serving":
         return serving_jobs.result_files(settings)
     if session in variants.ALGORITHMS:
@@ -112,7 +140,11 @@ def page_figures(settings: Config, *, measures: bool = True) -> list[str]:
         settings: of the pipeline.
         measures: whether networks are executed.
     """
-    wanted = set(settings.study.sessions) - (set() if measures else MEASURING)
+    wanted: set[str] = {*settings.study.sessions}
+    if not measures:
+        wanted -= MEASURING
+    if wanted and settings.study.archives:
+        wanted.add("archives")
     return [
         figure.id
         for figure in registry.figures()

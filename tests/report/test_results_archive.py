@@ -16,9 +16,9 @@ from click.testing import CliRunner
 
 from hios.cli import main
 from hios.errors import ArtifactError
-from hios.report import archived_page
-from hios.report.archived_page import unpacked
 from hios.report.results_archive import write_archive
+from hios.study import archive_reader
+from hios.study.archive_reader import unpacked
 from tests.report.paper_pages import write_results
 from tests.verify.results import write_network
 
@@ -216,13 +216,13 @@ def test_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         pass
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive.json", b"0" * 1_000_000)
-    monkeypatch.setattr(archived_page, "_MOST_BYTES_OF_A_FILE", 999_999)
+    monkeypatch.setattr(archive_reader, "_MOST_BYTES_OF_A_FILE", 999_999)
     with pytest.raises(ArtifactError, match=r"archive\.json: found 1000000 bytes; allowed: at m"), unpacked(path):
         pass
     monkeypatch.undo()
-    monkeypatch.setattr(archived_page, "_MOST_BYTES", 10)
+    monkeypatch.setattr(archive_reader, "_MOST_BYTES", 10)
     with pytest.raises(ArtifactError, match="found 1000000 bytes in all; allowed: at most 10"), unpacked(path):
         pass
-    monkeypatch.setattr(archived_page, "_MOST_FILES", 0)
+    monkeypatch.setattr(archive_reader, "_MOST_FILES", 0)
     with pytest.raises(ArtifactError, match="found 1 files; allowed: at most 0"), unpacked(path):
         pass

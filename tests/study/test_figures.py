@@ -24,6 +24,7 @@ from hios.study.registry import Figure, register
 from hios.study.simulation import ablate, simulate
 from hios.verify import verify
 from tests.serving.study_scenarios import write_scenarios
+from tests.study.packed_machine import pack
 from tests.study.test_convolutions import MADE
 from tests.study.test_simulation import SMALL
 from tests.study.variant_networks import write_profiles, write_variants
@@ -60,8 +61,15 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
         artifacts.write(path, "ablation", ablate(SMALL, path.stem, range(2), alpha=0.5))
     alone = folder / "study" / "convolutions.json"
     artifacts.write(alone, "convolutions", MADE)
+    other = tmp_path_factory.mktemp("other")
+    write_network(
+        other / "results" / "inception_v3",
+        4,
+        {f"{name}-1": (name, 1) for name in ("sequential", "ios", "nimble", "opara")},
+    )
     return {
         **write_variants(folder),
+        "archives": [pack(other / "results", other / "other.zip")],
         "profiles": write_profiles(folder),
         "networks": [folder / "inception_v3" / "run.json", folder / "squeezenet" / "run.json"],
         "ablation": ablations,

@@ -102,6 +102,7 @@ def test_defaults(models: Path) -> None:
         "study": {
             "scale": "quick",
             "sessions": ["networks", "simulation"],
+            "archives": [],
             "simulation": {
                 "base": {"devices": 4, "operators": 200, "edges": 400, "layers": 14, "p": 0.8},
                 "devices": [2, 4, 6, 8, 10, 12],

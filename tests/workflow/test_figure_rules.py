@@ -134,6 +134,23 @@ def test_pages_of_predictions_have_simulated_figures_alone(checkout: Checkout) -
     assert "convolutions" not in planned
 
 
+def test_archives_of_other_machines(checkout: Checkout) -> None:
+    """Figures are drawn from copies in the results, equal byte for byte; an archive that is not there is named."""
+    (checkout.path / "a100.zip").write_bytes(b"an archive")
+    config = checkout.config(platform="model", gpu="a40", study={"archives": ["a100.zip"]})
+    drawn = {"machine_archive": 1, "figure": 1, "ios_fig14": 1}
+    assert checkout.planned("--configfile", config, "--", "ios_fig14") == drawn
+    copy = "results/study/archives/a100.zip"
+    assert checkout.snakemake("--cores", "1", "--configfile", config, "--", copy).returncode == 0
+    assert (checkout.path / copy).read_bytes() == b"an archive"
+    missing = checkout.config(study={"archives": ["b.zip"]})
+    answer = checkout.snakemake("-n", "--configfile", missing)
+    assert answer.returncode == 1
+    assert "study.archives[0]: found b.zip, which is no file; allowed: archives" in answer.stdout + (
+        answer.stderr or ""
+    )
+
+
 def test_networks_of_sessions(checkout: Checkout) -> None:
     """Other sizes are networks of their own: each with the algorithms of its figures, in one session of their own."""
     study = {

@@ -22,6 +22,7 @@ from hios.sources import code_hash, source_hash
 from hios.study import registry
 from hios.study.random_graphs import GENERATORS
 from hios.study.settings import (
+    checked_archives,
     figure_files,
     image_sizes,
     instances,
@@ -303,6 +304,9 @@ def figure_labels(wildcards):
     return report_labels(figure, settings.study, hardware or "unknown")
 
 
+# Archives of other machines, by the machine's name.
+ARCHIVES = checked(checked_archives, settings, source)
+
 # Those on the page of the report.
 PAGE_FIGURES = page_figures(settings, measures=not PREDICTED)
 
@@ -316,4 +320,5 @@ wildcard_constraints:
     policy=alternatives(settings.serving.policies),
     load=alternatives(f"{load:g}" for load in settings.serving.loads),
     generator=alternatives(GENERATORS),
+    machine=alternatives(ARCHIVES),
     figure=alternatives(registry.ids()),

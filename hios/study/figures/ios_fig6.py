@@ -20,11 +20,7 @@ def rows(data: FigureData) -> Rows:
         {**row, "mode": modes.get((row["network"], row["schedule"]), "")}
         for row in runs.schedule_rows(data, ("sequential", "greedy", "ios"), devices=1)
     ]
-    best: dict[tuple[str, str], float] = {}
-    for row in timed:
-        key = (row["network"], row["mark"])
-        best[key] = min(best.get(key, row["ms"]), row["ms"])
-    return [{**row, "normalised throughput": best[row["network"], row["mark"]] / row["ms"]} for row in timed]
+    return runs.with_throughput(timed)
 
 
 def compare(rows: Rows) -> list[Comparison]:

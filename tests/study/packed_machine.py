@@ -1,0 +1,20 @@
+"""The archive of another machine's run, without the time that a page takes."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+
+from hios.report.environment import ORIGIN
+from hios.report.results_archive import origin_text, write_archive
+
+
+def pack(results: Path, output: Path) -> Path:
+    """An archive of the networks in a folder, whose page is no more than what says how it was made."""
+    networks = sorted(run.parent for run in results.glob("*/run.json"))
+    origin = html.escape(origin_text("hios report", networks))
+    page = results / "report.html"
+    page.write_text(f'<html><head><meta name="{ORIGIN}" content="{origin}"></head></html>')
+    output.parent.mkdir(parents=True, exist_ok=True)
+    write_archive(page, output)
+    return output

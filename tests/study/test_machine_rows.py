@@ -1,0 +1,199 @@
+"""Figures of several machines: this one, and those whose archives the configuration names."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from hios import artifacts
+from hios.cli import main
+from hios.errors import ArtifactError, HiosError
+from hios.formats.config_file import Config
+from hios.formats.run_file import Run, RunPlatform
+from hios.report.results_archive import write_archive
+from hios.study import registry
+from hios.study.figure_data import FigureData
+from hios.study.settings import checked_archives, figure_files, page_figures
+from tests.study.packed_machine import pack
+from tests.verify.results import write_network
+
+pytest.importorskip("altair", reason="needs the extra report")
+pytest.importorskip("numba", reason="needs the extra opt")
+
+from hios.study.figure_files import write_figure
+
+FIGURES = ("ios_fig14", "ios_fig15", "opara_fig9")
+_SCHEDULES = {f"{name}-1": (name, 1) for name in ("sequential", "greedy", "ios", "nimble", "opara")}
+
+
+def _on_gpu(run: Path) -> None:
+    changed = RunPlatform("cuda", devices=1, gpus=("NVIDIA A100",), processor="none", load_average=0.0)
+    artifacts.write(run, "run", msgspec.structs.replace(artifacts.load(run, Run), platform=changed))
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of this machine, and in them the archive of one that is faster and has a GPU."""
+    folder = tmp_path_factory.mktemp("machines")
+    for seed, name in enumerate(("here", "there")):
+        network = write_network(folder / name / "inception_v3", seed, _SCHEDULES)
+        if name == "there":
+            _on_gpu(network / "run.json")
+    pack(folder / "there", folder / "here" / "study" / "archives" / "a100.zip")
+    return folder / "here"
+
+
+def _files(results: Path) -> list[Path]:
+    return [results / "inception_v3" / "run.json", results / "study" / "archives" / "a100.zip"]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_panel_for_every_machine(results: Path, tmp_path: Path, name: str) -> None:
+    """Rows name machine and hardware and are measured; numbers of the other machine are those of its run."""
+    record = write_figure(registry.figure(name), FigureData.read(_files(results)), tmp_path)
+    assert not record.missing
+    assert {(row["machine"], row["hardware"]) for row in record.rows} == {
+        ("this machine", "none"),
+        ("a100", "NVIDIA A100"),
+    }
+    assert {row["mark"] for row in record.rows} == {"measured here"}
+    there = artifacts.load(results.parent / "there" / "inception_v3" / "run.json", Run)
+    medians = {result.label: result.latency_ms.median for result in there.results}
+    rows = {row["schedule"]: row["ms"] for row in record.rows if row["machine"] == "a100"}
+    assert rows.keys() & medians.keys()
+    assert all(ms == medians[label] for label, ms in rows.items() if label in medians)
+    assert "a100 (NVIDIA A100)" in record.reason
+    svg = (tmp_path / f"{name}.svg").read_text()
+    assert all(text in svg for text in ("this machine", "a100", "NVIDIA A100"))
+
+
+def test_throughput_is_normalised_on_each_machine(results: Path, tmp_path: Path) -> None:
+    """The best schedule of every machine has throughput 1."""
+    record = write_figure(registry.figure("ios_fig14"), FigureData.read(_files(results)), tmp_path)
+    for machine in ("this machine", "a100"):
+        shares = [row["normalised throughput"] for row in record.rows if row["machine"] == machine]
+        assert max(map(float, map(str, shares))) == 1
+        assert len(shares) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm", "column"), [("ios_fig14", "ios", "speedup"), ("opara_fig9", "opara", "over nimble")]
+)
+def test_only_gpus_are_compared(results: Path, tmp_path: Path, name: str, algorithm: str, column: str) -> None:
+    """The published range is compared with what the archive of a machine with a GPU has, by its name."""
+    record = write_figure(registry.figure(name), FigureData.read(_files(results)), tmp_path)
+    (row,) = [row for row in record.rows if (row["machine"], row["algorithm"]) == ("a100", algorithm)]
+    (compared,) = record.comparisons
+    assert compared.by == "archive a100"
+    assert compared.found == f"{row[column]:.4g} to {row[column]:.4g}"
+    assert compared.verdict != "not on this machine"
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_without_an_archive_it_is_a_card(results: Path, tmp_path: Path, name: str) -> None:
+    """With the runs of this machine alone there is nothing to compare."""
+    record = write_figure(registry.figure(name), FigureData.read(_files(results)[:1]), tmp_path)
+    assert record.missing.startswith("it compares machines, and `study: archives:` in config.yaml names no archive")
+    assert all(entry.verdict == "not on this machine" for entry in record.comparisons)
+
+
+def test_figures_are_verified_in_the_archive_of_this_run(results: Path, tmp_path: Path) -> None:
+    """The copy is part of the results: the archive of this run holds it, and what is drawn from it is checked."""
+    write_figure(registry.figure("ios_fig14"), FigureData.read(_files(results)), results / "figures")
+    archive = pack(results, tmp_path / "own.zip")
+    with zipfile.ZipFile(archive) as opened:
+        opened.extractall(tmp_path / "own")
+    copy = tmp_path / "own" / "study" / "archives" / "a100.zip"
+    assert copy.read_bytes() == _files(results)[1].read_bytes()
+    drawn = tmp_path / "own" / "figures" / "ios_fig14.json"
+    answer = CliRunner().invoke(main, ["verify", str(tmp_path / "own")])
+    assert "ios_fig14" not in "".join(line for line in answer.output.splitlines() if "not what" in line)
+    record = json.loads(drawn.read_text())
+    record["rows"][-1]["ms"] *= 2
+    drawn.write_text(json.dumps(record))
+    answer = CliRunner().invoke(main, ["verify", str(tmp_path / "own")])
+    assert "rows: not what the data give; draw the figure again" in answer.output
+
+
+def test_wrong_archives_are_refused_in_one_line(results: Path, tmp_path: Path) -> None:
+    """One that is not there, one with another file than it lists, with a path that leads out, and without a run."""
+    good = _files(results)[1]
+    with zipfile.ZipFile(good) as opened:
+        files = {name: opened.read(name) for name in opened.namelist()}
+
+    def rewritten(name: str, changed: dict[str, bytes]) -> Path:
+        with zipfile.ZipFile(tmp_path / name, "w") as new:
+            for entry, data in changed.items():
+                new.writestr(entry, data)
+        return tmp_path / name
+
+    run = files["inception_v3/run.json"].replace(b'"seed": 0', b'"seed": 1')
+    wrong = {
+        tmp_path / "none.zip": "none.zip: cannot be read: No such file or directory; required: a zip file by",
+        rewritten("changed.zip", {**files, "inception_v3/run.json": run}): "run.json: its SHA-256 is not that of",
+        rewritten("hostile.zip", {**files, "../up": b""}): "found the path '../up'; allowed: names of files below",
+    }
+    for path, message in wrong.items():
+        answer = CliRunner().invoke(main, ["figures", "ios_fig14", str(path), "--output", str(tmp_path / "out")])
+        assert (answer.exit_code, answer.stderr.count("\n")) == (1, 1), answer.output
+        assert message in answer.stderr
+    assert not (tmp_path.parent / "up").exists()
+    other = tmp_path / "other"
+    write_network(other / "net", 2)
+    archive = pack(other, tmp_path / "predicted.zip")
+    (other / "net" / "run.json").unlink()
+    page = other / "report.html"
+    write_archive(page, archive)
+    with pytest.raises(ArtifactError, match=r"predicted\.zip: found no run\.json of a network; required: an archive"):
+        FigureData.read([archive])
+
+
+def _settings(archives: Sequence[str] = ()) -> Config:
+    given = {
+        "models": {"inception_v3": {}},
+        "platform": "cpu",
+        "algorithms": {"sequential": {}},
+        "study": {"archives": archives},
+    }
+    return msgspec.convert(given, Config)
+
+
+def test_archives_of_the_configuration(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are drawn from copies in the results; the page shows them where an archive is named."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a100.zip").write_bytes(_files(results)[1].read_bytes())
+
+    named = _settings(["a100.zip"])
+    figure = registry.figure("ios_fig14")
+    assert figure_files(named, figure) == ["results/inception_v3/run.json", "results/study/archives/a100.zip"]
+    assert figure_files(named, figure, measures=False) == ["results/study/archives/a100.zip"]
+    assert set(FIGURES) <= set(page_figures(named))
+    assert not set(FIGURES) & set(page_figures(_settings()))
+    assert checked_archives(named, "config.yaml") == {"a100": "a100.zip"}
+    message = r"config\.yaml: study\.archives\[1\]: found b\.zip, which is no file; allowed: archives, as"
+    with pytest.raises(HiosError, match=message):
+        checked_archives(_settings(["a100.zip", "b.zip"]), "config.yaml")
+    (tmp_path / "results" / "study" / "archives").mkdir(parents=True)
+    (tmp_path / "results" / "study" / "archives" / "b.zip").touch()
+    with pytest.raises(HiosError, match=r"b\.zip; allowed: files outside of results/study/archives, where copies"):
+        checked_archives(_settings(["results/study/archives/b.zip"]), "config.yaml")
+
+
+@pytest.mark.parametrize(
+    ("archives", "message"),
+    [
+        (["a.zip", "b/a.zip"], r"study\.archives: found several files a\.zip; allowed: each name once"),
+        (["a.tar"], "Expected `str` matching regex"),
+        (["this machine.zip"], "Expected `str` matching regex"),
+    ],
+)
+def test_names_of_machines(archives: list[str], message: str) -> None:
+    """The names of files are those of machines: each once, and without spaces."""
+    with pytest.raises(msgspec.ValidationError, match=message):
+        _settings(archives)
