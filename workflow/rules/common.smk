@@ -139,16 +139,21 @@ ALL_CORES = (
 # GPUs that a job which measures asks a cluster for; Slurm's plugin and others read the resource `gpu`.
 GPUS = MOST_DEVICES if settings.platform == "cuda" and not settings.virtual else 0
 
-# Of runs over ranks. A cluster gives each task of MPI cores of its own; torchrun is one task, with those of all ranks.
+# Of runs over ranks.
 RANKS = rank_launchers.ranks(settings) if DISTRIBUTED else 0
 RANK_GPUS = min(GPUS, RANKS)
-RANK_CORES = (
-    (settings.cores_per_device or 1)
-    * (1 if rank_launchers.resources(settings) else RANKS)
-    if on_cluster
-    else ALL_CORES
-)
 RANK_PACKAGES = ["mpi4py"] if rank_launchers.resources(settings) else []
+
+
+def rank_cores(wildcards):
+    """Cores of a task on a cluster, a rank of MPI or torchrun with all its ranks; else all, as nothing else may run.
+
+    A function, since Snakemake knows its executor only once it has read the rules.
+    """
+    if not (workflow.non_local_exec or workflow.remote_exec):
+        return ALL_CORES
+    one_each = bool(rank_launchers.resources(settings))
+    return (settings.cores_per_device or 1) * (1 if one_each else RANKS)
 
 
 def more(least, megabytes_per_megabyte=0):

@@ -17,7 +17,7 @@ rule distribute:
         "<benchmarks>/distribute/{model}.tsv"
     conda:
         "../../envs/torch.yaml"
-    threads: RANK_CORES
+    threads: rank_cores
     resources:
         **rank_launchers.resources(settings),
         mem_mb=more(4000, 6),
