@@ -47,6 +47,7 @@ def by_loadgen(
     import mlperf_loadgen as loadgen
 
     kept: list[Any] = []  # futures whose callbacks answer from the server's thread
+    failures: list[str] = []
     answered = threading.Lock()
 
     def issue(queries: Sequence[Any]) -> None:
@@ -55,7 +56,9 @@ def by_loadgen(
             answer.add_done_callback(functools.partial(complete, query.id))
 
     def complete(query: int, done: Future[list[Tensor]]) -> None:
-        done.result()
+        # LoadGen waits for every query, so one that failed is answered too.
+        if (error := done.exception()) is not None:
+            failures.append(str(error))
         response = loadgen.QuerySampleResponse(query, 0, 0)
         with answered:
             kept.append(response)
@@ -79,6 +82,8 @@ def by_loadgen(
         loadgen.DestroyQSL(library)
         loadgen.DestroySUT(system)
         summary = Path(folder, "mlperf_log_summary.txt").read_text(encoding="utf-8")
+    if failures:
+        raise SystemExit(f"{len(failures)} queries failed, the first: {failures[0]}; allowed: none")
     found = {}
     for name, (line, scale) in LINES.items():
         match = re.search(rf"^{re.escape(line)}\s*:\s*([\d.]+)", summary, re.MULTILINE)

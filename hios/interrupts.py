@@ -1,7 +1,7 @@
 """Ctrl-C before a command of hios begins ends its process in silence: Python would print where it was importing.
 
 `hios` imports this module before any other. It changes nothing where hios is a library of another program, in workers,
-and where interrupts are ignored, as under nohup.
+and where interrupts are ignored, as in a job that a shell script runs in the background.
 """
 
 from __future__ import annotations

@@ -73,6 +73,7 @@ def render(
         "report.html.j2",
         headlines=first,
         left_out=limits.sentences(),
+        large=not limits.charts,
         cautions=cautions(models),
         models=views,
         facts=facts(models),

@@ -1,4 +1,7 @@
-"""What the page of a large study leaves out, so that browsers can open it; files and commands have the rest."""
+"""What the page of a large study leaves out, so that browsers can open it; files and commands have the rest.
+
+Where it leaves out charts, the browser also lays out only what is near the window (`.large` in style.css).
+"""
 
 from __future__ import annotations
 

@@ -119,13 +119,13 @@ def fastest_sentence(model: ModelResults) -> str | None:
         f"Fastest schedule as measured: {best.label}, {best.latency_ms.median:.{model.decimals}f} ms, {_gain(best)}."
     ]
     others = [result for result in results if result is not best]
-    tied = [result.label for result in others if (ends := _interval(result, best)) and not tells(ends)]
+    tied = [result.label for result in others if _tied(result, best)]
     if tied:
         parts.append(f"Statistically tied with it: {', '.join(tied)}.")
     unsure = [
         result.label
         for result in others
-        if _interval(result, best) is None and result.latency_ms.p20 <= best.latency_ms.p80
+        if result.latency_ms.p20 <= best.latency_ms.p80 and _interval(result, best) is None
     ]
     if unsure:
         parts.append(f"Its range from p20 to p80 overlaps with {', '.join(unsure)}: the order may be noise.")
@@ -150,7 +150,7 @@ def fastest_way_sentence(model: ModelResults) -> str | None:
     label = min(timed, key=lambda name: timed[name].latency_ms.median)
     best = timed[label]
     sentence = f"Fastest of all {len(timed)} ways: {label}, {best.latency_ms.median:.{model.decimals}f} ms"
-    tied = [name for name, own in timed.items() if name != label and (e := _interval(own, best)) and not tells(e)]
+    tied = [name for name, own in timed.items() if name != label and _tied(own, best)]
     return f"{sentence}; statistically tied: {', '.join(tied)}." if tied else f"{sentence}."
 
 
@@ -221,6 +221,15 @@ def _references_against(model: ModelResults, result: ScheduleResult) -> list[tup
 
 def _interval(slower: _Timed, faster: _Timed) -> Interval | None:
     return speedup_interval(slower.latency_ms.runs, faster.latency_ms.runs)
+
+
+def _tied(one: _Timed, other: _Timed) -> bool:
+    """Whether the interval of their ratio contains 1; it cannot where all runs of one are slower, so none is drawn."""
+    ours, theirs = one.latency_ms.runs, other.latency_ms.runs
+    if ours and theirs and (min(ours) > max(theirs) or max(ours) < min(theirs)):
+        return False
+    bounds = _interval(one, other)
+    return bounds is not None and not tells(bounds)
 
 
 def _in_words(bounds: Sequence[float] | None, decimals: int) -> str:

@@ -135,8 +135,9 @@ class Lane:
     def send(self, run: int, program: int, slots: Sequence[int]) -> None:
         """Have a program run; a worker that does not know it yet is given all new ones first."""
         if program >= self._unknown:
-            self._unknown = _end(self._programs)
+            known = _end(self._programs)
             self._orders.put((0, MORE))
+            self._unknown = known
         self._orders.put((run, program, *slots))
         self._bell.ring()
 

@@ -266,8 +266,8 @@ class Server:
 
     @property
     def lost(self) -> str:
-        """Why nothing can be run any more; empty while it can."""
-        return self._dispatcher.lost
+        """Why nothing can be run any more, or nothing be decided; empty while it can."""
+        return self._dispatcher.lost or ("" if self._launcher is None else self._launcher.lost)
 
     @property
     def process_ids(self) -> list[int]:

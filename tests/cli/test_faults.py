@@ -205,7 +205,7 @@ def test_ctrl_c_while_hios_is_loaded(command: list[str], module: str, tmp_path: 
 
 
 def test_interrupts_that_are_ignored_stay_so(tmp_path: Path) -> None:
-    """Under nohup a command is not ended."""
+    """A command in the background of a shell script, where interrupts are ignored, is not ended."""
     status, printed = _interrupted_at("hios.api", ["hios", "algorithms"], tmp_path, ignored=True)
     assert status == 0
     assert "hios-lp" in printed

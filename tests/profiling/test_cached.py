@@ -25,7 +25,15 @@ KINDS = ("operators", "transfers", "stages", "merges", "contention", "link")
 
 
 def _profile(graph: Path, output: Path, cache: Path | None, **more: Any) -> dict[str, Any]:
-    options = {"devices": DEVICES, "repeats": 3, "stages_of": ["greedy", "hios-lp"], "cache": cache, **more}
+    # The budget is not what ends a measurement, however busy the machine is.
+    options = {
+        "devices": DEVICES,
+        "repeats": 3,
+        "stages_of": ["greedy", "hios-lp"],
+        "cache": cache,
+        "budget_s": 600,
+        **more,
+    }
     profile(graph, output, **options)
     return artifacts.read(output, "costs")
 

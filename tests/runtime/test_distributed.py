@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ TIMEOUT_S, SHORT_TIMEOUT_S = 300, 10
 def _over(transport: str, *more: object, marks: Iterable[pytest.MarkDecorator] = ()) -> Any:
     """Parameters of a test over a transport; `make test` starts some combinations, `make test-all` all of them."""
     missing = pytest.mark.skipif(
-        transport == "mpi" and shutil.which("mpirun") is None, reason="mpirun is not there: hios[mpi]"
+        transport == "mpi" and (shutil.which("mpirun") is None or find_spec("mpi4py") is None),
+        reason="mpirun or mpi4py is not there: hios[mpi]",
     )
     return pytest.param(transport, *more, marks=(missing, *marks))
 

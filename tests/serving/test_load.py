@@ -15,7 +15,7 @@ import torch
 
 from hios import artifacts
 from hios.machine import private_bytes
-from hios.serving import lane_worker, load_session
+from hios.serving import lane_worker, load_generator, load_session
 from hios.serving.arrivals import draw
 from hios.serving.load_generator import Repeat, Sample
 from hios.serving.load_session import load
@@ -23,7 +23,7 @@ from hios.serving.scenario import Scenario
 from hios.serving.server import Server
 from tests.serving import lane_faults
 from tests.serving.served import inputs, scenario, scenario_file
-from tests.workers.processes import children
+from tests.workers.processes import children, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -100,7 +100,16 @@ def test_tasks_that_fail_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyP
                 Sample(inputs(label, 0, scale), alone, alone)
                 for scale in (1.0, lane_faults.RAISES, 1.0, lane_faults.MAKES_NAN)
             ]
-        outcome = Repeat(server, draw(given), 2.0, samples, 1e-4).run()  # time for the last
+        repeat = Repeat(server, draw(given), 0.2, samples, 1e-4)
+        sleep_until = load_generator._sleep_until
+
+        def answered_until(moment: float) -> None:
+            sleep_until(moment)
+            if len(repeat.late_s) == 40:  # all are sent
+                assert eventually(lambda: not repeat._out)
+
+        monkeypatch.setattr(load_generator, "_sleep_until", answered_until)
+        outcome = repeat.run()
     for tally in outcome.tallies:
         assert (tally.offered, tally.failed) == (20, 10)
         assert tally.completed + tally.in_flight + tally.waiting == 10

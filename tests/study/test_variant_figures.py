@@ -134,6 +134,10 @@ def test_time_of_scheduling_on_gpus(files: dict[str, list[Path]], tmp_path: Path
     assert by_key["hios_fig14.inception_minutes"].verdict == "agrees"
     below = 100 * (1 - entries["hios-lp"].seconds / entries["ios"].seconds)
     assert by_key["hios_fig14.nasnet_below_ios"].found == f"{below:.4g} to {below:.4g}"
+    exchanged = {**entries, "hios-lp": entries["ios"], "ios": entries["hios-lp"]}
+    record = write_figure(registry.figure("hios_fig14"), FigureData(profiles={"nasnet_large-512": exchanged}), tmp_path)
+    verdicts = {entry.key: entry.verdict for entry in record.comparisons}
+    assert verdicts["hios_fig14.nasnet_below_ios"] == ("differs" if below > 0 else "agrees")
 
 
 def _with_size(network: Network, size: int, times: dict[str, float]) -> Network:

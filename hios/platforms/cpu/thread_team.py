@@ -48,6 +48,8 @@ class ThreadTeam:
         #: Threads of the team that OpenMP keeps, and the cores that they are pinned to.
         self._size = 0
         self._pinned: tuple[int, ...] = ()
+        #: Whether helpers that are no longer needed end, as those of GNU do.
+        self._they_end = True
 
     @classmethod
     def of(cls, worker: Worker, own: Sequence[int]) -> ThreadTeam:
@@ -86,11 +88,14 @@ class ThreadTeam:
         of one that stays would leave that one on a core of another device. Those of LLVM and Intel stay, and the ones
         that began first work on.
         """
-        until = time.monotonic() + _ENDING_S
+        until = time.monotonic() + (_ENDING_S if self._they_end else 0.0)
         while True:
             named = {thread.native_id for thread in threading.enumerate()}
             helpers = sorted(_threads() - self._others - named)
-            if len(helpers) <= count or time.monotonic() > until:
+            if len(helpers) <= count:
+                return helpers
+            if time.monotonic() > until:
+                self._they_end = False
                 return helpers[:count]
             time.sleep(0)
 

@@ -81,6 +81,8 @@ class LiveLauncher:
     def __init__(self, online: OnlineLauncher, steps: LiveSteps, first: Decision) -> None:
         self._online, self._steps, self._first = online, steps, first
         self._thread = threading.Thread(target=self._decide, name="hios launcher", daemon=True)
+        #: Why it no longer decides; empty while it does.
+        self.lost = ""
 
     def start(self) -> None:
         """Start the thread."""
@@ -103,4 +105,7 @@ class LiveLauncher:
         return self._steps.used_s
 
     def _decide(self) -> None:
-        self._online.follow(self._steps, self._first)
+        try:
+            self._online.follow(self._steps, self._first)
+        except Exception as error:  # whatever it is, the server tells it (`Server.lost`)
+            self.lost = f"the launcher failed: {error or type(error).__name__}"

@@ -105,7 +105,9 @@ register(
         compare=compare,
         finding=finding,
         reason=reason(
-            "The time of the block is from its first start to its last finish in one run, that of the median latency."
+            "The time of the block is from its first start to its last finish, on cores in the run of the median "
+            "latency, on a GPU in a run of its own whose operators are timed by events. Its stages include that of the "
+            "concatenation at its end, which the paper's figure does not name."
         ),
     )
 )
