@@ -21,6 +21,7 @@ rule all:
         "<results>/report.html",
         expand(RESULTS, model=settings.models, allow_missing=True),
         expand(CHOSEN.values(), model=settings.models, allow_missing=True),
+        expand(DISTRIBUTED, model=settings.models, allow_missing=True),
         "<results>/tables/latency.csv",
         "<results>/tables/operators.csv",
         "<results>/config.yaml",
@@ -43,6 +44,11 @@ include: "workflow/rules/schedule.smk"
 if not PREDICTED:
 
     include: "workflow/rules/execute.smk"
+
+
+if DISTRIBUTED:
+
+    include: "workflow/rules/distribute.smk"
 
 
 include: "workflow/rules/scenario.smk"

@@ -81,6 +81,20 @@ def execute_options(settings: Config, label: str) -> str:
     return options({**given, **_sharing(settings), "trust": settings.models[label].trusted})
 
 
+def distribute_options(settings: Config, label: str) -> str:
+    """Settings of ``hios distribute`` for a network."""
+    executing = settings.execute
+    return options(
+        {
+            "cores_per_device": settings.cores_per_device,
+            "runs": executing.runs,
+            "warmup": executing.warmup,
+            "tolerance": executing.tolerance,
+            "trust": settings.models[label].trusted,
+        }
+    )
+
+
 def options(values: Mapping[str, Any], *, without: str = "") -> str:
     """Settings as options of the command line.
 

@@ -36,6 +36,7 @@ STAGES = {
     "serve": ("hios.serving.simulate",),
     "load": ("hios.serving.load_session",),
     "execute": ("hios.runtime.session", "hios.runtime.chrome_trace"),
+    "distribute": ("hios.runtime.distributed.distributed_session",),
     "report": ("hios.report",),
     "provenance": ("hios.versions",),
 }
@@ -46,6 +47,7 @@ _PARTS = {
     "predict": ("platform", "predicting"),
     "convolutions": ("platform", "measuring"),
     "execute": ("platform", "executing"),
+    "distribute": ("platform", "distributing"),
     "report": ("reporting",),
 }
 #: Imports every algorithm, so that all are registered.

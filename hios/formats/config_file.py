@@ -170,6 +170,38 @@ class Execute(Record, frozen=True):
     ] = False
 
 
+class Distribute(Record, frozen=True):
+    """Schedules over the ranks of a launcher, on one node or several (`hios distribute`)."""
+
+    algorithms: Annotated[
+        tuple[Annotated[Text, doc("Label of an algorithm for several devices.")], ...],
+        Meta(extra_json_schema={"uniqueItems": True}),
+        doc(
+            "Labels of algorithms whose schedules also run with a rank for each device, each once; none leaves it out."
+        ),
+    ] = ()
+    devices: OrAbsent[
+        Annotated[
+            DeviceCount,
+            doc("Number of ranks: one above 1 that `devices` lists; the largest of these if left out."),
+        ]
+    ] = None
+    launcher: Annotated[
+        Literal["torchrun", "srun", "mpirun"],
+        doc(
+            "What starts the ranks: torchrun on one node, by Gloo or with platform cuda by NCCL; srun within a Slurm "
+            "job, or mpirun, on one node or several, by MPI."
+        ),
+    ] = "torchrun"
+    mpi: OrAbsent[
+        Annotated[
+            str,
+            Meta(pattern=f"^[a-z][a-z0-9_]*{END}"),
+            doc("What srun takes as --mpi, such as pmix; the cluster's default if left out; with launcher srun."),
+        ]
+    ] = None
+
+
 #: One algorithm; its keys but ``algorithm`` are those of its parameters.
 AlgorithmEntry = Annotated[
     dict[str, Annotated[Scalar, doc("Value of a parameter.")]],
@@ -475,6 +507,7 @@ class Config(Record, frozen=True, kw_only=True):
     ]
     profile: Profile = field(default_factory=Profile)
     execute: Execute = field(default_factory=Execute)
+    distribute: Distribute = field(default_factory=Distribute)
     serving: Serving = field(default_factory=Serving)
     study: Study = field(default_factory=Study)
     seed: Annotated[
@@ -509,6 +542,7 @@ class Config(Record, frozen=True, kw_only=True):
             ("profile.stages_of", self.profile.stages_of),
             ("profile.widths", self.profile.widths),
             ("execute.baselines", self.execute.baselines),
+            ("distribute.algorithms", self.distribute.algorithms),
             ("serving.policies", self.serving.policies),
             ("serving.loads", self.serving.loads),
             ("study.sessions", self.study.sessions),

@@ -35,7 +35,15 @@ _RESULTS = (
     "benchmarks/**/*.tsv",
 )
 #: Of every network. Weights and programs are left out: they are large, and follow from model and seed.
-_NETWORK = ("graph.json", "partition.json", "costs.json", "run.json", "auto.json", "schedules/*.json")
+_NETWORK = (
+    "graph.json",
+    "partition.json",
+    "costs.json",
+    "run.json",
+    "auto.json",
+    "schedules/*.json",
+    "distributed/run.json",
+)
 #: Zip files have no other date, so that equal results make equal archives but for the list of files.
 _DATE = (1980, 1, 1, 0, 0, 0)
 _READABLE = 0o100644 << 16

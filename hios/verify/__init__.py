@@ -52,6 +52,8 @@ _KINDS = {
 #: Schedule that the pipeline writes next to the folder of schedules.
 _CHOSEN = "auto.json"
 _SCHEDULES = "schedules"
+#: Folder of a network's run over the ranks of a launcher.
+_DISTRIBUTED = "distributed"
 _TABLE = "tables/latency.csv"
 
 
@@ -68,7 +70,8 @@ def verify(folder: str | Path) -> list[CheckedFile]:
     """Check all artifacts in a folder and the folders in it.
 
     Artifacts are graph.json, partition.json, costs.json, run.json, config.yaml, versions.json and schedules, which lie
-    in a folder named schedules or in that of a graph. Those of one network lie in one folder, as the pipeline has them.
+    in a folder named schedules or in that of a graph. Those of one network lie in one folder, as the pipeline has them;
+    its run over the ranks of a launcher lies in the folder distributed in it.
     Measurements have to state the machine and the software that they were made with. The table of latencies,
     tables/latency.csv, is compared with the networks whose folders are next to its own.
 
@@ -81,7 +84,7 @@ def verify(folder: str | Path) -> list[CheckedFile]:
     networks: dict[Path, list[Path]] = {}
     for path in sorted(root.rglob("*.json")):
         if _kind(path) != "":
-            networks.setdefault(path.parent.parent if path.parent.name == _SCHEDULES else path.parent, []).append(path)
+            networks.setdefault(_network_of(path), []).append(path)
     opened = {own: _Network(own, paths, root) for own, paths in networks.items()}
     checked = [entry for network in opened.values() for entry in network.checked()]
     for path in sorted(root.rglob(_TABLE)):
@@ -98,6 +101,14 @@ def verify(folder: str | Path) -> list[CheckedFile]:
         names = ", ".join((*_KINDS, _CHOSEN, f"{_SCHEDULES}/*.json", "config.yaml", "result.json"))
         raise ArtifactError(f"{root}: found no artifact; allowed: a folder with some of {names}")
     return sorted(checked, key=lambda entry: entry.path)
+
+
+def _network_of(path: Path) -> Path:
+    """The folder of the network that an artifact belongs to."""
+    folder = path.parent
+    # a network may be called distributed; its folder has a graph
+    distributed = folder.name == _DISTRIBUTED and not (folder / "graph.json").exists()
+    return folder.parent if folder.name == _SCHEDULES or distributed else folder
 
 
 @functools.cache
@@ -127,7 +138,9 @@ class _Network:
 
     def checked(self) -> list[CheckedFile]:
         """All files, with what is wrong with them."""
-        graph_file, costs_file, run = self._graph_file(), self._costs_file(), self._run()
+        graph_file, costs_file = self._graph_file(), self._costs_file()
+        runs = self._runs()
+        run = runs.get(self._own / "run.json")
         partition = self._partition()
         schedules = {
             path: Schedule.of(file, path.name)
@@ -146,9 +159,9 @@ class _Network:
         if problem is not None:
             self._check_bounds(schedules, problem)
         labelled = {path.stem: schedule for path, schedule in schedules.items()}
-        if run is not None:
-            self._problems[self._own / "run.json"] += run_problems(run, graph, labelled)
-            self._problems[self._own / "run.json"] += run_description_problems(run)
+        for path, measured in runs.items():
+            self._problems[path] += run_problems(measured, graph, labelled)
+            self._problems[path] += run_description_problems(measured)
         if costs_file is not None:
             self._problems[self._own / "costs.json"] += costs_description_problems(costs_file)
         if graph is not None and costs_file is not None and (run is not None or not self._has_run()):
@@ -176,9 +189,11 @@ class _Network:
     def _has_run(self) -> bool:
         return self._own / "run.json" in self._problems
 
-    def _run(self) -> Run | None:
-        path = self._own / "run.json"
-        return contents(path, Run, self._problems[path]) if self._has_run() else None
+    def _runs(self) -> dict[Path, Run]:
+        """The valid runs: on one node, and over the ranks of a launcher."""
+        files = [path for path in self._paths if _kind(path) == "run"]
+        read = {path: contents(path, Run, self._problems[path]) for path in files}
+        return {path: run for path, run in read.items() if run is not None}
 
     def _partition(self) -> PartitionFile | None:
         path = self._own / "partition.json"

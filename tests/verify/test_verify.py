@@ -53,6 +53,29 @@ def _at(path: str, value: Any) -> Callable[[Any], None]:
     return change
 
 
+def test_runs_over_ranks(folder: Path) -> None:
+    """A run in the folder distributed is checked against the graph and the schedules of its network, as run.json is."""
+    path = folder / "first" / "distributed" / "run.json"
+    path.parent.mkdir()
+    path.write_bytes((folder / "first" / "run.json").read_bytes())
+    assert {entry.path: entry.problems for entry in verify(folder)}["first/distributed/run.json"] == ()
+    _edit(path, _at("graph", "third"))
+    _edit(path, _at("results.0.predicted_ms", 1e9))
+    wrong = {entry.path: entry.problems for entry in verify(folder) if entry.problems}
+    assert list(wrong) == ["first/distributed/run.json"]
+    for part in (
+        "graph: found third; allowed: first, the name in graph.json",
+        "results[0].predicted_ms: found 1e+09; the",
+    ):
+        assert [line for line in wrong["first/distributed/run.json"] if part in line], part
+
+
+def test_a_network_may_be_called_distributed(folder: Path) -> None:
+    """Its own graph and schedules count then."""
+    write_network(folder / "distributed", seed=2)
+    assert [entry for entry in verify(folder) if entry.problems] == []
+
+
 def test_what_is_right_passes(folder: Path) -> None:
     """All artifacts of both networks are checked and none has a problem; the exit status is 0."""
     checked = verify(folder)

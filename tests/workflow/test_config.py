@@ -91,6 +91,7 @@ def test_defaults(models: Path) -> None:
         "algorithms": {"wide": {"algorithm": "hios-lp", "window": 2, "fill_gaps": False}},
         "profile": {"stages_of": ["greedy", "hios-lp"], "repeats": 20, "budget": 120, "widths": [], "cache": True},
         "execute": {"runs": 1, "warmup": 3, "tolerance": 0.0001, "baselines": ["eager"], "other_hardware": False},
+        "distribute": {"algorithms": [], "launcher": "torchrun"},
         "serving": {
             "policies": [],
             "loads": [0.8],
@@ -149,6 +150,8 @@ def test_default_configuration_shows_the_defaults() -> None:
         assert shown[key] == known[key]["default"]
     for section in ("profile", "execute", "serving"):
         assert shown[section] == {key: rule["default"] for key, rule in known[section]["properties"].items()}
+    distribute = {key: rule["default"] for key, rule in known["distribute"]["properties"].items() if "default" in rule}
+    assert shown["distribute"] == distribute
     study = known["study"]["properties"]
     series = {key: rule["default"] for key, rule in study["simulation"]["properties"].items() if "default" in rule}
     usual = {key: rule["default"] for key, rule in study["simulation"]["properties"]["base"]["properties"].items()}

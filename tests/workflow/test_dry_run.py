@@ -69,6 +69,23 @@ def test_serving(checkout: Checkout) -> None:
     assert not {"scenario", "serve"} & checkout.planned("--configfile", checkout.config()).keys()
 
 
+def test_distributed_schedules(checkout: Checkout) -> None:
+    """Schedules over ranks are one run for each network, by the launcher that the configuration names."""
+    config = checkout.config(distribute={"algorithms": ["hios-lp"], "launcher": "srun", "mpi": "pmix"})
+    printed = checkout.snakemake("-n", "-p", "--configfile", config).stdout
+    assert len(re.findall(r"^distribute +2$", printed, re.MULTILINE)) > 0
+    assert (
+        "srun --mpi=pmix --ntasks=2 --cpus-per-task=1 --cpu-bind=cores python -m hios distribute "
+        "results/alpha/graph.json results/alpha/weights.safetensors results/alpha/schedules/hios-lp-2.json "
+        "--platform cpu --transport mpi --program results/alpha/program.pt2 --runs 36 --warmup 3 --tolerance 0.0001 "
+        "--seed 0 --output results/alpha/distributed/run.json"
+    ) in " ".join(printed.split())
+    refused = checkout.snakemake("-n", "--configfile", checkout.config(distribute={"algorithms": ["sequential"]}))
+    assert refused.returncode != 0
+    assert "Error: other.yaml: distribute.algorithms[0]: found sequential; allowed: labels of algo" in refused.stdout
+    assert "Traceback" not in refused.stdout
+
+
 def test_scenarios_of_the_user(checkout: Checkout) -> None:
     """A scenario that names files of the pipeline waits for them; one that is missing is named in one line."""
     models = {"alpha": {"graph": "results/alpha/graph.json", "costs": "results/alpha/costs.json", "rate": 5}}

@@ -84,6 +84,26 @@ def test_pipeline(checkout: Checkout) -> None:
     assert checkout.planned() == {}
 
 
+def test_distributed_schedules(checkout: Checkout) -> None:
+    """Schedules over ranks are a job of two tasks with a core and a GPU each and the node; srun starts both in it."""
+    checkout.config(
+        "config.yaml",
+        models={"beta": None},
+        platform="cuda",
+        distribute={"algorithms": ["hios-lp"], "launcher": "srun"},
+    )
+    before = _last()
+    answer = checkout.snakemake(*PROFILE, "--until", "distribute")
+    assert answer.returncode == 0, answer.stdout
+    (job,) = [job for job in _jobs(before) if _rules([job]) == {"distribute": 1}]
+    assert (job["JobState"], job["NumTasks"], job["CPUs/Task"]) == ("COMPLETED", "2", "1"), job
+    assert (job["OverSubscribe"], job["TresPerJob"]) == ("NO", "gres:gpu:2")
+    ranks = [call["words"] for call in checkout.calls() if call["words"][0] == "distribute"]
+    assert len(ranks) == 2
+    assert ranks[0] == ranks[1]
+    assert {"results/alpha/schedules/hios-lp-2.json", "mpi"} <= set(ranks[0])
+
+
 def test_failure_and_resuming(checkout: Checkout) -> None:
     """A step that fails is tried again, ends the run with its log, and is all that the next run does anew."""
     checkout.config("config.yaml", models={"beta": None})

@@ -12,6 +12,7 @@ sys.path.insert(0, str(workflow.basedir))
 import hios
 from hios import command_options
 from hios import config as configuration
+from hios import rank_launchers
 from hios.errors import HiosError
 from hios.formats.config_file import AUTO_DEVICES
 from hios.machine import processor, usable_cores
@@ -85,6 +86,7 @@ settings = checked(
     cores=None if on_cluster else len(usable_cores()),
 )
 checked(serving_jobs.checked, settings, source)
+checked(rank_launchers.checked, settings, source)
 
 # Some platforms predict and run nothing; their costs depend on descriptions of what is not here.
 PREDICTED = configuration.predicts(settings)
@@ -114,6 +116,11 @@ CHOSEN = (
     {"chosen": "<results>/{model}/auto.json"} if configuration.chooses(settings) else {}
 )
 
+# Runs over the ranks of a launcher, where the configuration asks for them.
+DISTRIBUTED = (
+    ["<results>/{model}/distributed/run.json"] if settings.distribute.algorithms else []
+)
+
 # With `devices: auto`, devices and their cores are what partition.json states, for each network.
 AUTO = configuration.divides(settings)
 if AUTO and on_cluster:
@@ -132,6 +139,22 @@ ALL_CORES = (
 
 # GPUs that a job which measures asks a cluster for; Slurm's plugin and others read the resource `gpu`.
 GPUS = MOST_DEVICES if settings.platform == "cuda" and not settings.virtual else 0
+
+# Of runs over ranks.
+RANKS = rank_launchers.ranks(settings) if DISTRIBUTED else 0
+RANK_GPUS = min(GPUS, RANKS)
+RANK_PACKAGES = ["mpi4py"] if rank_launchers.resources(settings) else []
+
+
+def rank_cores(wildcards):
+    """Cores of a task on a cluster, a rank of MPI or torchrun with all its ranks; else all, as nothing else may run.
+
+    A function, since Snakemake knows its executor only once it has read the rules.
+    """
+    if not (workflow.non_local_exec or workflow.remote_exec):
+        return ALL_CORES
+    one_each = bool(rank_launchers.resources(settings))
+    return (settings.cores_per_device or 1) * (1 if one_each else RANKS)
 
 
 def more(least, megabytes_per_megabyte=0):

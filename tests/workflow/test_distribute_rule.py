@@ -1,0 +1,48 @@
+"""A schedule over two ranks of torchrun, as a rule of the pipeline."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hios import artifacts
+from hios.formats.run_file import Run
+from hios.verify import verify
+
+if TYPE_CHECKING:
+    from conftest import Checkout
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two ranks need two cores")
+def test_distributed_run(real_checkout: Checkout) -> None:
+    """SqueezeNet, from the model to a run over ranks that hios verify finds right; then there is nothing to do."""
+    checkout = real_checkout
+    shutil.copytree(
+        REPOSITORY / "models",
+        checkout.path / "models",
+        dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    config = checkout.config(
+        models={"alpha": None, "beta": None, "squeezenet": {"image_size": 64}},
+        profile={"repeats": 2, "budget": 0, "cache": False, "stages_of": ["greedy"]},
+        execute={"runs": 3, "warmup": 1},
+        distribute={"algorithms": ["hios-lp"]},
+    )
+    arguments = ("--cores", "2", "--configfile", config, "--", "results/squeezenet/distributed/run.json")
+    answer = checkout.snakemake(*arguments)
+    assert answer.returncode == 0, answer.stdout
+    folder = checkout.path / "results" / "squeezenet"
+    run = artifacts.load(folder / "distributed" / "run.json", Run)
+    assert [result.label for result in run.results] == ["hios-lp-2"]
+    assert (run.platform.transport, run.platform.devices, run.runs) == ("gloo", 2, 3)
+    checked = {file.path: file.problems for file in verify(checkout.path / "results")}
+    assert checked["squeezenet/distributed/run.json"] == ()
+    assert checkout.planned(*arguments) == {}
