@@ -222,7 +222,7 @@ def _print_start(name: str, what: str, start: Start) -> None:
 
 
 def started(name: str, cache: str, **options: Any) -> Start:
-    """Optimise a network in a new process.
+    """Optimize a network in a new process.
 
     Args:
         name: of the network.

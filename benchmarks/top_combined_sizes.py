@@ -9,7 +9,7 @@ Scenarios are those of examples/top, whose graphs and costs
 makes first. Their rates are multiplied by the load, so that no system keeps up. All numbers are simulated with costs
 predicted for a GPU; nothing runs on one.
 
-The first table has the policy ``top`` with combined blocks of 1 to ``--most`` neighbouring blocks (H). Throughput
+The first table has the policy ``top`` with combined blocks of 1 to ``--most`` neighboring blocks (H). Throughput
 counts as saturated at the least H that reaches 95 % of the best. ``search s`` is the time that stages and times of the
 pipeline take. The second table has copies of each scenario's only model, which share its tasks: ``sequential`` runs one
 task at a time, ``top`` combines the same block of all copies. The paper states no number for it.

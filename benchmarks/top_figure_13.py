@@ -139,9 +139,9 @@ def _print_row(name: str, count: int, rows: Mapping[str, Row], with_dp: Sequence
 
 
 def choices(blocks: Sequence[ModelBlock], policy: Path, samples: int, seed: int) -> None:
-    """Print how long choosing a stage takes, and in how many operators neighbouring endings differ."""
+    """Print how long choosing a stage takes, and in how many operators neighboring endings differ."""
     print("\nchoosing a stage: embedding of the leaves, mu, counting and finding the ending; nothing kept from before")
-    print("sub-blocks  steps  most endings  mean ms   max ms  target ms  operators in which neighbours differ")
+    print("sub-blocks  steps  most endings  mean ms   max ms  target ms  operators in which neighbors differ")
     for count in SUB_BLOCKS:
         chance = random.Random(seed * 100 + count)
         times: list[float] = []

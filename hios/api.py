@@ -113,7 +113,7 @@ def extract(
     below: Mapping[str, int] | None = None,
     trusted: bool = False,
 ) -> tuple[Graph, dict[str, Tensor]]:
-    """Extract the optimised operator graph of a program through TVM Relax.
+    """Extract the optimized operator graph of a program through TVM Relax.
 
     Parameters
     ----------
@@ -315,32 +315,32 @@ def execute(
     from hios.runtime.session import Settings
     from hios.runtime.session import execute as run
 
-    labelled = _labelled("execute", schedules)
+    labeled = _labeled("execute", schedules)
     if program is not None and not isinstance(program, str | Path | Program):
         from hios.frontends.export import of_torch
 
         program = of_torch(program)
-    used = max(schedule.devices for _, schedule in labelled)
+    used = max(schedule.devices for _, schedule in labeled)
     asked = Settings(devices=used if devices is None else devices, **settings)
     with on_terminals_only():
-        return run(graph, weights, labelled, asked, program=program, trusted=trusted, auto=auto).run
+        return run(graph, weights, labeled, asked, program=program, trusted=trusted, auto=auto).run
 
 
-def _labelled(
+def _labeled(
     stage: str, schedules: Schedule | Iterable[Schedule] | Mapping[str, Schedule]
 ) -> list[tuple[str, Schedule]]:
     """Schedules with their labels; ``stage`` is the function that was called, for messages."""
     if isinstance(schedules, Mapping):
-        labelled = list(schedules.items())
+        labeled = list(schedules.items())
     else:
         given = [schedules] if isinstance(schedules, Schedule) else list(schedules)
-        labelled = [(f"{schedule.algorithm}-{schedule.devices}", schedule) for schedule in given]
-    if not labelled:
+        labeled = [(f"{schedule.algorithm}-{schedule.devices}", schedule) for schedule in given]
+    if not labeled:
         raise HiosError(f"{stage}: schedules: found none; required: at least one")
-    label, times = Counter(label for label, _ in labelled).most_common(1)[0]
+    label, times = Counter(label for label, _ in labeled).most_common(1)[0]
     if times > 1:
         raise HiosError(f"{stage}: schedules: found {times} named {label}; allowed: one, or give them labels in a dict")
-    return labelled
+    return labeled
 
 
 @_explained
@@ -392,7 +392,7 @@ def _predictions(
             f"report: {graph.name}: found schedules with measured costs; required: the run of the schedules, which "
             "hios.execute returns"
         )
-    return model_predictions(graph, costs, dict(_labelled("report", schedules)))
+    return model_predictions(graph, costs, dict(_labeled("report", schedules)))
 
 
 def _named_apart(models: Sequence[_Model]) -> list[_Model]:

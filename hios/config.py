@@ -54,7 +54,7 @@ def without_files(data: Any, source: str, *, cores: int | None = None, models: P
 
     What comes out does not depend on the current folder.
     """
-    given = artifacts.parsed(normalised(data, source), Config, source)
+    given = artifacts.parsed(normalized(data, source), Config, source)
     settings = msgspec.structs.replace(
         given,
         models=_resolved_models(given, source, models or artifacts.resource_directory("models")),
@@ -66,7 +66,7 @@ def without_files(data: Any, source: str, *, cores: int | None = None, models: P
     return settings
 
 
-def normalised(data: Any, source: str) -> Any:
+def normalized(data: Any, source: str) -> Any:
     """What was read as JSON knows it; a label with nothing behind it means defaults.
 
     Raises:

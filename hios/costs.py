@@ -30,7 +30,7 @@ __all__ = [
 #: The order of the groups does not matter, the order within a group does.
 StageIds = frozenset[tuple[str, ...]]
 
-#: Share of serialisation in the contention model of the HIOS simulator.
+#: Share of serialization in the contention model of the HIOS simulator.
 DEFAULT_ALPHA = 0.5
 
 #: What a thread block can have at most (CUDA C++ Programming Guide, technical specifications by compute capability:
@@ -84,7 +84,7 @@ class Costs:
         merges: measured times of operators merged into one (IOS), by the operators.
         resources: resource demands by operator id, where a GPU profile gave them (Opara).
         contention: ``blend`` or ``none``, for stages that were not measured.
-        alpha: share of serialisation in the blend.
+        alpha: share of serialization in the blend.
         graph: name of the graph that was measured; empty if unknown.
         graph_fingerprint: ``Graph.fingerprint`` of that graph; empty if unknown.
         source: file name for messages.

@@ -75,7 +75,7 @@ def read(usable: Collection[int] | None = None, system: Path = _SYSTEM) -> list[
 def in_order(topology: Topology) -> list[int]:
     """Numbers of all logical CPUs: one of every physical core first, then their siblings.
 
-    Fast cores come first, and neighbours stay together: those of a socket, of a node, of a cache.
+    Fast cores come first, and neighbors stay together: those of a socket, of a node, of a cache.
     """
     cores = _cores(topology)
     most = max(map(len, cores), default=0)

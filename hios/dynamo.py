@@ -132,7 +132,7 @@ class ModelPart(nn.Module):
 
 
 class _Part:
-    """What Dynamo calls: the optimised part, or the part itself where parameters or buffers are others.
+    """What Dynamo calls: the optimized part, or the part itself where parameters or buffers are others.
 
     Dynamo uses what it compiled for one module also for others of the same code.
     """
@@ -149,5 +149,5 @@ class _Part:
             return self._optimized(*[values[place] for place in self._rest_at])
         if not self._warned:
             self._warned = True
-            warn("a part of the model runs as it is: it has other parameters than those it was optimised with")
+            warn("a part of the model runs as it is: it has other parameters than those it was optimized with")
         return self._part(*values)

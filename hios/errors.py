@@ -122,7 +122,7 @@ def missing_extra(what: str, error: ModuleNotFoundError) -> HiosError | None:
 
 
 class HiosWarning(UserWarning):
-    """Something works, but not as the user may expect: an optimised model that runs as it was, and why.
+    """Something works, but not as the user may expect: an optimized model that runs as it was, and why.
 
     Examples:
         Turn these warnings into errors, so that nothing runs otherwise than expected:

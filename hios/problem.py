@@ -37,7 +37,7 @@ class Problem:
         predecessors: for every operator, (predecessor, t(u,v) in milliseconds) pairs in topological order.
         successors: for every operator, (successor, t(u,v) in milliseconds) pairs in topological order.
         order: operator numbers in topological order.
-        alpha: share of serialisation of the contention model; None without contention.
+        alpha: share of serialization of the contention model; None without contention.
         convolutions: by number, what merging an operator needs to know; None if it cannot be merged.
         measured_merges: measured times of merged operators, milliseconds.
         wide_ms: t(v, k) in milliseconds by operator number and number of devices k, for the operators that may take
@@ -90,8 +90,8 @@ class Problem:
             self.successors[source].append((target, transfer))
         self.order = graph.order
         place = positions(graph.order)
-        for neighbours in (*self.predecessors, *self.successors):
-            neighbours.sort(key=lambda neighbour: place[neighbour[0]])
+        for neighbors in (*self.predecessors, *self.successors):
+            neighbors.sort(key=lambda neighbor: place[neighbor[0]])
         self.alpha = costs.alpha if costs.contention == "blend" else None
         for stage in costs.stages:
             for operator in (operator for group in stage for operator in group):
@@ -206,7 +206,7 @@ class Problem:
         """Time of operators merged into one by a model alone, in milliseconds; None where they cannot be merged.
 
         Padding an operator's kernel from area k to the merged area K multiplies its operations, and so its time, by
-        g = K / k. The merged operator is a single kernel, so nothing of it is serialised: it takes the device time
+        g = K / k. The merged operator is a single kernel, so nothing of it is serialized: it takes the device time
         of all its parts, and as long as its longest part: max(sum(t*g*u), max(t*g)), or max(t*g) without
         contention. That the input is read once instead of several times is not credited.
         """

@@ -23,7 +23,7 @@ __all__ = ["Placement", "Plan", "Schedule", "Solution", "StagedPlan", "StreamPla
 
 @dataclass(frozen=True, slots=True)
 class StagedPlan:
-    """Stages in execution order for every device (IOS, HIOS); stages of different devices are not synchronised.
+    """Stages in execution order for every device (IOS, HIOS); stages of different devices are not synchronized.
 
     ``merges`` holds the operators of each stage that runs merged into one operator (IOS): such a stage has every
     operator in a group of its own.

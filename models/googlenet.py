@@ -1,6 +1,6 @@
 """GoogLeNet, the first Inception (Szegedy et al., arXiv:1409.4842, table 1): nine modules of four branches.
 
-Local response normalisation around the first convolutions is left out unless asked for: later networks dropped it,
+Local response normalization around the first convolutions is left out unless asked for: later networks dropped it,
 and the scheduling papers count none. The auxiliary classifiers belong to training and are left out.
 """
 
@@ -99,6 +99,6 @@ def build(
 ) -> tuple[nn.Module, tuple[Tensor, ...]]:
     """The network and example inputs: an image batch of (batch_size, 3, image_size, image_size).
 
-    ``lrn`` adds the local response normalisation of the paper.
+    ``lrn`` adds the local response normalization of the paper.
     """
     return GoogLeNet(classifier, lrn), (torch.randn(batch_size, 3, image_size, image_size),)

@@ -139,7 +139,7 @@ def build(
 ) -> tuple[nn.Module, tuple[Tensor, ...]]:
     """The network and example inputs: an image batch of (batch_size, 3, image_size, image_size).
 
-    The first stage has half of ``nodes``. ``k`` and ``p`` are the neighbours and the rewiring probability of Watts and
+    The first stage has half of ``nodes``. ``k`` and ``p`` are the neighbors and the rewiring probability of Watts and
     Strogatz; the stages take the seeds ``graph_seed``, ``graph_seed + 1`` and so on.
     """
     sizes = (nodes // 2, nodes, nodes, nodes)

@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from tests.external_data import MISSING
 
-# Nothing is timed in tests: imports, compilation and busy neighbours would fail them at random.
+# Nothing is timed in tests: imports, compilation and busy neighbors would fail them at random.
 settings.register_profile("hios", deadline=None)
 settings.load_profile("hios")
 

@@ -76,8 +76,8 @@ def test_other_version_is_refused(tmp_path: Path) -> None:
 
 def test_unknown_key_is_refused(tmp_path: Path) -> None:
     """Keys that the schema does not know are refused with those it knows."""
-    path = _file(tmp_path / "graph.json", _changed(GRAPH, colour="red"))
-    with pytest.raises(ArtifactError, match=r"unknown key colour; allowed: blocks, edges"):
+    path = _file(tmp_path / "graph.json", _changed(GRAPH, color="red"))
+    with pytest.raises(ArtifactError, match=r"unknown key color; allowed: blocks, edges"):
         Graph.read(path)
 
 

@@ -29,7 +29,7 @@ def _several_nodes() -> list[LogicalCpu]:
 
 
 def _hybrid() -> list[LogicalCpu]:
-    """A Core i9-12900K: 8 fast cores with two threads each, neighbours, then 8 slow ones; one L3."""
+    """A Core i9-12900K: 8 fast cores with two threads each, neighbors, then 8 slow ones; one L3."""
     fast = [LogicalCpu(cpu, cpu // 2 * 2, capacity=1) for cpu in range(16)]
     return fast + [LogicalCpu(cpu, cpu, capacity=0) for cpu in range(16, 24)]
 
@@ -67,7 +67,7 @@ def test_order_is_socket_by_socket_and_siblings_last() -> None:
 
 
 def test_groups_stay_on_a_socket() -> None:
-    """Two devices of 16 cores are one a socket; two of 8 are neighbours on the first."""
+    """Two devices of 16 cores are one a socket; two of 8 are neighbors on the first."""
     assert groups(_two_sockets(), 2, 16) == [list(range(0, 32, 2)), list(range(1, 32, 2))]
     assert groups(_two_sockets(), 2, 8) == [list(range(0, 16, 2)), list(range(16, 32, 2))]
 
@@ -87,7 +87,7 @@ def test_devices_of_one_cpu_take_siblings_last() -> None:
 
 
 def test_groups_stay_in_a_cache() -> None:
-    """Groups of two lie in an L3 of two; groups of three have none to lie in, and take neighbours."""
+    """Groups of two lie in an L3 of two; groups of three have none to lie in, and take neighbors."""
     assert groups(_several_caches(), 3, 2) == [[0, 1], [2, 3], [4, 5]]
     assert groups(_several_caches(), 2, 3) == [[0, 1, 2], [3, 4, 5]]
     assert groups(_several_nodes(), 6, 3) == [[first, first + 1, first + 2] for first in range(0, 24, 4)]
@@ -114,7 +114,7 @@ def test_hybrid_processors_give_fast_cores_first() -> None:
 
 
 def test_caches_that_are_not_shared_do_not_matter() -> None:
-    """Where every core has its last level for itself, neighbours form a group."""
+    """Where every core has its last level for itself, neighbors form a group."""
     assert groups(_private_caches(), 2, 4) == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
@@ -198,6 +198,6 @@ def test_a_system_that_says_nothing_has_equal_cores(tmp_path: Path) -> None:
     assert groups(read([4, 5, 6, 7], tmp_path), 2, 2) == [[4, 5], [6, 7]]
 
 
-def test_affinity_is_honoured() -> None:
+def test_affinity_is_honored() -> None:
     """Only CPUs that this process may run on are listed."""
     assert {cpu.number for cpu in read()} == os.sched_getaffinity(0)

@@ -76,7 +76,7 @@ def _run(code: str, folder: Path) -> str:
 
 
 def test_python_with_a_model_runs(tmp_path: Path) -> None:
-    """Blocks that optimise a model run, with a small one in the place of the reader's."""
+    """Blocks that optimize a model run, with a small one in the place of the reader's."""
     parts = [MODEL, *(f"exec({_blocks(page)[number]!r})" for page, number in WITH_MODEL)]
     printed = _run("\n".join(parts), tmp_path)
     assert printed.count("runs as the model itself") == len(WITH_MODEL)

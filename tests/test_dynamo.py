@@ -91,7 +91,7 @@ def test_outputs_are_those_of_the_model(compiled: Callable[..., Any], made: list
 @pytest.mark.slow
 @torch.no_grad()
 def test_graph_breaks_make_parts(compiled: Callable[..., Any], made: list[OptimizedModule]) -> None:
-    """A model with a graph break has its parts optimised one by one."""
+    """A model with a graph break has its parts optimized one by one."""
     model = Broken()
     fast = compiled(model, devices=1)
     for seed in range(5):
@@ -148,7 +148,7 @@ def test_changed_weights_count(compiled: Callable[..., Any]) -> None:
     fast = compiled(model)
     _require_equal(fast, model, _image(0))
     model.stem.weight.mul_(2)
-    with pytest.warns(HiosWarning, match="since it was optimised"):
+    with pytest.warns(HiosWarning, match="since it was optimized"):
         _require_equal(fast, model, _image(1))
 
 

@@ -1,6 +1,6 @@
 """Charts in one style for the report, `hios show`, `hios draw` and the figures of the papers.
 
-    theme       colours, fonts and the colour of every operator type
+    theme       colors, fonts and the color of every operator type
     marks       what is measured here, predicted, published or a bound, and how each is drawn
     rendering   Altair charts as SVG and PDF, without a browser
     latex       tables as LaTeX documents

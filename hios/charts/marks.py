@@ -1,7 +1,7 @@
 """The four kinds of numbers in charts - measured, predicted, published, bound - and how each is drawn.
 
 A prediction or a published number never looks like a measurement: rows of a chart carry the name of their mark in the
-column ``mark``, and the functions here turn it into shapes, dashes and fills, with a legend. Colour is left for series.
+column ``mark``, and the functions here turn it into shapes, dashes and fills, with a legend. Color is left for series.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hios.charts.theme import SOFT, series_colours
+from hios.charts.theme import SOFT, series_colors
 
 if TYPE_CHECKING:
     import altair as alt
@@ -101,7 +101,7 @@ def fill(rows: Rows) -> alt.FillOpacity:
     return alt.FillOpacity("mark:N", scale=scale, title=None, legend=None)
 
 
-def colours(names: Sequence[str], field: str) -> dict[str, Any]:
+def colors(names: Sequence[str], field: str) -> dict[str, Any]:
     """Encodings of fill and stroke by series.
 
     Args:
@@ -110,7 +110,7 @@ def colours(names: Sequence[str], field: str) -> dict[str, Any]:
     """
     import altair as alt
 
-    palette = series_colours(names)
+    palette = series_colors(names)
     scale = alt.Scale(domain=list(palette), range=list(palette.values()))
     return {
         "stroke": alt.Stroke(f"{field}:N", scale=scale, title=None),
@@ -136,7 +136,7 @@ def lines(rows: Rows, *, x: alt.X, y: alt.Y, series: str) -> alt.LayerChart | al
     """
     import altair as alt
 
-    looks = colours(list(dict.fromkeys(row[series] for row in rows)), series)
+    looks = colors(list(dict.fromkeys(row[series] for row in rows)), series)
     base = _chart(rows)
     line = base.mark_line(strokeWidth=2, aria=False).encode(x, y, looks["stroke"], dash(rows), alt.Detail("mark:N"))
     points = base.mark_point(size=60, strokeWidth=1.6, opacity=1).encode(
@@ -157,7 +157,7 @@ def bars(rows: Rows, *, x: alt.X, y: alt.Y, series: str, beside: alt.XOffset | a
     """
     import altair as alt
 
-    looks = colours(list(dict.fromkeys(row[series] for row in rows)), series)
+    looks = colors(list(dict.fromkeys(row[series] for row in rows)), series)
     encodings = [*looks.values(), dash(rows, legend=True), fill(rows), alt.Description("description:N")]
     drawn: alt.Chart = _chart(rows).mark_bar(strokeWidth=1.2).encode(x, y, beside, *encodings)
 

@@ -36,8 +36,8 @@ _HATCH = re.compile(r"url\(#hatch-([0-9a-f]{6})\)")
 
 
 def fill_of(style: Style) -> str:
-    """The fill of an operator type, as the value of a colour."""
-    return f"url(#hatch-{style.colour[1:]})" if style.hatched else style.colour
+    """The fill of an operator type, as the value of a color."""
+    return f"url(#hatch-{style.color[1:]})" if style.hatched else style.color
 
 
 def to_svg(chart: alt.TopLevelMixin, identity: str) -> str:
@@ -113,7 +113,7 @@ def _cleaned(drawn: str, identity: str, description: str) -> str:
     for number, name in enumerate(dict.fromkeys(_IDENTITIES.findall(text))):
         text = text.replace(f'id="{name}"', f'id="{identity}-{number}"')
         text = text.replace(f"url(#{name})", f"url(#{identity}-{number})")
-    hatches = "".join(_hatch(identity, colour) for colour in dict.fromkeys(_HATCH.findall(text)))
+    hatches = "".join(_hatch(identity, color) for color in dict.fromkeys(_HATCH.findall(text)))
     text = _HATCH.sub(lambda match: f"url(#{identity}-hatch-{match[1]})", text)
     root = _ROOT.search(text)
     if root is None:
@@ -131,9 +131,9 @@ def _shorter(match: re.Match[str]) -> str:
     return f"{float(match[0]):.{_DECIMALS}f}".rstrip("0").rstrip(".")
 
 
-def _hatch(identity: str, colour: str) -> str:
+def _hatch(identity: str, color: str) -> str:
     return (
-        f'<pattern id="{identity}-hatch-{colour}" width="5" height="5" patternUnits="userSpaceOnUse">'
-        f'<rect width="5" height="5" fill="#{colour}"/>'
+        f'<pattern id="{identity}-hatch-{color}" width="5" height="5" patternUnits="userSpaceOnUse">'
+        f'<rect width="5" height="5" fill="#{color}"/>'
         f'<path d="M-1,1l2,-2M0,5l5,-5M4,6l2,-2" stroke="{ON_TYPE}" stroke-opacity=".55" stroke-width=".8"/></pattern>'
     )

@@ -1,6 +1,6 @@
-"""Colours and fonts of all charts.
+"""Colors and fonts of all charts.
 
-Everything is drawn in the colours for a light background. On a dark page, `dark_rules` exchanges the neutral colours;
+Everything is drawn in the colors for a light background. On a dark page, `dark_rules` exchanges the neutral colors;
 operator types and series look the same on both. Their contrast with text and background is tested (WCAG 2.2, AA).
 """
 
@@ -15,11 +15,11 @@ from typing import Any
 Vega = dict[str, Any]
 #: Text and lines that carry meaning, less important text, grid lines, and the background with three tints on it.
 INK, SOFT, GRID, GROUND, TINT, STAGE_TINT = "#24292f", "#57606a", "#e1e5ea", "#ffffff", "#f6f7f9", "#dfe5ec"
-#: Text on the colour of an operator type; the same on light and dark pages.
+#: Text on the color of an operator type; the same on light and dark pages.
 ON_TYPE = "#1b1f24"
 #: Outlines of bars, which part them from each other and from a light page; the same on dark ones.
 OUTLINE = "#4a525b"
-#: The neutral colours on a dark page.
+#: The neutral colors on a dark page.
 DARK = {
     INK: "#e6e9ed",
     SOFT: "#a3adb8",
@@ -46,16 +46,16 @@ _BLUE, _ORANGE, _YELLOW, _GREEN, _PINK, _CYAN, _PEAR, _OLIVE = TYPE_COLOURS
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How bars of an operator type look; ``hatched`` types share the colour of a plain one."""
+    """How bars of an operator type look; ``hatched`` types share the color of a plain one."""
 
-    colour: str
+    color: str
     hatched: bool = False
 
 
-def _styles(colour: str, plain: str, hatched: str) -> dict[str, Style]:
+def _styles(color: str, plain: str, hatched: str) -> dict[str, Style]:
     return {
-        **{name: Style(colour) for name in plain.split()},
-        **{name: Style(colour, hatched=True) for name in hatched.split()},
+        **{name: Style(color) for name in plain.split()},
+        **{name: Style(color, hatched=True) for name in hatched.split()},
     }
 
 
@@ -87,13 +87,13 @@ def style_of(operator_type: str) -> Style:
     return Style(TYPE_COLOURS[number // 2], hatched=bool(number % 2))
 
 
-def series_colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for every series of a chart, in this order; colours repeat after the seventh."""
+def series_colors(names: Iterable[str]) -> dict[str, str]:
+    """A color for every series of a chart, in this order; colors repeat after the seventh."""
     return {name: SERIES[position % len(SERIES)] for position, name in enumerate(names)}
 
 
 def dark_rules(scope: str) -> str:
-    """Style rules that show the neutral colours of SVG drawings as they are on a dark page.
+    """Style rules that show the neutral colors of SVG drawings as they are on a dark page.
 
     Args:
         scope: selector of the drawings.

@@ -13,7 +13,7 @@ from hios.cli.options import PATH, refuse_overwriting
 @click.argument("graph", type=PATH)
 @click.option("--output", type=PATH, help="Picture to write, .svg or .html; default: GRAPH with the suffix .svg.")
 def command(graph: Path, output: Path | None) -> None:
-    """Draw GRAPH block by block, coloured by operator type.
+    """Draw GRAPH block by block, colored by operator type.
 
     An .html page can be zoomed, and highlights the edges of an operator.
     """

@@ -40,7 +40,7 @@ def command(
     below: tuple[str, ...],
     trust: bool,
 ) -> None:
-    """Extract the optimised graph of PROGRAM (.pt2 or .onnx) through TVM Relax."""
+    """Extract the optimized graph of PROGRAM (.pt2 or .onnx) through TVM Relax."""
     from hios.command_options import parsed_limits
 
     refuse_overwriting([program], [output, weights])

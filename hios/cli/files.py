@@ -77,7 +77,7 @@ def extract(
     below: Mapping[str, int] | None = None,
     trusted: bool = False,
 ) -> Graph:
-    """Extract the optimised graph of a program and write it.
+    """Extract the optimized graph of a program and write it.
 
     Args:
         program: program.pt2 or program.onnx.
@@ -202,12 +202,12 @@ def execute(
     from hios.runtime.competitors import read_schedules
     from hios.runtime.session import execute as run_session
 
-    known, labelled = Graph.read(graph), read_schedules(schedules)
-    traced = {} if traces is None else {label: Path(traces) / f"{label}.json" for label, _ in labelled}
+    known, labeled = Graph.read(graph), read_schedules(schedules)
+    traced = {} if traces is None else {label: Path(traces) / f"{label}.json" for label, _ in labeled}
     for path in [output, *([] if chosen is None else [chosen]), *traced.values()]:
         require_writable(path)
     run, choice = run_session(
-        known, weights, labelled, settings, program=program, trusted=trusted, auto=chosen is not None
+        known, weights, labeled, settings, program=program, trusted=trusted, auto=chosen is not None
     )
     if chosen is not None and choice is not None:
         choice.write(chosen)

@@ -14,7 +14,7 @@ from hios.errors import HiosError
 
 @click.command("show")
 @click.argument("schedule", type=PATH)
-@click.option("--graph", type=PATH, help="graph.json, to colour the bars by operator type.")
+@click.option("--graph", type=PATH, help="graph.json, to color the bars by operator type.")
 @click.option(
     "--html", type=PATH, help="Write an HTML page instead: one file that opens offline, with zoom and details on hover."
 )

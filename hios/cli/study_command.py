@@ -45,7 +45,7 @@ def _setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 type=click.FloatRange(0, 1),
                 default=_STUDY.alpha,
                 show_default=True,
-                help="Share of serialisation of the contention model.",
+                help="Share of serialization of the contention model.",
             ),
         )
     ):

@@ -259,7 +259,7 @@ class SimulationStudy(Record, frozen=True):
         tuple[Annotated[AboveZero, doc("A share.")], ...], _Several, doc("Times of transfers as shares (figure 11).")
     ] = (0.4, 0.6, 0.8, 1.0, 1.2)
     window: Annotated[int, Meta(ge=2), doc("Largest number of operators that hios-lp and hios-mr group.")] = 2
-    alpha: Annotated[Share, doc("Share of serialisation of the contention model.")] = 0.5
+    alpha: Annotated[Share, doc("Share of serialization of the contention model.")] = 0.5
     moves: Annotated[
         Positive, doc("Moves of each of the two chains of hios-opt, which has no time limit, for equal results.")
     ] = 100000

@@ -190,7 +190,7 @@ class ContentionModel(Record, frozen=True):
         Literal["blend", "none"],
         doc("blend: a*sum(t) + (1-a)*max(sum(t*u), longest group); none: the longest group."),
     ]
-    alpha: OrAbsent[Annotated[Share, doc("Share of serialisation in the blend.")]] = None
+    alpha: OrAbsent[Annotated[Share, doc("Share of serialization in the blend.")]] = None
     error: OrAbsent[ContentionError] = None
 
 

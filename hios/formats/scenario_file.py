@@ -113,7 +113,7 @@ class TopSettings(Record, frozen=True):
         ],
         doc(
             "Combined blocks; every block that none of them holds is a combined block of its own. Without any, "
-            "neighbouring blocks of a model are combined, as many as most says."
+            "neighboring blocks of a model are combined, as many as most says."
         ),
     ] = ()
     most: OrAbsent[

@@ -117,7 +117,7 @@ class ResultFile(Record, frozen=True, kw_only=True):
     ]
     bound_per_s: Annotated[
         NonNegative,
-        doc("No policy can complete more tasks in a second, by their least device time (linear programme)."),
+        doc("No policy can complete more tasks in a second, by their least device time (linear program)."),
     ]
     promoted: OrAbsent[Annotated[Count, doc("Runs that went first as they had waited longer than max_wait_ms.")]] = None
     block_runs: OrAbsent[Annotated[Count, doc("Blocks that ran, an instance each.")]] = None

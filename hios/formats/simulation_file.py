@@ -66,7 +66,7 @@ class SimulationFile(Record, frozen=True):
 
     setting: Setting
     window: Annotated[Annotated[int, Meta(ge=2)], doc("Largest number of operators that hios-lp and hios-mr group.")]
-    alpha: Annotated[Share, doc("Share of serialisation of the contention model.")]
+    alpha: Annotated[Share, doc("Share of serialization of the contention model.")]
     moves: Annotated[Positive, doc("Moves of each of the two chains of hios-opt.")]
     instances: Annotated[tuple[Instance, ...], Meta(min_length=1), doc("One for every seed.")]
     cpu_s: Annotated[

@@ -1,4 +1,4 @@
-"""From a program to its optimised graph and weights."""
+"""From a program to its optimized graph and weights."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def extract(
     below: Mapping[str, int] | None = None,
     trusted: bool = False,
 ) -> tuple[Graph, dict[str, Tensor]]:
-    """The optimised graph of a program with its weights by name.
+    """The optimized graph of a program with its weights by name.
 
     Args:
         program: a program, or program.pt2 or program.onnx.
@@ -69,7 +69,7 @@ def extract_program(
     units: str | None = None,
     below: Mapping[str, int] | None = None,
 ) -> tuple[Graph, dict[str, Tensor]]:
-    """The optimised graph of a program of torch with its weights by name; see ``extract_lowered``.
+    """The optimized graph of a program of torch with its weights by name; see ``extract_lowered``.
 
     The graph is run once and compared with the program, which catches imports that silently change a model.
     """
@@ -83,7 +83,7 @@ def extract_program(
 def _extract_onnx(
     path: str | Path, name: str, units: str | None, below: Mapping[str, int]
 ) -> tuple[Graph, dict[str, Tensor]]:
-    """The optimised graph of an ONNX file with its weights by name, compared with ONNX Runtime.
+    """The optimized graph of an ONNX file with its weights by name, compared with ONNX Runtime.
 
     Where probabilities differ by more than their variation allows, what they are computed from is compared.
     """
@@ -148,7 +148,7 @@ def _with_limits(graph: Graph, below: Mapping[str, int]) -> Graph:
 def extract_lowered(
     lowered: Lowered, name: str, declared: Declarations | None = None, *, units: str | None = None
 ) -> tuple[Graph, dict[str, Tensor]]:
-    """The optimised graph of a program in Relax with its weights by name.
+    """The optimized graph of a program in Relax with its weights by name.
 
     Batch norm and constants are folded, dead code is removed, operators are grouped into scheduling units.
 

@@ -35,7 +35,7 @@ def build_model(name: str, options: ModelOptions, seed: int) -> tuple[nn.Module,
     """
     if name not in names():
         raise HiosError(f"unknown model {name}; allowed: {', '.join(names())}")
-    return built(_build_function(name), name, _file(name), options, seed, functools.partial(initialise, seed=seed))
+    return built(_build_function(name), name, _file(name), options, seed, functools.partial(initialize, seed=seed))
 
 
 def _file(name: str) -> Path:
@@ -66,10 +66,10 @@ def _imported(path: Path) -> ModuleType:
     return importlib.import_module(f"{_PACKAGE}.{path.stem}")
 
 
-def initialise(module: nn.Module, inputs: tuple[Tensor, ...], seed: int) -> None:
+def initialize(module: nn.Module, inputs: tuple[Tensor, ...], seed: int) -> None:
     """Random weights that keep the size of activations through the network.
 
-    torch's default initialisation lets them vanish in deep networks; outputs of 1e-8 would make every
+    torch's default initialization lets them vanish in deep networks; outputs of 1e-8 would make every
     comparison within 1e-4 pass. Convolutions and fully connected layers get weights that suit a ReLU before them
     (He et al. 2015), scaled so that what they make of ``inputs`` has variance 1 (Mishkin and Matas 2016), whatever
     separable convolutions and residual sums do to it. Batch norm gets statistics that make folding it visible. Runs

@@ -95,7 +95,7 @@ class _Layer:
 
     Attributes:
         nodes: what it becomes.
-        weights: initialisers of these nodes.
+        weights: initializers of these nodes.
     """
 
     def __init__(

@@ -56,7 +56,7 @@ def folded(model: ModelProto) -> ModelProto:
 
 
 def _move_constants(graph: GraphProto, weights: Container[str]) -> None:
-    """Turn new initialisers into constants, so that they are not taken for weights of the file."""
+    """Turn new initializers into constants, so that they are not taken for weights of the file."""
     tensors = list(graph.initializer)
     steps = list(graph.node)
     del graph.initializer[:], graph.node[:]

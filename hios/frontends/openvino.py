@@ -65,7 +65,7 @@ def load(path: Path) -> openvino.Model:
 
 
 class Session:
-    """A model in OpenVINO on the CPU, called with tensors; calls from several threads are serialised.
+    """A model in OpenVINO on the CPU, called with tensors; calls from several threads are serialized.
 
     Args:
         model: as `converted` gives it.

@@ -59,12 +59,12 @@ class _Chain:
         self.operators.append(operator)
         return self
 
-    def convolution(self, *, biased: bool, normalised: bool, operator: str = _CONV2D) -> _Chain:
+    def convolution(self, *, biased: bool, normalized: bool, operator: str = _CONV2D) -> _Chain:
         """Append a convolution with its bias and batch norm."""
         self.then(operator, 1)
         if biased:
             self.then("relax.add", 1)
-        if normalised:
+        if normalized:
             self.then("relax.nn.batch_norm", 4)
             self.pattern = is_tuple_get_item(self.pattern, 0)
         return self
@@ -75,7 +75,7 @@ class _Chain:
 
 
 #: Convolution with bias and batch norm, bias alone, batch norm alone, neither: longest first.
-_VARIANTS = [(biased, normalised) for normalised in (True, False) for biased in (True, False)]
+_VARIANTS = [(biased, normalized) for normalized in (True, False) for biased in (True, False)]
 #: Activations that join the operator before them, with the numbers that they take in addition to their input.
 _ACTIVATIONS = {"relax.nn.relu": 0, "relax.nn.silu": 0, "relax.nn.leakyrelu": 0, "relax.clip": 2}
 
@@ -87,7 +87,7 @@ def _plain(operator: str) -> str:
 def _convolutions() -> list[FusionPattern]:
     """A convolution with bias and batch norm, which are folded into its weights."""
     return [
-        _Chain().convolution(biased=b, normalised=n, operator=operator).named(kind)
+        _Chain().convolution(biased=b, normalized=n, operator=operator).named(kind)
         for operator, kind in CONVOLUTIONS.items()
         for b, n in _VARIANTS
     ]
@@ -97,7 +97,7 @@ def _activated_convolutions() -> list[FusionPattern]:
     """The same followed by an activation: "Conv-Relu" (IOS section 6, LIOS table IV)."""
     return [
         _Chain()
-        .convolution(biased=b, normalised=n, operator=operator)
+        .convolution(biased=b, normalized=n, operator=operator)
         .then(activation, numbers)
         .named(f"{kind}-{_plain(activation)}")
         for operator, kind in CONVOLUTIONS.items()
@@ -117,7 +117,7 @@ def _linears() -> list[FusionPattern]:
 def _activations_before_convolutions() -> list[FusionPattern]:
     """ReLU followed by a convolution: "Relu-Conv"."""
     return [
-        _Chain().then("relax.nn.relu").convolution(biased=b, normalised=n).named("relu-conv2d") for b, n in _VARIANTS
+        _Chain().then("relax.nn.relu").convolution(biased=b, normalized=n).named("relu-conv2d") for b, n in _VARIANTS
     ]
 
 
@@ -126,8 +126,8 @@ def _separable_convolutions() -> list[FusionPattern]:
     return [
         _Chain()
         .then("relax.nn.relu")
-        .convolution(biased=inner, normalised=False)
-        .convolution(biased=b, normalised=n)
+        .convolution(biased=inner, normalized=False)
+        .convolution(biased=b, normalized=n)
         .named("relu-sepconv", _is_separable)
         for b, n in _VARIANTS
         for inner in (True, False)

@@ -8,7 +8,7 @@ argument_binding     positional and keyword arguments in the form of the example
 tracing              a model with nested inputs and outputs as a graph with flat ones
 fast_paths           operators that PyTorch fuses by itself, written out
 purity               whether a model has side effects: only one without is run more often than its user runs it
-guards               whether a model has changed since it was optimised
+guards               whether a model has changed since it was optimized
 candidates           what can run a model: itself, another runtime, or a schedule on workers
 runtimes             the whole model in OpenVINO, ONNX Runtime or TorchInductor
 runtime_conversion   converting for a runtime in a separate process

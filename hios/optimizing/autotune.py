@@ -212,7 +212,7 @@ class Autotune:
         ready, busy = preparation.ready, busy_share(self.everything)
         if busy > BUSY and self.options.is_auto:
             warn(
-                f"{self.name} is optimised while other work keeps the cores {busy:.0%} busy: what is chosen may not be "
+                f"{self.name} is optimized while other work keeps the cores {busy:.0%} busy: what is chosen may not be "
                 "the fastest, and is not kept; the choice is made again, in the course of later calls, once they are "
                 "idle"
             )

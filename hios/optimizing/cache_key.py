@@ -23,7 +23,7 @@ from hios.machine import usable_cores
 
 #: Environment variables that change how intra-operator threads wait and where they run.
 _VARIABLES = ("GOMP_", "KMP_", "OMP_")
-#: Attributes that every module has: tables that are looked at by themselves, and hooks, which no optimised model has.
+#: Attributes that every module has: tables that are looked at by themselves, and hooks, which no optimized model has.
 _OWN = frozenset(nn.Module().__dict__) - {"training"}
 #: Depth to which containers and objects among the attributes are examined.
 _DEPTH = 4

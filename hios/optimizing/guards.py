@@ -1,4 +1,4 @@
-"""Guards: whether a model has changed since it was optimised, as the graph holds copies of its weights."""
+"""Guards: whether a model has changed since it was optimized, as the graph holds copies of its weights."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ class _Optimizer:
         self.name = type(self.model).__name__
 
     def optimized(self) -> OptimizedModule:
-        """The optimised module.
+        """The optimized module.
 
         Raises:
             HiosError: the model cannot be taken, or something failed.
@@ -167,7 +167,7 @@ class _Optimizer:
             raise UnsupportedError("found hooks, which only the model itself calls; allowed: modules without")
         if torch.is_autocast_enabled("cpu"):
             raise UnsupportedError(
-                "autocast is on, and would be part of what is optimised; allowed: to optimise outside"
+                "autocast is on, and would be part of what is optimized; allowed: to optimize outside"
             )
         modules = sum(1 for _ in self.model.modules())
         with Budget(self.options.budget_s, self.name, modules, self.options.folder()) as budget:

@@ -109,7 +109,7 @@ class OptimizedModule(nn.Module):
         if runner is None:
             return self._itself(args, kwargs)
         if changed := runner.guards.changed():
-            return self._instead("changed", f"{changed} since it was optimised", args, kwargs)
+            return self._instead("changed", f"{changed} since it was optimized", args, kwargs)
         if torch.is_autocast_enabled("cpu"):
             return self._instead("autocast", "autocast would change its precision", args, kwargs)
         tensors = runner.inputs.tensors(args, kwargs)
@@ -194,8 +194,8 @@ class OptimizedModule(nn.Module):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise HiosError(
-            f"an optimised {self.report.model} cannot be copied or pickled, as it has workers; allowed: to save its "
-            "state_dict, and to optimise the model again, for which the measurements are kept"
+            f"an optimized {self.report.model} cannot be copied or pickled, as it has workers; allowed: to save its "
+            "state_dict, and to optimize the model again, for which the measurements are kept"
         )
 
 

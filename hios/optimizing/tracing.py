@@ -32,7 +32,7 @@ _Output = tuple[str, Any]
 
 
 class Inputs:
-    """The inputs that a model was optimised for: structure, types of tensors, and all other values.
+    """The inputs that a model was optimized for: structure, types of tensors, and all other values.
 
     Args:
         args: positional arguments of the example.

@@ -17,7 +17,7 @@ _Array = NDArray[np.float64]
 
 #: Measured stages below which nothing is fitted, and the share of them that is held out to find the error.
 _FEWEST, _HELD_OUT = 20, 0.25
-#: Shares of serialisation that are tried.
+#: Shares of serialization that are tried.
 _ALPHAS = tuple(step / 20 for step in range(21))
 #: Weight of an operator's utilization staying 1, against one stage: those in few stages are not read out of noise.
 _PRIOR = 0.05

@@ -105,7 +105,7 @@ class Session:
         needed = [operator for operator in self._measured if operator not in self.operators]
         if not needed:
             return
-        order = self._with_neighbours(needed)
+        order = self._with_neighbors(needed)
         what = f"measuring the {len(needed)} operators that differ, of {len(self.graph.operators)}"
 
         def run(keys: list[str], rounds: int) -> dict[str, list[float]]:
@@ -169,7 +169,7 @@ class Session:
         self.drift = today / then if then > 0 else 1.0
         return 1 / (1 + _DRIFT) <= self.drift <= 1 + _DRIFT
 
-    def _with_neighbours(self, needed: Sequence[str]) -> list[str]:
+    def _with_neighbors(self, needed: Sequence[str]) -> list[str]:
         """The operators, each preceded by enough others to fill the caches as a whole round would."""
         order, size = self._measured, self.timer.around_bytes
         bytes_of = {operator.id: operator.bytes or 0 for operator in self.graph.operators}

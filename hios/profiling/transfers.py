@@ -101,7 +101,7 @@ def sizes_to_fit(largest: int) -> list[int]:
 
 
 def fit_link(time_ms: Mapping[int, float]) -> FittedLink | None:
-    """Latency L >= 0 and bandwidth B that minimise the squared relative errors of L + bytes/B.
+    """Latency L >= 0 and bandwidth B that minimize the squared relative errors of L + bytes/B.
 
     Args:
         time_ms: measured times by size in bytes; sizes below 1 KB, which show the latency twice, are left out.

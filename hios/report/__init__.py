@@ -193,7 +193,7 @@ def write_schedule(schedule: Schedule, output: Path, types: Mapping[str, str]) -
     Args:
         schedule: what schedule.json holds.
         output: the HTML page.
-        types: type of every operator, for colours; empty if unknown.
+        types: type of every operator, for colors; empty if unknown.
 
     Raises:
         ArtifactError: the page cannot be written.
@@ -207,7 +207,7 @@ def write_schedule(schedule: Schedule, output: Path, types: Mapping[str, str]) -
 
 
 def write_picture(graph: Graph, output: Path) -> str:
-    """Write the picture of a graph by blocks, coloured by operator type, the most frequent type first.
+    """Write the picture of a graph by blocks, colored by operator type, the most frequent type first.
 
     Args:
         graph: with blocks or without.

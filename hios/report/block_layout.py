@@ -176,28 +176,28 @@ class _Part:
             for upper, lower in pairwise(column)
         }
         weights = {v: 1.0 if v in self._home else _LINE_WEIGHT for v in self._height}
-        centre = place_vertically(columns, self._links, apart, weights)
-        top = min(centre[v] - self._height[v] / 2 for v in centre) - _TOP
-        centre = {v: crisp(y - top) for v, y in centre.items()}
+        center = place_vertically(columns, self._links, apart, weights)
+        top = min(center[v] - self._height[v] / 2 for v in center) - _TOP
+        center = {v: crisp(y - top) for v, y in center.items()}
         left, right = self._sides(columns)
         frame = Frame(block, part, width=max(_NARROWEST_FRAME, math.ceil(right[-1])))
         right[-1] = left[-1] = frame.width
-        frame.height = math.ceil(max(centre[v] + self._height[v] / 2 for v in centre) + _BOTTOM)
+        frame.height = math.ceil(max(center[v] + self._height[v] / 2 for v in center) + _BOTTOM)
         for operator, column in self._home.items():
             height = self._height[operator]
             frame.boxes[operator] = Box(
-                left[column], centre[operator] - height / 2, right[column] - left[column], height
+                left[column], center[operator] - height / 2, right[column] - left[column], height
             )
         for value, trail in self._trail.items():
             if value not in self._home:
-                frame.entries[value] = centre[trail[0]]
+                frame.entries[value] = center[trail[0]]
             elif any(self._wiring.edges[edge][1] not in self._home for edge in self._wiring.out_of[value]):
-                frame.exits[value] = centre[trail[-1]]
-        frame.lines = self._lines(centre, left, right)
+                frame.exits[value] = center[trail[-1]]
+        frame.lines = self._lines(center, left, right)
         return frame
 
     def _apart(self, upper: int, lower: int, members: int) -> float:
-        """Distance of the centres of two neighbours in a column; many lines without operators between stand closer."""
+        """Distance of the centers of two neighbors in a column; many lines without operators between stand closer."""
         need = (self._height[upper] + self._height[lower]) / 2 + _BETWEEN
         if upper in self._home or lower in self._home:
             return need
@@ -218,7 +218,7 @@ class _Part:
         return left, right
 
     def _lines(
-        self, centre: Mapping[int, float], left: Sequence[float], right: Sequence[float]
+        self, center: Mapping[int, float], left: Sequence[float], right: Sequence[float]
     ) -> dict[int, list[Point]]:
         """By edge: from the right side of its operator, or of the frame's left border, to where it ends."""
         wiring = self._wiring
@@ -230,14 +230,14 @@ class _Part:
                 if target not in self._home and value not in self._home:
                     continue
                 passed = trail[: self._home[target] - begin] if target in self._home else trail
-                points = [(right[begin], centre[passed[0]])]
+                points = [(right[begin], center[passed[0]])]
                 for number, vertex in enumerate(passed[1:], start=begin + 1):
-                    points += [(left[number], centre[vertex]), (right[number], centre[vertex])]
+                    points += [(left[number], center[vertex]), (right[number], center[vertex])]
                 lines[edge] = points
         for operator, column in self._home.items():
             taken = sorted(wiring.into[operator], key=lambda edge: (lines[edge][-1][1], edge))
             step = min(_PORT_STEP, (self._height[operator] - 8.0) / max(len(taken) - 1, 1))
             for place, edge in enumerate(taken):
-                level = centre[operator] + step * (place - (len(taken) - 1) / 2)
+                level = center[operator] + step * (place - (len(taken) - 1) / 2)
                 lines[edge] = [*lines[edge], (left[column], level)]
         return lines

@@ -218,11 +218,11 @@ def _data(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
     return alt.Chart(alt.InlineData(values=list(rows)))
 
 
-def _rule(time_ms: float, colour: str, dash: Sequence[int]) -> alt.Chart:
+def _rule(time_ms: float, color: str, dash: Sequence[int]) -> alt.Chart:
     """A line at a time over all rows."""
     drawn: alt.Chart = (
         _data([{"start": time_ms}])
-        .mark_rule(color=colour, strokeDash=list(dash), strokeWidth=1.2, aria=False)
+        .mark_rule(color=color, strokeDash=list(dash), strokeWidth=1.2, aria=False)
         .encode(x="start:Q")
     )
     return drawn

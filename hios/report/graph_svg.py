@@ -186,8 +186,8 @@ def _header(picture: Picture, width: float) -> tuple[list[str], float]:
     return parts, y + 6
 
 
-def _line(x: float, y: float, text: str, colour: str) -> str:
-    return f'<text x="{_number(x)}" y="{_number(y)}" font-size="{_HEADER_SIZE}" fill="{colour}">{_text(text)}</text>'
+def _line(x: float, y: float, text: str, color: str) -> str:
+    return f'<text x="{_number(x)}" y="{_number(y)}" font-size="{_HEADER_SIZE}" fill="{color}">{_text(text)}</text>'
 
 
 def _box(box: Box, style: Style) -> str:
@@ -199,7 +199,7 @@ def _box(box: Box, style: Style) -> str:
         else ""
     )
     return (
-        f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="2.5" fill="{style.colour}" stroke="{OUTLINE}" '
+        f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="2.5" fill="{style.color}" stroke="{OUTLINE}" '
         f'stroke-width=".6"/>{hatching}'
     )
 

@@ -23,7 +23,7 @@ _SHOWN = {"measured_median_ms": "median", "measured_p80_ms": "p80", "predicted_m
 #: Values beyond so many times the median row are cut off, and the axis ends so much beyond the largest of the others.
 _OUTLIER = 3.0
 _ROOM = 1.08
-#: Kinds of rows in the order of the legend, with their colours: blue, vermilion, green, grey.
+#: Kinds of rows in the order of the legend, with their colors: blue, vermilion, green, grey.
 _KINDS = {
     "schedule": SERIES[0],
     "schedule of the lowest median": SERIES[1],
@@ -103,7 +103,7 @@ def _data(rows: Sequence[Row]) -> alt.Chart:
 def _bars(rows: Sequence[Row], decimals: int, x: alt.X, y: alt.Y) -> alt.Chart:
     import altair as alt
 
-    kinds = {kind: colour for kind, colour in _KINDS.items() if any(row["bar"] == kind for row in rows)}
+    kinds = {kind: color for kind, color in _KINDS.items() if any(row["bar"] == kind for row in rows)}
     values = [
         {
             "label": row["label"],
@@ -134,7 +134,7 @@ def _bars(rows: Sequence[Row], decimals: int, x: alt.X, y: alt.Y) -> alt.Chart:
 
 
 def _ranges(rows: Sequence[Row], x: alt.X, y: alt.Y) -> alt.LayerChart | alt.FacetChart:
-    """Lines from p20 to p80, on the background's colour so that they show on the bar too."""
+    """Lines from p20 to p80, on the background's color so that they show on the bar too."""
     import altair as alt
 
     values = [
@@ -167,7 +167,7 @@ def _markers(rows: Sequence[Row], decimals: int, x: alt.X, y: alt.Y) -> alt.Char
     shapes = alt.Scale(
         domain=names, range=[mark.shape if mark is PREDICTED else "M0,-1V1" for mark in marks][: len(names)]
     )
-    colours = alt.Scale(domain=names, range=[colour for _, colour in marks.values()][: len(names)])
+    colors = alt.Scale(domain=names, range=[color for _, color in marks.values()][: len(names)])
     legend = alt.Legend(orient="top", direction="horizontal", title=None, symbolFillColor="transparent")
     drawn: alt.Chart = (
         _data(values)
@@ -176,7 +176,7 @@ def _markers(rows: Sequence[Row], decimals: int, x: alt.X, y: alt.Y) -> alt.Char
             x,
             y,
             alt.Shape("mark:N", scale=shapes, legend=legend),
-            alt.Stroke("mark:N", scale=colours, legend=legend),
+            alt.Stroke("mark:N", scale=colors, legend=legend),
             alt.Description("description:N"),
         )
     )

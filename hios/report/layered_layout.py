@@ -45,13 +45,13 @@ def assign_columns(order: Iterable[int], predecessors: Mapping[int, Iterable[int
 
 
 def order_columns(columns: Sequence[Sequence[int]], links: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """The vertices of every column from top to bottom, so that few links cross (barycentre heuristic).
+    """The vertices of every column from top to bottom, so that few links cross (barycenter heuristic).
 
     Args:
         columns: vertices by column; their order is the first that is tried.
-        links: pairs of vertices of neighbouring columns, the left one first.
+        links: pairs of vertices of neighboring columns, the left one first.
     """
-    left, right = _neighbours(links)
+    left, right = _neighbors(links)
     best = current = [list(column) for column in columns]
     fewest = _crossings(best, right)
     rounds = min(_ROUNDS, max(2, _EFFORT // (sum(map(len, columns)) or 1)))
@@ -64,7 +64,7 @@ def order_columns(columns: Sequence[Sequence[int]], links: Sequence[tuple[int, i
         steps = range(1, len(current)) if forward else range(len(current) - 2, -1, -1)
         for step in steps:
             fixed = current[step - 1 if forward else step + 1]
-            current[step] = _by_barycentre(current[step], {v: place for place, v in enumerate(fixed)}, side)
+            current[step] = _by_barycenter(current[step], {v: place for place, v in enumerate(fixed)}, side)
         crossings = _crossings(current, right)
         if crossings < fewest:
             best, fewest = current, crossings
@@ -77,22 +77,22 @@ def place_vertically(
     separation: Mapping[tuple[int, int], float],
     weights: Mapping[int, float],
 ) -> dict[int, float]:
-    """Centres of the vertices, downwards from about 0, so that links are short and straight.
+    """Centers of the vertices, downwards from about 0, so that links are short and straight.
 
     Args:
         columns: vertices of every column from top to bottom.
-        links: pairs of vertices of neighbouring columns.
-        separation: smallest distance of the centres of two vertices that stand one above the other.
-        weights: how much each vertex insists on being level with its neighbours.
+        links: pairs of vertices of neighboring columns.
+        separation: smallest distance of the centers of two vertices that stand one above the other.
+        weights: how much each vertex insists on being level with its neighbors.
     """
-    left, right = _neighbours(links)
+    left, right = _neighbors(links)
     offsets: dict[int, float] = {}
     for column in columns:
         offset = 0.0
         for place, vertex in enumerate(column):
             offset += separation[column[place - 1], vertex] if place else 0.0
             offsets[vertex] = offset
-    centre = {v: offsets[v] - offsets[column[-1]] / 2 for column in columns for v in column}
+    center = {v: offsets[v] - offsets[column[-1]] / 2 for column in columns for v in column}
     for turn in range(_STRAIGHTENING_ROUNDS):
         forward = turn % 2 == 0
         for column in columns if forward else reversed(columns):
@@ -100,14 +100,14 @@ def place_vertically(
             for vertex in column:
                 near = left.get(vertex, []) if forward else right.get(vertex, [])
                 near = near or right.get(vertex, []) + left.get(vertex, [])
-                level = sum(centre[other] for other in near) / len(near) if near else centre[vertex]
+                level = sum(center[other] for other in near) / len(near) if near else center[vertex]
                 wanted.append(level - offsets[vertex])
             for vertex, shift in zip(column, _rising(wanted, [weights[v] for v in column]), strict=True):
-                centre[vertex] = offsets[vertex] + shift
-    return centre
+                center[vertex] = offsets[vertex] + shift
+    return center
 
 
-def _neighbours(links: Sequence[tuple[int, int]]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+def _neighbors(links: Sequence[tuple[int, int]]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
     left: dict[int, list[int]] = {}
     right: dict[int, list[int]] = {}
     for source, target in links:
@@ -116,8 +116,8 @@ def _neighbours(links: Sequence[tuple[int, int]]) -> tuple[dict[int, list[int]],
     return left, right
 
 
-def _by_barycentre(column: Sequence[int], place: Mapping[int, int], side: Mapping[int, list[int]]) -> list[int]:
-    """A column sorted by the mean place of its neighbours; a vertex without one stays after its upper neighbour."""
+def _by_barycenter(column: Sequence[int], place: Mapping[int, int], side: Mapping[int, list[int]]) -> list[int]:
+    """A column sorted by the mean place of its neighbors; a vertex without one stays after its upper neighbor."""
     keys: list[tuple[float, int]] = []
     mean = -1.0
     for number, vertex in enumerate(column):

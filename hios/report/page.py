@@ -120,7 +120,7 @@ def render_schedule(schedule: Schedule, types: Mapping[str, str]) -> str:
 
     Args:
         schedule: what schedule.json holds.
-        types: type of every operator, for colours; empty if unknown.
+        types: type of every operator, for colors; empty if unknown.
     """
     return filled(
         "schedule.html.j2",
@@ -150,7 +150,7 @@ def filled(template: str, **values: Any) -> str:
     )
     environment.filters.update(_FILTERS)
     light = {"ink": INK, "soft": SOFT, "line": GRID, "ground": GROUND, "tint": TINT}
-    theme = {"light": light, "dark": {name: DARK[colour] for name, colour in light.items()}}
+    theme = {"light": light, "dark": {name: DARK[color] for name, color in light.items()}}
     environment.globals.update(
         theme=theme, dark_rules=dark_rules("svg.chart") + "\n" + dark_rules("svg.graph"), row_anchor=row_anchor
     )

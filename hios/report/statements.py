@@ -34,7 +34,7 @@ def cautions(models: Sequence[ModelResults]) -> list[str]:
         sentences += [
             f"{ceiling.devices} independent copies of {model.name} reached only "
             f"{ceiling.throughput_ratio:.2f} times the throughput of one: the cores share hardware, "
-            "or a neighbour was busy."
+            "or a neighbor was busy."
             for ceiling in model.run.ceilings
             if ceiling.throughput_ratio < FULL_CEILING * ceiling.devices
         ]

@@ -32,7 +32,7 @@ _LINES = 60
 _LABEL_COLUMNS = 8
 #: Between the words of a legend.
 _GAP = "   "
-#: Colours of neighbours where types are not known.
+#: Colors of neighbors where types are not known.
 _IN_TURN = (TYPE_COLOURS[0], TYPE_COLOURS[5])
 #: Columns between two times on the axis, at least.
 _TICK_COLUMNS = 10
@@ -60,18 +60,18 @@ ASCII = Symbols(stage="[", operator="|", running="=", idle=".", several="#", cut
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How to draw: columns of the terminal, pieces of the time axis (None: as labels need), symbols, colour."""
+    """How to draw: columns of the terminal, pieces of the time axis (None: as labels need), symbols, color."""
 
     width: int
     parts: int | None = None
     symbols: Symbols = UNICODE
-    colour: bool = False
+    color: bool = False
 
 
 def look(stream: TextIO, *, width: int | None = None, parts: int | None = None, plain: bool = False) -> Look:
-    """How to draw on a stream: as wide as its terminal, in colour on a terminal only, with what it can print.
+    """How to draw on a stream: as wide as its terminal, in color on a terminal only, with what it can print.
 
-    $COLUMNS overrides the width of the terminal, $NO_COLOR and TERM=dumb turn colour off.
+    $COLUMNS overrides the width of the terminal, $NO_COLOR and TERM=dumb turn color off.
 
     Args:
         stream: where the text goes.
@@ -91,8 +91,8 @@ def look(stream: TextIO, *, width: int | None = None, parts: int | None = None, 
         "".join(astuple(UNICODE)).encode(stream.encoding or "ascii")
     except UnicodeEncodeError:
         plain = True
-    colour = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Look(width, parts, ASCII if plain else UNICODE, colour)
+    color = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Look(width, parts, ASCII if plain else UNICODE, color)
 
 
 def draw(schedule: Schedule, look: Look, types: Mapping[str, str]) -> str:
@@ -101,8 +101,8 @@ def draw(schedule: Schedule, look: Look, types: Mapping[str, str]) -> str:
     Args:
         schedule: what to draw; its placements may break the rules of a schedule, they are drawn as they are.
         look: how to draw.
-        types: type of every operator, which bars are coloured by; empty if unknown: then stages, or the operators of
-            a stream, have two colours in turn.
+        types: type of every operator, which bars are colored by; empty if unknown: then stages, or the operators of
+            a stream, have two colors in turn.
     """
     facts = [(name.lower(), text) for name, text in summary(schedule)]
     facts += [(f"device {use.device}", str(use)) for use in device_uses(schedule)]
@@ -128,10 +128,10 @@ def _printable(text: str) -> str:
 
 @dataclass(slots=True)
 class _Row:
-    """A lane in columns: a character and a colour each; idle columns have no colour."""
+    """A lane in columns: a character and a color each; idle columns have no color."""
 
     text: list[str]
-    colours: list[str | None]
+    colors: list[str | None]
 
 
 class _Chart:
@@ -168,13 +168,13 @@ class _Chart:
             first, last = part * self._columns, (part + 1) * self._columns
             lines.append((" " * self._indent + axis[first:last]).rstrip())
             for lane, name, row in zip(self._lanes, self._names, rows, strict=True):
-                if lane in self._first_lanes or any(row.colours[first:last]):
+                if lane in self._first_lanes or any(row.colors[first:last]):
                     lines.append(f"{name:<{self._indent}}" + self._painted(row, first, last))
             lines.append("")
         return [*lines, *self._legend()]
 
     def _wanted_parts(self) -> int:
-        """So many that half of the operators can be labelled, within the number of lines."""
+        """So many that half of the operators can be labeled, within the number of lines."""
         shares = [
             (min(len(self._labels[row.operator]), _LABEL_COLUMNS) + 1) * self._end_ms / (row.finish_ms - row.start_ms)
             for rows in self._placed.values()
@@ -226,10 +226,10 @@ class _Chart:
             row.text[first] = mark if begun[first] == 1 else self._symbols.several
             running = self._symbols.wide if placement.devices else self._symbols.running
             row.text[first + 1 : last] = running * (last - first - 1)
-            row.colours[first:last] = [self._colour(placement, number)] * (last - first)
+            row.colors[first:last] = [self._color(placement, number)] * (last - first)
             self._write_label(row.text, _printable(self._labels[placement.operator]), first + 1, last)
             self._marks.update((row.text[first], running))
-        if None in row.colours:
+        if None in row.colors:
             self._marks.add(self._symbols.idle)
         return row
 
@@ -241,20 +241,20 @@ class _Chart:
             text[first : first + len(shown)] = shown
             first = end
 
-    def _colour(self, placement: Placement, number: int) -> str:
+    def _color(self, placement: Placement, number: int) -> str:
         if placement.operator in self._types:
-            return style_of(self._types[placement.operator]).colour
+            return style_of(self._types[placement.operator]).color
         return _IN_TURN[(number if placement.stage is None else placement.stage) % len(_IN_TURN)]
 
     def _painted(self, row: _Row, first: int, last: int) -> str:
         text = "".join(row.text[first:last])
-        if not self._look.colour:
+        if not self._look.color:
             return text
         painted, place = "", 0
-        for colour, columns in groupby(row.colours[first:last]):
+        for color, columns in groupby(row.colors[first:last]):
             count = len(list(columns))
             piece = text[place : place + count]
-            painted += piece if colour is None else _on(colour, piece)
+            painted += piece if color is None else _on(color, piece)
             place += count
         return painted
 
@@ -272,10 +272,10 @@ class _Chart:
         if any(" s" in name for name in self._names):
             words.append("s0, s1: streams (or groups of a stage)")
         lines = _in_lines([(len(word), word) for word in words], self._look.width)
-        if self._look.colour:
+        if self._look.color:
             names = sorted(self._shares, key=lambda name: (-self._shares[name], name))
-            shown = [(style_of(name).colour, f" {_printable(name)} ") for name in names]
-            lines += _in_lines([(len(name), _on(colour, name)) for colour, name in shown], self._look.width)
+            shown = [(style_of(name).color, f" {_printable(name)} ") for name in names]
+            lines += _in_lines([(len(name), _on(color, name)) for color, name in shown], self._look.width)
         return lines
 
 
@@ -312,7 +312,7 @@ def _round_up(value: float) -> float:
     return next(size * factor for factor in (1, 2, 5, 10) if size * factor >= value * (1 - 1e-9))
 
 
-def _on(colour: str, text: str) -> str:
-    """Black text on the nearest of the 216 colours that terminals share."""
-    red, green, blue = (round(int(colour[place : place + 2], 16) / 255 * 5) for place in (1, 3, 5))
+def _on(color: str, text: str) -> str:
+    """Black text on the nearest of the 216 colors that terminals share."""
+    red, green, blue = (round(int(color[place : place + 2], 16) / 255 * 5) for place in (1, 3, 5))
     return f"\x1b[38;5;16;48;5;{16 + 36 * red + 6 * green + blue}m{text}\x1b[0m"

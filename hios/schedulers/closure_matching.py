@@ -1,4 +1,4 @@
-"""Maximum matchings of graphs too dense to list: the neighbours of a vertex are a bit set.
+"""Maximum matchings of graphs too dense to list: the neighbors of a vertex are a bit set.
 
 Of 50,000 operators in layers the transitive closure has 10^9 edges; as sets of bits it takes 300 MB.
 """
@@ -85,7 +85,7 @@ class _Phase:
         matched: list[int],
         owner: list[int],
     ) -> None:
-        self._listed = [iter(neighbours) for neighbours in listed]
+        self._listed = [iter(neighbors) for neighbors in listed]
         self._sets = sets
         self._layer = layer
         self._matched = matched

@@ -19,7 +19,7 @@ _FILL_GAPS = Parameter("fill_gaps", False, "place operators into idle gaps betwe
 @register(
     "hios-lp",
     paper=f"{_PAPER} with Algorithm 2",
-    summary="maps longest paths onto devices, then groups neighbours on each device within a window",
+    summary="maps longest paths onto devices, then groups neighbors on each device within a window",
     several_devices=True,
     parameters=(WINDOW, _FILL_GAPS),
 )
@@ -44,7 +44,7 @@ def hios_lp_inter(problem: Problem, devices: int, *, fill_gaps: bool = False) ->
 
 
 def map_longest_paths(problem: Problem, devices: int, *, fill_gaps: bool = False) -> StagedPlan:
-    """Inter-GPU operator parallelisation (HIOS section IV-A).
+    """Inter-GPU operator parallelization (HIOS section IV-A).
 
     While operators are unmapped, the longest valid path is mapped as a whole onto the device that gives the
     mapped operators the least latency; ties go to the lowest device.
@@ -110,7 +110,7 @@ class ValidPaths:
 
     The length of a path counts operators and transfers, with the edge from a mapped operator into the first
     operator and the edge from the last operator into a mapped one (start and end edges e2 and e6 in the example
-    of Fig. 4). Lengths are kept from path to path; mapping a path changes those of its neighbours and of what leads
+    of Fig. 4). Lengths are kept from path to path; mapping a path changes those of its neighbors and of what leads
     to them through operators without an edge to a mapped one.
     """
 

@@ -24,7 +24,7 @@ def maximum_matching(adjacency: Sequence[Sequence[int]], right: int, start: Sequ
         if partner >= 0:
             owner[partner] = left
     while layers := _layers(adjacency, matched, owner):
-        untried = [iter(neighbours) for neighbours in adjacency]
+        untried = [iter(neighbors) for neighbors in adjacency]
         for left in range(len(adjacency)):
             if matched[left] < 0:
                 _augment(left, untried, layers, matched, owner)
@@ -35,7 +35,7 @@ def minimum_vertex_cover(adjacency: Sequence[Sequence[int]], matched: Sequence[i
     """Left and right vertices that touch every edge, as many as a maximum matching has edges (König 1931).
 
     Args:
-        adjacency: the right neighbours of each left vertex.
+        adjacency: the right neighbors of each left vertex.
         matched: a maximum matching, as ``maximum_matching`` gives it.
     """
     owner = {right: left for left, right in enumerate(matched) if right >= 0}

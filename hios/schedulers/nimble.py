@@ -1,4 +1,4 @@
-"""Nimble: streams that give up no parallelism, with the fewest synchronisations."""
+"""Nimble: streams that give up no parallelism, with the fewest synchronizations."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from hios.schedulers.matching import maximum_matching, minimum_vertex_cover
 @register(
     "nimble",
     paper="Nimble (Kwon et al., NeurIPS 2020), section 4.2",
-    summary="independent operators on different streams with the fewest synchronisations, whatever operators cost",
+    summary="independent operators on different streams with the fewest synchronizations, whatever operators cost",
     several_devices=False,
 )
 def nimble(problem: Problem, devices: int) -> Solution:
     """Streams by ``assign_streams``; operators are launched in topological order.
 
-    The notes state how many synchronisations between streams the schedule needs.
+    The notes state how many synchronizations between streams the schedule needs.
     """
     began = time.perf_counter()
     assigned = assign_streams(problem)
     return Solution(
         StreamPlan((assigned.streams,), problem.order),
-        notes={"synchronisations": str(len(assigned.synchronisations))},
+        notes={"synchronizations": str(len(assigned.synchronizations))},
         allocation_time_s=time.perf_counter() - began,
     )
 
@@ -38,12 +38,12 @@ class StreamAssignment(NamedTuple):
 
     Attributes:
         streams: the operators of every stream in order.
-        synchronisations: pairs (u, v) on different streams where v must be made to wait for u. All other
+        synchronizations: pairs (u, v) on different streams where v must be made to wait for u. All other
             dependencies follow from these and from the order of the streams.
     """
 
     streams: tuple[tuple[int, ...], ...]
-    synchronisations: tuple[tuple[int, int], ...]
+    synchronizations: tuple[tuple[int, int], ...]
 
 
 def assign_streams(problem: Problem) -> StreamAssignment:
@@ -51,11 +51,11 @@ def assign_streams(problem: Problem) -> StreamAssignment:
 
     The edges E' of the transitive reduction ("minimum equivalent graph") are taken as a bipartite graph from
     operators to operators; the edges of a maximum matching M join operators into chains. Operators that do not
-    depend on each other are in different chains, and |E'| - |M| synchronisations are needed, the fewest that this
+    depend on each other are in different chains, and |E'| - |M| synchronizations are needed, the fewest that this
     allows.
 
     The paper gives each of the |V| - |M| chains a stream. As in the authors' program, a chain follows another on its
-    stream where it depends on it from end to start, which costs neither parallelism nor a synchronisation; as many
+    stream where it depends on it from end to start, which costs neither parallelism nor a synchronization; as many
     do as possible, by a matching again. How many that are depends on M, which the paper leaves open; here it is one
     of those that allow the fewest streams. By linear programming duality these need not be searched for: a matching
     of the transitive closure has |M| edges of E' if it covers a minimum vertex cover C of E' with edges of E' that
@@ -76,10 +76,10 @@ def assign_streams(problem: Problem) -> StreamAssignment:
     for source in range(len(problem)):  # in place: a second closure would double the memory
         below[source] = 0 if source in sources else below[source] & free
     following = closure_matching(listed, below, len(problem), matching)
-    synchronisations = tuple(
+    synchronizations = tuple(
         (source, target) for source in problem.order for target in reduced[source] if following[source] != target
     )
-    return StreamAssignment(tuple(_paths(following, problem.order)), synchronisations)
+    return StreamAssignment(tuple(_paths(following, problem.order)), synchronizations)
 
 
 def transitive_reduction(problem: Problem) -> list[list[int]]:

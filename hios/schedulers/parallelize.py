@@ -1,4 +1,4 @@
-"""Intra-device operator parallelisation with a sliding window (Algorithm 2 of HIOS)."""
+"""Intra-device operator parallelization with a sliding window (Algorithm 2 of HIOS)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hios.problem import Problem, positions, priority_order
 from hios.schedule import StagedPlan
 from hios.schedulers.algorithm_registry import Parameter
 
-#: The window of HIOS: at most so many neighbouring operators are grouped (w, preset to 2 in the simulation).
+#: The window of HIOS: at most so many neighboring operators are grouped (w, preset to 2 in the simulation).
 WINDOW = Parameter("window", 2, "largest number w of operators in a stage", minimum=2)
 
 #: A gain below this share is rounding in floating point, not a gain.
@@ -28,7 +28,7 @@ _Arc = tuple[int, float]
 
 
 def parallelize(problem: Problem, plan: StagedPlan, window: int) -> StagedPlan:
-    """Group neighbouring independent operators of a device if that lowers the latency.
+    """Group neighboring independent operators of a device if that lowers the latency.
 
     Args:
         problem: graph and costs.
@@ -49,7 +49,7 @@ def parallelize(problem: Problem, plan: StagedPlan, window: int) -> StagedPlan:
     no cycle, and the paths to and from the stage alone do not take up the latency.
 
     At most O(w |V| (|V| + |E|)), where every window changes the times of the whole plan; most windows are refused
-    for what their neighbours say.
+    for what their neighbors say.
 
     Raises:
         ScheduleError: the plan deadlocks; the message names operators.
@@ -80,7 +80,7 @@ def _stage_graph(problem: Problem, plan: StagedPlan) -> StageGraph:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Neighbouring stages of a device, as the single stage that they may become."""
+    """Neighboring stages of a device, as the single stage that they may become."""
 
     stages: list[int]
     members: tuple[int, ...]
@@ -118,8 +118,8 @@ class StageGraph:
             for before, after in pairwise(row):
                 self._before[after], self._after[before] = before, after
         self._arcs_in, self._arcs_out = (
-            [[arc for arc in arcs if home[arc[0]] != home[operator]] for operator, arcs in enumerate(neighbours)]
-            for neighbours in (problem.predecessors, problem.successors)
+            [[arc for arc in arcs if home[arc[0]] != home[operator]] for operator, arcs in enumerate(neighbors)]
+            for neighbors in (problem.predecessors, problem.successors)
         )
         # Stages in a topological order, -1 where a merger left a place free; places before _first are passed by.
         self._order = self._sorted()
@@ -272,8 +272,8 @@ class StageGraph:
                 self._mark(pending, self._after[stage], self._arcs_out[stage])
             place = pending.find(1, place + 1, end)
 
-    def _mark(self, pending: bytearray, neighbour: int, arcs: Iterable[_Arc]) -> None:
-        pending[self._place[neighbour]] = 1
+    def _mark(self, pending: bytearray, neighbor: int, arcs: Iterable[_Arc]) -> None:
+        pending[self._place[neighbor]] = 1
         for other, _ in arcs:
             pending[self._place[other]] = 1
 

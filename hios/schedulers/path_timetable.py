@@ -124,7 +124,7 @@ class PathTimetable:
                     self._arcs_in[successor].append((operator, transfer))
 
     def _join(self, before: int, after: int) -> None:
-        """Make two operators neighbours in a row."""
+        """Make two operators neighbors in a row."""
         self._arcs_out[before][0] = (after, 0.0)
         self._arcs_in[after][0] = (before, 0.0)
 

@@ -62,9 +62,9 @@ class _Stages(NamedTuple):
     ends: _Integers
 
 
-def _edges(neighbours: Sequence[Sequence[tuple[int, float]]]) -> _Edges:
-    first = np.cumsum([0, *(len(row) for row in neighbours)], dtype=np.int64)
-    pairs = [pair for row in neighbours for pair in row]
+def _edges(neighbors: Sequence[Sequence[tuple[int, float]]]) -> _Edges:
+    first = np.cumsum([0, *(len(row) for row in neighbors)], dtype=np.int64)
+    pairs = [pair for row in neighbors for pair in row]
     return _Edges(
         first, np.array([v for v, _ in pairs], dtype=np.int64), np.array([ms for _, ms in pairs], dtype=float)
     )

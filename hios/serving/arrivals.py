@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hios.serving.scenario import Scenario, ServedModel
 
-#: Distance of the seeds of two repeats; a scenario's own seed and its neighbours then give other traces.
+#: Distance of the seeds of two repeats; a scenario's own seed and its neighbors then give other traces.
 _SEED_STEP = 1_000_003
 
 

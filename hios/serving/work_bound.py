@@ -30,7 +30,7 @@ def least_work_s(model: ServedModel, *, gpu: bool = False) -> float:
 def bound_per_s(scenario: Scenario, offered_per_s: Sequence[float]) -> float:
     """Tasks in a second that no policy can complete more of.
 
-    The linear programme: maximise sum(x) with 0 <= x_i <= offered_i and sum(x_i w_i) <= lanes, where w_i is the least
+    The linear program: maximize sum(x) with 0 <= x_i <= offered_i and sum(x_i w_i) <= lanes, where w_i is the least
     device time of a task. With one constraint the models with the least work come first (Dantzig), so no solver is
     needed.
 

@@ -61,7 +61,7 @@ def with_throughput(rows: Rows) -> Rows:
     for row in rows:
         key = (row["network"], row["mark"])
         best[key] = min(best.get(key, row["ms"]), row["ms"])
-    return [{**row, "normalised throughput": best[row["network"], row["mark"]] / row["ms"]} for row in rows]
+    return [{**row, "normalized throughput": best[row["network"], row["mark"]] / row["ms"]} for row in rows]
 
 
 def _runs(data: FigureData) -> Iterable[tuple[str, Run]]:
@@ -190,7 +190,7 @@ def box_plot(rows: Rows) -> alt.TopLevelMixin:
         if row["mark"] == marks.MEASURED.name
     ]
     base = alt.Chart(alt.InlineData(values=shown))
-    looks = marks.colours(list(dict.fromkeys(row["schedule"] for row in shown)), "schedule")
+    looks = marks.colors(list(dict.fromkeys(row["schedule"] for row in shown)), "schedule")
     y = alt.Y("place:N", sort=_places(shown), title=None, axis=alt.Axis(labelLimit=260))
     domain = alt.Scale(zero=False)
     whiskers = base.mark_rule(aria=False).encode(

@@ -17,7 +17,7 @@ from hios.problem import Problem
 #: Least time of a transfer in milliseconds, and the range of operator times (HIOS, section V-A).
 LEAST_TRANSFER_MS = 0.1
 OPERATOR_MS = (0.1, 4.0)
-#: Range of utilizations, and the share of serialisation: those of the authors' released program, not in the paper.
+#: Range of utilizations, and the share of serialization: those of the authors' released program, not in the paper.
 UTILIZATION = (0.6, 1.0)
 ALPHA = 0.5
 
@@ -34,7 +34,7 @@ class RandomGraph:
         time_ms: time of every operator.
         utilization: of every operator, in (0, 1].
         transfers_ms: time of the transfer of every edge, by source and target.
-        alpha: share of serialisation of the contention model.
+        alpha: share of serialization of the contention model.
     """
 
     name: str

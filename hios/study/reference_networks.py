@@ -31,7 +31,7 @@ KIND = {
     "add": "concat or add",
     "relu": "other",
 }
-#: Stages of RandWire by file, in order: nodes, neighbours, rewiring probability and seed of Watts and Strogatz.
+#: Stages of RandWire by file, in order: nodes, neighbors, rewiring probability and seed of Watts and Strogatz.
 RANDWIRE_FILES = ("ws-16-4-0.75-2.txt", "ws-32-4-0.75-3.txt", "ws-32-4-0.75-4.txt", "ws-32-4-0.75-5.txt")
 
 
@@ -102,7 +102,7 @@ def _inception(net: _Network, x: str, *branches: tuple[str, ...]) -> str:
 
 
 def googlenet() -> Graph:
-    """GoogLeNet (Szegedy et al., arXiv:1409.4842) without local response normalisation: 80 operators, 106 edges."""
+    """GoogLeNet (Szegedy et al., arXiv:1409.4842) without local response normalization: 80 operators, 106 edges."""
     net = _Network("googlenet")
     conv, most = "conv2d-relu", "max_pool2d"
     net.block()

@@ -89,7 +89,7 @@ def latencies_ms(problem: Problem, devices: int, deviations: Deviations) -> dict
     ):
         timed = _Stages(problem, order, home, devices, deviations)
         latencies[f"{name}-inter"] = timed.latency_ms
-        timed.group_neighbours()
+        timed.group_neighbors()
         latencies[name] = timed.latency_ms
     return latencies
 
@@ -191,7 +191,7 @@ def _map_by_recording(problem: Problem, devices: int, deviations: Deviations) ->
 
 
 class _Stages:
-    """Operators on devices, of which neighbours become stages (Algorithm 2 with a window of two).
+    """Operators on devices, of which neighbors become stages (Algorithm 2 with a window of two).
 
     A stage goes by its first operator in the order.
 
@@ -211,7 +211,7 @@ class _Stages:
         assert latency is not None  # noqa: S101 - single operators make no cycle
         self.latency_ms = latency
 
-    def group_neighbours(self) -> None:
+    def group_neighbors(self) -> None:
         """Group each operator with the one after it on its device where that is no longer, or shorter."""
         below = self._below()
         rows = [

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hios.study.registry import Row, Rows
 
 HIOS, RELEASED = "hios", "released program"
-#: Shown beside the paper's algorithms; heft and the inter-GPU parts are in the table alone, for colours run out.
+#: Shown beside the paper's algorithms; heft and the inter-GPU parts are in the table alone, for colors run out.
 _SHOWN = ("sequential", "ios", "hios-mr", "hios-lp", "hios-opt")
 _COMPARED = ("hios-lp", "hios-mr")
 _WIDTH, _HEIGHT = 330, 260
@@ -163,7 +163,7 @@ def chart_over(figure: str, name: str, title: str) -> Callable[[Rows], alt.TopLe
             if row["sd ms"] is not None and row["mark"] == marks.PREDICTED.name
         ]
         lines = marks.lines(left, x=x, y=alt.Y("mean ms:Q", title="latency, ms (mean, sd)"), series="algorithm")
-        looks = marks.colours(list(dict.fromkeys(row["algorithm"] for row in left)), "algorithm")
+        looks = marks.colors(list(dict.fromkeys(row["algorithm"] for row in left)), "algorithm")
         spread = alt.Chart(alt.InlineData(values=deviations)).mark_rule(aria=False)
         spread = spread.encode(x, alt.Y("low:Q"), alt.Y2("high:Q"), looks["stroke"])
         right = _speedup_rows(figure, rows, name)

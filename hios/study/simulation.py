@@ -50,7 +50,7 @@ def simulate(
         settings: the parameters of HIOS section V-A.
         seeds: one for every instance of a setting.
         window: of hios-lp and hios-mr.
-        alpha: share of serialisation of the contention model.
+        alpha: share of serialization of the contention model.
         moves: of each chain of hios-opt, whose result then does not depend on the machine's speed.
         algorithms: names in the registry; hios-opt among them, as it proves the bound.
         report: is told after each instance.
@@ -103,7 +103,7 @@ def ablate(setting: Setting, generator: str, seeds: Iterable[int], *, alpha: flo
         setting: the parameters of HIOS section V-A.
         generator: one of ``GENERATORS``.
         seeds: one for every instance.
-        alpha: share of serialisation of the contention model.
+        alpha: share of serialization of the contention model.
     """
     began = time.process_time()
     graphs = [GENERATORS[generator](**drawn(setting), alpha=alpha, seed=seed) for seed in seeds]

@@ -88,8 +88,8 @@ def verify(folder: str | Path) -> list[CheckedFile]:
     opened = {own: _Network(own, paths, root) for own, paths in networks.items()}
     checked = [entry for network in opened.values() for entry in network.checked()]
     for path in sorted(root.rglob(_TABLE)):
-        neighbours = [network.inputs for own, network in opened.items() if path.parents[1] in (own, own.parent)]
-        problems = table_problems(path, [inputs for inputs in neighbours if inputs is not None])
+        neighbors = [network.inputs for own, network in opened.items() if path.parents[1] in (own, own.parent)]
+        problems = table_problems(path, [inputs for inputs in neighbors if inputs is not None])
         checked.append(CheckedFile(str(path.relative_to(root)), "table", tuple(problems)))
     if (config := root / "config.yaml").is_file():
         checked.append(CheckedFile(config.name, "config", tuple(config_problems(config))))
@@ -158,14 +158,14 @@ class _Network:
             self._problems[path] += schedule_problems(schedule, graph, problem)
         if problem is not None:
             self._check_bounds(schedules, problem)
-        labelled = {path.stem: schedule for path, schedule in schedules.items()}
+        labeled = {path.stem: schedule for path, schedule in schedules.items()}
         for path, measured in runs.items():
-            self._problems[path] += run_problems(measured, graph, labelled)
+            self._problems[path] += run_problems(measured, graph, labeled)
             self._problems[path] += run_description_problems(measured)
         if costs_file is not None:
             self._problems[self._own / "costs.json"] += costs_description_problems(costs_file)
         if graph is not None and costs_file is not None and (run is not None or not self._has_run()):
-            self.inputs = Inputs(self._own.name, graph, costs_file, run, labelled)
+            self.inputs = Inputs(self._own.name, graph, costs_file, run, labeled)
         return [
             CheckedFile(str(path.relative_to(self._root)), _kind(path), tuple(problems))
             for path, problems in self._problems.items()

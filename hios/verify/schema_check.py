@@ -73,7 +73,7 @@ def config_problems(path: Path) -> Iterator[str]:
     Files and modules that it names are not looked up: results may be checked where they are not.
     """
     try:
-        settings = config.normalised(yaml_file.read_yaml(path), path.name)
+        settings = config.normalized(yaml_file.read_yaml(path), path.name)
         errors = schema_errors(settings, artifacts.schema("config"))
         yield from errors
         if not errors:

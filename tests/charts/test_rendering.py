@@ -64,8 +64,8 @@ def test_points_look_as_their_marks_say() -> None:
     assert fills == {"predicted": {"0"}, "published": {"0"}, "bound": {"0"}}
     dashes = {item.get("stroke-dasharray") for item in root.iter(f"{SVG}path")}
     assert {"6,4", "1,3", "10,3,2,3"} <= dashes
-    colours = {item.get("stroke") for item in root.iter(f"{SVG}path") if item.get("data-hover")}
-    assert colours == set(SERIES[:2])
+    colors = {item.get("stroke") for item in root.iter(f"{SVG}path") if item.get("data-hover")}
+    assert colors == set(SERIES[:2])
 
 
 def test_legend_explains_the_marks_that_occur() -> None:

@@ -1,4 +1,4 @@
-"""Colours can be told apart: from their background, from text on them, from each other, by colour-blind readers too."""
+"""Colors can be told apart: from their background, from text on them, from each other, by color-blind readers too."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hios.charts import theme
 
 #: Contrast that WCAG 2.2 wants at level AA of text, and of what carries meaning.
 TEXT, GRAPHICS = 4.5, 3.0
-#: How colours look to those without red, green or blue receptors, on linear RGB: Machado, Oliveira and Fernandes,
+#: How colors look to those without red, green or blue receptors, on linear RGB: Machado, Oliveira and Fernandes,
 #: "A physiologically-based model for simulation of color vision deficiency", IEEE TVCG 15 (2009), severity 1.
 DEFICIENCIES = {
     "none": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
@@ -21,8 +21,8 @@ DEFICIENCIES = {
 _BACKGROUNDS = (theme.GROUND, theme.DARK[theme.GROUND])
 
 
-def _linear(colour: str) -> tuple[float, ...]:
-    values = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+def _linear(color: str) -> tuple[float, ...]:
+    values = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
     return tuple(value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in values)
 
 
@@ -33,10 +33,10 @@ def _contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-def _lab(colour: str, deficiency: str) -> tuple[float, float, float]:
-    """CIELAB under D65 of a colour as readers with a deficiency see it."""
+def _lab(color: str, deficiency: str) -> tuple[float, float, float]:
+    """CIELAB under D65 of a color as readers with a deficiency see it."""
     rgb = [
-        min(max(sum(weight * value for weight, value in zip(row, _linear(colour), strict=True)), 0.0), 1.0)
+        min(max(sum(weight * value for weight, value in zip(row, _linear(color), strict=True)), 0.0), 1.0)
         for row in DEFICIENCIES[deficiency]
     ]
     matrix = ((0.4124, 0.3576, 0.1805), (0.2126, 0.7152, 0.0722), (0.0193, 0.1192, 0.9505))
@@ -56,31 +56,31 @@ def _difference(one: str, other: str, deficiency: str) -> float:
 @pytest.mark.parametrize("background", _BACKGROUNDS)
 def test_series_stand_out(background: str) -> None:
     """Lines and bars of results have the contrast of graphics on light and dark pages."""
-    assert min(_contrast(colour, background) for colour in (*theme.SERIES, theme.BOUND)) >= GRAPHICS
+    assert min(_contrast(color, background) for color in (*theme.SERIES, theme.BOUND)) >= GRAPHICS
 
 
 def test_text_is_readable() -> None:
     """Text and axes have the contrast of text on every neutral background, light and dark."""
-    for colour in (theme.INK, theme.SOFT):
+    for color in (theme.INK, theme.SOFT):
         for ground in (theme.GROUND, theme.TINT):
-            assert _contrast(colour, ground) >= TEXT
-            assert _contrast(theme.DARK[colour], theme.DARK[ground]) >= TEXT
+            assert _contrast(color, ground) >= TEXT
+            assert _contrast(theme.DARK[color], theme.DARK[ground]) >= TEXT
     assert _contrast(theme.INK, theme.STAGE_TINT) >= TEXT
     assert _contrast(theme.DARK[theme.INK], theme.DARK[theme.STAGE_TINT]) >= TEXT
 
 
 def test_names_are_readable_on_their_bars() -> None:
     """Names on bars have the contrast of text; bars or their outlines have that of graphics, light and dark."""
-    for colour in theme.TYPE_COLOURS:
-        assert _contrast(theme.ON_TYPE, colour) >= TEXT
-        assert _contrast(colour, theme.DARK[theme.GROUND]) >= GRAPHICS
+    for color in theme.TYPE_COLOURS:
+        assert _contrast(theme.ON_TYPE, color) >= TEXT
+        assert _contrast(color, theme.DARK[theme.GROUND]) >= GRAPHICS
     assert _contrast(theme.OUTLINE, theme.GROUND) >= GRAPHICS
 
 
 @pytest.mark.parametrize("deficiency", DEFICIENCIES)
 @pytest.mark.parametrize("palette", ["SERIES", "TYPE_COLOURS"])
-def test_colours_differ(palette: str, deficiency: str) -> None:
-    """Any two colours of a palette differ by 10 in CIELAB, four times what an eye notices, as everyone sees them."""
+def test_colors_differ(palette: str, deficiency: str) -> None:
+    """Any two colors of a palette differ by 10 in CIELAB, four times what an eye notices, as everyone sees them."""
     nearest = min(_difference(*pair, deficiency) for pair in combinations(getattr(theme, palette), 2))
     assert nearest >= 10.0
 
@@ -99,8 +99,8 @@ def test_types_have_one_look() -> None:
     assert len({theme.style_of(f"type {number}") for number in range(500)}) == 2 * len(theme.TYPE_COLOURS)
 
 
-def test_dark_rules_exchange_every_neutral_colour() -> None:
-    """Each neutral colour has a rule for fills and one for strokes, below the given selector."""
+def test_dark_rules_exchange_every_neutral_color() -> None:
+    """Each neutral color has a rule for fills and one for strokes, below the given selector."""
     rules = theme.dark_rules("svg.chart").splitlines()
     assert len(rules) == 2 * len(theme.DARK)
     for light, dark in theme.DARK.items():

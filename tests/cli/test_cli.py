@@ -466,7 +466,7 @@ def _early(data: Any) -> None:
         (_set("placements", 0, "device", value=3), r"placements[0].device: found 3; allowed: 0 to 0"),
         (_set("placements", 0, "stage", value=49), "the schedule deadlocks: "),
         (_set("placements", 0, "operator", value="stem"), "found stem, which is not an operator of graph tiny"),
-        (_set("placements", 0, "colour", value="red"), "unknown key colour; allowed: device, "),
+        (_set("placements", 0, "color", value="red"), "unknown key color; allowed: device, "),
         (_set("latency_ms", value=float("inf")), "latency_ms: found inf; allowed: a finite number"),
     ],
 )

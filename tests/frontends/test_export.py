@@ -117,7 +117,7 @@ def test_function(module: str, tmp_path: Path) -> None:
 
 def test_function_of_any_options(module: str, tmp_path: Path) -> None:
     """A function that takes any keyword is given any."""
-    export(f"{module}:anything", tmp_path / "a.pt2", {"colour": "red"})
+    export(f"{module}:anything", tmp_path / "a.pt2", {"color": "red"})
     assert (tmp_path / "a.pt2").is_file()
 
 

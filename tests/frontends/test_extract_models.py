@@ -15,7 +15,7 @@ from benchmarks import networks as benchmark
 from benchmarks.networks import KIND
 from hios import Edge, Graph, HiosError
 from hios.blocks import found_blocks
-from hios.frontends.model_registry import build_model, initialise
+from hios.frontends.model_registry import build_model, initialize
 from hios.kernels import compile_operator
 from hios.schedulers.ios import search_space
 from models.randwire import RandWire, watts_strogatz
@@ -128,12 +128,12 @@ def test_graph_equals_eager(found: Network) -> None:
 
 @pytest.mark.parametrize("name", _marked(BENCHMARKS), indirect=True)
 def test_wired_as_the_benchmark(name: str, found: Network) -> None:
-    """The graph is that of benchmarks/, up to names: each operator has the same neighbours, theirs, and so on."""
+    """The graph is that of benchmarks/, up to names: each operator has the same neighbors, theirs, and so on."""
     assert _refined(found.graph) == _refined(BENCHMARKS[name]())
 
 
 def _refined(graph: Graph) -> Counter[int]:
-    """Operators by kind, block and neighbours, refined until no more of them differ (Weisfeiler and Leman)."""
+    """Operators by kind, block and neighbors, refined until no more of them differ (Weisfeiler and Leman)."""
     block_of = {operator: number for number, block in enumerate(graph.blocks) for operator in block}
     labels = {operator.id: hash((KIND[operator.type], block_of[operator.id])) for operator in graph.operators}
     sources: dict[str, list[str]] = {operator: [] for operator in labels}
@@ -210,7 +210,7 @@ def test_randwire_of_the_benchmark() -> None:
     folder = data_folder("randwire")
     wirings = [_wiring((folder / file).read_text(encoding="utf-8")) for file in benchmark.RANDWIRE_FILES]
     module, inputs = RandWire(wirings, channels=8, classifier=False).eval(), (torch.randn(1, 3, 32, 32),)
-    initialise(module, inputs, seed=0)
+    initialize(module, inputs, seed=0)
     found = extracted(module, inputs)
     _require_equal(found)
     assert _refined(found.graph) == _refined(_without_lone_sums(benchmark.randwire(folder)))
@@ -252,18 +252,18 @@ def test_watts_strogatz(p: float) -> None:
 
 
 @pytest.mark.parametrize("k", [3, 16, -2])
-def test_neighbours_that_no_ring_has_are_refused(k: int) -> None:
+def test_neighbors_that_no_ring_has_are_refused(k: int) -> None:
     """An odd or negative k, or one not below the 16 nodes of the first stage, is refused in one line."""
     with pytest.raises(HiosError, match=f"k is {k}; allowed: even numbers from 0 to below 16"):
         build_model("randwire", {"image_size": 32, "channels": 8, "k": k}, 0)
 
 
 @pytest.mark.slow
-def test_googlenet_with_normalisation() -> None:
-    """With local response normalisation GoogLeNet computes something else, and the graph the same as eager."""
-    plain, normalised = (
+def test_googlenet_with_normalization() -> None:
+    """With local response normalization GoogLeNet computes something else, and the graph the same as eager."""
+    plain, normalized = (
         extracted(*build_model("googlenet", {"image_size": 64, "lrn": lrn}, seed=0)) for lrn in (False, True)
     )
-    assert len(normalised.graph.operators) > len(plain.graph.operators)
-    _require_equal(normalised)
-    assert not torch.equal(normalised.eager()[0], plain.eager()[0])
+    assert len(normalized.graph.operators) > len(plain.graph.operators)
+    _require_equal(normalized)
+    assert not torch.equal(normalized.eager()[0], plain.eager()[0])

@@ -15,7 +15,7 @@ from hios import Graph, HiosError
 from hios.cli.files import export, extract
 from hios.errors import ArtifactError
 from hios.frontends import program as programs
-from hios.frontends.model_registry import build_model, initialise
+from hios.frontends.model_registry import build_model, initialize
 from hios.graph import Shapes, TensorSpec
 from hios.models import names
 from tests.frontends.small_networks import Files, Model, extracted, network, write_files, write_squeezenet
@@ -222,11 +222,11 @@ def test_weights_keep_the_size_of_activations() -> None:
     deep = nn.Sequential(*[layer for _ in range(40) for layer in (nn.Linear(16, 16), nn.Tanh())], nn.Linear(16, 64))
     net = nn.Sequential(nn.Conv2d(2, 16, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), deep)
     inputs = (1e6 * torch.randn(4, 2, 8, 8, generator=torch.Generator().manual_seed(0)),)
-    initialise(net, inputs, seed=0)
+    initialize(net, inputs, seed=0)
     with torch.inference_mode():
         torch.testing.assert_close(net(*inputs).std(correction=0), torch.tensor(1.0))
     lone = nn.Linear(4, 1)
-    initialise(lone, (torch.ones(1, 4),), seed=0)
+    initialize(lone, (torch.ones(1, 4),), seed=0)
     assert torch.isfinite(lone.weight).all()
 
 

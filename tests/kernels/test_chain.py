@@ -211,11 +211,11 @@ GROUPS = {
             ("nn.adaptive_avg_pool3d", lambda x: F.adaptive_avg_pool3d(x, (2, 3, 4))),
         ],
     ),
-    "local response normalisation": Group(
+    "local response normalization": Group(
         (_normal(2, 5, 4, 4),),
         [("nn.avg_pool3d nn.pad power", lambda x: F.local_response_norm(x, 3, 0.1))],
     ),
-    "normalisations": Group(
+    "normalizations": Group(
         (_normal(2, 4, 5, 6),),
         [
             ("nn.batch_norm", lambda x: F.batch_norm(F.relu(x), _W(4), _W(4).abs(), _W(4), _W(4), eps=0.01)),

@@ -220,8 +220,8 @@ def test_unsupported_attributes_are_named(function: str, attributes: dict[str, A
         ("nn.instance_norm", {**_AFFINE, "axes": [0, 2], "channel_axis": 1}),
     ],
 )
-def test_normalising_some_axes_is_refused(function: str, attributes: dict[str, Any]) -> None:
-    """Torch normalises all axes behind the channels; a tensor that has more than those named is refused."""
+def test_normalizing_some_axes_is_refused(function: str, attributes: dict[str, Any]) -> None:
+    """Torch normalizes all axes behind the channels; a tensor that has more than those named is refused."""
     run = build(f"relax.{function}", attributes, "stem")
     with pytest.raises(UnsupportedError, match=r"axes \[2\] of a tensor of 4 dimensions are not supported"):
         run(torch.ones(1, 2, 3, 4), torch.ones(2), torch.ones(2))

@@ -153,7 +153,7 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: p
     assert ModelStore(None).find({}, "") is None
 
 
-#: Optimises the same model with what the cache holds; prints what was imported, and whether nothing was prepared.
+#: Optimizes the same model with what the cache holds; prints what was imported, and whether nothing was prepared.
 _START = """
 import sys, torch, hios
 from tests.runtime.small import Branches

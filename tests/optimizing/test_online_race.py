@@ -98,7 +98,7 @@ def test_work_that_begins_meanwhile_ends_the_race(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.slow
 def test_a_module_settles_in_its_own_calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What is optimised beside other work claims no speedup; later calls choose, keep it, and end the other workers."""
+    """What is optimized beside other work claims no speedup; later calls choose, keep it, and end the other workers."""
     pretend_busy(monkeypatch, 0.5)
     monkeypatch.setattr(online_race, "LOOK_S", 0.0)
     model, before = Branches(), set(children())

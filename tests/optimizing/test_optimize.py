@@ -152,7 +152,7 @@ def test_changed_weights_run_the_model_itself(fresh: OptimizedModule) -> None:
     """When weights are changed after optimizing, outputs are those of the model as it is then."""
     before = fresh(_image(1))
     _in_place(fresh.original)
-    _runs_itself(fresh, lambda: _require_equal(fresh, fresh.original, _image(1)), "since it was optimised")
+    _runs_itself(fresh, lambda: _require_equal(fresh, fresh.original, _image(1)), "since it was optimized")
     assert not torch.allclose(fresh(_image(1)), before, rtol=1e-3, atol=1e-3)
 
 
@@ -186,7 +186,7 @@ def test_attributes_are_set_on_the_model(fresh: OptimizedModule) -> None:
     assert torch.equal(fresh(_image(1)), _image(1) * 2)
 
 
-def test_optimised_modules_may_be_nested() -> None:
+def test_optimized_modules_may_be_nested() -> None:
     """Modules that run with other numbers of threads may be within each other, also across threads."""
     report, found = Report("Linear", "the model itself", "so"), []
 
@@ -317,7 +317,7 @@ def test_nothing_is_kept_if_so_asked(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
-    """Where the cache cannot be written, a warning says so, and the model is optimised all the same."""
+    """Where the cache cannot be written, a warning says so, and the model is optimized all the same."""
     (tmp_path / "file").write_text("")
     with pytest.warns(HiosWarning, match="is not kept: .*not a folder"):
         fast = _scheduled(Branches(), _image(0), tmp_path / "file", devices=1)
@@ -368,7 +368,7 @@ def test_other_models_are_refused(model: Any) -> None:
 
 
 def test_torch_compile_goes_around(fast: OptimizedModule) -> None:
-    """torch.compile leaves what is optimised already to its workers."""
+    """torch.compile leaves what is optimized already to its workers."""
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error", HiosWarning)
         found = torch.compile(fast, backend="eager")(_image(1))

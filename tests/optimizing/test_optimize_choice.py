@@ -107,7 +107,7 @@ def test_the_steadiest_of_equals_is_taken() -> None:
 @pytest.mark.parametrize(
     ("found", "expected", "tolerance", "off"),
     [
-        ([3e6, 1e-3], [3e6, 2.0], 1e-4, None),  # rounded by the size of its neighbour
+        ([3e6, 1e-3], [3e6, 2.0], 1e-4, None),  # rounded by the size of its neighbor
         ([0.0, 1e-6], [1e-6, 1e-6], 1e-4, 1.0),  # wrong, however small
         ([0.0], [1e-3], 2.0, None),
         ([math.nan], [1.0], 1e-4, math.inf),

@@ -83,7 +83,7 @@ def test_transforms_run_the_model_itself() -> None:
         assert isinstance(inputs.tensors((x,), {}), list)
 
 
-def test_autocast_is_not_optimised() -> None:
+def test_autocast_is_not_optimized() -> None:
     """Under autocast a model is left as it is, and computes outside as it does by itself."""
     model = Acting().eval()
     with torch.autocast("cpu", dtype=torch.bfloat16), pytest.warns(HiosWarning, match="autocast is on"):

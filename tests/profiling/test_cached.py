@@ -179,7 +179,7 @@ def test_operators_run_behind_those_that_fill_the_caches(graph_file: Path) -> No
         (1 << 40, set(order)),
     ):
         timer.around_bytes = size
-        chosen = found._with_neighbours([order[0], order[5]])
+        chosen = found._with_neighbors([order[0], order[5]])
         assert chosen == [operator for operator in order if operator in chosen]
         assert expected <= set(chosen)
         assert size not in (0, 1) or set(chosen) == expected

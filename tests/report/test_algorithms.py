@@ -48,7 +48,7 @@ def test_described_says_what_the_code_says(name: str) -> None:
 def test_described_follows_names_of_code() -> None:
     """What a docstring names and leaves to the docstring of another function is told, too."""
     text = described(ALGORITHMS["hios-lp"], 100)
-    assert "\nmap_longest_paths:\n  Inter-GPU operator parallelisation (HIOS section IV-A).\n" in text
+    assert "\nmap_longest_paths:\n  Inter-GPU operator parallelization (HIOS section IV-A).\n" in text
     assert "\nparallelize:\n" in text
     assert "\n  - Line 12: " in text
 

@@ -227,7 +227,7 @@ def test_page_is_the_same_each_time() -> None:
     assert svg_file(lay_out(graph)) == svg_file(lay_out(graph))
 
 
-def test_colours_are_those_of_the_types() -> None:
+def test_colors_are_those_of_the_types() -> None:
     """Boxes and legend have the look of the types, the most frequent type first."""
     graph = layered(36, 40, 3)
     root = document(lay_out(graph))
@@ -236,11 +236,11 @@ def test_colours_are_those_of_the_types() -> None:
             style = style_of(graph.operators[int(group.attrib["data-operator"])].type)
             box = group.find(f"{SVG}rect")
             assert box is not None
-            assert box.get("fill") == style.colour
+            assert box.get("fill") == style.color
             assert (group.find(f"{SVG}path") is not None) == style.hatched
     legend = [e.get("fill") for e in root.findall(f"{SVG}rect")[1:]]  # the first is the page
     types = Counter(operator.type for operator in graph.operators)
-    assert legend == [style_of(name).colour for name, _ in types.most_common()]
+    assert legend == [style_of(name).color for name, _ in types.most_common()]
     hatched = {style_of(name).hatched for name in types}
     assert hatched == {True, False}
 
@@ -286,7 +286,7 @@ def test_tooltip_says_what_the_graph_states() -> None:
     ],
     ids=lambda value: value.name if isinstance(value, Graph) else "",
 )
-def test_equal_blocks_are_recognised(graph: Graph, sizes: str) -> None:
+def test_equal_blocks_are_recognized(graph: Graph, sizes: str) -> None:
     """Modules and cells of one kind have one letter."""
     assert block_sizes(lay_out(graph)) == sizes
 
@@ -387,9 +387,9 @@ def test_crossings_are_removed() -> None:
 def test_vertices_are_level_and_apart() -> None:
     """A chain is straight, and vertices of a column keep their distance."""
     columns, links = [[0], [1, 2], [3]], [(0, 1), (0, 2), (1, 3), (2, 3)]
-    centre = place_vertically(columns, links, {(1, 2): 30.0}, dict.fromkeys(range(4), 1.0))
-    assert centre[2] - centre[1] == pytest.approx(30)
-    assert centre[0] == pytest.approx(centre[3]) == pytest.approx((centre[1] + centre[2]) / 2)
+    center = place_vertically(columns, links, {(1, 2): 30.0}, dict.fromkeys(range(4), 1.0))
+    assert center[2] - center[1] == pytest.approx(30)
+    assert center[0] == pytest.approx(center[3]) == pytest.approx((center[1] + center[2]) / 2)
 
 
 def run(*arguments: object) -> Result:

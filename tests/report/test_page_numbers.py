@@ -214,7 +214,7 @@ def test_page_says_how_it_came_about(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["conv2d-relu", "add", "a type of my own"])
-def test_one_colour_in_report_show_and_draw(tmp_path: Path, kind: str) -> None:
+def test_one_color_in_report_show_and_draw(tmp_path: Path, kind: str) -> None:
     """A type has the same look in the report, in `hios draw`, in `hios show` as a page and on a terminal."""
     from hios import Graph, Operator, Problem, schedule
     from hios.charts.rendering import fill_of
@@ -231,8 +231,8 @@ def test_one_colour_in_report_show_and_draw(tmp_path: Path, kind: str) -> None:
     write_picture(graph, tmp_path / "graph.svg")
     write_schedule(made, tmp_path / "schedule.html", types)
     picture, page = ((tmp_path / name).read_text(encoding="utf-8") for name in ("graph.svg", "schedule.html"))
-    assert re.search(rf"<title>z\n{kind}</title><rect[^>]* fill=\"{style.colour}\"", picture)
+    assert re.search(rf"<title>z\n{kind}</title><rect[^>]* fill=\"{style.color}\"", picture)
     fill = fill_of(style).replace("#hatch", "#schedule-hatch")
     assert re.search(rf'data-hover="z&#xA;{kind}&#xA;[^>]* fill="{re.escape(fill)}"', page)
-    red, green, blue = (round(int(style.colour[place : place + 2], 16) / 255 * 5) for place in (1, 3, 5))
-    assert f"48;5;{16 + 36 * red + 6 * green + blue}m {kind} " in draw(made, Look(80, colour=True), types)
+    red, green, blue = (round(int(style.color[place : place + 2], 16) / 255 * 5) for place in (1, 3, 5))
+    assert f"48;5;{16 + 36 * red + 6 * green + blue}m {kind} " in draw(made, Look(80, color=True), types)

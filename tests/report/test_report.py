@@ -657,12 +657,12 @@ def test_no_folder_is_an_error(tmp_path: Path) -> None:
         write_report([], tmp_path / "report.html", tmp_path)
 
 
-def test_picture_has_the_colours_of_the_charts(report: Path) -> None:
-    """The page shows every operator of every model's graph, in the colour that its type has in the charts."""
+def test_picture_has_the_colors_of_the_charts(report: Path) -> None:
+    """The page shows every operator of every model's graph, in the color that its type has in the charts."""
     models = read_results(sorted(path.parent for path in report.glob("*/run.json")))
     pictures = (report / "out" / "report.html").read_text(encoding="utf-8").split('<svg class="graph"')[1:]
     boxes = re.compile(r'data-operator="(\d+)".*?<rect[^>]*fill="(#\w+)"', re.DOTALL)
-    assert [{int(number): colour for number, colour in boxes.findall(text)} for text in pictures] == [
-        {number: style_of(operator.type).colour for number, operator in enumerate(model.graph.operators)}
+    assert [{int(number): color for number, color in boxes.findall(text)} for text in pictures] == [
+        {number: style_of(operator.type).color for number, operator in enumerate(model.graph.operators)}
         for model in models
     ]

@@ -81,7 +81,7 @@ def test_buttons_cover_no_chart(browser: Any, path: Path, width: int) -> None:
 
 
 def test_dark_page_is_dark(browser: Any, path: Path) -> None:
-    """Page and charts exchange their neutral colours; a bar keeps the colour of its type."""
+    """Page and charts exchange their neutral colors; a bar keeps the color of its type."""
     looks = {}
     for scheme in ("light", "dark"):
         tab = visited(browser, path, scheme=scheme).tab

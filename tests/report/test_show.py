@@ -212,22 +212,22 @@ def test_many_streams_still_have_labels() -> None:
     assert len(drawn.splitlines()) < 100
 
 
-def test_colours_follow_types_or_stages() -> None:
-    """Bars have the colour of their type, or else those of neighbouring stages differ; the text stays the same."""
+def test_colors_follow_types_or_stages() -> None:
+    """Bars have the color of their type, or else those of neighboring stages differ; the text stays the same."""
     plain = draw(STAGED, Look(80), {})
     for types in ({}, {row.operator: "conv" if row.operator != "sum" else "add" for row in STAGED.placements}):
-        painted = draw(STAGED, Look(80, colour=True), types)
-        bar = {name: _colour_of(painted, name) for name in ("stem", "left", "sum")}
+        painted = draw(STAGED, Look(80, color=True), types)
+        bar = {name: _color_of(painted, name) for name in ("stem", "left", "sum")}
         assert (bar["stem"] == bar["left"]) == bool(types)
         assert bar["left"] != bar["sum"]
-        for name, kind in types.items():  # the colours of charts and pictures of the graph, as terminals have them
-            red, green, blue = (round(value / 51) for value in bytes.fromhex(style_of(kind).colour[1:]))
-            assert f"48;5;{16 + 36 * red + 6 * green + blue}m" in _colour_of(painted, name)
+        for name, kind in types.items():  # the colors of charts and pictures of the graph, as terminals have them
+            red, green, blue = (round(value / 51) for value in bytes.fromhex(style_of(kind).color[1:]))
+            assert f"48;5;{16 + 36 * red + 6 * green + blue}m" in _color_of(painted, name)
         bare = re.sub(r"\x1b\[[\d;]*m", "", painted)
         assert bare == (plain + "\n conv     add " if types else plain)
 
 
-def _colour_of(painted: str, name: str) -> str:
+def _color_of(painted: str, name: str) -> str:
     """The escape sequence before the label of a bar."""
     return re.findall(r"\x1b\[[\d;]*m", painted[: painted.index(f"┃{name}")])[-1]
 
@@ -251,15 +251,15 @@ def _stream(kind: type[io.TextIOWrapper], encoding: str = "utf-8") -> io.TextIOW
         (io.TextIOWrapper, {}, False),
     ],
 )
-def test_colour_is_for_terminals(
+def test_color_is_for_terminals(
     kind: type[io.TextIOWrapper], environment: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Colour is on for terminals only, and off where $NO_COLOR or a dumb terminal ask for it."""
+    """Color is on for terminals only, and off where $NO_COLOR or a dumb terminal ask for it."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert look(_stream(kind)).colour is expected
+    assert look(_stream(kind)).color is expected
 
 
 def test_width_is_that_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def test_page_tells_the_facts(page: str) -> None:
 
 
 def test_bars_are_the_placements(page: str) -> None:
-    """Every operator is a bar in its row, named and coloured by type, with times and stage to hover."""
+    """Every operator is a bar in its row, named and colored by type, with times and stage to hover."""
     chart, scale = figure(page), 980 / end_ms(page)
     rows = ["device 0, stream 0", "device 0, stream 1", "device 1", "device 2"]
     assert re.findall(r">(device [^<]*)</text>", chart) == rows
@@ -106,7 +106,7 @@ def test_bars_are_the_placements(page: str) -> None:
     assert len(fills) == len(NAMED.placements)
     for operator, fill in fills:
         style = style_of(TYPES[html.unescape(operator)])
-        assert fill == (f"url(#schedule-hatch-{style.colour[1:]})" if style.hatched else style.colour)
+        assert fill == (f"url(#schedule-hatch-{style.color[1:]})" if style.hatched else style.color)
     names = re.findall(r'<g class="mark-text role-mark concat_0_layer_3_marks">(.*?)</g>', chart, re.DOTALL)[0]
     assert re.findall(r">([^<]*)</text>", names) == ["stem", "left", "&lt;right&gt;", "far", "sum"]
 

@@ -244,7 +244,7 @@ def test_traces_open_in_chrome(session: Session, graph: Graph, label: str) -> No
 
 
 def _wide(_: Any, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Two inputs and two outputs; values read twice, by neighbours and across devices."""
+    """Two inputs and two outputs; values read twice, by neighbors and across devices."""
     a, b = torch.relu(x), torch.sigmoid(y)
     c, d = a + b, a * b
     e = c + c

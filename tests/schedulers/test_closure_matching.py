@@ -11,7 +11,7 @@ from hios.schedulers.matching import maximum_matching
 
 @st.composite
 def graphs(draw: st.DrawFn) -> tuple[list[list[int]], list[int], int]:
-    """Neighbours of up to 12 left vertices among as many right ones: some listed in any order, some as bits."""
+    """Neighbors of up to 12 left vertices among as many right ones: some listed in any order, some as bits."""
     right = draw(st.integers(1, 12))
     vertices = st.integers(0, right - 1)
     count = draw(st.integers(0, 12))

@@ -69,7 +69,7 @@ def test_equal_seeds_give_equal_schedules() -> None:
     assert first.placements == second.placements
 
 
-def test_relabelling_changes_nothing() -> None:
+def test_relabeling_changes_nothing() -> None:
     """Operators listed and named otherwise get a schedule of the same latency, with its first pass alone or more."""
     graph = squeezenet()
     costs = synthetic_costs(graph)

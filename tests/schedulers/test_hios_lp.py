@@ -121,8 +121,8 @@ def _every_valid_path(instance: Problem, unmapped: list[bool]) -> Iterator[tuple
     def touches(operator: int) -> bool:
         return not all(unmapped[v] for v, _ in (*instance.predecessors[operator], *instance.successors[operator]))
 
-    def mapped_edge(neighbours: list[tuple[int, float]]) -> float:
-        return max((transfer for v, transfer in neighbours if not unmapped[v]), default=0.0)
+    def mapped_edge(neighbors: list[tuple[int, float]]) -> float:
+        return max((transfer for v, transfer in neighbors if not unmapped[v]), default=0.0)
 
     def grow(path: list[int], length: float) -> Iterator[tuple[float, list[int]]]:
         yield length + mapped_edge(instance.successors[path[-1]]), path
@@ -169,7 +169,7 @@ def _longest_valid_path(instance: Problem, unmapped: list[bool]) -> list[int]:
             continue
         into = max((ms for v, ms in instance.predecessors[operator] if not unmapped[v]), default=0.0)
         last = max((ms for v, ms in instance.successors[operator] if not unmapped[v]), default=0.0)
-        neighbours = (*instance.predecessors[operator], *instance.successors[operator])
+        neighbors = (*instance.predecessors[operator], *instance.successors[operator])
         onward, choice = -1.0, -1
         for successor, transfer in instance.successors[operator]:
             if unmapped[successor] and transfer + below[successor] > onward:
@@ -177,7 +177,7 @@ def _longest_valid_path(instance: Problem, unmapped: list[bool]) -> list[int]:
         if onward < last:
             onward, choice = last, -1
         below[operator], following[operator] = instance.time[operator] + onward, choice
-        if not all(unmapped[v] for v, _ in neighbours):
+        if not all(unmapped[v] for v, _ in neighbors):
             below[operator], following[operator] = instance.time[operator] + last, -1
         if into + instance.time[operator] + onward >= best:
             best, first, after_first = into + instance.time[operator] + onward, operator, choice

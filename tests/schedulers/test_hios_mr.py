@@ -29,7 +29,7 @@ def test_schedule_follows_the_recorded_devices() -> None:
     instance = problem({"a": 2.0, "b": 4.0, "c": 3.0}, {("a", "b"): 1.0, ("a", "c"): 1.0})
     found = schedule(instance, "hios-mr-inter", 2)
     assert {row.operator: row.device for row in found.placements} == {"a": 0, "b": 1, "c": 0}
-    # Algorithm 3 minimises the finish of the last operator, not of all: b ends at 7, later than c.
+    # Algorithm 3 minimizes the finish of the last operator, not of all: b ends at 7, later than c.
     assert found.latency_ms == 7.0
 
 

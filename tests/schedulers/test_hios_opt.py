@@ -97,7 +97,7 @@ def _least(problem: Problem, plans: Iterator[Any]) -> float:
 
 @st.composite
 def _small(draw: st.DrawFn) -> Problem:
-    """Up to four operators: low and high utilizations, short and long transfers, much and little serialisation."""
+    """Up to four operators: low and high utilizations, short and long transfers, much and little serialization."""
     count = draw(st.integers(2, 4))
     names = [f"v{number}" for number in range(count)]
     times = st.one_of(st.integers(0, 4).map(float), st.floats(0.01, 5.0))

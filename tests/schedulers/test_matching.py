@@ -10,10 +10,10 @@ from hios.schedulers.matching import maximum_matching, minimum_vertex_cover
 
 @st.composite
 def bipartite(draw: st.DrawFn) -> tuple[list[list[int]], int]:
-    """Neighbours of up to 7 left vertices among up to 7 right ones."""
+    """Neighbors of up to 7 left vertices among up to 7 right ones."""
     right = draw(st.integers(0, 7))
-    neighbours = st.lists(st.integers(0, right - 1), unique=True) if right else st.just([])
-    return draw(st.lists(neighbours, max_size=7)), right
+    neighbors = st.lists(st.integers(0, right - 1), unique=True) if right else st.just([])
+    return draw(st.lists(neighbors, max_size=7)), right
 
 
 def _check_optimal(adjacency: list[list[int]], matched: list[int]) -> None:

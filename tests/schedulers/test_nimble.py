@@ -25,7 +25,7 @@ from tests.problems import problem, problems
 
 def _sizes(graph: Graph) -> tuple[int, int]:
     found = assign_streams(Problem(graph, synthetic_costs(graph)))
-    return len(found.streams), len(found.synchronisations)
+    return len(found.streams), len(found.synchronizations)
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,12 @@ def _sizes(graph: Graph) -> tuple[int, int]:
     ],
 )
 def test_networks(graph: Graph, expected: tuple[int, int]) -> None:
-    """Streams and synchronisations of the papers' networks are those of the authors' program."""
+    """Streams and synchronizations of the papers' networks are those of the authors' program."""
     assert _sizes(graph) == expected
 
 
 def test_randwire() -> None:
-    """RandWire takes 8 streams, one fewer than with most of its maximum matchings, and 106 synchronisations."""
+    """RandWire takes 8 streams, one fewer than with most of its maximum matchings, and 106 synchronizations."""
     assert _sizes(randwire(data_folder("randwire"))) == (8, 106)
 
 
@@ -60,17 +60,17 @@ def example() -> Problem:
 
 
 def test_example(example: Problem) -> None:
-    """Seven edges are left by the reduction, four of them matched: 2 streams and 3 synchronisations."""
+    """Seven edges are left by the reduction, four of them matched: 2 streams and 3 synchronizations."""
     reduced = transitive_reduction(example)
     assert ["".join(example.ids[target] for target in row) for row in reduced] == ["bc", "d", "de", "f", "f", ""]
     found = assign_streams(example)
-    assert (len(found.streams), len(found.synchronisations)) == (2, 3)
+    assert (len(found.streams), len(found.synchronizations)) == (2, 3)
 
 
 def test_notes(example: Problem) -> None:
-    """The schedule says how many synchronisations it needs, and launches operators in topological order."""
+    """The schedule says how many synchronizations it needs, and launches operators in topological order."""
     found = schedule(example, "nimble")
-    assert found.notes == {"synchronisations": "3"}
+    assert found.notes == {"synchronizations": "3"}
     assert [row.operator for row in found.placements] == list("abcdef")
 
 
@@ -88,14 +88,14 @@ def _dependencies(instance: Problem) -> set[tuple[int, int]]:
 
 
 @given(instance=problems())
-def test_parallelism_and_synchronisations(instance: Problem) -> None:
-    """Operators of a stream depend on each other in its order; synchronisations and streams keep every dependency."""
+def test_parallelism_and_synchronizations(instance: Problem) -> None:
+    """Operators of a stream depend on each other in its order; synchronizations and streams keep every dependency."""
     dependencies = _dependencies(instance)
     found = assign_streams(instance)
     in_order = {pair for stream in found.streams for pair in combinations(stream, 2)}
     assert in_order <= dependencies
-    assert _closure(len(instance), iter(in_order | set(found.synchronisations))) == dependencies
-    assert in_order.isdisjoint(found.synchronisations)
+    assert _closure(len(instance), iter(in_order | set(found.synchronizations))) == dependencies
+    assert in_order.isdisjoint(found.synchronizations)
 
 
 def _partitions(operators: list[int]) -> Iterator[list[list[int]]]:
@@ -110,7 +110,7 @@ def _partitions(operators: list[int]) -> Iterator[list[list[int]]]:
 
 @given(instance=problems(largest=6))
 def test_nothing_is_better(instance: Problem) -> None:
-    """Of all assignments that keep parallelism none has fewer synchronisations, or as few and fewer streams."""
+    """Of all assignments that keep parallelism none has fewer synchronizations, or as few and fewer streams."""
     dependencies = _dependencies(instance)
     reduced = {(source, target) for source, row in enumerate(transitive_reduction(instance)) for target in row}
     best = (len(reduced), len(instance))
@@ -119,6 +119,6 @@ def test_nothing_is_better(instance: Problem) -> None:
         if len(together & dependencies) == len(together) / 2:
             best = min(best, (len(reduced - together), len(parts)))
     found = assign_streams(instance)
-    assert (len(found.synchronisations), len(found.streams)) == best
+    assert (len(found.synchronizations), len(found.streams)) == best
     assert _closure(len(instance), iter(reduced)) == dependencies
     assert all(_closure(len(instance), iter(reduced - {edge})) != dependencies for edge in reduced)

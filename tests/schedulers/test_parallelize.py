@@ -36,7 +36,7 @@ def test_grouping_needs_a_strict_gain() -> None:
 
 
 def test_grouping_that_makes_a_cycle_is_refused() -> None:
-    """A and d are neighbours on device 0, but d needs b, which needs a, on device 1: no group."""
+    """A and d are neighbors on device 0, but d needs b, which needs a, on device 1: no group."""
     instance = problem(
         {"a": 5.0, "b": 1.0, "d": 5.0},
         {("a", "b"): 0.0, ("b", "d"): 0.0},
@@ -59,7 +59,7 @@ def test_grouping_that_makes_a_cycle_through_the_order_of_a_device_is_refused() 
 
 
 def test_larger_window_that_makes_a_cycle_is_refused() -> None:
-    """A b c are neighbours, c needs x, which needs a: b may join a or c, but no stage may hold all, however fast."""
+    """A b c are neighbors, c needs x, which needs a: b may join a or c, but no stage may hold all, however fast."""
     stages = {
         frozenset({("a",), ("b",)}): 9.0,
         frozenset({("b",), ("c",)}): 9.0,
@@ -124,7 +124,7 @@ def test_best_window_of_an_operator_stays(pair: float, triple: float, expected: 
 
 
 def test_dependent_operators_are_not_grouped() -> None:
-    """Neighbours with an edge between them stay apart, and no larger window holds both."""
+    """Neighbors with an edge between them stay apart, and no larger window holds both."""
     instance = problem(dict.fromkeys("abc", 1.0), {("a", "b"): 1.0}, utilization=dict.fromkeys("abc", 0.1))
     (row,) = parallelize(instance, StagedPlan((_row(0, 1, 2),)), 3).devices
     assert row == (((0,),), ((1,), (2,)))

@@ -83,7 +83,7 @@ def test_strict_rounds_cannot_pass_the_smallest_rate() -> None:
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("launcher", ["open", "fixed", "water-filling"])
 def test_no_policy_passes_the_work_bound(name: str, launcher: str) -> None:
-    """In overload, no policy completes more than the linear programme allows, and every task is accounted for."""
+    """In overload, no policy completes more than the linear program allows, and every task is accounted for."""
     given = _scenario(load=4.0, arrivals="poisson")
     found = simulate(given, name, launcher=launcher)
     total = found.total
@@ -154,7 +154,7 @@ def test_combined_blocks_are_a_partition() -> None:
     assert combined_blocks(given) == [((0, 1), (1, 0), (1, 2)), ((0, 0),), ((1, 1),)]
 
 
-def test_neighbours_are_combined_where_nothing_is_stated() -> None:
+def test_neighbors_are_combined_where_nothing_is_stated() -> None:
     """Without stated combined blocks, top has pairs of blocks of each model that follow each other; top-open none."""
     alone = [((0, 0),), ((0, 1),), ((1, 0),), ((1, 1),), ((1, 2),)]
     pairs = [((0, 0), (0, 1)), ((1, 0), (1, 1)), ((1, 2),)]
@@ -165,7 +165,7 @@ def test_neighbours_are_combined_where_nothing_is_stated() -> None:
     assert list(policy("top").make(_scenario(top={"most": 1})).combined) == alone
 
 
-def test_neighbours_pipeline_the_tasks_of_a_model() -> None:
+def test_neighbors_pipeline_the_tasks_of_a_model() -> None:
     """On two lanes, pairs of blocks without branches let top do two tasks at once, as nothing else of it could."""
     chain = served("chain", [[2.0], [2.0], [2.0], [2.0]], 400.0)
     done = {

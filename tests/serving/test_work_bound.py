@@ -16,7 +16,7 @@ def test_least_work_takes_the_better_width() -> None:
     assert least_work_s(model) == pytest.approx((4.0 + 4.0) / 1e3)
 
 
-def test_bound_is_the_linear_programme() -> None:
+def test_bound_is_the_linear_program() -> None:
     """The greedy solution is as good as the best of many feasible points, and feasible itself."""
     draw = random.Random(0)
     for _ in range(20):

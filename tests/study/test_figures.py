@@ -241,7 +241,7 @@ def test_unknown_figure() -> None:
         ({"id": "hios_fig9"}, "a figure hios_fig9 is registered already"),
         ({"id": "nimble_fig1"}, "found this id; allowed: PAPER_figN or PAPER_tabN"),
         ({"needs": ("luck",)}, "needs: found luck; allowed: cpu, "),
-        ({"sessions": ("simulation/colour",)}, "sessions: found simulation/colour; allowed: "),
+        ({"sessions": ("simulation/color",)}, "sessions: found simulation/color; allowed: "),
         ({"missing": ""}, "it is drawn or says what is missing"),
     ],
 )

@@ -73,11 +73,11 @@ def test_a_panel_for_every_machine(results: Path, tmp_path: Path, name: str) -> 
     assert all(text in svg for text in ("this machine", "a100", "NVIDIA A100"))
 
 
-def test_throughput_is_normalised_on_each_machine(results: Path, tmp_path: Path) -> None:
+def test_throughput_is_normalized_on_each_machine(results: Path, tmp_path: Path) -> None:
     """The best schedule of every machine has throughput 1."""
     record = write_figure(registry.figure("ios_fig14"), FigureData.read(_files(results)), tmp_path)
     for machine in ("this machine", "a100"):
-        shares = [row["normalised throughput"] for row in record.rows if row["machine"] == machine]
+        shares = [row["normalized throughput"] for row in record.rows if row["machine"] == machine]
         assert max(map(float, map(str, shares))) == 1
         assert len(shares) == 3
 

@@ -15,10 +15,10 @@ from hios.study.settings import report_labels
 
 def _switches(figures: Sequence[Figure]) -> list[str]:
     """The labels that the report makes switches of (getData in its template): the only one that halves the results."""
-    labelled = [report_labels(figure, Study(), "some processor") for figure in figures]
+    labeled = [report_labels(figure, Study(), "some processor") for figure in figures]
     halving = []
-    for name in list(labelled[0])[1:]:
-        values = [labels[name] for labels in labelled]
+    for name in list(labeled[0])[1:]:
+        values = [labels[name] for labels in labeled]
         if len(set(values)) == 2 and values.count(values[0]) * 2 == len(values):
             halving.append(name)
     return halving if len(halving) == 1 else []

@@ -33,9 +33,9 @@ def write_variants(folder: Path) -> dict[str, list[Path]]:
     """Write the networks of all these sessions into a folder of results; the runs by session."""
     return {
         session: [
-            write_network(folder / "study" / session / name, seed, {"sequential-1": ("sequential", 1), **labelled})
+            write_network(folder / "study" / session / name, seed, {"sequential-1": ("sequential", 1), **labeled})
             / "run.json"
-            for seed, (name, labelled) in enumerate(networks.items())
+            for seed, (name, labeled) in enumerate(networks.items())
         ]
         for session, networks in VARIANTS.items()
     }

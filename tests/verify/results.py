@@ -21,13 +21,13 @@ ALGORITHMS = (("sequential", 1), ("greedy", 1), ("lios", 1), ("hios-lp", 2), ("h
 _LABELLED = {f"{algorithm}-{devices}": (algorithm, devices) for algorithm, devices in ALGORITHMS}
 
 
-def write_network(folder: Path, seed: int, labelled: Mapping[str, tuple[str, int]] = _LABELLED) -> Path:
+def write_network(folder: Path, seed: int, labeled: Mapping[str, tuple[str, int]] = _LABELLED) -> Path:
     """Write graph, costs, schedules and a run of a random network; everything in them is right.
 
     Args:
         folder: of the network, which has its name.
         seed: of the network.
-        labelled: algorithm and number of devices of every schedule, by its label.
+        labeled: algorithm and number of devices of every schedule, by its label.
     """
     chance = random.Random(seed)
     graph = _graph(folder.name, chance)
@@ -38,7 +38,7 @@ def write_network(folder: Path, seed: int, labelled: Mapping[str, tuple[str, int
     then = drift.speed(_probe_samples(chance))
     assert then is not None
     schedules = {}
-    for label, (algorithm, devices) in labelled.items():
+    for label, (algorithm, devices) in labeled.items():
         made = replace(schedule(problem, algorithm, devices), probe=ProfiledSpeed("1", then, 0.25))
         schedules[label] = made
         made.write(folder / "schedules" / f"{label}.json")

@@ -96,7 +96,7 @@ def test_what_is_right_passes(folder: Path) -> None:
 #: File, change, and what is said of it.
 PLANTED: list[tuple[str, Callable[[Any], None], str]] = [
     ("first/graph.json", _at("operators.3.bytes", -1), r"^operators\[3\]\.bytes: found -1; allowed: at least 0"),
-    ("first/graph.json", _at("colour", "red"), r"^\(whole file\): unknown key colour; allowed: blocks, "),
+    ("first/graph.json", _at("color", "red"), r"^\(whole file\): unknown key color; allowed: blocks, "),
     (
         "first/costs.json",
         _at("operators.op2.utilization", 2),
@@ -309,7 +309,7 @@ def test_divisions_of_cores_are_checked(folder: Path, changes: dict[str, Any], m
         ("measured_p80_ms", "fast", r'^row 1, "sequential-1": measured_p80_ms: found "fast"; recomputed'),
         ("label", "other", r'^row 1, "other": found kind "schedule"; the files have no row of this kind'),
         ("label", "other", r'^no row for schedule "sequential-1" of "first"; required: one for every latency in run'),
-        ("colour", "red", r"^header: found column colour; allowed: model, kind, "),
+        ("color", "red", r"^header: found column color; allowed: model, kind, "),
     ],
 )
 def test_table_of_latencies_is_recomputed(folder: Path, column: str, value: str, message: str) -> None:

@@ -340,7 +340,7 @@ def test_bad_auto(models: Path, changes: dict[str, Any], message: str) -> None:
     assert str(caught.value).startswith(f"config.yaml: {message}")
 
 
-def test_seed_of_randomised_algorithms(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seed_of_randomized_algorithms(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An algorithm with a seed takes that of the configuration unless it is given its own."""
     dice = Algorithm("dice", "", "", False, (Parameter("seed", 0, "seed"),), ALGORITHMS["sequential"].run)
     monkeypatch.setitem(ALGORITHMS, "dice", dice)

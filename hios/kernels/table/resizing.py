@@ -57,6 +57,6 @@ def _nearest(size: tuple[int, ...], coordinates: str, rounding: str) -> Kernel:
 
 @functools.cache
 def _places(given: int, own: int, device: torch.device) -> Tensor:
-    """Of an axis of ``given`` pixels, the ones that make ``own``: centres onto centres, halves to the even pixel."""
-    centres = (torch.arange(own, dtype=torch.float32) + 0.5) * (given / own) - 0.5
-    return torch.round(centres).long().clamp(0, given - 1).to(device)
+    """Of an axis of ``given`` pixels, the ones that make ``own``: centers onto centers, halves to the even pixel."""
+    centers = (torch.arange(own, dtype=torch.float32) + 0.5) * (given / own) - 0.5
+    return torch.round(centers).long().clamp(0, given - 1).to(device)

@@ -1,4 +1,4 @@
-"""Time and utilization of a kernel on a GPU: a roofline with wave quantisation over its multiprocessors (SMs).
+"""Time and utilization of a kernel on a GPU: a roofline with wave quantization over its multiprocessors (SMs).
 
 A kernel is a grid of thread blocks. An SM holds as many blocks as its threads, registers, shared memory and block
 slots allow; the others wait, so blocks come in waves, and the last wave leaves SMs idle. A block that sums over k loads

@@ -1,4 +1,4 @@
-// The operator under the pointer stands out with its lines and neighbours.
+// The operator under the pointer stands out with its lines and neighbors.
 for (const graph of document.querySelectorAll("svg.graph")) {
   let lines = null;
   let shown = [];

@@ -50,5 +50,5 @@ def devices_of(count: int) -> Any:
 
 
 def first_random(seed: int) -> int:
-    """The state in which random numbers begin: any but 0 will do; neighbouring seeds are set far apart."""
+    """The state in which random numbers begin: any but 0 will do; neighboring seeds are set far apart."""
     return (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64 or 1

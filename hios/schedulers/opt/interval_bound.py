@@ -12,7 +12,7 @@ from hios.problem import Problem
 #: Beyond this number of operators the bound takes too long, O(n^2) steps on sets of operators; the simple one is given.
 MOST_OPERATORS = 2000
 
-_Neighbours = Sequence[Sequence[tuple[int, float]]]
+_Neighbors = Sequence[Sequence[tuple[int, float]]]
 
 
 def interval_bound_ms(problem: Problem, devices: int) -> float:
@@ -88,7 +88,7 @@ def _least(problem: Problem) -> _Least:
     )
 
 
-def _heads(least: _Least, order: Iterable[int], predecessors: _Neighbours, devices: int) -> list[float]:
+def _heads(least: _Least, order: Iterable[int], predecessors: _Neighbors, devices: int) -> list[float]:
     time, work, _ = least
     head = [0.0] * len(time)
     ancestors = [0] * len(time)  # bit masks

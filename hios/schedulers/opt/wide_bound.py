@@ -82,11 +82,11 @@ def _rows(problem: Problem, devices: int) -> list[_Row]:
     return rows
 
 
-def _reached(order: Sequence[int], neighbours: Sequence[Sequence[tuple[int, float]]]) -> list[list[int]]:
+def _reached(order: Sequence[int], neighbors: Sequence[Sequence[tuple[int, float]]]) -> list[list[int]]:
     """All operators before (or after) each."""
     bits = [0] * len(order)
     for v in order:
-        for u, _ in neighbours[v]:
+        for u, _ in neighbors[v]:
             bits[v] |= bits[u] | 1 << u
     return [[u for u in range(len(order)) if reached >> u & 1] for reached in bits]
 

@@ -74,7 +74,7 @@ def combined_problem(blocks: Sequence[ModelBlock], *, one_block: bool = True) ->
     }
     graph = Graph(
         "+".join(models),
-        tuple(_labelled(block.label, block.problem.graph.operators[v]) for block in blocks for v in block.operators),
+        tuple(_labeled(block.label, block.problem.graph.operators[v]) for block in blocks for v in block.operators),
         tuple(Edge(source, target) for source, target in transfers),
         weights=tuple(
             msgspec.structs.replace(weight, name=f"{label}/{weight.name}")
@@ -108,7 +108,7 @@ def _costs(blocks: Sequence[ModelBlock], transfers: dict[tuple[str, str], float]
     return Costs(time, transfers, utilization, stages, merges=merges, predicted_for=predicted_for, **model)
 
 
-def _labelled(label: str, operator: Operator) -> Operator:
+def _labeled(label: str, operator: Operator) -> Operator:
     calls = tuple(
         Call(call.function, tuple(_value(label, value) for value in call.arguments), call.attributes)
         for call in operator.calls

@@ -16,7 +16,7 @@ from hios.problem import Group, Stage
 from hios.schedulers.ios_space import as_set
 from hios.schedulers.policy.independent_sets import independent_sets, product
 
-#: Rounds in which operators are told apart by their neighbours.
+#: Rounds in which operators are told apart by their neighbors.
 _ROUNDS = 8
 
 
@@ -211,7 +211,7 @@ def sub_blocks(
 
 
 def _colors(operators: Sequence[int], before: dict[int, list[int]], labels: Sequence[Any]) -> dict[int, int]:
-    """Numbers that are equal only for operators that look alike, their neighbours and theirs included."""
+    """Numbers that are equal only for operators that look alike, their neighbors and theirs included."""
     after: dict[int, list[int]] = {v: [] for v in operators}
     for v, predecessors in before.items():
         for u in predecessors:

@@ -17,7 +17,7 @@ Weights = dict[str, Array]
 def initial(name: str, sizes: Sequence[int], chance: np.random.Generator, dtype: npt.DTypeLike) -> Weights:
     """Weights of a network of layers of these sizes, by ``NAME.LAYER.weight`` (inputs x outputs) and ``.bias``.
 
-    Uniform within 1 / sqrt(inputs), the initialisation of the papers on DDPG and of torch.nn.Linear.
+    Uniform within 1 / sqrt(inputs), the initialization of the papers on DDPG and of torch.nn.Linear.
     """
     weights: Weights = {}
     for layer, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):

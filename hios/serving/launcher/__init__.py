@@ -3,7 +3,7 @@
 launcher_settings    how it is trained: every choice that the paper leaves open, with the paper's value
 actions              numbers in [0, 1] to intervals and combined blocks
 observation          the state: progress and queues, sampled at random moments
-rewards              (2), with normalised measures
+rewards              (2), with normalized measures
 scenario_environment the simulator in steps
 replay               transitions to learn from
 maddpg               actors and critics: (3) and (4), in torch

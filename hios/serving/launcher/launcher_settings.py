@@ -37,7 +37,7 @@ class LauncherSettings:
         noise_first: standard deviation of the noise in the first step.
         noise_last: the same in the last step.
         update: the critics move by the TD ``error``, or as ``printed`` in (3) (paper), which lacks it.
-        scores: mean and deviation that normalise the reward are ``frozen`` once the replay buffer is full, or
+        scores: mean and deviation that normalize the reward are ``frozen`` once the replay buffer is full, or
             ``running`` (paper: unknown), which changes rewards of the past.
         interval_scale: intervals between the shortest useful one and 1 s on a ``log`` scale, or ``linear`` (paper).
         latency: counts from the ``arrival`` of a task, or from when it left its queue: ``inference`` (paper).

@@ -232,7 +232,7 @@ class _Training:
     def _learn(self, batch: Batch) -> None:
         if self._scores is None or self._settings.scores == "running":
             self._scores = Scores.of(self._replay.measured())
-        gained = rewards(self._scores.normalised(batch.measures))
+        gained = rewards(self._scores.normalized(batch.measures))
         gained[batch.superblock] = 0.0
         self._agents.update(
             self._tensor(batch.states),
@@ -257,7 +257,7 @@ class _Training:
             return []
         measures = np.array([row for _, row in self._seen])
         scores = self._scores or Scores.of(measures)
-        order = np.argsort(-rewards(scores.normalised(measures))[:, 0], kind="stable")
+        order = np.argsort(-rewards(scores.normalized(measures))[:, 0], kind="stable")
         return [self._seen[place][0] for place in order[:_TRIED]]
 
 
@@ -287,5 +287,5 @@ def random_search(scenario: Scenario, settings: LauncherSettings, judge: Judge) 
         if measures is not None:
             seen.append((decision, measures))
     rows = np.array([row for _, row in seen])
-    order = np.argsort(-rewards(Scores.of(rows).normalised(rows))[:, 0], kind="stable")
+    order = np.argsort(-rewards(Scores.of(rows).normalized(rows))[:, 0], kind="stable")
     return best_static(judge, [first, *(seen[place][0] for place in order[:_TRIED])])

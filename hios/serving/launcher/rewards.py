@@ -1,4 +1,4 @@
-"""The rewards (2) of TOP, of measures that are normalised by mean and standard deviation."""
+"""The rewards (2) of TOP, of measures that are normalized by mean and standard deviation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Scores:
         deviation = rows.std(axis=0)
         return cls(rows.mean(axis=0), np.where(deviation > 0, deviation, 1.0))
 
-    def normalised(self, rows: Array) -> Array:
+    def normalized(self, rows: Array) -> Array:
         """Z-scores, at most 3 in size."""
         return np.clip((rows - self.mean) / self.deviation, -_MOST, _MOST)
 

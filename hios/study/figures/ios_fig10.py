@@ -97,7 +97,7 @@ def finding(rows: Rows) -> str:
 register(
     Figure(
         id=_ID,
-        title="Schedules of the last block of Inception-v3, optimised for batch 1 and 32",
+        title="Schedules of the last block of Inception-v3, optimized for batch 1 and 32",
         varies="batch size that a schedule by IOS is made for and that it runs with; stages and time of the last block",
         sessions=("batches",),
         rows=rows,

@@ -33,7 +33,7 @@ register(
         sessions=("networks", "archives"),
         rows=rows,
         finding=machines.findings(run_findings.speedups),
-        chart=lambda rows: machines.panels(rows, "normalised throughput", "throughput over the best"),
+        chart=lambda rows: machines.panels(rows, "normalized throughput", "throughput over the best"),
         compare=compare,
         reason=machines.hardware,
         command="snakemake --cores all ios_fig6",

@@ -35,12 +35,12 @@ def compare(rows: Rows) -> list[Comparison]:
 register(
     Figure(
         id=_ID,
-        title="Schedules of one device, normalised to the best",
+        title="Schedules of one device, normalized to the best",
         varies="network and schedule; throughput over that of the best schedule",
         sessions=("networks",),
         rows=rows,
         finding=run_findings.speedups,
-        chart=runs.bar_chart("schedule", "normalised throughput", "throughput over the best"),
+        chart=runs.bar_chart("schedule", "normalized throughput", "throughput over the best"),
         compare=compare,
         reason=run_findings.on_cores(run_findings.one_operator_fills_a_core),
     )

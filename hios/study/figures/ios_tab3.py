@@ -50,7 +50,7 @@ def finding(rows: Rows) -> str:
 register(
     Figure(
         id=_ID,
-        title="Schedules specialised for batch sizes and for devices",
+        title="Schedules specialized for batch sizes and for devices",
         varies="batch size that a schedule by IOS is made for and that it runs with; latency (other GPUs: one machine)",
         sessions=("batches",),
         rows=rows,

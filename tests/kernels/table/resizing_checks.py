@@ -11,7 +11,7 @@ from torch import Tensor
 from tests.kernels.table.checks import Draw, Run, check, integers, normal
 
 
-def _centre(place: int, given: int, own: int, coordinates: str) -> float:
+def _center(place: int, given: int, own: int, coordinates: str) -> float:
     """Where a pixel of the result lies in the image."""
     if coordinates == "align_corners":
         return place * (given - 1) / (own - 1) if own > 1 else 0.0
@@ -32,13 +32,13 @@ def _weights(given: int, own: int, method: str, coordinates: str, rounding: str)
     """Weight of each pixel of the image (second axis) in each of the result (first)."""
     weights = torch.zeros(own, given)
     for place in range(own):
-        centre = _centre(place, given, own, coordinates)
+        center = _center(place, given, own, coordinates)
         if method == "nearest_neighbor":
-            nearest = round(centre) if rounding == "round" else math.floor(centre)
+            nearest = round(center) if rounding == "round" else math.floor(center)
             weights[place, min(max(nearest, 0), given - 1)] = 1.0
             continue
-        for pixel in range(math.floor(centre) - 1, math.floor(centre) + 3):
-            distance = centre - pixel
+        for pixel in range(math.floor(center) - 1, math.floor(center) + 3):
+            distance = center - pixel
             weight = max(0.0, 1 - abs(distance)) if method == "linear" else _cubic(distance)
             weights[place, min(max(pixel, 0), given - 1)] += weight
     return weights
@@ -50,7 +50,7 @@ def _resize2d(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     kind, factor = draw(st.sampled_from(["any", "grow", "shrink"])), draw(st.integers(1, 3))
     if kind == "grow":
         size = [factor * own for own in given]
-    elif kind == "shrink":  # where centres fall between two pixels
+    elif kind == "shrink":  # where centers fall between two pixels
         given = [factor * own for own in size]
     method = draw(st.sampled_from(["nearest_neighbor", "linear", "cubic"]))
     coordinates = draw(st.sampled_from(["half_pixel", "align_corners", "pytorch_half_pixel"]))

@@ -87,7 +87,7 @@ def test_reused_embeddings_equal_recomputed_ones(instance: Problem, chooser: obj
         state = state.ending(chooser.randrange(state.count)).left  # type: ignore[attr-defined]
 
 
-def test_relabelling_changes_nothing() -> None:
+def test_relabeling_changes_nothing() -> None:
     """Embeddings go with their operators, and z and m stay, when operators are numbered otherwise."""
     policy, features = _policy(), _features(len(_PARENTS))
     new = [3, 5, 0, 1, 4, 2]

@@ -23,6 +23,6 @@ def test_scores() -> None:
     """Z-scores with the mean and deviation of the steps, at most 3; what never changes has the score 0."""
     rows = np.array([measures_row(StepMeasures(0.5, (10.0, 20.0), variance)) for variance in (0.0, 2.0)])
     scores = Scores.of(rows)
-    assert scores.normalised(rows).tolist() == [[0.0, 0.0, 0.0, -1.0], [0.0, 0.0, 0.0, 1.0]]
-    assert scores.normalised(np.array([[0.5, 10.0, 20.0, 1e6]]))[0, -1] == 3.0
-    assert np.isfinite(Scores.of(np.zeros((0, 4))).normalised(np.ones((1, 4)))).all()
+    assert scores.normalized(rows).tolist() == [[0.0, 0.0, 0.0, -1.0], [0.0, 0.0, 0.0, 1.0]]
+    assert scores.normalized(np.array([[0.5, 10.0, 20.0, 1e6]]))[0, -1] == 3.0
+    assert np.isfinite(Scores.of(np.zeros((0, 4))).normalized(np.ones((1, 4)))).all()

@@ -91,7 +91,7 @@ def trace_critical(operators: Array, inputs: Array, stages: Array, order: Array,
 
 @compiled
 def sort_by_start(operators: Array, inputs: Array, stages: Array, order: Array, devices: Array, count: int) -> None:
-    """Bring the list into the order of start times, so that neighbours in the list are neighbours in time."""
+    """Bring the list into the order of start times, so that neighbors in the list are neighbors in time."""
     start = np.empty(count)
     reset(devices)  # here: start of the stage before on the device
     for k in range(count):

@@ -58,7 +58,7 @@ def operator_to_move(critical: Array, state: Array, count: int) -> int:
 
 
 @compiled
-def neighbour(operators: Array, inputs: Array, outputs: Array, operator: int, state: Array) -> int:
+def neighbor(operators: Array, inputs: Array, outputs: Array, operator: int, state: Array) -> int:
     """A random predecessor or successor; the operator itself where it has none."""
     first_input, first_output = operators[operator].first_input, operators[operator].first_output
     before = operators[operator + 1].first_input - first_input

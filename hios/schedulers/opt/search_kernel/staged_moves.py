@@ -9,7 +9,7 @@ from hios.schedulers.opt.search_kernel.shared_moves import (
     MOST_TOGETHER,
     Array,
     draw,
-    neighbour,
+    neighbor,
     other_device,
     shift,
     swap_end,
@@ -65,7 +65,7 @@ def better_device(
 ) -> int:
     """Another device for an operator: every second time, if possible, that of a predecessor or successor."""
     device = stages[operators[operator].stage].device
-    beside = stages[operators[neighbour(operators, inputs, outputs, operator, state)].stage].device
+    beside = stages[operators[neighbor(operators, inputs, outputs, operator, state)].stage].device
     if beside != device and draw(state, 2) == 0:
         return int(beside)
     return int(other_device(devices, device, state))
@@ -159,7 +159,7 @@ def move_alone(
     if chosen == 0:
         device = draw(state, devices.shape[0])
     elif chosen == 1:
-        device = stages[operators[neighbour(operators, inputs, outputs, operator, state)].stage].device
+        device = stages[operators[neighbor(operators, inputs, outputs, operator, state)].stage].device
     here, there = stages[source].position, at + after
     if single:
         there -= 1 if there > here else 0
@@ -262,7 +262,7 @@ def move_together(
     touch(stages, lists, state, stage, state.device)
     wanted = 2 + draw(state, MOST_TOGETHER - 1)
     for _ in range(MOST_TOGETHER):
-        other = neighbour(operators, inputs, outputs, operator, state)
+        other = neighbor(operators, inputs, outputs, operator, state)
         stage = operators[other].stage
         if stages[stage].device == device:
             touch(stages, lists, state, stage, state.device)

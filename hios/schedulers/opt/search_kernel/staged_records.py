@@ -53,7 +53,7 @@ STAGE = np.dtype(
         ("members", np.int64, (MOST_MEMBERS,)),
     ]
 )
-#: Share of serialisation (negative without contention), random numbers, count of iterations, latency of the
+#: Share of serialization (negative without contention), random numbers, count of iterations, latency of the
 #: candidate and of the best, lengths of the lists, and the move: its kind, the operator and the stages it leaves
 #: and joins, its device, the first and the last place that it changes, and how many stages were in the list.
 STATE = np.dtype(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hios.schedulers.opt.search_kernel.compiling import compiled
-from hios.schedulers.opt.search_kernel.shared_moves import Array, draw, neighbour, reset
+from hios.schedulers.opt.search_kernel.shared_moves import Array, draw, neighbor, reset
 
 
 @compiled
@@ -47,10 +47,10 @@ def arrival(operators: Array, inputs: Array, operator: int, device: int) -> floa
 
 @compiled
 def first_device(operators: Array, inputs: Array, outputs: Array, devices: Array, state: Array, operator: int) -> int:
-    """A device to keep the value of an operator: where it starts first, that of a neighbour, or any."""
+    """A device to keep the value of an operator: where it starts first, that of a neighbor, or any."""
     chosen = draw(state, 4)
     if chosen <= 1:
-        beside = neighbour(operators, inputs, outputs, operator, state)
+        beside = neighbor(operators, inputs, outputs, operator, state)
         if beside != operator:
             return int(operators[beside].device)
     if chosen == 2:

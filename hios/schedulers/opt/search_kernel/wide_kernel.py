@@ -80,7 +80,7 @@ def trace_critical(operators: Array, inputs: Array, order: Array, critical: Arra
 
 @compiled
 def sort_by_start(operators: Array, inputs: Array, order: Array, devices: Array) -> None:
-    """Bring the list into the order of start times, so that neighbours in the list are neighbours in time."""
+    """Bring the list into the order of start times, so that neighbors in the list are neighbors in time."""
     count = order.shape[0]
     start = np.empty(count)
     reset(devices)  # here: start of the operator before on the device

@@ -7,7 +7,7 @@ from hios.schedulers.opt.search_kernel.shared_moves import (
     MOST_TOGETHER,
     Array,
     draw,
-    neighbour,
+    neighbor,
     other_device,
     shift,
     swap_end,
@@ -152,7 +152,7 @@ def move_together(
             state.last = max(state.last, operators[v].position)
         if state.touched == wanted:
             break
-        u = neighbour(operators, inputs, outputs, v, state)
+        u = neighbor(operators, inputs, outputs, v, state)
         if operators[u].device == one or operators[u].device == other:
             v = u
     return bool(state.touched > 0)

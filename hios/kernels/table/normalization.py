@@ -1,4 +1,4 @@
-"""Normalisations and softmax."""
+"""Normalizations and softmax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalisations against their formulas."""
+"""Normalizations against their formulas."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.kernels.table.checks import Draw, Run, check, integers, normal, shape
 _EPSILON = st.sampled_from([1e-5, 1e-3, 0.1])
 
 
-def _normalised(x: Tensor, axes: Any, epsilon: float) -> Tensor:
+def _normalized(x: Tensor, axes: Any, epsilon: float) -> Tensor:
     mean = x.mean(axes, keepdim=True)
     return (x - mean) / torch.sqrt(((x - mean) ** 2).mean(axes, keepdim=True) + epsilon)
 
@@ -42,7 +42,7 @@ def _layer_norm(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     axes = attributes["axes"] = draw(st.sampled_from([[-1], [-2, -1], [3], [2, 3], [1], [1, 3]]))
     gamma, beta = (normal(draw, *(x.shape[axis] for axis in axes)) for _ in range(2))
     shape = [size if axis in axes or axis - 4 in axes else 1 for axis, size in enumerate(x.shape)]
-    expected = _normalised(x, axes, attributes["epsilon"]) * gamma.reshape(shape) + beta.reshape(shape)
+    expected = _normalized(x, axes, attributes["epsilon"]) * gamma.reshape(shape) + beta.reshape(shape)
     return run("relax.nn.layer_norm", attributes, x, gamma, beta), expected
 
 
@@ -62,7 +62,7 @@ def _group_norm(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     x = normal(draw, 2, groups * per_group, *integers(draw, 2, 5, draw(st.integers(1, 2))))
     gamma, beta = (normal(draw, groups * per_group) for _ in range(2))
     attributes = {"num_groups": groups, "channel_axis": 1, "axes": list(range(2, x.ndim)), **_affine(draw)}
-    parts = _normalised(x.reshape(2, groups, -1), -1, attributes["epsilon"]).reshape(x.shape)
+    parts = _normalized(x.reshape(2, groups, -1), -1, attributes["epsilon"]).reshape(x.shape)
     column = (-1, *[1] * (x.ndim - 2))
     expected = parts * gamma.reshape(column) + beta.reshape(column)
     return run("relax.nn.group_norm", attributes, x, gamma, beta), expected
@@ -75,7 +75,7 @@ def _instance_norm(draw: Draw, run: Run) -> tuple[Tensor, Tensor]:
     axes = [*draw(st.sampled_from([[], [0]])), *range(2, x.ndim)]
     attributes = {"channel_axis": 1, "axes": axes, **_affine(draw)}
     column = (-1, *[1] * (x.ndim - 2))
-    expected = _normalised(x, axes, attributes["epsilon"]) * gamma.reshape(column) + beta.reshape(column)
+    expected = _normalized(x, axes, attributes["epsilon"]) * gamma.reshape(column) + beta.reshape(column)
     return run("relax.nn.instance_norm", attributes, x, gamma, beta), expected
 
 
