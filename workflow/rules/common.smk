@@ -42,6 +42,7 @@ from hios.study.variants import (
     with_variants,
 )
 from hios.yaml_file import refuse_repeated_keys
+from snakemake.exceptions import WorkflowError
 from snakemake.settings.types import DeploymentMethod
 from snakemake.utils import update_config
 
@@ -76,14 +77,15 @@ given = workflow.config_settings.config_args or []
 update_config(config, checked(command_options.nested_values, given))
 source = " and ".join(config_files + ["--config"] * bool(given))
 
-# The jobs of a cluster see cores of their own; what counts there is the node that they run on.
-on_cluster = workflow.non_local_exec or workflow.remote_exec
+# The jobs of a cluster see cores of their own; what counts there is the node that they run on. Snakemake knows its
+# executor only once it has read the rules (on_cluster, below); what is known here is a limit of jobs beside that of cores.
+MAY_SUBMIT = workflow.remote_exec or workflow.resource_settings.nodes is not None
 
 settings = checked(
     configuration.resolve,
     config,
     source=source,
-    cores=None if on_cluster else len(usable_cores()),
+    cores=None if MAY_SUBMIT else len(usable_cores()),
 )
 checked(serving_jobs.checked, settings, source)
 checked(rank_launchers.checked, settings, source)
@@ -123,19 +125,25 @@ DISTRIBUTED = (
 
 # With `devices: auto`, devices and their cores are what partition.json states, for each network.
 AUTO = configuration.divides(settings)
-if AUTO and on_cluster:
-    sys.exit(
-        f"Error: {source}: devices: found auto, for which the machine must be known; allowed on a cluster: numbers"
-    )
 PARTITION = {"partition": "<results>/{model}/partition.json"} if AUTO else {}
 MOST_DEVICES = max(configuration.numbers_of_devices(settings), default=1)
 
-# profile and execute measure: with every core taken, nothing else runs meanwhile. Predicting needs one.
-ALL_CORES = (
-    MOST_DEVICES * (settings.cores_per_device or 1)
-    if on_cluster
-    else workflow.resource_settings.cores
-)
+
+def on_cluster():
+    """Whether jobs run on other machines; for functions, which Snakemake calls once it knows its executor."""
+    return workflow.non_local_exec or workflow.remote_exec
+
+
+def all_cores(wildcards):
+    """Cores of a rule that measures: all, so that nothing else runs meanwhile; on a cluster those of its devices."""
+    if not on_cluster():
+        return workflow.resource_settings.cores
+    if AUTO:
+        raise WorkflowError(
+            f"{source}: devices: found auto, for which the machine must be known; allowed on a cluster: numbers"
+        )
+    return MOST_DEVICES * (settings.cores_per_device or 1)
+
 
 # GPUs that a job which measures asks a cluster for; Slurm's plugin and others read the resource `gpu`.
 GPUS = MOST_DEVICES if settings.platform == "cuda" and not settings.virtual else 0
@@ -147,12 +155,9 @@ RANK_PACKAGES = ["mpi4py"] if rank_launchers.resources(settings) else []
 
 
 def rank_cores(wildcards):
-    """Cores of a task on a cluster, a rank of MPI or torchrun with all its ranks; else all, as nothing else may run.
-
-    A function, since Snakemake knows its executor only once it has read the rules.
-    """
-    if not (workflow.non_local_exec or workflow.remote_exec):
-        return ALL_CORES
+    """Cores of a task on a cluster, a rank of MPI or torchrun with all its ranks; else all, as nothing else may run."""
+    if not on_cluster():
+        return all_cores(wildcards)
     one_each = bool(rank_launchers.resources(settings))
     return (settings.cores_per_device or 1) * (1 if one_each else RANKS)
 
@@ -323,7 +328,7 @@ def figure_data(wildcards):
 def figure_labels(wildcards):
     """What Snakemake's report says of a figure in addition to its caption."""
     figure = registry.figure(wildcards.figure)
-    hardware = f"platform {settings.platform}" if on_cluster else processor()
+    hardware = f"platform {settings.platform}" if on_cluster() else processor()
     return report_labels(figure, settings.study, hardware or "unknown")
 
 

@@ -8,7 +8,7 @@ rule convolutions:
         "<benchmarks>/study/convolutions.tsv"
     conda:
         "../../envs/torch.yaml"
-    threads: ALL_CORES
+    threads: all_cores
     resources:
         mem_mb=6000,
         runtime=30,

@@ -16,7 +16,7 @@ rule execute:
         "<benchmarks>/execute/{model}.tsv"
     conda:
         "../../envs/torch.yaml"
-    threads: ALL_CORES
+    threads: all_cores
     resources:
         mem_mb=more(4000, 6),
         runtime=more(60),

@@ -11,7 +11,7 @@ rule partition:
         "<benchmarks>/partition/{model}.tsv"
     conda:
         "../../envs/torch.yaml"
-    threads: ALL_CORES
+    threads: all_cores
     resources:
         mem_mb=more(4000, 6),
         runtime=more(60),

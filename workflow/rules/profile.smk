@@ -12,7 +12,7 @@ rule profile:
         "<benchmarks>/profile/{model}.tsv"
     conda:
         "../../envs/torch.yaml"
-    threads: 1 if PREDICTED else ALL_CORES
+    threads: 1 if PREDICTED else all_cores
     resources:
         mem_mb=more(4000),
         runtime=more(60),

@@ -18,7 +18,7 @@ rule profile_alone:
         network=r"[^/]+",
     conda:
         "../../envs/torch.yaml"
-    threads: ALL_CORES
+    threads: all_cores
     resources:
         mem_mb=more(4000),
         runtime=more(300),

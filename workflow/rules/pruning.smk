@@ -18,7 +18,7 @@ rule pruning:
         "<benchmarks>/study/pruning/{model}.tsv"
     conda:
         "../../envs/torch.yaml"
-    threads: ALL_CORES
+    threads: all_cores
     resources:
         mem_mb=more(4000, 6),
         runtime=more(60),

@@ -38,7 +38,7 @@ use rule serve as serve_measured with:
         "<benchmarks>/serving/{scenario}/measured/{policy}-{load}.tsv"
     conda:
         "../../envs/torch.yaml"
-    threads: ALL_CORES
+    threads: all_cores
     resources:
         mem_mb=more(4000),
         runtime=more(60),
