@@ -135,7 +135,7 @@ def on_cluster():
 
 
 def all_cores(wildcards):
-    """Cores of a rule that measures: all, so that nothing else runs meanwhile; on a cluster those of its devices."""
+    """Cores of what measures, all of them so that nothing else runs meanwhile; on a cluster those of its devices."""
     if not on_cluster():
         return workflow.resource_settings.cores
     if AUTO:
