@@ -104,6 +104,16 @@ def test_distributed_schedules(checkout: Checkout) -> None:
     assert {"results/alpha/schedules/hios-lp-2.json", "mpi"} <= set(ranks[0])
 
 
+def test_auto_is_refused(checkout: Checkout) -> None:
+    """Devices cannot be found for a node that is not known yet; nothing that needs them is submitted."""
+    checkout.config("config.yaml", models={"beta": None}, devices="auto")
+    before = _last()
+    answer = checkout.snakemake(*PROFILE)
+    assert answer.returncode != 0
+    assert "config.yaml: devices: found auto, for which the machine must be known" in answer.stdout
+    assert set(_rules(_jobs(before))) <= {"export", "extract"}
+
+
 def test_failure_and_resuming(checkout: Checkout) -> None:
     """A step that fails is tried again, ends the run with its log, and is all that the next run does anew."""
     checkout.config("config.yaml", models={"beta": None})
