@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import signal
-from collections.abc import Iterator
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,14 +21,6 @@ def server() -> Any:
     """What a server says of itself."""
     counts = {"left": Counts(offered=7, completed=3, dropped=2, waiting=1, in_flight=1), "right": Counts()}
     return SimpleNamespace(counts=counts, busy_s=1.5, control_s=0.25, lanes_up=2)
-
-
-@pytest.fixture
-def asked() -> Iterator[None]:
-    """The handler of SIGUSR1 as it was, afterwards."""
-    before = signal.getsignal(signal.SIGUSR1)
-    yield
-    signal.signal(signal.SIGUSR1, before)
 
 
 def values(path: Path) -> dict[str, float]:
@@ -58,14 +50,27 @@ def test_counts_and_latencies(tmp_path: Path) -> None:
     assert (found["hios_lanes_busy_seconds_total"], found["hios_lanes_up"]) == (1.5, 2)
 
 
-def test_a_signal_asks_for_them(tmp_path: Path, asked: None) -> None:
-    """SIGUSR1 writes at the next look, once."""
+def test_a_signal_asks_for_them(tmp_path: Path) -> None:
+    """SIGUSR1 writes at the next look, once; in a process of its own, whose signals no other test has touched."""
     path = tmp_path / "metrics.prom"
-    metrics = MetricsFile(path)
-    metrics.listen()
-    signal.raise_signal(signal.SIGUSR1)  # to this thread: another one might handle it later
-    metrics.show(server(), Progress(1.0, 2.0))
-    assert values(path)['hios_tasks_total{model="left",outcome="completed"}'] == 3
-    path.unlink()
-    metrics.show(server(), Progress(1.0, 2.0))
+    program = f"""
+import signal
+from pathlib import Path
+from hios.serving.load_generator import Progress
+from hios.serving.metrics_file import MetricsFile
+from tests.serving.test_metrics_file import server
+path = Path({str(path)!r})
+metrics = MetricsFile(path)
+metrics.listen()
+signal.raise_signal(signal.SIGUSR1)
+metrics.show(server(), Progress(1.0, 2.0))
+print(path.read_text(encoding="utf-8"), end="")
+path.unlink()
+metrics.show(server(), Progress(1.0, 2.0))
+"""
+    root = Path(__file__).resolve().parents[2]
+    answer = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
     assert not path.exists()
+    path.write_text(answer.stdout, encoding="utf-8")
+    assert values(path)['hios_tasks_total{model="left",outcome="completed"}'] == 3
