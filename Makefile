@@ -7,6 +7,7 @@
 # make docs     the documentation as a site, docs/_build/html; fails on any warning
 # make dist     wheel and sdist in dist/, installed and tried in environments of their own
 # make bench    the benchmarks under benchmarks/
+# make zoo      which of 60 architectures of timm come through export and extraction; takes an hour
 # make fuzz     a million hostile files for every reader together; takes hours
 # make sbom     sbom.json, the list of all components (CycloneDX)
 # make audit    that, and known flaws of their versions
@@ -18,15 +19,16 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests and rules start hundreds of processes, each of which would otherwise compile all of hios.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: report test test-all coverage setup check docs dist bench data fuzz sbom audit clean
+.PHONY: report test test-all coverage setup check docs dist bench zoo data fuzz sbom audit clean
 
 report: setup
 	@snakemake --cores all
 	@python -c 'import pathlib, yaml; folder = yaml.safe_load(open("config.yaml")).get("results", "results"); print("The report is", pathlib.Path(folder, "report.html").resolve())'
 
 # A file of tests to a process, so that what a file prepares is prepared once; files start in the order that
-# tests/conftest.py gives them, the longest first.
-TESTS := python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+# tests/conftest.py gives them, the longest first. A test that ends its process ends the run, which fails: a process
+# in its place would wait for ever for a second file (pytest-xdist 3.8, --dist loadfile).
+TESTS := python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 test: setup
 	@$(TESTS) -m 'not slow'
@@ -73,6 +75,14 @@ bench: setup
 
 data: setup
 	@python benchmarks/published_data.py
+
+# timm is no dependency: it is installed into a folder that only this target uses, with the torchvision of our torch.
+zoo: setup .zoo/installed
+	python benchmarks/zoo.py --packages .zoo
+
+.zoo/installed:
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target .zoo 'timm==1.0.31' 'torchvision==0.28.*' pillow
+	@touch $@
 
 fuzz: setup
 	HIOS_FUZZ=1000000 python -m pytest tests/verify/test_fuzz.py --no-header

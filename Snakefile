@@ -56,6 +56,8 @@ include: "workflow/rules/serve.smk"
 include: "workflow/rules/simulation.smk"
 include: "workflow/rules/ablation.smk"
 include: "workflow/rules/convolutions.smk"
+include: "workflow/rules/predict.smk"
+include: "workflow/rules/top_study.smk"
 
 
 if not PREDICTED:

@@ -1,11 +1,12 @@
 """A study of 200 networks x 15 algorithms x 4 numbers of devices: what the tools around it take.
 
-    python benchmarks/load.py [dag] [report] [verify] [scheduling] [--models N] [--keep FOLDER]
+    python benchmarks/load.py [dag] [report] [verify] [scheduling] [--models N] [--keep FOLDER] [--without-numba]
 
 dag         Snakemake's plan of all jobs: time and peak memory, limits 60 s and 1 GB
 report      the report: size of the page and time until Chromium shows it, limits 20 MB and 3 s
 verify      hios verify on the folder, limit 60 s
-scheduling  50,000 operators: hios-lp on 8 devices, nimble and ios, limits 5 minutes and 4 GB
+scheduling  50,000 operators: hios-lp on 8 devices, nimble and ios, limits 5 minutes and 4 GB; hios-lp meets the former
+            with numba (extra `opt`), which --without-numba leaves aside
 
 Without a name all of them run. Nothing is measured on devices: networks are random graphs of HIOS's simulation with 40
 operators, schedules are made once and written for all networks, and latencies of their runs are drawn from a seed.
@@ -132,21 +133,23 @@ def verify(results: Path, folder: Path) -> None:
     _say("hios verify", [(seconds, 60, "s"), (megabytes, None, "MB")])
 
 
-def scheduled(algorithm: str, devices: int) -> tuple[float, float]:
+def scheduled(algorithm: str, devices: int, without_numba: bool) -> tuple[float, float]:
     """Seconds and peak memory in megabytes of a schedule of 50,000 operators, evaluated and bounded."""
     import resource
 
+    if without_numba:
+        sys.modules["numba"] = None  # type: ignore[assignment]  # as if it were not installed
     subject = problem(hios_simulation(operators=50_000, edges=100_000, layers=500))
     began = time.perf_counter()
     schedule(subject, algorithm, devices)
     return time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
 
 
-def scheduling() -> None:
+def scheduling(*, without_numba: bool) -> None:
     """Schedule 50,000 operators."""
     for algorithm, devices in (("hios-lp", 8), ("nimble", 1), ("ios", 1)):
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as child:  # so that memory is this one's alone
-            seconds, megabytes = child.submit(scheduled, algorithm, devices).result()
+            seconds, megabytes = child.submit(scheduled, algorithm, devices, without_numba).result()
         _say(f"{algorithm}, 50,000 operators", [(seconds, 300, "s"), (megabytes, 4000, "MB")])
 
 
@@ -165,6 +168,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=(*parts, []), help="default: all")
     parser.add_argument("--models", type=int, default=MODELS)
     parser.add_argument("--keep", type=Path, help="folder for the results, which stay there")
+    parser.add_argument("--without-numba", action="store_true", help="schedule as if numba were not installed")
     given = parser.parse_args()
     asked = given.parts or parts
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.2f} at the start; {given.models} networks")
@@ -180,7 +184,7 @@ def main() -> None:
         if "verify" in asked:
             verify(results, folder)
     if "scheduling" in asked:
-        scheduling()
+        scheduling(without_numba=given.without_numba)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """How well the platform ``model`` predicts latencies that papers print: published, predicted, error.
 
     python benchmarks/model_validation.py            the table, its median errors, and cross-validation of the fit
+    python benchmarks/model_validation.py --write    writes what figures state of it (hios/study/model_validation.yaml)
     python benchmarks/model_validation.py --fit      fits the four parameters of hios/platforms/model/efficiency.py anew
 
 The networks are those of models/ at the papers' sizes; they are exported and extracted first, half a minute each,
@@ -36,8 +37,9 @@ from typing import Any
 from hios import Graph
 from hios.platforms.model.descriptions import gpu, link
 from hios.platforms.model.efficiency import DEFAULT, GRAPH_LAUNCH_US, STREAM_LAUNCH_US, Efficiency
-from hios.platforms.model.kernel_work import Contraction, Kernel, kernels
+from hios.platforms.model.kernel_work import Kernel, kernels
 from hios.platforms.model.roofline import predict
+from hios.study import model_validation, predicted_convolutions
 from hios.study.published import number, published
 
 #: The parameters that are fitted.
@@ -222,18 +224,21 @@ def print_claims() -> None:
     a40, v100s = gpu("a40"), gpu("v100s-pcie")
     devices = (("nvlink", a40), ("nvlink", replace(a40, tf32_tflops=0.0)), ("pcie", v100s))
     for pixels in (8, 16, 32, 64, 128, 256, 512, 1024):
-        size = 4 * 48 * pixels**2
-        kernel = Contraction(1, pixels**2, 48, 48 * 25, 2 * size, (5, 5), True, "float32")
-        on_a40, *others = (predict(kernel, known, DEFAULT) for _, known in devices)
-        ratios = [
-            1e3 * link(word, known).time_ms(size) / (found.us + DEFAULT.launch_us)
-            for (word, known), found in zip(devices, (on_a40, *others), strict=True)
-        ]
+        found = [predicted_convolutions.convolution(pixels, 48, known, link(word, known)) for word, known in devices]
+        ratios = [entry.transfer_ms / entry.alone_ms for entry in found]
         print(
-            f"{pixels:>6} {(on_a40.us + DEFAULT.launch_us) / 1e3:>11.3f} {on_a40.utilization:>5.2f} "
+            f"{pixels:>6} {found[0].alone_ms:>11.3f} {found[0].utilization:>5.2f} "
             f"{ratios[0]:>11.2f} {ratios[1]:>12.2f} {ratios[2]:>13.2f}"
         )
     print("published: two at once gain up to 64 pixels and lose from 128 on; the ratio is largest on V100S and PCIe 3")
+
+
+def _written(row: Row, predictor: Predictor) -> model_validation.ValidationRow:
+    """A row as figures read it."""
+    predicted_ms = predictor.latency_ms(row, DEFAULT)
+    return model_validation.ValidationRow(
+        row.paper, row.gpu, row.network, row.batch, row.published_ms, predicted_ms, row.fitted
+    )
 
 
 def main() -> None:
@@ -241,6 +246,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--graphs", type=Path, help="folder of NETWORK/graph.json; missing ones are extracted into it")
     parser.add_argument("--fit", action="store_true", help="fit the parameters anew and print them")
+    parser.add_argument("--write", action="store_true", help="write the errors that figures of the papers state")
     arguments = parser.parse_args()
     rows = _rows()
     with tempfile.TemporaryDirectory(prefix="hios-") as temporary:
@@ -251,6 +257,9 @@ def main() -> None:
             best = fit(predictor, [row for row in rows if row.fitted])
             for name in FITTED:
                 print(f"{name} = {getattr(best, name):.3g}, in efficiency.py {getattr(DEFAULT, name):g}")
+            return
+        if arguments.write:
+            model_validation.write([_written(row, predictor) for row in rows])
             return
         print_table(predictor, rows)
         print_claims()

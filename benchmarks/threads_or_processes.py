@@ -27,7 +27,7 @@ from torch import Tensor
 
 from hios.kernels.packed import packed_convolution
 from hios.machine import busy_share, usable_cores
-from hios.platforms.cpu.transfer_timing import hand_over
+from hios.platforms.cpu.cpu_timing import hand_over
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 

@@ -32,18 +32,15 @@ import hios
 from hios import Graph, Problem, schedule
 from hios.problem import Stage
 from hios.schedulers.gpg import chooser
-from hios.schedulers.ios_space import Block, block_space
 from hios.schedulers.policy.combining import ModelBlock, combined_problem, model_blocks
 from hios.schedulers.policy.network import initial_weights
 from hios.schedulers.policy.passes import index_of
 from hios.schedulers.policy.policy_file import write_policy
 from hios.schedulers.policy.training import Settings, train
+from hios.study.top_learning import SUB_BLOCKS, R, S, transitions
 
 SEEN, UNSEEN = ("squeezenet", "inception_v3"), ("resnet50", "googlenet")
 IMAGE_SIZE = 224
-R, S = 3, 8
-#: Numbers of sub-blocks: up to the paper's H of its server.
-SUB_BLOCKS = (1, 2, 3, 4)
 #: What choosing a stage may take.
 CHOICE_MS = 5.0
 
@@ -65,16 +62,6 @@ def problems(folder: Path, gpu: str) -> dict[str, Problem]:
         graph_read = Graph.read(place / "graph.json")
         found[network] = Problem(graph_read, hios.profile(graph_read, platform="model", options={"gpu": gpu}))
     return found
-
-
-def transitions(blocks: Sequence[ModelBlock]) -> int:
-    """Pairs (S, S') of the combined block, as long as s does not bind: prod(T + N) - prod(N)."""
-    spaces = [
-        block_space(Block.of(b.operators, [[u for u, _ in row] for row in b.problem.predecessors]), R, S)
-        for b in blocks
-    ]
-    states = math.prod(space.states for space in spaces)
-    return math.prod(space.transitions + space.states for space in spaces) - states
 
 
 @dataclass

@@ -10,6 +10,7 @@ its text has to answer. tests/test_docs.py fails while the file is not what this
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 from hios.schedulers import ALGORITHMS, Algorithm
@@ -61,10 +62,12 @@ def _table() -> str:
 
 def _head(algorithm: Algorithm) -> str:
     summary = algorithm.summary[:1].upper() + algorithm.summary[1:]
+    code = f"code: `{algorithm.run.__module__}`"
+    text = f"{summary}. From {algorithm.paper}; devices: {_devices(algorithm)}; {code}."
     lines = [
         f"### {algorithm.name}",
         "",
-        f"{summary}. From {algorithm.paper}; devices: {_devices(algorithm)}; code: `{algorithm.run.__module__}`.",
+        textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False),
     ]
     if algorithm.parameters:
         lines += ["", _row("parameter", "default", "allowed", "meaning"), _row(*["---"] * 4)]

@@ -9,6 +9,7 @@ the file is not what this makes of it.
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 from hios.charts.marks import explanation
@@ -31,7 +32,7 @@ def generated(text: str) -> str:
     Raises:
         ValueError: a part is missing, or not closed.
     """
-    for name, part in {"marks": explanation(), "figures": _figures(), "published": _published()}.items():
+    for name, part in {"marks": _wrapped(explanation()), "figures": _figures(), "published": _published()}.items():
         begin = re.escape(_BEGIN.format(name))
         text, count = re.subn(f"{begin}\n.*?{re.escape(_END)}", _filled(name, part), text, flags=re.DOTALL)
         if count != 1:
@@ -53,7 +54,11 @@ def _figures() -> str:
     needs = "; ".join(f"{name}: {meaning}" for name, meaning in NEEDS.items())
     times = "; ".join(f"{session}: {time}" for session, time in SESSION_TIMES.items())
     drawing = "Time is that of drawing, once the data are there. Sessions take on two idle cores"
-    return "\n".join([*rows, "", f"Needs are {needs}.", "", f"{drawing}: {times}."])
+    return "\n".join([*rows, "", _wrapped(f"Needs are {needs}."), "", _wrapped(f"{drawing}: {times}.")])
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def _why(figure: Figure) -> str:

@@ -10,6 +10,7 @@ page is not what this makes of it.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ BAR = r"\|"
 #: The schemas of files that hios writes, and of those that users write, in the order of docs/artifacts.md.
 KINDS = (
     *("graph", "costs", "schedule", "run", "partition", "figure", "simulation", "ablation", "convolutions"),
-    *("archive", "scenario", "result", "calibration", "gpu", "link", "published"),
+    *("predicted", "top-study", "archive", "scenario", "result", "calibration", "gpu", "link", "published"),
 )
 
 #: The public names by section of docs/api.md, in its order.
@@ -112,8 +113,11 @@ def _command(command: click.Command, path: str, level: int) -> str:
 
 
 def _prose(text: str) -> str:
-    """The help of a command as paragraphs of a line each."""
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+    """Paragraphs as lines of at most 120 characters."""
+    paragraphs = (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+    return "\n\n".join(
+        textwrap.fill(paragraph, 120, break_long_words=False, break_on_hyphens=False) for paragraph in paragraphs
+    )
 
 
 # Schemas
@@ -140,14 +144,14 @@ class _Tables:
 
     def lines(self, mark: str) -> Iterator[str]:
         """Description and table of the file, then a heading with a table for every object within it."""
-        yield self._schema["description"]
+        yield _prose(self._schema["description"])
         yield from self._table("", self._schema)
         while self._waiting:
             path, rule = self._waiting.pop(0)
             yield ""
             yield f"{mark} `{self._prefix}{path}`"
             yield ""
-            yield rule.get("description", "")
+            yield _prose(rule.get("description", ""))
             yield from self._table(path, rule)
 
     def _table(self, path: str, rule: Mapping[str, Any]) -> Iterator[str]:

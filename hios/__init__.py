@@ -3,8 +3,8 @@
 The package is layered; a module imports only from layers above its own:
 
     interrupts errors defaults cpu_topology machine statistics progress csv_tables    used by every layer
-    formats validation artifacts json_cache drift versions batch_job    one class per file
-    graph blocks operator_merge costs problem schedule
+    formats validation artifacts json_cache drift versions batch_job snakemake_locks    one class per file
+    graph blocks operator_merge costs problem schedule contraction
     evaluate bound schedule_check bound_check retargeting    the problem and its solution (no torch, no TVM)
     schedulers python_imports models yaml_file sources  one algorithm per file, one registry; models; code hashes
     tolerances kernels frontends    Relax operator -> torch call; torch.export -> Relax -> graph

@@ -41,6 +41,8 @@ _CLASSES = {
     "simulation": ("simulation_file", "SimulationFile"),
     "ablation": ("simulation_file", "AblationFile"),
     "convolutions": ("convolutions_file", "ConvolutionsFile"),
+    "top-study": ("top_study_file", "TopStudyFile"),
+    "predicted": ("prediction_file", "PredictionFile"),
     "published": ("published_file", "PublishedFile"),
     "figure": ("figure_file", "FigureFile"),
     "archive": ("archive_file", "ArchiveFile"),
@@ -95,6 +97,17 @@ def plain(record: Record) -> Json:
 def kind_of(cls: type[Record]) -> str:
     """The artifact kind of a class."""
     return next(kind for kind, (_, name) in _CLASSES.items() if name == cls.__name__)
+
+
+def kind_in(data: Any) -> str | None:
+    """The pipeline's artifact whose keys data has: graph, costs, schedule or run; None if it is none of them."""
+    if isinstance(data, dict):
+        for kind in ("graph", "costs", "schedule", "run"):
+            fields = msgspec.structs.fields(record_class(kind))
+            names = {field.encode_name for field in fields}
+            if {field.encode_name for field in fields if field.required} <= data.keys() <= names:
+                return kind
+    return None
 
 
 def load(path: str | Path, cls: type[_Record]) -> _Record:
@@ -265,6 +278,8 @@ def _converted(data: Any, cls: type[_Record], source: str) -> _Record:
     try:
         return msgspec.convert(data, cls)
     except (msgspec.ValidationError, RecursionError, UnicodeEncodeError) as error:
+        if (kind := kind_in(data)) not in {None, kind_of(cls)}:
+            raise ArtifactError(f"{source}: found a file of kind {kind}; required: {kind_of(cls)}") from error
         raise ArtifactError(f"{source}: {_reason(data, kind_of(cls), source, error)}") from error
 
 

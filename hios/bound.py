@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from hios.operator_merge import least_growth
 from hios.problem import Group, Problem
@@ -19,10 +20,11 @@ def lower_bound_ms(problem: Problem, devices: int) -> float:
     stream schedules add up to at most 1 in that measure; without contention a device has no such limit.
 
     Measured stages that beat the model loosen both: an operator counts only in the proportion by which the
-    best measured stage that holds it beats its longest group (path) or its modelled work; so do measured merges,
-    in which every operator is a group. A merge that was not measured takes at least sum(t*g*u) and max(t*g), so
-    an operator that can be merged counts at most t*g*u as work, with g >= 1 the least growth of its kernel in any
-    merge that holds it.
+    best measured stage that holds it beats its longest group (path) or its modelled work. Merges are further choices
+    of their operators: in one that was measured on k devices each of them takes its time on the path, and as work a
+    share, by w, of k times that. A merge that was not measured takes at least max(t*g) and sum(t*g*u), so an operator
+    that can be merged counts at most t*g*u as work, with g >= 1 the least growth of its kernel in any merge that holds
+    it.
 
     Args:
         problem: graph and costs.
@@ -39,19 +41,66 @@ def lower_bound_ms(problem: Problem, devices: int) -> float:
         3.0
     """
     problem = problem.on(devices)
-    path_scale, work_scale = scales(problem)
+    least = least_of_all(problem)
     finish = [0.0] * len(problem)
     for operator in problem.order:
         before = max((finish[predecessor] for predecessor, _ in problem.predecessors[operator]), default=0.0)
-        scale = path_scale.get(operator, 1.0)
-        own = least_ms(problem, operator, scale) if problem.wide_ms else problem.time[operator] * scale
-        finish[operator] = before + own
+        finish[operator] = before + least.time[operator]
     path = max(finish)
-    if problem.alpha is None:
-        return path
-    own_work = least_work_ms if problem.wide_ms else _scaled_work_ms
-    work = sum(own_work(problem, operator, work_scale.get(operator, 1.0)) for operator in range(len(problem)))
-    return max(path, work / devices)
+    return path if problem.alpha is None else max(path, sum(least.work) / devices)
+
+
+class Least(NamedTuple):
+    """The least that every operator takes in any schedule, in milliseconds.
+
+    ``time`` is from its start to its finish, ``work`` is device time of all its devices, ``work_on_one`` that of one of
+    them. Of a merge or a measured stage, work is its share, so that the shares add up to no more than the whole.
+    """
+
+    time: list[float]
+    work: list[float]
+    work_on_one: list[float]
+
+
+def least_of_all(problem: Problem) -> Least:
+    """What every operator takes at least, alone or on several devices, in measured stages or merged."""
+    path_scale, work_scale = stage_scales(problem)
+    operators = range(len(problem))
+    alone = [work_ms(problem, v) for v in operators]
+    wide = [problem.wide_ms.get(v, {}) for v in operators]
+    narrow = [alone[v] * work_scale.get(v, 1.0) for v in operators]
+    time = [least_ms(problem, v, path_scale.get(v, 1.0)) for v in operators]
+    work = [least_work_ms(problem, v, work_scale.get(v, 1.0)) for v in operators]
+    on_one = [min(narrow[v], *wide[v].values()) if wide[v] else narrow[v] for v in operators]
+    for v, taken, devices in merge_choices(problem):
+        time[v] = min(time[v], taken.time)
+        work[v] = min(work[v], taken.share * devices)
+        on_one[v] = min(on_one[v], taken.share)
+    return Least(time, work, on_one)
+
+
+class Taken(NamedTuple):
+    """What an operator takes as part of a merge: the time of the merge, and its share of the time of each device."""
+
+    time: float
+    share: float
+
+
+def merge_choices(problem: Problem) -> Iterator[tuple[int, Taken, int]]:
+    """Operators with what they take in a merge at least, and its number of devices, for every merge that there may be.
+
+    An operator's share is that of its work in the work of all operators of the merge.
+    """
+    for merge in problem.measured_merges.keys() | problem.merge_wide_ms.keys():
+        total = sum(work_ms(problem, operator) for operator in merge)
+        measured = {1: problem.measured_merges[merge]} if merge in problem.measured_merges else {}
+        for devices, time in (measured | problem.merge_wide_ms.get(merge, {})).items():
+            for operator in merge:
+                share = time * work_ms(problem, operator) / total if total > 0 else 0.0
+                yield operator, Taken(time, share), devices
+    for operator, growth in least_growth(problem.convolutions).items():
+        time = problem.time[operator]
+        yield operator, Taken(time, time * problem.utilization[operator] * growth), 1
 
 
 def least_ms(problem: Problem, operator: int, scale: float = 1.0) -> float:
@@ -70,22 +119,17 @@ def least_work_ms(problem: Problem, operator: int, scale: float = 1.0) -> float:
     return min(narrow, *(width * time for width, time in problem.wide_ms[operator].items()))
 
 
-def _scaled_work_ms(problem: Problem, operator: int, scale: float) -> float:
-    return work_ms(problem, operator) * scale
-
-
 def work_ms(problem: Problem, operator: int) -> float:
     """The least device time w = t*(a + (1-a)*u) of an operator under the contention model, in milliseconds."""
     alpha = problem.alpha or 0.0
     return problem.time[operator] * (alpha + (1 - alpha) * problem.utilization[operator])
 
 
-def scales(problem: Problem) -> tuple[Mapping[int, float], Mapping[int, float]]:
-    """Shares below 1 of time (for paths) and of work that operators count, because measurements beat the model."""
+def stage_scales(problem: Problem) -> tuple[Mapping[int, float], Mapping[int, float]]:
+    """Shares below 1 of time (for paths) and of work that operators count, as measured stages beat the model."""
     path_scale: dict[int, float] = {}
-    work_scale = _merging_scales(problem)
-    merges = {frozenset((operator,) for operator in merge): time for merge, time in problem.measured_merges.items()}
-    for stage, measured in (*problem.measured.items(), *merges.items()):
+    work_scale: dict[int, float] = {}
+    for stage, measured in problem.measured.items():
         if len(stage) < 2:
             continue  # a stage of one group costs the sum of its operators, whatever was measured
         operators = [operator for group in stage for operator in group]
@@ -96,16 +140,6 @@ def scales(problem: Problem) -> tuple[Mapping[int, float], Mapping[int, float]]:
                 for operator in operators:
                     scale_of[operator] = min(scale_of.get(operator, 1.0), measured / modelled)
     return path_scale, work_scale
-
-
-def _merging_scales(problem: Problem) -> dict[int, float]:
-    """t*g*u over the work of an operator, where that is less than 1."""
-    scales = {}
-    for operator, growth in least_growth(problem.convolutions).items():
-        work, merged = work_ms(problem, operator), problem.time[operator] * problem.utilization[operator] * growth
-        if merged < work:
-            scales[operator] = merged / work
-    return scales
 
 
 def _group_ms(problem: Problem, group: Group) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -52,6 +52,13 @@ def alone_options(settings: Config, algorithm: str) -> str:
     return profile_options(msgspec.structs.replace(settings, profile=alone))
 
 
+def top_options(settings: Config, labels: Sequence[str]) -> str:
+    """Settings of ``hios study top`` for scenarios with these labels."""
+    given = msgspec.structs.asdict(settings.study.top)
+    batches, gpus = given.pop("batches"), given.pop("gpus")
+    return options({"label": labels, "gpu": settings.gpu, **given, "batch": batches, "stages_gpu": gpus})
+
+
 def partition_options(settings: Config) -> str:
     """Settings of ``hios partition``."""
     profiling, executing = settings.profile, settings.execute
@@ -87,6 +94,7 @@ def distribute_options(settings: Config, label: str) -> str:
     return options(
         {
             "cores_per_device": settings.cores_per_device,
+            "other_hardware": executing.other_hardware,
             "runs": executing.runs,
             "warmup": executing.warmup,
             "tolerance": executing.tolerance,

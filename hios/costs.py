@@ -94,6 +94,7 @@ class Costs:
         cores_per_device: cores of each device that times were measured on; None if devices are not cores, or it is not
             stated.
         wide_ms: t(v, k) by operator id and number of devices k of at least 2, for the numbers that are allowed.
+        merge_wide_ms: the same of operators merged into one, by the operators.
         disturbed: that other processes kept the cores busy meanwhile, in words; empty if they did not.
         hardware: kind of hardware that times were measured on; None if unknown.
 
@@ -122,6 +123,7 @@ class Costs:
     wide_ms: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     disturbed: str = ""
     hardware: str | None = None
+    merge_wide_ms: Mapping[frozenset[str], Mapping[int, float]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | Path) -> Costs:
@@ -176,6 +178,11 @@ class Costs:
             },
             disturbed=measured_beside_other_work(file.platform) or "",
             hardware=None if file.platform is None else file.platform.hardware,
+            merge_wide_ms={
+                frozenset(merge.operators): {int(width): time for width, time in merge.wide_ms.items()}
+                for merge in file.merges
+                if merge.wide_ms
+            },
         )
 
     def corun_factor(self, devices: int) -> float:

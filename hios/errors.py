@@ -4,6 +4,7 @@ import json
 import sys
 import traceback
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,18 @@ def shown(value: Any, *, quoted: bool = True) -> str:
     text = value if isinstance(value, str) and not quoted else json.dumps(value)
     text = text.encode(errors="backslashreplace").decode()  # a lone surrogate can neither be written nor printed
     return text if len(text) <= _LONGEST_VALUE_SHOWN else f"{text[: _LONGEST_VALUE_SHOWN - 3]}..."
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """`` (did you mean NAME?)`` with the known name most similar to one that is not known; empty if none is similar.
+
+    Upper and lower case count as equal, and so do ``-`` and ``_``.
+    """
+    from difflib import get_close_matches  # only errors need it
+
+    spelled = {other.lower().replace("_", "-"): other for other in known}
+    similar = get_close_matches(name[:_LONGEST_VALUE_SHOWN].lower().replace("_", "-"), spelled, n=1, cutoff=0.7)
+    return f" (did you mean {spelled[similar[0]]}?)" if similar else ""
 
 
 def without_middle(message: str) -> str:

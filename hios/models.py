@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from hios.artifacts import resource_directory
-from hios.errors import HiosError
+from hios.errors import HiosError, suggestion
 from hios.python_imports import imported_names, parsed, reached
 
 #: What may be given for MODEL, for messages.
@@ -92,8 +92,8 @@ def model(text: str, directory: Path | None = None) -> Model:
     known = names(directory)  # names are listed from the folder, so that no name can point outside of it
     if text not in known:
         raise HiosError(
-            f"unknown model {text}; allowed: {', '.join(known) or 'none yet'} (to add one, write "
-            f"{(directory or resource_directory('models')).name}/NAME.py as docs/extending.md shows), {ALLOWED}"
+            f"unknown model {text}{suggestion(text, known)}; allowed: {', '.join(known) or 'none yet'} (to add one, "
+            f"write {(directory or resource_directory('models')).name}/NAME.py as docs/extending.md shows), {ALLOWED}"
         )
     return Model(text, "registered")
 

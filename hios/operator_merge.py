@@ -9,8 +9,9 @@ All is worked out from graph.json; operators without calls and shapes cannot be 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from hios.graph import Call, Graph, Operator, Value
@@ -141,22 +142,46 @@ def least_growth(members: Sequence[Convolution | None]) -> dict[int, float]:
     The kernel K of a merge has a height and a width of its family, and all its members have the same padding for K.
     So for every such K the members of equal padding are considered together.
     """
+    growths: dict[int, float] = {}
+    for family in _families(members):
+        for positions, kernel in _largest_merges(family):
+            for position in positions:
+                growth = family[position].growth(kernel)
+                growths[position] = min(growths.get(position, growth), growth)
+    return growths
+
+
+def merge_candidates(members: Sequence[Convolution | None]) -> list[frozenset[int]]:
+    """Merges that are worth measuring, by position: for every kernel all that fit together, and all pairs."""
+    candidates: dict[frozenset[int], None] = {}
+    for family in _families(members):
+        merges = [frozenset(positions) for positions, _ in _largest_merges(family)]
+        pairs = [
+            frozenset(pair)
+            for pair in combinations(sorted(family), 2)
+            if merged_kernel([family[position] for position in pair]) is not None
+        ]
+        candidates |= dict.fromkeys((*sorted(merges, key=lambda merge: (-len(merge), sorted(merge))), *pairs))
+    return list(candidates)
+
+
+def _families(members: Sequence[Convolution | None]) -> list[dict[int, Convolution]]:
+    """Convolutions that have in common what those of a merge have, by position."""
     families: dict[tuple[Any, ...], dict[int, Convolution]] = defaultdict(dict)
     for position, member in enumerate(members):
         if member is not None:
             families[member.family][position] = member
-    growths: dict[int, float] = {}
-    for family in families.values():
-        heights, widths = ({member.kernel[axis] for member in family.values()} for axis in (0, 1))
-        for kernel in ((height, width) for height in heights for width in widths):
-            for positions in _of_equal_padding(family, kernel):
-                merged = merged_kernel([family[position] for position in positions])
-                if merged is None:
-                    continue
-                for position in positions:
-                    growth = family[position].growth(merged.kernel)
-                    growths[position] = min(growths.get(position, growth), growth)
-    return growths
+    return list(families.values())
+
+
+def _largest_merges(family: Mapping[int, Convolution]) -> Iterator[tuple[list[int], Pair]]:
+    """For every kernel that a merge of the family can have, the most members that fit together, with the kernel."""
+    heights, widths = ({member.kernel[axis] for member in family.values()} for axis in (0, 1))
+    for kernel in ((height, width) for height in heights for width in widths):
+        for positions in _of_equal_padding(family, kernel):
+            merged = merged_kernel([family[position] for position in positions])
+            if merged is not None:
+                yield positions, merged.kernel
 
 
 def _of_equal_padding(family: Mapping[int, Convolution], kernel: Pair) -> list[list[int]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from hios.costs import Costs
 from hios.errors import ArtifactError
@@ -16,6 +17,8 @@ from hios.operator_merge import MERGEABLE, convolutions, merged_kernel
 Group = tuple[int, ...]
 #: Groups that run concurrently on one device.
 Stage = tuple[Group, ...]
+#: What takes several devices: an operator by number, or a merge by the numbers of its operators.
+_Key = TypeVar("_Key", int, frozenset[int])
 
 
 class Problem:
@@ -42,6 +45,7 @@ class Problem:
         measured_merges: measured times of merged operators, milliseconds.
         wide_ms: t(v, k) in milliseconds by operator number and number of devices k, for the operators that may take
             several devices at once; at most as many as ``on`` was asked for.
+        merge_wide_ms: the same of merged operators, by the operators.
         predicted_for: the GPUs that costs are predicted for, in words; empty if they were measured.
         disturbed: that other processes kept the cores busy while costs were measured, in words; empty if they did not.
         devices: number of devices whose co-run factor the times hold; 0 if it is left to ``on``.
@@ -106,6 +110,11 @@ class Problem:
         self.convolutions = convolutions(graph)
         self.measured_merges = {self._merge(merge, costs.source): time for merge, time in costs.merges.items()}
         self.wide_ms = _wide_times(graph, costs)
+        self.merge_wide_ms = {
+            self._merge(merge, costs.source): dict(sorted(times.items()))
+            for merge, times in costs.merge_wide_ms.items()
+            if times
+        }
 
     def _merge(self, merge: frozenset[str], source: str) -> frozenset[int]:
         index = self.graph.index
@@ -142,24 +151,31 @@ class Problem:
             problem.measured = {stage: factor * time for stage, time in self.measured.items()}
             problem.measured_merges = {merge: factor * time for merge, time in self.measured_merges.items()}
         if self.wide_ms:
-            problem.wide_ms = self._wide_on(devices)
+            problem.wide_ms = self._wide_on(self.wide_ms, devices)
+        if self.merge_wide_ms:
+            problem.merge_wide_ms = self._wide_on(self.merge_wide_ms, devices)
         return problem
 
-    def _wide_on(self, devices: int) -> dict[int, dict[int, float]]:
+    def _wide_on(self, wide_ms: Mapping[_Key, Mapping[int, float]], devices: int) -> dict[_Key, dict[int, float]]:
         """t(v, k) in schedules for so many devices, for the k that are possible.
 
         t(v, k) was measured with k devices busy, so only what the others add to that makes it longer: the co-run
         factor of all devices over that of k.
         """
         allowed = {
-            operator: {
+            key: {
                 width: time * max(1.0, self._corun_factor(devices) / self._corun_factor(width))
                 for width, time in times.items()
                 if width <= devices
             }
-            for operator, times in self.wide_ms.items()
+            for key, times in wide_ms.items()
         }
-        return {operator: times for operator, times in allowed.items() if times}
+        return {key: times for key, times in allowed.items() if times}
+
+    @property
+    def has_widths(self) -> bool:
+        """Whether some operator, merged or not, may take several devices at once."""
+        return bool(self.wide_ms or self.merge_wide_ms)
 
     def time_on(self, operator: int, width: int) -> float:
         """t(v, k): time of an operator on ``width`` devices at once, one of those that are allowed; milliseconds."""

@@ -51,6 +51,7 @@ def retarget(schedule: Schedule, own: Graph, problem: Problem) -> Schedule:
         notes={**notes, "retargeted": made_for, **({"costs": said} if said else {})},
         probe=target.probe,
         cores_per_device=target.cores_per_device,
+        hardware=target.hardware,
     )
 
 

@@ -57,6 +57,9 @@ class StreamPlan:
     ``wide`` has the devices of every operator that takes several at once, first the one that keeps its value. Such an
     operator is in the stream of each of its devices, and these have one stream each: it holds them as a whole.
 
+    ``merges`` holds operators that run merged into one. They follow one another in streams and in ``launch``, have the
+    same devices, in ``wide`` too, and these have one stream each.
+
     Examples:
         The same on two streams of one device: a device is a tuple of streams, a stream a tuple of operators.
 
@@ -69,6 +72,7 @@ class StreamPlan:
     devices: tuple[tuple[tuple[int, ...], ...], ...]
     launch: tuple[int, ...] = ()
     wide: Mapping[int, tuple[int, ...]] = field(default_factory=dict, hash=False)
+    merges: frozenset[frozenset[int]] = frozenset()
 
 
 Plan = StagedPlan | StreamPlan
@@ -195,7 +199,8 @@ class Schedule:
         Raises:
             ScheduleError: it is a schedule of another graph, an operator is missing, unknown or placed twice, a device
                 is out of range, stages and streams are mixed, a merge is not a stage of concurrent operators
-                that can be merged, or an operator takes several devices where that is not allowed (`check_table`).
+                that can be merged, or such operators one after another on a stream, or an operator takes several
+                devices where that is not allowed (`check_table`).
         """
         self._check_rows(graph)
         number = graph.index
@@ -213,14 +218,37 @@ class Schedule:
                 stages[device][stage].append(tuple(group))
             rows = tuple(tuple(tuple(g) for _, g in sorted(device.items())) for device in stages)
             return StagedPlan(rows, self._checked_merges(graph, rows))
-        if self.merges:
-            raise ScheduleError(f"{self.source}: merges: found in a stream schedule; allowed in staged ones only")
         by_device: list[list[tuple[int, ...]]] = [[] for _ in range(self.devices)]
         for (device, _), stream in sorted(streams.items()):
             by_device[device].append(tuple(stream))
         launch = tuple(number[row.operator] for row in self.placements)
         wide = {number[row.operator]: row.devices for row in self.placements if row.devices}
-        return StreamPlan(tuple(tuple(device) for device in by_device), launch, wide)
+        return StreamPlan(tuple(tuple(device) for device in by_device), launch, wide, self._stream_merges(graph))
+
+    def _stream_merges(self, graph: Graph) -> frozenset[frozenset[int]]:
+        """The merges of a stream schedule by operator number."""
+        if not self.merges:
+            return frozenset()
+        known = convolutions(graph)
+        place = {row.operator: number for number, row in enumerate(self.placements)}
+        merged: set[str] = set()
+        for position, merge in enumerate(self.merges):
+            places = sorted(place[operator] for operator in merge if operator in place)
+            rows = [self.placements[number] for number in places]
+            if len(rows) < len(merge) or places[-1] - places[0] >= len(merge) or len(set(map(_lane, rows))) > 1:
+                wrong = "whose rows do not follow one another with the same devices and stream"
+            elif not merged.isdisjoint(merge):
+                wrong = "of which an operator is in another merge"
+            elif merged_kernel([known[graph.index[operator]] for operator in merge]) is None:
+                wrong = "which cannot run as one operator"
+            else:
+                merged.update(merge)
+                continue
+            raise ScheduleError(
+                f"{self.source}: merges[{position}]: found {_names(merge)}, {wrong}; allowed: consecutive rows of "
+                f"{MERGEABLE}"
+            )
+        return frozenset(frozenset(graph.index[operator] for operator in merge) for merge in self.merges)
 
     def _checked_merges(self, graph: Graph, rows: tuple[tuple[Stage, ...], ...]) -> frozenset[frozenset[int]]:
         """The merges by operator number."""
@@ -306,16 +334,49 @@ class Schedule:
             raise ScheduleError(f"{field_name}.devices: found {max(row.devices)}; allowed: 0 to {self.devices - 1}")
 
     def _check_single_streams(self) -> None:
-        """Refuse streams other than stream 0 on devices that an operator takes together with others."""
-        held = {device for row in self.placements for device in row.devices}
-        if not held:
-            return
-        for position, row in enumerate(self.placements):
-            if row.stream != 0 and not held.isdisjoint(row.held_devices):
-                raise ScheduleError(
-                    f"{self.source}: placements[{position}].stream: found {row.stream} on device {row.device}; "
-                    "allowed: 0, as an operator takes this device together with others, and must have it alone"
-                )
+        """Refuse streams other than stream 0 on devices that an operator takes together with others, or merged."""
+        merged = {operator for merge in self.merges for operator in merge}
+        for wide in (True, False):
+            rows = [row for row in self.placements if (row.devices if wide else row.operator in merged)]
+            held = {device for row in rows for device in row.held_devices if row.stage is None}
+            for position, row in enumerate(self.placements if held else ()):
+                if row.stream != 0 and not held.isdisjoint(row.held_devices):
+                    why = "an operator takes this device together with others" if wide else "merged operators run on it"
+                    raise ScheduleError(
+                        f"{self.source}: placements[{position}].stream: found {row.stream} on device {row.device}; "
+                        f"allowed: 0, as {why}, and must have it alone"
+                    )
+
+
+def merged_rows(rows: Iterable[Placement]) -> list[tuple[Placement, ...]]:
+    """Rows in order, those of one merged operator of a stream schedule together: a bar of a chart, a slice of a trace.
+
+    These follow one another with equal devices, stream and times. No others do, but for operators that take no time.
+
+    Examples:
+        >>> from hios import Placement
+        >>> times = {"a": 0.0, "b": 1.0, "c": 1.0}
+        >>> rows = [Placement(name, 0, 0, None, start, start + 1.0) for name, start in times.items()]
+        >>> [[row.operator for row in group] for group in merged_rows(rows)]
+        [['a'], ['b', 'c']]
+    """
+    groups: list[list[Placement]] = []
+    for row in rows:
+        before = groups[-1][-1] if groups else None
+        if (
+            before is not None
+            and row.stage is None
+            and row.finish_ms > row.start_ms
+            and (_lane(row), row.start_ms, row.finish_ms) == (_lane(before), before.start_ms, before.finish_ms)
+        ):
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    return [tuple(group) for group in groups]
+
+
+def _lane(row: Placement) -> tuple[tuple[int, ...], int]:
+    return row.held_devices, row.stream
 
 
 def _listed(devices: Iterable[int]) -> str:

@@ -25,7 +25,7 @@ def violations(problem: Problem, schedule: Schedule) -> list[str]:
     Checked: every operator placed once, precedence with transfer times, outputs of a stage available only when
     the whole stage has finished, stages not shorter than they cost and not overlapping on a device, one
     operator at a time on a stream, operators on several devices as long as the costs say for so many and alone on all
-    of them, only what can be merged is, stages that do not wait for each other in a circle,
+    of them, only what can be merged is, and runs at the same time, stages that do not wait for each other in a circle,
     launch order compatible with precedence, latency equal to the last finish.
 
     Args:
@@ -248,10 +248,14 @@ def _shares(problem: Problem, group: list[Placement], start: float, finish: floa
 
 def _streams(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
     streams: dict[tuple[int, int], list[Placement]] = defaultdict(list)
-    problems = []
+    merged, problems = _merged_streams(problem, schedule, slack)
     for row in schedule.placements:
+        if row.operator in merged and row.operator != merged[row.operator]:
+            continue  # it runs together with the one that stands for its merge
         for device in row.devices or (row.device,):
             streams[device, row.stream].append(row)
+        if row.operator in merged:
+            continue
         alone = _alone(problem, row)
         if alone is None:
             problems.append(
@@ -262,7 +266,38 @@ def _streams(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
             problems.append(f"operator {row.operator} lasts {row.finish_ms - row.start_ms} ms but costs {alone} ms")
     for (device, _), rows in streams.items():
         problems += _one_after_another(rows, slack, device)
-    return problems + _capacity(problem, schedule, slack)
+    return problems + _capacity(problem, schedule, slack, merged)
+
+
+def _merged_streams(problem: Problem, schedule: Schedule, slack: float) -> tuple[dict[str, str], list[str]]:
+    """Operators that run merged, each with the one that stands for its merge, and what is wrong with merges."""
+    rows = {row.operator: row for row in schedule.placements}
+    stands_for: dict[str, str] = {}
+    problems = []
+    for merge in schedule.merges:
+        first = rows[merge[0]]
+        for operator in merge:
+            row = rows[operator]
+            stands_for[operator] = merge[0]
+            if abs(row.start_ms - first.start_ms) > slack or abs(row.finish_ms - first.finish_ms) > slack:
+                problems.append(
+                    f"operator {operator} runs from {row.start_ms} to {row.finish_ms} ms but is merged with "
+                    f"{merge[0]}, which runs from {first.start_ms} to {first.finish_ms} ms"
+                )
+        numbers = [problem.graph.index[operator] for operator in merge]
+        width = len(first.devices) or 1
+        if width == 1:
+            cost: float | None = _merge_cost(problem, numbers)
+        else:
+            cost = problem.merge_wide_ms.get(frozenset(numbers), {}).get(width)
+        names = ", ".join(merge)
+        if cost is None:
+            problems.append(
+                f"operators {names} run merged on {width} devices, for which the costs have no time (wide_ms)"
+            )
+        elif first.finish_ms - first.start_ms < cost - slack:
+            problems.append(f"operators {names} last {first.finish_ms - first.start_ms} ms merged but cost {cost} ms")
+    return stands_for, problems
 
 
 def _alone(problem: Problem, row: Placement) -> float | None:
@@ -279,13 +314,20 @@ def _one_after_another(rows: list[Placement], slack: float, device: int) -> list
     ]
 
 
-def _capacity(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
-    """Replay the running sets of every device: each operator must have had the time its rate needs."""
+def _capacity(problem: Problem, schedule: Schedule, slack: float, merged: dict[str, str]) -> list[str]:
+    """Replay the running sets of every device: each operator must have had the time its rate needs.
+
+    Merged operators have their devices alone, each as one stream, so they are left out.
+    """
     if problem.alpha is None:
         return []
     problems = []
     for device in range(schedule.devices):
-        rows = [row for row in schedule.placements if device in (row.devices or (row.device,))]
+        rows = [
+            row
+            for row in schedule.placements
+            if device in (row.devices or (row.device,)) and row.operator not in merged
+        ]
         moments = sorted({moment for row in rows for moment in (row.start_ms, row.finish_ms)})
         progress = dict.fromkeys((row.operator for row in rows), 0.0)
         for begin, end in pairwise(moments):

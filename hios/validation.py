@@ -9,7 +9,7 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hios.errors import shown
+from hios.errors import shown, suggestion
 
 #: Keys named in one message at most.
 _MOST_KEYS = 8
@@ -20,13 +20,17 @@ _NO_LINE_BREAK = r"(?!\n)"
 def schema_errors(data: Any, schema: Mapping[str, Any]) -> list[str]:
     """All violations of a schema, one line each: field, value, allowed values.
 
-    Those nearest to the top come first: what is wrong with the whole says more than what is wrong with a part.
+    Those nearest to the top come first: what is wrong with the whole says more than what is wrong with a part. Of an
+    object unknown keys come before missing ones: one may be the misspelling of the other.
 
     Args:
         data: what was read.
         schema: the JSON Schema.
     """
-    errors = sorted(_validator_class()(schema).iter_errors(data), key=lambda error: len(error.absolute_path))
+    errors = sorted(
+        _validator_class()(schema).iter_errors(data),
+        key=lambda error: (len(error.absolute_path), error.validator == "required"),
+    )
     return [_explained(error) for error in errors]
 
 
@@ -57,8 +61,9 @@ def _explained(error: Any) -> str:
     where = field_name(error.absolute_path)
     if keyword == "additionalProperties":
         known = rule.get("properties", {})
-        unknown = _listed(sorted(set(value) - set(known)))
-        return f"{where}: unknown key {unknown}; allowed: {', '.join(sorted(known))}"
+        unknown = sorted(set(value) - set(known))
+        similar = suggestion(unknown[0], sorted(known.keys() - value.keys()))
+        return f"{where}: unknown key {_listed(unknown)}{similar}; allowed: {', '.join(sorted(known))}"
     if keyword == "required":
         missing = [key for key in rule["required"] if key not in value]
         verb = "is" if len(missing) == 1 else "are"
@@ -66,6 +71,8 @@ def _explained(error: Any) -> str:
     meaning = rule.get("not", rule) if keyword == "not" else rule
     text = f" ({meaning['description'].rstrip('.')})" if "description" in meaning else ""
     value_text = f"the key {shown(value)}" if "propertyNames" in error.absolute_schema_path else shown(value)
+    if keyword == "enum" and isinstance(value, str):
+        value_text += suggestion(value, (allowed for allowed in rule["enum"] if isinstance(allowed, str)))
     return f"{where}: found {value_text}; allowed: {_allowed(keyword, rule, error.message)}{text}"
 
 

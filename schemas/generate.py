@@ -27,12 +27,14 @@ from hios.formats.description_files import GpuFile, LinkFile
 from hios.formats.figure_file import FigureFile
 from hios.formats.graph_file import GraphFile
 from hios.formats.partition_file import PartitionFile
+from hios.formats.prediction_file import PredictionFile
 from hios.formats.published_file import PublishedFile
 from hios.formats.run_file import Run
 from hios.formats.scenario_file import ScenarioFile
 from hios.formats.schedule_file import ScheduleFile
 from hios.formats.serving_result_file import ResultFile
 from hios.formats.simulation_file import AblationFile, SimulationFile
+from hios.formats.top_study_file import TopStudyFile
 
 FOLDER = Path(__file__).parent
 CLASSES: dict[str, type[msgspec.Struct]] = {
@@ -47,6 +49,8 @@ CLASSES: dict[str, type[msgspec.Struct]] = {
     "simulation": SimulationFile,
     "ablation": AblationFile,
     "convolutions": ConvolutionsFile,
+    "top-study": TopStudyFile,
+    "predicted": PredictionFile,
     "published": PublishedFile,
     "figure": FigureFile,
     "archive": ArchiveFile,

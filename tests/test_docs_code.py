@@ -75,6 +75,7 @@ def _run(code: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_python_with_a_model_runs(tmp_path: Path) -> None:
     """Blocks that optimize a model run, with a small one in the place of the reader's."""
     parts = [MODEL, *(f"exec({_blocks(page)[number]!r})" for page, number in WITH_MODEL)]

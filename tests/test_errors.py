@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from hios.errors import ArtifactError, HiosError, ScheduleError
+from hios.errors import ArtifactError, HiosError, ScheduleError, suggestion
 
 
 @pytest.mark.parametrize("kind", [HiosError, ArtifactError, ScheduleError])
@@ -20,6 +20,22 @@ def test_long_messages_lose_their_middle(kind: type[HiosError]) -> None:
     assert " ... " in message
     assert len(message) < 4100
     assert str(kind("short")) == "short"
+
+
+@pytest.mark.parametrize(
+    ("name", "similar"),
+    [
+        ("hios_lp", " (did you mean hios-lp?)"),
+        ("HIOS-LP", " (did you mean hios-lp?)"),
+        ("sequental", " (did you mean sequential?)"),
+        ("magic", ""),
+        ("", ""),
+        ("x" * 100_000, ""),
+    ],
+)
+def test_similar_names_are_suggested(name: str, similar: str) -> None:
+    """The most similar name, if any is similar."""
+    assert suggestion(name, ["hios-lp", "hios-mr", "sequential"]) == similar
 
 
 def test_errors_travel_between_processes() -> None:

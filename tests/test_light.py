@@ -131,6 +131,7 @@ def test_learned_launchers_serve_without_torch(tmp_path: Path) -> None:
     assert loaded & {"torch", "tvm"} == set()
 
 
+@pytest.mark.slow
 def test_what_is_heavy_would_be_found(tmp_path: Path) -> None:
     """The measure measures: a module that needs torch is seen to load it."""
     assert {"torch", "safetensors"} <= _loaded("import hios.platforms.weights", tmp_path)

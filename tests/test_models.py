@@ -34,7 +34,8 @@ def test_what_names_no_model(text: str) -> None:
     with pytest.raises(HiosError) as caught:
         model(text)
     message = str(caught.value)
-    assert message.startswith(f"unknown model {text}; allowed: ")
+    similar = " (did you mean squeezenet?)" if text in {"SqueezeNet", "models/squeezenet"} else ""
+    assert message.startswith(f"unknown model {text}{similar}; allowed: ")
     assert ", squeezenet" in message
     assert "package.module:function, or a file that ends in .pt2 or .onnx" in message
     assert "\n" not in message

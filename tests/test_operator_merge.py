@@ -15,10 +15,18 @@ from hypothesis import strategies as st
 from hios import Operator, Problem, Schedule, evaluate, lower_bound_ms, violations
 from hios.errors import ArtifactError, ScheduleError, UnsupportedError
 from hios.evaluate import latency_ms
-from hios.operator_merge import Convolution, MergedKernel, convolutions, least_growth, merged_kernel
+from hios.operator_merge import (
+    Convolution,
+    MergedKernel,
+    convolutions,
+    least_growth,
+    merge_candidates,
+    merged_kernel,
+)
 from hios.problem import Stage
 from hios.profiling.stage_requests import RecordingProblem
 from hios.schedule import StagedPlan
+from hios.schedulers.opt.interval_bound import interval_bound_ms
 from tests.convolution_graphs import Conv, conv_graph, conv_problem
 
 
@@ -41,6 +49,15 @@ def _members(*members: Conv) -> list[Convolution | None]:
 def test_what_can_be_merged(members: tuple[Conv, ...], expected: MergedKernel) -> None:
     """Kernels are padded to the elementwise largest, and P - floor((K - k) / 2) = p on each axis."""
     assert merged_kernel(_members(*members)) == expected
+
+
+def test_candidates() -> None:
+    """What fits together for every kernel, and all pairs, each once; nothing of what fits nowhere."""
+    members = _members(Conv(), Conv(), Conv((3, 3), (1, 1)), Conv((5, 5), (2, 2)), Conv((3, 3)), Conv(activation=()))
+    assert merge_candidates(members) == [
+        frozenset(merge) for merge in ((0, 1, 2, 3), (0, 1, 2), (0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
+    ]
+    assert merge_candidates(_members(Conv(), Conv(activation=()))) == []
 
 
 _PLAIN = Conv((3, 3), (1, 1))
@@ -265,10 +282,10 @@ def test_impossible_merges_are_found() -> None:
 
 
 def test_merges_in_stream_schedules_are_refused() -> None:
-    """A stream schedule has no stages to merge."""
+    """In a stream schedule merged operators are on one stream, not each on its own."""
     found = _schedule(INSTANCE, PLAN)
     rows = tuple(msgspec.structs.replace(row, stage=None) for row in found.placements)
-    with pytest.raises(ScheduleError, match="schedule: merges: found in a stream schedule; allowed in staged "):
+    with pytest.raises(ScheduleError, match=r"placements\[1\]\.stream: found 1 on device 0; allowed: 0, as merged "):
         dataclasses.replace(found, placements=rows).plan(INSTANCE.graph)
 
 
@@ -339,6 +356,7 @@ def test_bound_holds_with_merges(data: st.DataObject) -> None:
     plan = data.draw(_plans(instance))
     found = _schedule(instance, plan)
     assert found.latency_ms >= lower_bound_ms(instance, len(plan.devices)) - 1e-9
+    assert found.latency_ms >= interval_bound_ms(instance, len(plan.devices)) - 1e-9
     assert violations(instance, found) == []
 
 

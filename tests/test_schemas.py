@@ -23,6 +23,8 @@ KINDS = (
     "simulation",
     "ablation",
     "convolutions",
+    "top-study",
+    "predicted",
     "published",
     "figure",
     "archive",

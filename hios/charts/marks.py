@@ -118,10 +118,13 @@ def colors(names: Sequence[str], field: str) -> dict[str, Any]:
     }
 
 
-def _chart(rows: Rows) -> alt.Chart:
+def inline(rows: Rows) -> alt.Chart:
+    """A chart of rows, which Altair would copy with every part that is put together from others."""
     import altair as alt
 
-    return alt.Chart(alt.InlineData(values=list(rows)))
+    data = alt.InlineData(values=list(rows))
+    object.__setattr__(data, "__deepcopy__", lambda _: data)  # Altair's own way to set turns names into keys
+    return alt.Chart(data)
 
 
 def lines(rows: Rows, *, x: alt.X, y: alt.Y, series: str) -> alt.LayerChart | alt.FacetChart:
@@ -137,7 +140,7 @@ def lines(rows: Rows, *, x: alt.X, y: alt.Y, series: str) -> alt.LayerChart | al
     import altair as alt
 
     looks = colors(list(dict.fromkeys(row[series] for row in rows)), series)
-    base = _chart(rows)
+    base = inline(rows)
     line = base.mark_line(strokeWidth=2, aria=False).encode(x, y, looks["stroke"], dash(rows), alt.Detail("mark:N"))
     points = base.mark_point(size=60, strokeWidth=1.6, opacity=1).encode(
         x, y, *looks.values(), shape(rows), fill(rows), alt.Description("description:N")
@@ -159,6 +162,6 @@ def bars(rows: Rows, *, x: alt.X, y: alt.Y, series: str, beside: alt.XOffset | a
 
     looks = colors(list(dict.fromkeys(row[series] for row in rows)), series)
     encodings = [*looks.values(), dash(rows, legend=True), fill(rows), alt.Description("description:N")]
-    drawn: alt.Chart = _chart(rows).mark_bar(strokeWidth=1.2).encode(x, y, beside, *encodings)
+    drawn: alt.Chart = inline(rows).mark_bar(strokeWidth=1.2).encode(x, y, beside, *encodings)
 
     return drawn

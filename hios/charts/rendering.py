@@ -6,8 +6,10 @@ the report shows at the pointer; the drawing as a whole is one image with one de
 
 from __future__ import annotations
 
+import contextlib
 import html
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hios.charts.marks import MEASURED
@@ -40,6 +42,15 @@ def fill_of(style: Style) -> str:
     return f"url(#hatch-{style.color[1:]})" if style.hatched else style.color
 
 
+@contextlib.contextmanager
+def unchecked() -> Iterator[None]:
+    """Charts made within are not checked against the schema of Vega-Lite, which takes longer than to draw them."""
+    import altair
+
+    with altair.utils.schemapi.debug_mode(False):
+        yield
+
+
 def to_svg(chart: alt.TopLevelMixin, identity: str) -> str:
     """A chart as an SVG document in the style of the theme.
 
@@ -53,7 +64,7 @@ def to_svg(chart: alt.TopLevelMixin, identity: str) -> str:
     import altair
     import vl_convert
 
-    specification: Vega = chart.to_dict()
+    specification: Vega = chart.to_dict(validate=altair.utils.schemapi.DEBUG_MODE)
     description = specification.pop("description", "")
     if not description:
         raise ValueError(f"{identity}: a chart needs a description")

@@ -14,6 +14,7 @@ from hios.cli.options import (
     cores_per_device_option,
     executing_option,
     measuring_options,
+    other_hardware_option,
     output_option,
     refuse_overwriting,
     trust_option,
@@ -35,6 +36,7 @@ from hios.platforms import require_options
 )
 @executing_option
 @cores_per_device_option
+@other_hardware_option
 @output_option("run.json")
 @click.option(
     "--program",

@@ -15,6 +15,7 @@ from hios.cli.options import (
     cores_per_device_option,
     executing_option,
     measuring_options,
+    other_hardware_option,
     output_option,
     refuse_overwriting,
     trust_option,
@@ -31,12 +32,7 @@ from hios.platforms import require_options
 @click.argument("schedules", type=PATH, nargs=-1, required=True)
 @executing_option
 @virtual_option
-@click.option(
-    "--other-hardware",
-    is_flag=True,
-    help="Run schedules whose costs were measured on another processor or other GPUs, which is refused otherwise; "
-    "run.json states it.",
-)
+@other_hardware_option
 @click.option("--devices", type=int, help="Number of devices; default: the most that any schedule uses.")
 @cores_per_device_option
 @output_option("run.json")

@@ -141,13 +141,13 @@ def _end_after(descriptor: int) -> None:
 
 def _ancestors() -> set[int]:
     """Process numbers of the parent, its parent and so on."""
-    found: set[int] = set()
+    ancestors: set[int] = set()
     process = os.getppid()
-    while process > 0 and process not in found:
-        found.add(process)
+    while process > 0 and process not in ancestors:
+        ancestors.add(process)
         try:
             status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
         except OSError:
             break
         process = int(status.rpartition(")")[2].split()[1])  # the name in parentheses may contain any characters
-    return found
+    return ancestors

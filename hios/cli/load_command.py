@@ -92,7 +92,7 @@ def command(
 
         written = MetricsFile(metrics)
         written.listen()
-    found = run(
+    loaded = run(
         given,
         policy,
         launcher=launcher,
@@ -103,16 +103,16 @@ def command(
         show=show if written is None else _both(show, written.show),
         trace=trace,
     )
-    write(output, "result", found.result)
+    write(output, "result", loaded.result)
     if written is not None:
         written.write()
-    click.echo(result_table(found.result))
+    click.echo(result_table(loaded.result))
     click.echo(
-        f"control (launcher, dispatch, results): {found.result.control_share or 0:.1%} of the time that lanes "
-        f"were busy; load generator: {found.generator_share:.1%}; values between blocks: {found.memory_mb:.1f} MB"
+        f"control (launcher, dispatch, results): {loaded.result.control_share or 0:.1%} of the time that lanes "
+        f"were busy; load generator: {loaded.generator_share:.1%}; values between blocks: {loaded.memory_mb:.1f} MB"
     )
-    if found.wrong:
-        click.echo(f"first failure: {found.wrong}", err=True)
+    if loaded.wrong:
+        click.echo(f"first failure: {loaded.wrong}", err=True)
 
 
 def _both(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:

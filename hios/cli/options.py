@@ -82,6 +82,12 @@ cores_per_device_option = click.option(
     help="Platform cpu: number of cores of each device, used by threads inside each operator; default: 1, or the "
     "number that the costs of the schedules were measured with.",
 )
+other_hardware_option = click.option(
+    "--other-hardware",
+    is_flag=True,
+    help="Run schedules whose costs were measured on another processor or other GPUs, which is refused otherwise; "
+    "run.json states it.",
+)
 trust_option = click.option(
     "--trust", is_flag=True, help="Load a .pt2 file even if loading it can run code; only if you trust who made it."
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -27,6 +28,9 @@ from hios.cli.options import (
 )
 from hios.errors import HiosError
 from hios.platforms import PLATFORMS, require_options
+
+if TYPE_CHECKING:
+    from hios.formats.costs_file import CostsFile
 
 #: Options of measuring, which predictions take none of.
 _MEASURING = (
@@ -59,8 +63,8 @@ _MEASURING = (
     "--widths",
     type=int,
     multiple=True,
-    help="Platform cpu: also measure operators on this many devices at once. Schedules may then run operators that "
-    "gain from it on several devices. May be given more than once.",
+    help="Platform cpu: also measure operators, and convolutions of one value merged into one, on this many devices at "
+    "once. Schedules may then run what gains from it on several devices. May be given more than once.",
 )
 @click.option(
     "--stages-of",
@@ -99,7 +103,6 @@ def command(
     refuse_overwriting([graph, partition], [output])
     devices, cores_per_device = partitioned(context, partition, graph) or (devices, cores_per_device)
     from hios.profiling.measurement_cache import default_folder
-    from hios.report.cost_facts import profile_in_words
 
     folder = None if no_cache else cache or default_folder()
     costs = files.profile(
@@ -115,7 +118,7 @@ def command(
         cores_per_device=cores_per_device,
         widths=widths,
     )
-    click.echo(f"{output}: {profile_in_words(costs)}")
+    _print(output, costs)
 
 
 def _refuse_measuring(context: click.Context, platform: str) -> None:
@@ -127,7 +130,12 @@ def _refuse_measuring(context: click.Context, platform: str) -> None:
 
 def _predict(graph: Path, output: Path, platform: str, devices: int, options: Mapping[str, str]) -> None:
     refuse_overwriting([graph], [output])
-    from hios.report.cost_facts import profile_in_words
+    _print(output, files.predict(graph, output, platform, devices, options))
 
-    costs = files.predict(graph, output, platform, devices, options)
-    click.echo(f"{output}: {profile_in_words(costs)}")
+
+def _print(output: Path, costs: CostsFile) -> None:
+    from hios.report.cost_facts import profile_details, profile_summary
+
+    for line in profile_details(costs):
+        click.echo(line)
+    click.echo(f"{output}: {profile_summary(costs)}")

@@ -8,6 +8,10 @@ from pathlib import Path
 import click
 
 from hios.cli.options import PATH, output_option
+from hios.machine import usable_cores
+
+#: The most processes that draw: the pipeline makes its report on the login node of a cluster.
+_PROCESSES = 4
 
 
 @click.command("report")
@@ -60,5 +64,6 @@ def command(
     words = shlex.join(map(str, parts))
     origin = origin_text(words, directories, schedules=schedules, config=config, figures=figures, serving=serving)
     provenance = Provenance(words, "" if config is None else read_configuration(config), origin)
-    write_report(directories, output, tables, schedules, provenance, figures, serving)
+    processes = min(len(usable_cores()), _PROCESSES)
+    write_report(directories, output, tables, schedules, provenance, figures, serving, processes)
     click.echo(f"{output}: report of {len(directories)} model(s)")

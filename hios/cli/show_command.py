@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
+from hios import artifacts
 from hios.cli.options import PATH, refuse_overwriting
-from hios.errors import HiosError
+from hios.errors import ArtifactError, HiosError
 
 
 @click.command("show")
@@ -34,7 +35,12 @@ def command(
     from hios.schedule import Schedule
 
     refuse_overwriting([schedule, graph], [html])
-    shown = Schedule.read(schedule)
+    try:
+        shown = Schedule.read(schedule)
+    except ArtifactError as error:
+        if schedule.is_file() and artifacts.kind_in(artifacts.read_json(schedule)) == "graph":
+            raise HiosError(f"{error}, as hios schedule writes it; hios draw {schedule} draws the graph") from error
+        raise
     shown.check_table()
     end = max(row.finish_ms for row in shown.placements)
     if not math.isclose(end, shown.latency_ms, rel_tol=1e-6, abs_tol=1e-9):

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 import msgspec
 
-from hios.cli.options import output_option
+from hios.cli.options import PATH, output_option, refuse_overwriting
 from hios.defaults import SEED
 from hios.errors import HiosError
-from hios.formats.config_file import ConvolutionStudy, SimulationDefaults, SimulationStudy
+from hios.formats.base import MOST_SUB_BLOCKS
+from hios.formats.config_file import ConvolutionStudy, SimulationDefaults, SimulationStudy, TopStudy
+from hios.formats.top_study_file import Experiment
+from hios.study.gpu_targets import TARGETS
 from hios.study.settings import SIZES
 
 if TYPE_CHECKING:
     from hios.formats.simulation_file import Setting
 
-_BASE, _STUDY, _CONVOLUTIONS = SimulationDefaults(), SimulationStudy(), ConvolutionStudy()
+_BASE, _STUDY, _CONVOLUTIONS, _TOP = SimulationDefaults(), SimulationStudy(), ConvolutionStudy(), TopStudy()
 
 
 def _setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -171,3 +174,68 @@ def convolutions(output: Path, sizes: tuple[int, ...], channels: int, repeats: i
     timings = measure(sorted(set(sizes)), channels=channels, repeats=repeats)
     write(output, "convolutions", timings)
     click.echo(f"{output}: {len(timings.sizes)} image size(s), {timings.seconds:.1f} s")
+
+
+@command.command("top")
+@click.argument("experiment", type=click.Choice(get_args(Experiment)))
+@click.argument("scenarios", nargs=-1, required=True, type=click.Path(path_type=Path))
+@output_option("top.json")
+@click.option(
+    "--label", "labels", multiple=True, help="Label of each scenario, in order; the name of its file if left out."
+)
+@click.option("--gpu", default="", help="GPU for which the experiment batches predicts costs.")
+@click.option("--most", type=click.IntRange(1, MOST_SUB_BLOCKS), default=_TOP.most, show_default=True)
+@click.option("--copies", type=click.IntRange(1, MOST_SUB_BLOCKS), default=_TOP.copies, show_default=True)
+@click.option("--batch", "batches", type=click.IntRange(1), multiple=True, default=_TOP.batches, show_default=True)
+@click.option("--stages-gpu", "gpus", multiple=True, default=_TOP.gpus, show_default=True)
+@click.option(
+    "--steps", type=click.IntRange(1), default=_TOP.steps, show_default=True, help="Steps of learning of GPG."
+)
+@click.option("--samples", type=click.IntRange(1), default=_TOP.samples, show_default=True)
+@click.option("--transitions", type=click.IntRange(1), default=_TOP.transitions, show_default=True)
+@click.option("--launcher-steps", type=click.IntRange(1), default=_TOP.launcher_steps, show_default=True)
+def top(
+    experiment: Experiment, scenarios: tuple[Path, ...], output: Path, labels: tuple[str, ...], gpu: str, **varied: Any
+) -> None:
+    """Carry out an experiment of TOP on scenarios of several models, in the simulator.
+
+    Options that are not explained here are those of `study: top:` in config.yaml.
+    """
+    from hios.artifacts import require_writable, write
+    from hios.serving.scenario import Scenario
+    from hios.study.top_learning import run
+
+    names = labels or tuple(path.stem for path in scenarios)
+    if len(names) != len(scenarios) or len(set(names)) < len(names):
+        raise HiosError(f"--label: found {', '.join(names) or 'none'}; required: a label of its own for each scenario")
+    require_writable(output)
+    given = {name: Scenario.read(path) for name, path in zip(names, scenarios, strict=True)}
+    found = run(experiment, given, TopStudy(**varied), gpu)
+    write(output, "top-study", found)
+    click.echo(f"{output}: {len(found.points)} point(s), simulated, {found.cpu_s:.1f} s of processor time")
+
+
+@command.command("predict")
+@click.argument("graph", type=PATH)
+@output_option("predicted.json")
+@click.option(
+    "--for",
+    "targets",
+    type=click.Choice(list(TARGETS)),
+    multiple=True,
+    default=tuple(TARGETS),
+    show_default=True,
+    help="Whose GPUs. May be given more than once.",
+)
+def predict(graph: Path, output: Path, targets: tuple[str, ...]) -> None:
+    """Predict the schedules of GRAPH on the GPUs of the papers, from their data sheets; nothing runs."""
+    from hios.artifacts import require_writable, write
+    from hios.graph import Graph
+    from hios.study.gpu_predictions import predict_targets
+
+    refuse_overwriting([graph], [output])
+    require_writable(output)
+    made = predict_targets(Graph.read(graph), dict.fromkeys(targets))
+    write(output, "predicted", made)
+    found = made.missing or f"predicted for {', '.join(entry.platform.gpu or '' for entry in made.predictions)}"
+    click.echo(f"{output}: {found}, {made.seconds:.1f} s")

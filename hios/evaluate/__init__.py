@@ -11,8 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
+from hios.contraction import Contraction
 from hios.errors import ScheduleError
-from hios.evaluate.plan_errors import require_wide
+from hios.evaluate.plan_errors import require_merges, require_wide
 from hios.evaluate.staged import evaluate_staged, staged_times
 from hios.evaluate.streams import evaluate_streams
 from hios.problem import Problem
@@ -33,7 +36,8 @@ def evaluate(problem: Problem, plan: Plan) -> list[Placement]:
 
     Raises:
         ScheduleError: the plan does not hold every operator once, or on each of its devices; it gives an operator a
-            number of devices that the costs do not list; or it deadlocks. The message names operators.
+            number of devices that the costs do not list; it merges operators of streams that cannot run as one or do
+            not stand together; or it deadlocks. The message names operators.
 
     Notes:
         Stages follow HIOS, section III: a stage starts when the one before it on its device has finished and all inputs
@@ -52,6 +56,8 @@ def evaluate(problem: Problem, plan: Plan) -> list[Placement]:
         [('a', 0, 0.0, 1.0), ('b', 1, 1.5, 3.5)]
     """
     problem = problem.on(len(plan.devices))
+    if isinstance(plan, StreamPlan) and plan.merges:
+        return _evaluate_merged(problem, plan)
     if isinstance(plan, StreamPlan) and plan.wide:
         require_wide(problem, plan)
         return evaluate_streams(problem, plan)
@@ -63,6 +69,19 @@ def evaluate(problem: Problem, plan: Plan) -> list[Placement]:
                 f"operator {problem.ids[operator]} is in the plan {held[operator]} times; allowed: once"
             )
     return evaluate_staged(problem, plan) if isinstance(plan, StagedPlan) else evaluate_streams(problem, plan)
+
+
+def _evaluate_merged(problem: Problem, plan: StreamPlan) -> list[Placement]:
+    """Times of streams with merges: each is one operator, whose times all that it stands for have."""
+    contraction = Contraction(problem, plan.merges)
+    require_merges(problem, plan)
+    rows = evaluate(contraction.problem, contraction.contracted(plan))
+    number = contraction.problem.graph.index
+    return [
+        replace(row, operator=problem.ids[operator])
+        for row in rows
+        for operator in contraction.members[number[row.operator]]
+    ]
 
 
 def _operators(nested: Iterable[Any]) -> Iterator[int]:

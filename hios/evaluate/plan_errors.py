@@ -1,4 +1,4 @@
-"""Errors of plans that cannot be evaluated: inconsistent devices of wide operators, and deadlocks."""
+"""Errors of plans that cannot be evaluated: inconsistent devices of wide or merged operators, and deadlocks."""
 
 from __future__ import annotations
 
@@ -40,6 +40,46 @@ def require_wide(problem: Problem, plan: StreamPlan) -> None:
                 f"device {device}: found {len(plan.devices[device])} streams; allowed: 1, as an operator takes this "
                 "device together with others, and must have it alone"
             )
+
+
+def require_merges(problem: Problem, plan: StreamPlan) -> None:
+    """Refuse streams with merges that cannot be evaluated.
+
+    Args:
+        problem: graph and costs, with the times on the devices of the plan (``Problem.on``).
+        plan: a plan whose ``merges`` is not empty, each of operators that can run as one.
+
+    Raises:
+        ScheduleError: operators of a merge have different devices, do not follow one another, take a number of devices
+            that the costs do not list for the merge, or share a device that has several streams.
+    """
+    for merge in sorted(map(sorted, plan.merges)):
+        names = ", ".join(problem.ids[operator] for operator in merge)
+        held = {plan.wide.get(operator, ()) for operator in merge}
+        rows = [stream for streams in plan.devices for stream in streams if not set(merge).isdisjoint(stream)]
+        if len(held) > 1 or not all(_follow(merge, row) for row in (*rows, *([plan.launch] if plan.launch else ()))):
+            raise ScheduleError(
+                f"operators {names}: found them merged, on different devices or with others between them; allowed: one "
+                "after another on the same devices"
+            )
+        width = len(held.pop()) or 1
+        allowed = (1, *problem.merge_wide_ms.get(frozenset(merge), ()))
+        if width not in allowed:
+            raise ScheduleError(
+                f"operators {names}: found {width} devices; allowed: {', '.join(map(str, allowed))}, those of their "
+                "merge's wide_ms in the costs"
+            )
+        if any(len(streams) > 1 for streams in plan.devices if any(row in rows for row in streams)):
+            raise ScheduleError(
+                f"operators {names}: found them merged on a device of several streams; allowed: a device of one, which "
+                "a merged operator has alone"
+            )
+
+
+def _follow(merge: Sequence[int], row: Sequence[int]) -> bool:
+    """Whether all operators of a merge stand in a row, one after another."""
+    places = [place for place, operator in enumerate(row) if operator in merge]
+    return len(places) == len(merge) and places[-1] - places[0] < len(merge)
 
 
 def _require_width(problem: Problem, operator: int, width: int) -> None:

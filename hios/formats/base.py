@@ -31,11 +31,14 @@ def doc(text: str) -> Meta:
 #: End of a pattern that no line break may follow; ``$`` alone allows one in Python, though not in ECMAScript.
 END = r"$(?!\n)"
 
+#: Sub-blocks of a combined block at most: each set of them has times of its own.
+MOST_SUB_BLOCKS = 10
+
 Text = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 NonNegative = Annotated[float, Meta(ge=0)]
-#: A number that stays whole where it is written whole.
+#: A number that stays an integer if it was written as one.
 Amount = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
 AboveZero = Annotated[float, Meta(gt=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -49,7 +52,7 @@ Versions = Annotated[dict[str, Annotated[str, doc("A version.")]], doc("Versions
 
 
 class Allocation(Record, frozen=True, kw_only=True):
-    """What the process that measured was given, by the system and by a batch system."""
+    """What the process that measured (rank 0 of several) was given, by the system and by a batch system."""
 
     node: Annotated[Text, doc("Name of the node.")]
     cores: Annotated[

@@ -9,7 +9,20 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from hios import defaults
-from hios.formats.base import END, AboveZero, Amount, Count, DeviceCount, OrAbsent, Positive, Record, Share, Text, doc
+from hios.formats.base import (
+    END,
+    MOST_SUB_BLOCKS,
+    AboveZero,
+    Amount,
+    Count,
+    DeviceCount,
+    OrAbsent,
+    Positive,
+    Record,
+    Share,
+    Text,
+    doc,
+)
 
 #: A label becomes part of file names.
 Label = Annotated[
@@ -130,8 +143,8 @@ class Profile(Record, frozen=True):
         tuple[Annotated[int, Meta(ge=2), doc("Number of devices.")], ...],
         Meta(extra_json_schema={"uniqueItems": True}),
         doc(
-            "Numbers of devices that operators are also measured on at once, each once, at most the largest of "
-            "`devices`; with platform cpu."
+            "Numbers of devices that operators, and convolutions of one value merged into one, are also measured on at "
+            "once, each once, at most the largest of `devices`; with platform cpu."
         ),
     ] = ()
     cache: Annotated[
@@ -277,7 +290,9 @@ Session = Literal[
     "profiles",
     "batches",
     "transformers",
+    "predictions",
     "serving",
+    "top",
 ]
 
 
@@ -293,6 +308,33 @@ class ConvolutionStudy(Record, frozen=True):
     ] = None
     channels: Annotated[Positive, doc("Channels of images and outputs.")] = 48
     repeats: Annotated[Positive, doc("Rounds of every size.")] = 15
+
+
+class TopStudy(Record, frozen=True):
+    """Experiments of TOP on the scenarios of serving, simulated (TOP, figures 13, 18, 20 to 24, 26 and 27)."""
+
+    most: Annotated[
+        int, Meta(ge=1, le=MOST_SUB_BLOCKS), doc("Largest number of sub-blocks of a combined block (figure 18).")
+    ] = 6
+    copies: Annotated[int, Meta(ge=1, le=MOST_SUB_BLOCKS), doc("Largest number of copies of a model (figure 24).")] = 4
+    batches: Annotated[
+        tuple[Annotated[Positive, doc("Inputs of a batch.")], ...],
+        _Several,
+        doc("Batch sizes (figures 26 and 27)."),
+    ] = (1, 4, 16, 64, 128)
+    gpus: Annotated[
+        tuple[Annotated[Text, doc("A GPU, as `hios profile --gpu` takes it.")], ...],
+        _Several,
+        doc("Described GPUs whose stages are compared (figure 20)."),
+    ] = ("rtx2080-super", "v100-sxm2", "a100-pcie-40gb", "h100-sxm")
+    steps: Annotated[Positive, doc("Steps of learning of GPG (figures 13 and 21; the paper: 6000).")] = 1000
+    samples: Annotated[Positive, doc("Combinations of blocks for each number of sub-blocks (figure 13).")] = 6
+    transitions: Annotated[
+        Positive, doc("Combinations with more transitions (S, S') are left to no one (figure 13): they take minutes.")
+    ] = 100_000
+    launcher_steps: Annotated[
+        Positive, doc("Steps of learning of the launcher, in its smallest size (figure 22; the paper: 8000).")
+    ] = 600
 
 
 class PruningStudy(Record, frozen=True):
@@ -386,7 +428,7 @@ class Study(Record, frozen=True):
             "What the page of the report draws figures from, each once: those that need nothing else are part of "
             "`snakemake --cores all`. Without any, the page has no figures of the papers."
         ),
-    ] = ("networks", "simulation")
+    ] = ("networks", "simulation", "predictions")
     archives: Annotated[
         tuple[
             Annotated[
@@ -408,6 +450,7 @@ class Study(Record, frozen=True):
     images: ImageStudy = field(default_factory=ImageStudy)
     batches: BatchStudy = field(default_factory=BatchStudy)
     transformers: TransformerStudy = field(default_factory=TransformerStudy)
+    top: TopStudy = field(default_factory=TopStudy)
 
 
 class Serving(Record, frozen=True):
@@ -445,7 +488,7 @@ class Serving(Record, frozen=True):
     ] = 5.0
 
 
-#: In place of numbers of devices: the fastest division of the machine's cores.
+#: Instead of numbers of devices: the fastest division of the machine's cores.
 AUTO_DEVICES = "auto"
 
 
@@ -547,6 +590,8 @@ class Config(Record, frozen=True, kw_only=True):
             ("serving.loads", self.serving.loads),
             ("study.sessions", self.study.sessions),
             ("study.convolutions.sizes", self.study.convolutions.sizes or ()),
+            ("study.top.batches", self.study.top.batches),
+            ("study.top.gpus", self.study.top.gpus),
             ("study.pruning.models", self.study.pruning.models or ()),
             ("study.pruning.r", self.study.pruning.r),
             ("study.pruning.s", self.study.pruning.s),

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from hios.formats.base import FormatVersion, NonNegative, Platform, Positive, Record, Timestamp, Versions, doc
 
-#: What is run concurrently in pairs.
+#: Kinds of operators that are run concurrently in pairs.
 PairKind = Literal["conv", "relu"]
 
 

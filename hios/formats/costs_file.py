@@ -166,6 +166,13 @@ class MergeCost(_Timed, frozen=True, kw_only=True):
         doc("The operators that are merged, in any order."),
     ]
     time_ms: Annotated[NonNegative, doc("Time of the merged operator alone on a device, milliseconds.")]
+    wide_ms: Annotated[
+        dict[_Width, Annotated[NonNegative, doc("Time on k devices, milliseconds.")]],
+        doc(
+            "Time of the merged operator on k devices at once, by k (2 to 1024); it may take only the numbers of "
+            "devices listed here, or one."
+        ),
+    ] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(set(self.operators)) < len(self.operators):
@@ -240,7 +247,10 @@ class ProfileSummary(Record, frozen=True):
         doc("Entries measured in this session; operators, stages and merges of equal signature are one."),
     ]
     imprecise: Annotated[Count, doc("Entries whose interval stayed wider than that.")]
-    modelled: Annotated[Count, doc("Stages and merges that algorithms asked for and the budget left to the models.")]
+    modelled: Annotated[
+        Count,
+        doc("Stages and merges that algorithms or widths asked for and the budget left to the models."),
+    ]
     cached: Annotated[Count, doc("Entries taken from the cache.")]
     cached_from: OrAbsent[Annotated[Timestamp, doc("When the oldest of these was measured, UTC.")]] = None
     cached_until: OrAbsent[Annotated[Timestamp, doc("When the newest of these was measured, UTC.")]] = None
@@ -265,7 +275,7 @@ class ProfileSummary(Record, frozen=True):
 
 
 def _empty() -> tuple[()]:
-    """A default that files hold even so: msgspec leaves out those that it can see to be empty."""
+    """A default that is written to files nevertheless: msgspec omits only defaults that it knows to be empty."""
     return ()
 
 

@@ -38,9 +38,18 @@ Launch = Annotated[
     ),
 ]
 NoGraph = Annotated[str, doc("Why it could not be captured in a CUDA graph.")]
-#: What outputs are compared with.
+_PeakMemory = Annotated[
+    Positive,
+    doc(
+        "Peak memory, bytes. On cores: of one run after the measured ones, what each worker process had for itself at "
+        "most, weights among it, added up; all schedules of a device have one process. On GPUs: what torch allocated "
+        "at most, by a schedule in a run that launches every operator by itself, by a reference since it was loaded, "
+        "with what compiling and capturing took. Absent where the system does not tell."
+    ),
+]
+#: The runtimes that outputs are compared with.
 Checked = Literal["eager", "onnxruntime", "sequential"]
-#: What runs a reference.
+#: The runtimes of references.
 ReferenceKind = Literal[
     "engine",
     "eager",
@@ -152,6 +161,7 @@ class ReferenceResult(Record, frozen=True):
             doc("Largest absolute difference of any output of any run from what outputs were compared with."),
         ]
     ] = None
+    peak_memory_bytes: OrAbsent[_PeakMemory] = None
 
 
 class Baseline(Record, frozen=True):
@@ -160,6 +170,7 @@ class Baseline(Record, frozen=True):
     latency_ms: Latency
     launch: OrAbsent[Launch] = None
     no_graph: OrAbsent[NoGraph] = None
+    peak_memory_bytes: OrAbsent[_PeakMemory] = None
 
 
 class Chosen(Record, frozen=True):
@@ -227,6 +238,7 @@ class ScheduleResult(Record, frozen=True):
     allocation_time_s: OrAbsent[
         Annotated[NonNegative, doc("Seconds that stream allocation alone took, as in schedule.json.")]
     ] = None
+    peak_memory_bytes: OrAbsent[_PeakMemory] = None
 
 
 class Run(Record, frozen=True):

@@ -7,15 +7,25 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from hios import defaults
-from hios.formats.base import END, AboveZero, Count, DeviceCount, NonNegative, OrAbsent, Positive, Record, Text, doc
+from hios.formats.base import (
+    END,
+    MOST_SUB_BLOCKS,
+    AboveZero,
+    Count,
+    DeviceCount,
+    NonNegative,
+    OrAbsent,
+    Positive,
+    Record,
+    Text,
+    doc,
+)
 from hios.formats.config_file import Label
 
 #: What happens to a task that meets a full queue.
 Overflow = Literal["reject", "drop-oldest"]
 #: How fast tasks leave the queues.
 LauncherKind = Literal["open", "fixed", "water-filling"]
-#: Sub-blocks of a combined block at most: each set of them has times of its own.
-MOST_SUB_BLOCKS = 10
 
 
 class ModelOfScenario(Record, frozen=True):
@@ -140,10 +150,28 @@ class TopSettings(Record, frozen=True):
         str,
         doc("Launcher that hios train --learn launcher wrote, for the policies learned and learned-static; or none."),
     ] = ""
+    stages: Annotated[
+        Literal["ios", "gpg"],
+        doc(
+            "Where the stages of a combined block come from. ios: those of its blocks by IOS side by side, the first "
+            "of all, then the second; gpg: GPG chooses them for all its blocks together, as TOP does."
+        ),
+    ] = "ios"
+    stage_policy: Annotated[
+        str,
+        doc("With stages: gpg, the policy that hios train wrote; without one, nothing was learned. Relative path."),
+    ] = ""
+    stage_passes: Annotated[
+        Positive, doc("With stages: gpg, passes of GPG over a combined block, the best counts; 1: as published.")
+    ] = 64
     r: Annotated[Positive, doc("Largest number of operators in a group of a stage.")] = 3
     s: Annotated[Positive, doc("Largest number of groups of a block in a stage.")] = 8
 
     def __post_init__(self) -> None:
+        if self.stage_policy and self.stages != "gpg":
+            raise ValueError(
+                f"stage_policy: found {self.stage_policy} with stages: {self.stages}; allowed with stages: gpg"
+            )
         if any(len(set(blocks)) < len(blocks) for combined in self.combined for blocks in combined.values()):
             raise ValueError("blocks of a combined block differ from each other")
 

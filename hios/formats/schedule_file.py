@@ -84,11 +84,15 @@ class ScheduleFile(Record, frozen=True):
             Annotated[
                 tuple[OperatorId, ...],
                 Meta(min_length=2, extra_json_schema={"uniqueItems": True}),
-                doc("One merge: all operators of a stage."),
+                doc("One merge, by operators."),
             ],
             ...,
         ],
-        doc("Stages whose operators run merged into one (IOS); every row of such a stage has a stream of its own."),
+        doc(
+            "Operators that run merged into one (IOS). In a staged schedule a merge is a whole stage, and every row of "
+            "it has a stream of its own. In a stream schedule its rows follow one another and have the same devices, "
+            "stream and times, on devices with the single stream 0."
+        ),
     ] = ()
     notes: Annotated[
         dict[str, Annotated[str, doc("One note.")]], doc("What the result rests on, in words, by topic.")

@@ -1,13 +1,12 @@
 """From a model to graph.json: torch.export or ONNX -> Relax -> scheduling units.
 
-export              a model (`hios.models`) to program.pt2 or program.onnx
+export              a model (`hios.models`) to program.pt2, with open dimensions fixed
 model_registry      a network of models/ by name, with seeded random weights
 model_function      calling a function that builds a network
 model_declarations  what a model declares about itself: units, blocks
 program             program.pt2: torch.export, saving and loading
 program_interface   inputs and outputs of a program: tensors, and the structure they come in
 pt2_archive         loading a program.pt2 without trusting its author
-fixed_shapes        exporting a program again with fixed shapes
 export_check        whether an exported program computes what its module computes
 autocast_regions    inlining regions under autocast or without gradients
 onnx_file           program.onnx: checking, loading, ONNX Runtime

@@ -14,7 +14,7 @@ from hios.errors import UnsupportedError
 from hios.frontends.source_location import of_node
 
 _AUTOCAST = torch.ops.higher_order.wrap_with_autocast
-#: What such a region is, with the position of its program among the arguments; what it takes follows.
+#: The operators that wrap a region, with the position of the nested program among their arguments; its inputs follow.
 _REGIONS = {_AUTOCAST: 4, torch.ops.higher_order.wrap_with_set_grad_enabled: 1}
 
 

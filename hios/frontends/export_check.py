@@ -13,7 +13,7 @@ from hios.frontends.program_interface import flat_module
 from hios.frontends.source_location import of_node
 from hios.tolerances import difference
 
-#: Arguments with which an operator that can draw random numbers does not.
+#: Arguments with which an operator that can draw random numbers draws none.
 _NOT_RANDOM = {"train": False, "training": False, "p": 0, "dropout_p": 0}
 
 

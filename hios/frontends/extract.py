@@ -47,8 +47,8 @@ def extract(
         program: a program, or program.pt2 or program.onnx.
         name: name of the graph.
         units: scheduling units, a key of ``patterns.UNITS``; those that the model declares if None.
-        below: by name of inputs that are integers, such as tokens, what their values are less than; as the model
-            declares, or 2, where absent.
+        below: by name of integer inputs, such as tokens, the limit that their values stay below; where absent, the
+            limit that the model declares, or 2.
         trusted: whether the user trusts a program that can run code when it is loaded.
 
     Raises:
@@ -267,7 +267,7 @@ class _Writer:
         tensor = weight.tensor
         key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
         if key not in self._name_of:
-            # safetensors keeps what it knows of a file under __metadata__
+            # safetensors stores the metadata of a file under __metadata__
             self._name_of[key] = name = _free(weight.name, {*self.tensors, "__metadata__"})
             self.tensors[name] = self._apart(tensor)
         return self._name_of[key]
@@ -307,7 +307,7 @@ def _weight_bytes(unit: Unit) -> int:
 
 
 def _json(value: Any) -> Any:
-    """The value, with text for numbers that JSON lacks: inf, -inf, nan."""
+    """The value, with the numbers that JSON cannot express (inf, -inf, nan) as text."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -81,7 +81,7 @@ class Folder:
 def _fold_bias(convolution: Call, weight: Weight, bias: Weight) -> bool:
     filters, dimensions = weight.tensor.shape[0], weight.tensor.ndim
     one_a_filter = (filters, *[1] * (dimensions - 2))
-    # A bias of more dimensions than the image would add dimensions to the result.
+    # A bias with more dimensions than the image would broadcast the result to more dimensions.
     if bias.tensor.ndim > dimensions or bias.tensor.numel() != filters:
         return False
     if bias.tensor.shape[1 - dimensions :] != one_a_filter:

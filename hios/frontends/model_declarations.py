@@ -19,8 +19,8 @@ class Declarations:
     """The declarations of a model.
 
     Attributes:
-        units: one of ``hios.graph.UNITS``; None where the model leaves it open.
-        blocks: paths of the submodules that are a block each; empty where the model declares none.
+        units: one of ``hios.graph.UNITS``; None if the model declares none.
+        blocks: paths of the submodules, each of which is a block; empty if the model declares none.
         below: for each input what its integers stay below, such as the size of a vocabulary, as the example
             inputs show it; None for other inputs. Empty where nothing is known.
     """

@@ -70,7 +70,7 @@ def built(
         file: that defines the function, for messages.
         options: keyword arguments.
         seed: of torch before the call.
-        prepare: what is done with module and inputs before the run, such as setting the weights.
+        prepare: called with module and inputs before the run, for example to set the weights.
 
     Raises:
         HiosError: unknown option, a result that is not a module and example inputs, or a network that does not run.
@@ -100,7 +100,7 @@ def built(
 
 
 def _not_numbers(outputs: Any) -> str:
-    """Which outputs of a module hold NaN, and how much of them, in words; empty if none does."""
+    """Which outputs of a module contain NaN, and what share of them, in words; empty if none does."""
     affected = []
     for path, value in pytree.tree_flatten_with_path(outputs)[0]:
         if isinstance(value, Tensor) and (share := nan_in_words(value)):

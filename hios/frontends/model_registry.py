@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hios.artifacts import resource_directory
-from hios.errors import HiosError, first_line, place
+from hios.errors import HiosError, first_line, place, suggestion
 from hios.formats.config_file import ModelOptions
 from hios.frontends.model_function import Build, built
 from hios.models import names
@@ -34,7 +34,7 @@ def build_model(name: str, options: ModelOptions, seed: int) -> tuple[nn.Module,
         HiosError: unknown name, or an option that the network does not have.
     """
     if name not in names():
-        raise HiosError(f"unknown model {name}; allowed: {', '.join(names())}")
+        raise HiosError(f"unknown model {name}{suggestion(name, names())}; allowed: {', '.join(names())}")
     return built(_build_function(name), name, _file(name), options, seed, functools.partial(initialize, seed=seed))
 
 

@@ -55,7 +55,7 @@ def _expand(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, 
 
 
 def _gather(importer: Importer, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    """Gather: negative indices count from the end, as in the take of hios."""
+    """Gather: negative indices count from the end, as in the kernel of relax.take."""
     return relax.op.take(inputs[0], inputs[1], axis=attributes.get("axis", 0))
 
 

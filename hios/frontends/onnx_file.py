@@ -1,7 +1,7 @@
 """program.onnx: checking, loading and copying ONNX files, and running them with ONNX Runtime.
 
-An ONNX file holds no code. Operators of other domains than ONNX's own, which come from libraries, are refused, and
-weights in files of their own are read only where these lie in the folder of the model.
+An ONNX file holds no code. Operators from other domains than ONNX's own, which libraries implement, are refused,
+and weights in separate files are read only if these are in the folder of the model.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from hios.frontends.program_interface import TensorType, type_text
 #: Largest protobuf message, and so the largest ONNX file that holds its weights.
 _LARGEST_BYTES = 2**31 - 1
 _STANDARD = ("", "ai.onnx")
-#: Activations whose results lie between fixed limits.
+#: Activations whose results are bounded.
 _SATURATING = ("Sigmoid", "HardSigmoid", "Softmax", "Tanh")
-#: Elements of inputs and outputs, by ONNX's numbers for them.
+#: Element types of inputs and outputs, by ONNX's numbers for them.
 _DTYPES: dict[int, torch.dtype] = {
     TensorProto.BOOL: torch.bool,
     TensorProto.UINT8: torch.uint8,
@@ -140,7 +140,7 @@ def tensor_type(value: ValueInfoProto) -> TensorType:
 
 
 def interface(graph: GraphProto, session: Session) -> tuple[list[TensorType], list[TensorType]]:
-    """Shapes and dtypes of inputs and outputs; if shape inference cannot tell those of an output, a run does."""
+    """Shapes and dtypes of inputs and outputs; what shape inference cannot tell of an output is taken from a run."""
     inputs = [tensor_type(value) for value in inputs_of(graph)]
     outputs = [tensor_type(value) for value in graph.output]
     if any(size < 1 for shape, _ in outputs for size in shape):

@@ -96,7 +96,7 @@ def _refuse_kernels(module: tvm.IRModule, places: Mapping[str, Origin]) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """The message of a library's error, without TVM's notation of operators and numbers."""
+    """The message of a library's error, with TVM's notation of operators and numbers simplified."""
     return _NUMBER.sub(r"\1", _OPERATOR.sub(r"\1", first_line(error)))
 
 

@@ -20,11 +20,11 @@ from hios.frontends.onnx_recurrent import unroll
 _PADDED = ("AveragePool", "Conv", "LpPool", "MaxPool")
 _REAL = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE)
 
-logging.getLogger("onnxscript.optimizer").setLevel(logging.ERROR)  # it warns about everything it does not change
+logging.getLogger("onnxscript.optimizer").setLevel(logging.ERROR)  # it warns about all that it leaves unchanged
 
 
 def rewritten(model: ModelProto) -> ModelProto:
-    """A copy with everything that follows from shapes constant, explicit padding, and no loops in layers."""
+    """A copy with constants for all that follows from shapes, explicit padding, and recurrent layers unrolled."""
     given = model.graph.initializer
     result = onnx.shape_inference.infer_shapes(folded(model), data_prop=True)
     _move_constants(result.graph, {tensor.name for tensor in given})

@@ -16,8 +16,8 @@ class Session:
 
     Args:
         path: the file.
-        content: what to load in its place.
-        threads: of an operator.
+        content: contents to load instead of the file.
+        threads: inside an operator.
         parallel: whether the threads run operators concurrently instead, each with one.
     """
 
@@ -28,7 +28,7 @@ class Session:
         options.intra_op_num_threads, options.inter_op_num_threads = (1, threads) if parallel else (threads, 1)
         if parallel:
             options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
-        options.add_session_config_entry("session.force_spinning_stop", "1")  # others take turns on its cores
+        options.add_session_config_entry("session.force_spinning_stop", "1")  # others use its cores in turn
         options.log_severity_level = 3  # errors; its warnings are about its own optimisations
         self._names: list[str] = []
         try:

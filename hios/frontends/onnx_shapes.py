@@ -20,8 +20,8 @@ def fix_shapes(
 ) -> None:
     """Fix every open dimension of the inputs, in place.
 
-    A dimension is open where the file gives it a name, nothing, or -1 (as exporters of PaddlePaddle do). Dimensions of
-    one name have one size.
+    A dimension is open if the file gives it a name, no size, or -1 (as exporters of PaddlePaddle do). Dimensions with
+    the same name have the same size.
 
     Args:
         model: is changed.

@@ -1,7 +1,7 @@
 """Programs of torch.export in OpenVINO on the CPU.
 
-The program goes through OpenVINO's PyTorch frontend without a detour over ONNX. ``openvino.convert_model`` would do the
-same, but also report usage over the network; the frontend itself does not.
+The program goes through OpenVINO's PyTorch frontend directly, not through ONNX. ``openvino.convert_model`` would do the
+same, but also sends usage statistics over the network; the frontend itself does not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.export import ExportedProgram
 
 from hios.errors import UnsupportedError, first_line
 
-#: Precision of float32 models, as OpenVINO calls it: left to itself it uses bfloat16 where the processor has it.
+#: Precision of float32 models, in OpenVINO's terms: by default it uses bfloat16 if the processor supports it.
 PRECISION = "f32"
 
 
@@ -69,7 +69,7 @@ class Session:
 
     Args:
         model: as `converted` gives it.
-        threads: of an operator.
+        threads: inside an operator.
         name: for messages.
 
     Raises:

@@ -165,5 +165,5 @@ UNITS: dict[str, Units] = {
     ),
     "operator": Units(_convolutions),
 }
-#: The way for models that declare none.
+#: The default, for models that declare none.
 DEFAULT_UNITS = "conv-relu"

@@ -66,7 +66,7 @@ def export(module: nn.Module, inputs: tuple[Tensor, ...], model: nn.Module | Non
     Args:
         module: what is exported.
         inputs: example inputs.
-        model: what messages speak of, where the module is only a cover around it.
+        model: named in messages instead of the module, if the module is only a wrapper around it.
 
     Raises:
         UnsupportedError: torch.export cannot trace it (the message is its own first line, with the line of the file
@@ -99,7 +99,7 @@ def export(module: nn.Module, inputs: tuple[Tensor, ...], model: nn.Module | Non
 def save(program: ExportedProgram, path: str | Path, declared: Declarations | None = None) -> None:
     """Write program.pt2 with the declarations of the model.
 
-    The example inputs, which it would embed, are left out; what they show of integers stays.
+    torch would embed the example inputs; they are left out, but the ranges of integers that they show are kept.
     """
     # Given a path, torch names the folder inside the archive after it; given a stream, equal programs give equal files.
     with replacing(path) as temporary, temporary.open("wb") as stream:

@@ -19,7 +19,7 @@ from hios.frontends.pt2_archive import PLAIN_TREES
 def copied(program: ExportedProgram) -> ExportedProgram:
     """A copy of the program that can be modified; it shares the tensors of weights and constants."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # torch warns about its own use of a deprecated class
+        warnings.simplefilter("ignore", FutureWarning)  # torch warns about a deprecated class that it uses itself
         calls = copy.deepcopy(program.module_call_graph)
     return ExportedProgram(
         root=program.graph_module,

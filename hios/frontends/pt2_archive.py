@@ -36,7 +36,7 @@ _COMPILED = ("data/aotinductor/", "data/executorch/", "data/mtia")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)?")
 _PATH = re.compile(r"[A-Za-z0-9_.:/ +-]*")
 _WORD = re.compile(r"[A-Za-z]+")
-#: Numbers that JSON has no digits for, which torch writes as text.
+#: Numbers that JSON cannot express, which torch writes as text.
 _NOT_FINITE = re.compile(r"-?Infinity|NaN")
 _ANYTHING = re.compile(r".*", re.DOTALL)
 
@@ -50,7 +50,7 @@ _STRUCTURE = re.compile(
     r"(buffer|parameter|user_input)_mutation|gradient_to_(parameter|user_input)|"
     r"tensor_meta|sizes|strides|storage_offset|requires_grad|is_param|use_pickle"
 )
-#: Keys whose values are text, and which text.
+#: Keys whose values are text, with the allowed texts.
 _TEXT = {
     **dict.fromkeys(("name", "as_name", "user_input_name", "forward_arg_names"), _NAME),
     **dict.fromkeys(("fqn", "parameter_name", "buffer_name", "tensor_constant_name", "torch_version"), _PATH),
@@ -65,7 +65,7 @@ _TABLES = {
     **dict.fromkeys(("tensor_values", "sym_int_values", "sym_bool_values", "sym_float_values"), _NAME),
     **dict.fromkeys(("opset_version", "config"), _PATH),
 }
-#: Code, and what is only of use to torch's own tools, with what the copy has in its place.
+#: Code, and data for torch's own tools only, with the replacement in the copy.
 _REPLACED: Mapping[str, object] = {"guards_code": [], "treespec_namedtuple_fields": {}, "range_constraints": {}}
 #: Why keys that a program may have are refused.
 _REASONS = {
@@ -86,7 +86,7 @@ _WORDS = re.compile(
     "rounding_mode|side"
 )
 
-#: What inputs and outputs may be put together with.
+#: Containers in which inputs and outputs may be nested.
 PLAIN_TREES = (tuple, list, dict, OrderedDict)
 _TREES = {f"{kind.__module__}.{kind.__name__}": kind for kind in PLAIN_TREES}
 

@@ -24,7 +24,7 @@ class Call:
     """A call of a Relax operator.
 
     ``arguments`` are calls, (call, item) pairs, weights, inputs of the network, or numbers; ``shapes`` and ``dtypes``
-    describe what it makes.
+    describe its outputs.
     """
 
     function: str
@@ -157,7 +157,7 @@ class _Reader:
             if isinstance(whole, list):
                 return whole[expression.index]
             if whole.function == "relax.nn.batch_norm" and expression.index == 0:
-                return whole  # its mean and variance only exist in training
+                return whole  # mean and variance are outputs in training only
             return (whole, expression.index)
         return self._argument(expression, _text(variable.name))
 

@@ -16,7 +16,7 @@ _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 class Origin:
     """The location in the model that a call comes from.
 
-    ``module`` is the path of the submodule that computes it ("" for the model itself), ``place`` says it to people.
+    ``module`` is the path of the submodule that computes it ("" for the model itself), ``place`` the location in words.
     """
 
     module: str

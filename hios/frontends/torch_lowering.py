@@ -18,13 +18,13 @@ from hios.frontends.relax_calls import Lowered, Weight, canonical, origins, read
 from hios.frontends.source_location import Origin, of_node
 from hios.frontends.torch_converters import CONVERTERS
 
-#: ATen operators that Relax imports whole, by name without overload; decomposing them would scatter units.
+#: ATen operators, without overload, that Relax imports as one; if decomposed, patterns would not match them.
 _KEPT_WHOLE = {
     *("linear", "gelu", "softmax", "log_softmax", "adaptive_avg_pool2d", "scaled_dot_product_attention"),
     *("silu", "selu", "prelu", "softplus", "hardswish", "hardsigmoid", "pixel_shuffle"),
 }
 
-#: Arguments of ATen operators that Relax's importer ignores, with the value that does no harm.
+#: Arguments of ATen operators that Relax's importer ignores, with the value for which that is correct.
 _DROPPED: Mapping[str, Mapping[str, Any]] = {
     "aten::avg_pool2d": {"divisor_override": None},
     "aten::elu": {"scale": 1, "input_scale": 1},

@@ -41,7 +41,7 @@ _MOVES = frozenset(
         *("astype", "where", "one_hot", "nn.dropout"),
     }
 )
-#: Operators that read of their first argument what they give, and not all of it.
+#: Operators that read only the part of their first argument that they return.
 LOOKUPS = frozenset(
     f"relax.{name}" for name in ("take", "index_tensor", "gather_elements", "gather_nd", "strided_slice")
 )

@@ -51,14 +51,14 @@ def packed_convolution(
         activation: Relax name of the activation that follows.
 
     Returns:
-        A function whose result is in channels-last order. It lets the filters as they were go at its first run.
+        A function whose result is in channels-last order. Its first run releases the filters in their original layout.
     """
     stride, dilation = tuple(attributes["strides"]), tuple(attributes["dilation"])
     groups = attributes["groups"]
     padding, explicit = split_padding(attributes["padding"])
     fused = "none" if activation is None else _FUSED[activation]
     pack, run = torch.ops.mkldnn._reorder_convolution_weight, torch.ops.mkldnn._convolution_pointwise.default
-    # One variable for both, so that threads see them change at once.
+    # One variable for both, so that other threads see them change together.
     kept = weight, False
 
     def convolution(x: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ def packed_convolution(
             x = F.pad(x, explicit)
         filters, packed = kept
         if not packed:
-            # At the first run, because the layout depends on the image: one that does not fit costs tenfold.
+            # At the first run, because the best layout depends on the image; a wrong one is ten times as slow.
             ordered = filters.contiguous(memory_format=torch.channels_last)
             filters = pack(ordered, padding, stride, dilation, groups, list(x.shape))
             kept = filters, True

@@ -85,7 +85,7 @@ class _Compiler:
         self._readers = _readers(self._calls)
         self._outside = externals(operator)
         self._fixed: list[Any] = []
-        #: A step's kernel with its arguments: where they are kept, and their place there.
+        #: A step's kernel with its arguments, each as its kind and its index within that kind.
         self._steps: list[tuple[Kernel, list[tuple[str, int]]]] = []
         self._step_of: dict[int, int] = {}
 

@@ -145,7 +145,8 @@ def distinct(candidates: Sequence[Candidate], graph: Graph) -> list[Candidate]:
             # Idle devices after the last one with work make no difference.
             rows = plan.devices[: 1 + max(number for number, row in enumerate(plan.devices) if row)]
             cores = "all" if candidate.wide else candidate.schedule.cores_per_device or 1
-            what = (type(plan), rows, plan.merges if isinstance(plan, StagedPlan) else plan.launch, cores)
+            launch = () if isinstance(plan, StagedPlan) else plan.launch
+            what = (type(plan), rows, plan.merges, launch, cores)
         if what not in seen:
             seen.append(what)
             kept.append(candidate)

@@ -6,9 +6,9 @@ cuda            devices are GPUs
 model           GPUs that are not here: predicts costs, and runs nothing
 device_timer    what a platform measures
 probe_schedule  when the probe of the machine's speed is timed
-workloads       what is timed: operators with random weights and inputs
+workloads       what profiling times: operators with random weights and inputs
 device_program  a schedule as what each device does
-competitor      what runs in a session, with what was measured of it
+competitor      a program that runs in a session, with its measurements
 buffers         buffers of shared memory as tensors, and values copied into them
 reference       the model itself inside a worker: eager PyTorch, torch.compile, ONNX Runtime
 weights         weights.safetensors, checked against the graph
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, cast
 from msgspec.structs import replace
 
 from hios.batch_job import allocation
-from hios.errors import PlatformError
+from hios.errors import PlatformError, suggestion
 
 if TYPE_CHECKING:
     from hios.formats.base import Platform as Description
@@ -63,7 +63,7 @@ class Entry:
 
     Attributes:
         summary: what its devices are, in a few words.
-        executes: whether schedules run on it. If not, its costs are predicted (`Predicting`), and measured otherwise.
+        executes: whether schedules run on it. If not, its costs are predicted (`Predicting`) instead of measured.
         options: options of its own.
     """
 
@@ -102,7 +102,7 @@ def entry(name: str) -> Entry:
         PlatformError: there is no platform of that name.
     """
     if name not in PLATFORMS:
-        raise PlatformError(f"unknown platform {name}; allowed: {', '.join(PLATFORMS)}")
+        raise PlatformError(f"unknown platform {name}{suggestion(name, PLATFORMS)}; allowed: {', '.join(PLATFORMS)}")
     return PLATFORMS[name]
 
 

@@ -15,16 +15,17 @@ class Competitor:
     """A program on one or more devices, with its measurements.
 
     Attributes:
-        programs: one a device that takes part.
-        plan: what they do; of copies, what each of them does.
+        programs: one for each device that takes part.
+        plan: what the programs do together; for copies, what each of them does.
         copies: whether the devices run independent copies of the model.
-        worker: the worker of the only program, where it is not that of its device.
+        worker: the worker of the only program, if that is not the worker of its device.
         cores: cores of a device: threads inside each operator.
-        latencies_ms: of every measured run; of copies the harmonic mean over the devices.
-        timelines: rows of every measured run; of one run of its own where timing operators slows them.
-        difference: largest difference of any output from what outputs are compared with.
+        latencies_ms: of every measured run; for copies the harmonic mean over the devices.
+        timelines: rows of every measured run, or of one separate run if timing operators slows them down.
+        difference: largest difference of any output from the expected one.
         launch: on GPUs, how it is launched: as one CUDA ``graph`` on each run, or operator by operator on ``streams``.
         no_graph: why it could not be captured in a graph.
+        peak_memory_bytes: of one run; None where it is not known.
     """
 
     programs: list[DeviceProgram]
@@ -37,6 +38,7 @@ class Competitor:
     difference: float = 0.0
     launch: str = ""
     no_graph: str = ""
+    peak_memory_bytes: int | None = None
 
     @property
     def parts(self) -> dict[int, DeviceProgram]:
@@ -45,8 +47,8 @@ class Competitor:
 
     @property
     def is_wide(self) -> bool:
-        """Whether some operators of its plan use several devices at once."""
-        return isinstance(self.plan, StreamPlan) and bool(self.plan.wide)
+        """Whether some operators of its plan use several devices at once, or are merged on streams."""
+        return isinstance(self.plan, StreamPlan) and bool(self.plan.wide or self.plan.merges)
 
     def wide(self, graph: Graph) -> dict[str, tuple[int, ...]]:
         """The devices of each operator that uses several at once, by id."""

@@ -40,7 +40,7 @@ class Handover:
 
 @dataclass(frozen=True, slots=True)
 class StageProgram:
-    """One stage of a device: wait for values, run the groups or all operators merged into one, hand values over."""
+    """One stage of a device: wait for values, run the groups or one merged operator, hand values over."""
 
     number: int
     arrivals: tuple[Handover, ...]
@@ -63,8 +63,8 @@ class StagedProgram:
 class StreamStep:
     """An operator of a stream schedule: wait for values, run, hand values over.
 
-    ``needs`` are values made on other streams or devices that no operator before it on its stream waits for;
-    ``rank`` is its place in the launch order.
+    ``needs`` are values made on other streams or devices, except those that an earlier operator on its stream waits
+    for; ``rank`` is its place in the launch order.
     """
 
     operator: str
@@ -89,11 +89,13 @@ class StreamProgram:
 
 @dataclass(frozen=True, slots=True)
 class WideStep:
-    """An operator of a plan with wide operators, as one of its devices sees it.
+    """An operator of a plan with wide or merged operators, as one of its devices sees it.
 
     The first of ``devices`` waits for values and for the others to be free, runs the operator on the cores of all, and
     hands values over. Each other one raises its flag of ``free`` and waits for ``done``; operators of the same first
     device that follow each other there are one step, which ends with the last of them.
+
+    ``merged`` are all operators that run merged into this one, in order; empty for an operator by itself.
     """
 
     operator: str
@@ -104,11 +106,12 @@ class WideStep:
     #: Flags of the other devices, and the one that the first raises in the end; none of a single device.
     free: tuple[int, ...] = ()
     done: int = 0
+    merged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class WideProgram:
-    """All operators of one device in order, in a plan with wide operators.
+    """All operators of one device in order, in a plan with wide or merged operators.
 
     ``devices`` are the numbers of all that take part.
     """
@@ -158,7 +161,7 @@ class ArenaPlan:
         home = _home(self.graph, plan)
         handovers = self._handovers(home)
         taking_part = tuple(device for device, row in enumerate(plan.devices) if row)
-        if isinstance(plan, StreamPlan) and plan.wide:
+        if isinstance(plan, StreamPlan) and (plan.wide or plan.merges):
             return self._wide(plan, taking_part, home, handovers)
         if isinstance(plan, StreamPlan):
             return [
@@ -261,7 +264,15 @@ class ArenaPlan:
     def _wide(
         self, plan: StreamPlan, taking_part: tuple[int, ...], home: dict[str, int], handovers: dict[External, Handover]
     ) -> list[DeviceProgram]:
-        """Programs of a plan with operators on several devices, each of which has one stream."""
+        """Programs of a plan with operators on several devices, or merged, all of whose devices have one stream."""
+        for device in taking_part:
+            if len(plan.devices[device]) > 1:
+                raise ScheduleError(
+                    f"device {device}: found {len(plan.devices[device])} streams; allowed: 1 to run a schedule in "
+                    "which operators take several devices at once or are merged"
+                )
+        members = _merged(plan)
+        plan = _without(plan, {operator for own in members.values() for operator in own[1:]})
         flags = count(self._first_flag + len(handovers))
         done = {operator: next(flags) for operator in plan.wide}
         lent = {device: _lent(plan, device) for device in taking_part}
@@ -275,7 +286,7 @@ class ArenaPlan:
                     free[operator].append(flag)
         self.flags = max(self.flags, next(flags))
         for device in taking_part:
-            steps[device] |= self._own_steps(plan, device, home, handovers, free, done)
+            steps[device] |= self._own_steps(plan, device, home, handovers, free, done, members)
         return [
             WideProgram(device, taking_part, tuple(own[place] for place in plan.devices[device][0] if place in own))
             for device, own in steps.items()
@@ -289,30 +300,53 @@ class ArenaPlan:
         handovers: dict[External, Handover],
         free: dict[int, list[int]],
         done: dict[int, int],
+        members: dict[int, tuple[int, ...]],
     ) -> dict[int, WideStep]:
-        """The operators whose values a device keeps, by their position in the graph."""
+        """The operators whose values a device keeps, by their position in the graph; merges by that of their first."""
         waited: set[External] = set()
         steps = {}
         for place in plan.devices[device][0]:
-            operator, devices = self.graph.operators[place], plan.wide.get(place, (device,))
+            operators = [self.graph.operators[member] for member in members.get(place, (place,))]
+            names, devices = [operator.id for operator in operators], plan.wide.get(place, (device,))
             if devices[0] != device:
                 continue
             needed = dict.fromkeys(
                 value
+                for operator in operators
                 for value in externals(operator)
                 if value[0] == "operator" and home[value[1]] != device and value not in waited
             )
             waited.update(needed)
             steps[place] = WideStep(
-                operator.id,
+                names[0],
                 devices,
                 tuple(handovers[value] for value in needed),
-                tuple(handover for value, handover in handovers.items() if value[1] == operator.id),
-                self._results({operator.id}),
+                tuple(handover for value, handover in handovers.items() if value[1] in names),
+                self._results(set(names)),
                 tuple(free.get(place, ())),
                 done.get(place, 0),
+                tuple(names) if place in members else (),
             )
         return steps
+
+
+def _merged(plan: StreamPlan) -> dict[int, tuple[int, ...]]:
+    """The operators of every merge by the first of them, in the order of their stream."""
+    order = {operator: number for streams in plan.devices for row in streams for number, operator in enumerate(row)}
+    merges = [tuple(sorted(merge, key=order.__getitem__)) for merge in plan.merges]
+    return {merge[0]: merge for merge in merges}
+
+
+def _without(plan: StreamPlan, left_out: set[int]) -> StreamPlan:
+    """The plan without some operators."""
+    return StreamPlan(
+        tuple(
+            tuple(tuple(operator for operator in stream if operator not in left_out) for stream in streams)
+            for streams in plan.devices
+        ),
+        tuple(operator for operator in plan.launch if operator not in left_out),
+        {operator: devices for operator, devices in plan.wide.items() if operator not in left_out},
+    )
 
 
 def _lent(plan: StreamPlan, device: int) -> list[list[int]]:

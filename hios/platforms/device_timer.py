@@ -14,7 +14,7 @@ from hios.workers.pool import WorkerPool
 Stage = tuple[tuple[str, ...], ...]
 #: Ids of operators that run as one, sorted.
 Merge = tuple[str, ...]
-#: Times of something in milliseconds, a pair a round: together, and one after another, right after each other.
+#: Milliseconds, a pair for each round: operators together, and right after that one after another.
 Pairs = list[tuple[float, float]]
 #: Longest time of one call to a worker, in seconds.
 TIMEOUT_S = 600.0
@@ -30,10 +30,10 @@ class DeviceTimer(ABC):
         devices: number of devices.
         around_bytes: bytes of operators that run before one in an inference and decide what it finds in the caches; 0
             where that does not count, None where all operators may.
-        least_ms: milliseconds that a measurement takes at least, however short what is measured.
+        least_ms: minimum milliseconds of a measurement, however short the measured operator.
 
     Attributes:
-        probe_version: tells what the probe of the platform does from what others do.
+        probe_version: identifies the work of the platform's probe.
         probe_flops: floating-point operations of its convolutions.
         probe_bytes: bytes that its copies read and write.
     """
@@ -92,7 +92,7 @@ class DeviceTimer(ABC):
         Args:
             sizes: bytes.
             rounds: how often.
-            turn: a number that tells whose turn it is, where one of the devices sends.
+            turn: counts calls, to let the devices take turns in sending.
         """
 
     @abstractmethod
@@ -100,16 +100,24 @@ class DeviceTimer(ABC):
         """How many times as long a network takes on a device while the first ``devices`` devices all run it.
 
         Args:
-            turn: a number that tells which of them is timed (`whose_turn`).
+            turn: counts calls, to let the devices take turns in being timed (`whose_turn`).
             devices: how many run it.
-            network: loaded operators in order; one that stands there again is another of its copies.
-            alone_ms: milliseconds that it takes alone, about.
+            network: loaded operators in order; an operator listed again is another copy.
+            alone_ms: approximate milliseconds that it takes alone.
         """
 
     def time_wide(self, width: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, Pairs]:
         """Milliseconds of operators on the first ``width`` devices at once, each paired with the first device alone.
 
         Rounds of both kinds take turns. Only where devices are cores.
+        """
+        raise NotImplementedError
+
+    def time_wide_merges(self, width: int, merges: Sequence[int], rounds: int, warmup: int) -> list[Pairs]:
+        """Milliseconds of prepared merges on the first ``width`` devices at once, each paired with its operators.
+
+        These run one after another on the first device alone. Rounds of both kinds take turns. Only where devices are
+        cores.
         """
         raise NotImplementedError
 
@@ -126,7 +134,7 @@ def whose_turn(turn: int, hardware: Sequence[Hashable]) -> int:
     """The device to time while all run: in turn among those that share hardware with the most others.
 
     Args:
-        turn: a number that grows.
+        turn: counts calls.
         hardware: what each device runs on.
     """
     sharing = Counter(hardware)

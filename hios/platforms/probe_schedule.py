@@ -13,9 +13,9 @@ from hios import drift
 from hios.errors import warn
 from hios.formats.probe_record import RunProbe, Sample
 
-#: Share of the time of a session that the probe takes between its ends, at most.
+#: Largest share of a session that the probe may take between the start and the end.
 SHARE = 0.02
-#: How often it is timed at each end: enough for an interval of the two together, however short the session.
+#: Timings at the start and at the end: together enough for an interval, however short the session.
 _ENDS = 4
 
 
@@ -23,10 +23,10 @@ class ProbeSchedule:
     """Timings of the probe in one session.
 
     Args:
-        version: tells what it does from what others do.
+        version: identifies the work of the probe.
         time_on: times it on a device; returns milliseconds of its convolutions and of its copies.
         devices: number of devices, which are timed one after another.
-        clock: seconds that only grow.
+        clock: a monotonic clock, in seconds.
     """
 
     def __init__(

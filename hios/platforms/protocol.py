@@ -102,7 +102,7 @@ class Measuring(Protocol):
             graph: the graph.
             path: its file, for workers to read.
             description: of the devices.
-            widths: numbers of devices that operators are measured on at once; none where devices are no cores.
+            widths: numbers of devices that operators are measured on at once; empty if devices are not cores.
         """
 
 
@@ -189,7 +189,7 @@ class Distributing(Protocol):
         """The devices of all ranks as one description, and the hardware indices that each uses on its host.
 
         Args:
-            ranks: what each rank says of its device, with its ``cores``.
+            ranks: the description of each rank's device, with its ``cores``.
         """
 
 
@@ -244,9 +244,9 @@ class Workers(Protocol):
     Attributes:
         names: of the workers, for messages.
         cores: of every worker.
-        reduced: how timed runs are less precise than float32, None if they are not; known when they are loaded.
-        probe_version: tells what the probe of the platform does from what others do.
-        environment: environment variables that workers have beside those of this process, by number.
+        reduced: the reduced precision of timed runs, None if it is float32; known once files are loaded.
+        probe_version: identifies the work of the platform's probe.
+        environment: additional environment variables of workers, by number.
     """
 
     names: list[str]
@@ -265,13 +265,16 @@ class Workers(Protocol):
         """Run a competitor once with outputs in full precision."""
 
     def run(self, name: str) -> float:
-        """Run a competitor once; returns milliseconds, of copies the harmonic mean if each is timed."""
+        """Run a competitor once; returns milliseconds, for copies the harmonic mean if each is timed."""
 
     def probe(self, device: int) -> tuple[float, float]:
         """Milliseconds of the probe's convolutions and of its copies on a device (`ProbeSchedule`)."""
 
     def take_rows(self, name: str) -> None:
         """Keep the rows of a competitor's last run, if every run records them."""
+
+    def peak_memory_bytes(self, name: str) -> int | None:
+        """Run a competitor once more, untimed; returns the peak of its memory, None where that is not known."""
 
     def finish(self) -> dict[str, Any]:
         """After all runs: collect what runs did not record; returns additions to the description of the devices."""

@@ -1,9 +1,8 @@
-"""The model itself in a worker of its own: the reference for outputs and for time.
+"""The model itself in its own worker: the reference for outputs and for latency.
 
-Of program.pt2 that is eager PyTorch: the model's own ATen calls one after another, unfused and unfolded. Of
-program.onnx it is ONNX Runtime, with the optimisations that it makes by default. Beside them a program.pt2 runs in
-torch.compile, in OpenVINO and, exported by torch.onnx.export, in ONNX Runtime; on a GPU also in a CUDA graph and in
-TensorRT.
+For program.pt2 that is eager PyTorch: the model's own ATen calls one after another, unfused and unfolded. For
+program.onnx it is ONNX Runtime with its default optimizations. A program.pt2 can also run in torch.compile, in OpenVINO
+and, exported by torch.onnx.export, in ONNX Runtime; on a GPU also in a CUDA graph and in TensorRT.
 """
 
 from __future__ import annotations
@@ -50,11 +49,12 @@ class Reference:
         threads: threads inside an operator.
         kind: one of ``hios.models.RUNTIMES``.
         load: called inside the worker: `load`, or that of another platform.
-        options: its arguments beside those that all references share.
-        compile_time_s: what it took to compile the model; None where nothing is compiled.
-        precision: what the runtime is told to compute in; None where it follows the model.
+        options: its arguments in addition to those that all references share.
+        compile_time_s: seconds that compiling the model took; None if nothing is compiled.
+        precision: the precision that the runtime is told to use; None if it follows the model.
         latencies_ms: of every measured run.
-        difference: largest difference of any output from what outputs are compared with.
+        difference: largest difference of any output from the expected one.
+        peak_memory_bytes: of one run; None if it is not known.
     """
 
     name: str
@@ -68,6 +68,7 @@ class Reference:
     precision: str | None = None
     latencies_ms: list[float] = field(default_factory=list)
     difference: float = 0.0
+    peak_memory_bytes: int | None = None
 
 
 class Place:
@@ -89,17 +90,21 @@ class Place:
         return module
 
     def before_compiling(self, kind: str) -> None:
-        """Set what torch.compile needs here: one process, so that no other outlives it."""
+        """Settings for torch.compile: it compiles in this process, so that no other one outlives it."""
         from torch._inductor import config
 
         config.compile_threads = 1
 
     def exactly(self) -> AbstractContextManager[None]:
-        """Full precision of float32 for what runs within."""
+        """A context of full float32 precision."""
         return nullcontext()
 
+    def peak_memory_bytes(self, run: Callable[[], object]) -> int | None:
+        """Peak memory of a run, where this place counts it; None where the process has to be asked."""
+        return None
+
     def timed(self, module: Callable[..., Any], inputs: Sequence[Tensor]) -> tuple[Any, int]:
-        """Run a module; returns what it gives, and nanoseconds."""
+        """Run a module; returns its outputs and nanoseconds."""
         began = time.perf_counter_ns()
         given = module(*inputs)
         return given, time.perf_counter_ns() - began
@@ -192,9 +197,15 @@ def run(worker: Worker, exact: bool = False) -> int:
     return taken
 
 
+def peak_memory_bytes(worker: Worker) -> int | None:
+    """Peak memory of one inference, where the place of the model counts it; nothing runs where it does not."""
+    place: Place = worker.state["place"]
+    return place.peak_memory_bytes(lambda: run(worker))
+
+
 #: Packages of the extra ``onnx`` by which ONNX Runtime runs a program of torch.export.
 _ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-#: Calls in which a compiled model is compiled; with CUDA graphs it is captured in the third.
+#: First calls, in which a model is compiled; with CUDA graphs it is captured in the third.
 _COMPILING_CALLS = 3
 
 _Types = tuple[list[TensorType], list[TensorType]]
@@ -227,7 +238,7 @@ def _exported(program: str, loaded: ExportedProgram, parallel: bool) -> Callable
 
 def _in_openvino(program: str, loaded: ExportedProgram) -> Callable[..., Any]:
     """A program of torch.export in OpenVINO."""
-    from hios.frontends import openvino  # its package is an extra of its own
+    from hios.frontends import openvino  # optional dependency
 
     try:
         return openvino.Session(openvino.converted(loaded, program), threads=_threads(), name=program)
@@ -238,7 +249,7 @@ def _in_openvino(program: str, loaded: ExportedProgram) -> Callable[..., Any]:
 def _compiled(
     program: str, module: Callable[..., Any], inputs: list[Tensor], kind: str, place: Place
 ) -> tuple[Callable[..., Any], float]:
-    """A module in torch.compile, and the seconds that it took, without what caches hold."""
+    """A module in torch.compile, and the seconds that compiling took, without caches."""
     place.before_compiling(kind)
     torch.compiler.config.force_disable_caches = True
     compiled: Callable[..., Any] = torch.compile(module, **place.compilers[kind])
@@ -263,7 +274,7 @@ def _text(types: list[TensorType]) -> str:
 
 
 def require_compiler(name: str) -> None:
-    """See that torch.compile has a C++ compiler.
+    """Check that torch.compile has a C++ compiler.
 
     Raises:
         PlatformError: there is none.
@@ -276,7 +287,7 @@ def require_compiler(name: str) -> None:
 
 
 def require_onnx() -> None:
-    """See that ONNX Runtime can run a program of torch.export.
+    """Check that ONNX Runtime can run a program of torch.export.
 
     Raises:
         PlatformError: a package is missing.
@@ -289,7 +300,7 @@ def require_onnx() -> None:
 
 
 def require_openvino() -> None:
-    """See that OpenVINO is installed.
+    """Check that OpenVINO is installed.
 
     Raises:
         PlatformError: it is not.

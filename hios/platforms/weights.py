@@ -30,7 +30,7 @@ def load_weights(path: str | Path, graph: Graph) -> dict[str, Tensor]:
 
 
 def require_weights(tensors: Mapping[str, Tensor], graph: Graph, source: str) -> None:
-    """See that tensors are the weights of a graph.
+    """Check that tensors are the weights of a graph.
 
     Args:
         tensors: by name.

@@ -1,4 +1,4 @@
-"""What is timed: operators and merges with random weights and inputs of the shapes in their graph."""
+"""What profiling times: operators and merges with random weights and inputs of the shapes in their graph."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Workload:
         graph: the graph that it is in.
         operator: the operator.
         generator: of random numbers; weights and inputs lie on its device.
-        packed: whether convolutions are prepared for the CPU, and values in the order in memory that they make.
+        packed: whether convolutions are prepared for the CPU, and inputs have the memory format that these produce.
     """
 
     def __init__(self, graph: Graph, operator: Operator, generator: torch.Generator, *, packed: bool) -> None:

@@ -15,7 +15,7 @@ from hios.platforms.device_timer import Stage
 
 _Array = NDArray[np.float64]
 
-#: Measured stages below which nothing is fitted, and the share of them that is held out to find the error.
+#: Least number of measured stages for a fit, and the share of them that is held out to estimate the error.
 _FEWEST, _HELD_OUT = 20, 0.25
 #: Shares of serialization that are tried.
 _ALPHAS = tuple(step / 20 for step in range(21))
@@ -57,7 +57,7 @@ def fit(measured: Mapping[Stage, float], time_ms: Mapping[str, float], seed: int
     become a gain.
 
     Args:
-        measured: t(S) in milliseconds by stage, operators by what they are measured by.
+        measured: t(S) in milliseconds by stage; operators by the name of the stand-in that was measured.
         time_ms: t(v) by the same names.
         seed: of the choice of the stages that are held out.
     """

@@ -1,7 +1,7 @@
 """A cache of measurements, shared by runs and by networks that have the same operators.
 
-An entry is known by what was measured (the signatures of its operators) and by all it was measured under (processor,
-clocks, software, code: ``hios.platforms.cpu.cpu_environment``), never by names.
+An entry is identified by what was measured (the signatures of its operators) and by the measurement environment
+(processor, clocks, software, code: ``hios.platforms.cpu.cpu_environment``), never by names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from hios.formats.probe_record import Speed
 from hios.json_cache import JsonCache, cache_folder
 
-#: Version of the entries' format; others are not found.
+#: Version of the entries' format; entries of other versions are ignored.
 _FORMAT = 2
 _ADVICE = "profile without the cache (--no-cache), or with another (--cache FOLDER)"
 
@@ -28,7 +28,7 @@ class Measured:
     """Samples of one quantity and when they were taken; ``cached`` if an earlier run took them.
 
     Samples are milliseconds of operators and transfers, and ratios of stages, merges and devices that run at once.
-    Of operators ``speed`` is that of the machine when they were measured: milliseconds mean nothing without it.
+    For operators ``speed`` is that of the machine when they were measured: milliseconds mean nothing without it.
     """
 
     samples: Sequence[float]

@@ -39,7 +39,8 @@ class Session:
 
     ``operators`` are milliseconds, ``transfers`` too, by size in bytes; ``stages`` and ``merges`` are ratios to their
     operators one after another; ``corun`` are ratios of devices that run at once to one alone, by their number.
-    ``wide`` are ratios of operators on several devices at once to the same on one, by number of devices and operator.
+    ``wide`` are ratios of operators on several devices at once to the same on one, by number of devices and operator;
+    ``wide_merges`` are ratios of merges on several devices to their operators one after another on one.
     ``resources`` are what operators ask of a GPU. ``drift`` is how many times as long as in the cache operators take
     now; None where none was taken from there. ``probe`` is timed between the measurements.
     """
@@ -54,6 +55,7 @@ class Session:
     merges: dict[Merge, Measured] = field(default_factory=dict)
     corun: dict[int, Measured] = field(default_factory=dict)
     wide: dict[tuple[int, str], Measured] = field(default_factory=dict)
+    wide_merges: dict[tuple[int, Merge], Measured] = field(default_factory=dict)
     resources: Mapping[str, BlockResources] = field(default_factory=dict)
     drift: float | None = None
 
@@ -194,7 +196,7 @@ class Session:
         members = [[operator for group in stage for operator in group] for stage in stages]
         alone = self.median_ms()
         short = sum(self._least_s(own, alone) for own in members) > effort.left_s()
-        repeating = replace(effort, deadline=0.0) if short else effort  # then rather more stages than more repeats
+        repeating = replace(effort, deadline=0.0) if short else effort  # then more stages are preferred to more repeats
         needed: Counter[str] = Counter()
         for stage in stages:
             needed |= Counter(operator for group in stage for operator in group)
@@ -206,7 +208,7 @@ class Session:
             times = self.timer.time_stages(device, keys, rounds, _AGAIN)
             return dict(zip(keys, map(_ratios, times), strict=True))
 
-        batches = self._batches(stages, members)
+        batches = self.batches(stages, members)
         what = f"measuring {'a sample of ' if short else ''}{len(stages)} stages that differ"
         with Meter(len(stages) * effort.repeats, what, "runs", deadline) as meter:
             later = len(stages)
@@ -214,7 +216,7 @@ class Session:
                 later -= len(batch)
                 for stage, own in sample(batch, run, repeating, meter, later=later * effort.repeats).items():
                     self.stages[stage] = Measured(own, now())
-                    self.cache.put("stage", self._digests("stage", stage), self.stages[stage])
+                    self.cache.put("stage", self.digests("stage", stage), self.stages[stage])
                 if effort.is_over():
                     break
 
@@ -234,13 +236,13 @@ class Session:
         what = f"measuring {len(merges)} merges that differ"
         with Meter(len(merges) * effort.repeats, what, "runs", deadline) as meter:
             later = len(merges)
-            for batch in self._batches(merges, merges):
+            for batch in self.batches(merges, merges):
                 later -= len(batch)
                 place = {alike: number for number, alike in enumerate(batch)}
                 self.timer.load_merges([asked.merge_of(alike) for alike in batch])
                 for merge, own in sample(batch, run, effort, meter, later=later * effort.repeats).items():
                     self.merges[merge] = Measured(own, now())
-                    self.cache.put("merge", self._digests("merge", merge), self.merges[merge])
+                    self.cache.put("merge", self.digests("merge", merge), self.merges[merge])
                 if effort.is_over():
                     break
 
@@ -251,7 +253,7 @@ class Session:
         """
         new = sorted(asked - known.keys())
         for key in new:
-            if (cached := self.known(kind, self._digests(kind, key), effort)) is not None:
+            if (cached := self.known(kind, self.digests(kind, key), effort)) is not None:
                 known[key] = cached
         absent = [key for key in new if key not in known]
         uncertain = [key for key in new if key in known and not effort.is_settled(known[key].samples)]
@@ -259,13 +261,13 @@ class Session:
             random.Random(0).shuffle(keys)
         return absent + uncertain
 
-    def _digests(self, kind: str, key: Any) -> list[Any]:
+    def digests(self, kind: str, key: Any) -> list[Any]:
         """A stage or merge by the signatures of its operators, in an order that does not depend on their names."""
         if kind == "merge":
             return sorted(self.digest[operator] for operator in key)
         return sorted([self.digest[operator] for operator in group] for group in key)
 
-    def _batches(self, items: list[_Key], operators: Sequence[Sequence[str]]) -> list[list[_Key]]:
+    def batches(self, items: list[_Key], operators: Sequence[Sequence[str]]) -> list[list[_Key]]:
         """The items in batches of a few seconds each, so that the deadline is kept."""
         batches: list[list[_Key]] = []
         seconds, alone = 0.0, self.median_ms()

@@ -31,6 +31,7 @@ from hios.formats.costs_file import (
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
 from hios.machine import BUSY
+from hios.platforms.device_timer import Merge
 from hios.profiling import contention, transfers, wide_measurements
 from hios.profiling.contention import Contention
 from hios.profiling.measurement_cache import Cache, Measured
@@ -83,7 +84,8 @@ def profile(
         platform: one of ``PLATFORMS`` on which schedules run; `hios.profiling.predict` is for the others.
         virtual: whether devices may share cores or GPUs.
         cores_per_device: cores of each device, and threads inside its operators, where devices are cores; 1 if None.
-        widths: numbers of devices that operators are measured on at once, where devices are cores.
+        widths: numbers of devices that operators, and convolutions of one value merged, are measured on at once, where
+            devices are cores.
         warn_of_drift: whether to warn if the speed of the machine changes meanwhile.
 
     Raises:
@@ -122,18 +124,22 @@ def _measured(
         transfers.measure_transfers(session, began + _TRANSFERS * budget_s)
         transfers.measure_corun(session, began + _CORUN * budget_s)
         asked = StageRequests(graph, session.stand_in)
+        if widths:
+            asked.ask_merges()
+            session.measure_merges(asked, _share_of_rest(_MERGES, began + budget_s))
+            wide_measurements.measure_wide_merges(session, asked, widths, _share_of_rest(_MERGES, began + budget_s))
         for _ in range(_STAGE_PASSES):
             before = len(asked.stages) + len(asked.merges)
             asked.ask(algorithms, timer.devices, Costs.of(_costs(session, asked)))
             if len(asked.stages) + len(asked.merges) == before:
                 break
             # Merges are few; stages may take all the remaining time.
-            session.measure_merges(asked, time.monotonic() + _MERGES * (began + budget_s - time.monotonic()))
+            session.measure_merges(asked, _share_of_rest(_MERGES, began + budget_s))
             session.measure_stages(asked, began + budget_s)
         session.probe.take_at_end()
         if warn_of_drift:
             session.probe.warn(f"profiling {graph.name}")
-        session.find_resources()  # in the end: what traces kernels may stay with the process, and slow what follows
+        session.find_resources()  # last: tracing of kernels may stay active and slow later measurements
         for remark in timer.remarks():
             warnings.warn(remark, HiosWarning, stacklevel=2)
     summary = _summary(session, asked, repeats, budget_s, time.monotonic() - began)
@@ -143,6 +149,11 @@ def _measured(
         profile=msgspec.structs.replace(summary, kept=kept_later),
         probe=session.profiled(),
     )
+
+
+def _share_of_rest(share: float, deadline: float) -> float:
+    """When a share of the time left until a deadline is over."""
+    return time.monotonic() + share * (deadline - time.monotonic())
 
 
 def _costs(session: Session, asked: StageRequests, quiet: bool = True) -> CostsFile:
@@ -187,7 +198,7 @@ def _costs(session: Session, asked: StageRequests, quiet: bool = True) -> CostsF
             if alike in session.stages
         ),
         merges=tuple(
-            MergeCost(operators=merge, **_ratio_timing(session.merges[alike], alone, alike)._asdict())
+            _merge_cost(session, merge, alike, alone)
             for merge, alike in sorted(asked.merges.items())
             if alike in session.merges
         ),
@@ -214,11 +225,11 @@ def _timing(measured: Measured, scale: float = 1.0) -> _Timing:
 
 
 def _ratio_timing(measured: Measured, alone: dict[str, float], operators: Iterable[str]) -> _Timing:
-    """t(S) as the operators' own times by the ratio of the stage to its operators one after another; so for merges.
+    """t(S) or the time of a merge: the sum of t(v) times its measured ratio to its operators one after another.
 
-    The two were taken right after each other, t(v) at another time: their plain comparison would take drift
-    for a gain. A ratio counts as 1 if the interval of its median contains 1, and also if it is below 1 with too few
-    samples for an interval: their range lies below 1 by chance too often.
+    Stage and operators were timed right after each other, t(v) at another time: comparing t(S) with t(v) directly would
+    take drift for a gain. A ratio counts as 1 if the interval of its median contains 1, and also if it is below 1 with
+    too few samples for an interval, which happens by chance too often.
     """
     total = sum(alone[operator] for operator in operators)
     low, high = interval(measured.samples)
@@ -235,6 +246,19 @@ def _wide_ms(session: Session, operator: str) -> dict[str, float]:
         if name == operator and len(measured.samples) >= FEWEST and interval(measured.samples)[1] < 1.0:
             times[str(width)] = alone * statistics.median(measured.samples)
     return times
+
+
+def _merge_cost(session: Session, operators: Merge, alike: Merge, alone: dict[str, float]) -> MergeCost:
+    """Times of a merge on one device, and on those numbers of devices on which it gains."""
+    timing = _ratio_timing(session.merges[alike], alone, alike)
+    total = sum(alone[operator] for operator in alike)
+    times = {}
+    for (width, merge), measured in sorted(session.wide_merges.items()):
+        if merge == alike and len(measured.samples) >= FEWEST and interval(measured.samples)[1] < 1.0:
+            time_ms = total * statistics.median(measured.samples)
+            if time_ms < timing.time_ms:
+                times[str(width)] = time_ms
+    return MergeCost(operators=operators, wide_ms=times, **timing._asdict())
 
 
 def _check_widths(widths: Sequence[int], platform: Platform) -> None:
@@ -262,13 +286,21 @@ def _corun(devices: int, measured: Measured, quiet: bool) -> CorunFactor:
     """The co-run factor of a number of devices; 1 if its interval contains 1."""
     low, high = interval(measured.samples)
     factor = 1.0 if low <= 1.0 else statistics.median(measured.samples)
-    beside_other_work = None if quiet or measured.cached else True  # what is cached was measured on an idle machine
+    beside_other_work = None if quiet or measured.cached else True  # cached entries were measured on an idle machine
     return CorunFactor(devices, factor, (low, high), len(measured.samples), beside_other_work)
 
 
 def _summary(session: Session, asked: StageRequests, repeats: int, budget_s: float, seconds: float) -> ProfileSummary:
     """How much was measured, how precisely, and how much came from the cache."""
-    kinds = (session.operators, session.wide, session.transfers, session.stages, session.merges, session.corun)
+    kinds = (
+        session.operators,
+        session.wide,
+        session.transfers,
+        session.stages,
+        session.merges,
+        session.wide_merges,
+        session.corun,
+    )
     everything: list[Measured] = [entry for kind in kinds for entry in kind.values()]
     cached = sorted(entry.measured_at for entry in everything if entry.cached)
     open_stages = set(asked.stages.values()) - session.stages.keys()

@@ -12,7 +12,7 @@ from hios.statistics import expected_repeats, is_precise
 
 #: Rounds of one call to a worker.
 CHUNK = 5
-#: Times the least number of repeats at which a measurement ends whose median stays uncertain.
+#: A measurement whose median stays uncertain ends at this many times the least number of repeats.
 _MOST = 5
 
 Key = TypeVar("Key")
@@ -70,8 +70,8 @@ def sample(
         run: measures some of it for a number of rounds; returns its samples.
         effort: how often.
         meter: is told of every sample.
-        whole: rounds stay whole until all is settled, as those that drop out would leave caches to the others.
-        later: samples that others will take after these, for the estimate of the time left.
+        whole: rounds include every key until all are settled, as fewer keys would leave more of the caches to each.
+        later: samples that later calls will take, for the estimate of the time left.
     """
     samples: dict[Key, list[float]] = {key: [] for key in keys}
     waiting, taken = list(keys), 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hios.costs import Costs
 from hios.evaluate import evaluate
 from hios.graph import Graph
+from hios.operator_merge import convolutions, merge_candidates
 from hios.problem import Group, Problem
 from hios.problem import Stage as Groups
 from hios.schedulers import find
@@ -37,9 +38,17 @@ class StageRequests:
             algorithm = find(name)
             for count in range(1, devices + 1 if algorithm.several_devices else 2):
                 problem = RecordingProblem(Problem(self.graph, costs))
-                # What an algorithm does not ask for while it searches, the evaluation of its plan does.
+                # The evaluation of the plan asks for stages that the algorithm did not ask for in its search.
                 evaluate(problem, algorithm.solve(problem, count).plan)
                 self._note(problem)
+
+    def ask_merges(self) -> None:
+        """Add all merges that algorithms may choose from where operators take several devices."""
+        for merge in merge_candidates(convolutions(self.graph)):
+            self._add_merge([self.graph.operators[number].id for number in sorted(merge)])
+
+    def _add_merge(self, operators: Sequence[str]) -> None:
+        self.merges[tuple(operators)] = tuple(sorted(self.stand_in[operator] for operator in operators))
 
     def _note(self, problem: RecordingProblem) -> None:
         for stage in problem.asked:
@@ -48,8 +57,7 @@ class StageRequests:
                 sorted(tuple(self.stand_in[operator] for operator in group) for group in groups)
             )
         for numbers in sorted(map(sorted, problem.asked_merges)):
-            merge = tuple(problem.ids[operator] for operator in numbers)
-            self.merges[merge] = tuple(sorted(self.stand_in[operator] for operator in merge))
+            self._add_merge([problem.ids[operator] for operator in numbers])
 
     def merge_of(self, alike: Merge) -> Merge:
         """A requested merge measured by these stand-ins; the stand-ins themselves need not read the same value."""
@@ -59,7 +67,7 @@ class StageRequests:
 class RecordingProblem(Problem):
     """The same problem, recording the stages and merges whose time was modelled because it was not measured.
 
-    ``on(M)`` of it writes into the same record.
+    ``on(M)`` of it adds to the same record.
 
     Args:
         problem: the problem to record; graph, times and measured stages are shared with it.

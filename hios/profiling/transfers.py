@@ -107,7 +107,7 @@ def fit_link(time_ms: Mapping[int, float]) -> FittedLink | None:
         time_ms: measured times by size in bytes; sizes below 1 KB, which show the latency twice, are left out.
 
     Returns:
-        None where fewer than two sizes, or times that do not grow with them, tell no bandwidth.
+        None if there are fewer than two sizes, or if times do not grow with size, so that there is no bandwidth to fit.
     """
     points = [(size, time) for size, time in time_ms.items() if size >= _SMALLEST and time > 0]
     if len(points) < 2:

@@ -9,7 +9,7 @@
     short_names                        names that fit bars and rows
     results_archive, archived_page     all that a page was made from as one file, and the page made again from it
     page, prediction_page              HTML from the templates beside them
-    page_limits                        what the page of a large study leaves out
+    page_limits, drawing_processes     what the page of a large study leaves out; several processes that draw it
     graph_layout, block_layout, block_placement, layered_layout, graph_words, graph_svg    the picture of a graph
     terminal                           one schedule as text
     algorithm_listing                  the registry of algorithms in words
@@ -21,7 +21,7 @@ a graph needs none.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,6 +59,7 @@ def write_report(
     provenance: Provenance = NOT_RECORDED,
     figures: Path | PaperFigures | None = None,
     serving: Path | None = None,
+    processes: int = 1,
 ) -> None:
     """Write the page and its tables; each file appears whole, by rename.
 
@@ -74,6 +75,7 @@ def write_report(
         figures: the papers' figures for the page to show, or the folder that `hios figures` writes them to; None for
             none.
         serving: folder of serving results, as the pipeline writes them, for the page to show; None for none.
+        processes: the most that may draw at once, where there are many networks.
 
     Raises:
         ArtifactError: some folders hold predictions and some runs, an output cannot be written, or a file is missing,
@@ -87,7 +89,7 @@ def write_report(
     # All of it first: bad input must not leave a new page beside old tables.
     drawn = _figures(figures, Path(output)) if isinstance(figures, Path) else figures
     served = [] if serving is None else read_serving(serving)
-    made = _read(list(map(Path, directories)), schedules, provenance, drawn, served)
+    made = _read(list(map(Path, directories)), schedules, provenance, drawn, served, processes)
     made.write(output)
     for name, text in made.files().items():
         _write(places[name], text)
@@ -112,10 +114,11 @@ class Report:
     html: str
     latencies: pd.DataFrame
     operators: pd.DataFrame
+    _files: Mapping[str, str] | None = field(default=None, repr=False, compare=False)
 
     def files(self) -> dict[str, str]:
         """The tables as CSV and LaTeX files, by name."""
-        return table_files(self.latencies, self.operators)
+        return dict(self._files or table_files(self.latencies, self.operators))
 
     def write(self, path: str | Path) -> None:
         """Write the page; the file appears whole, by rename.
@@ -132,6 +135,7 @@ def _read(
     provenance: Provenance,
     figures: PaperFigures | None,
     serving: Sequence[ServedScenario],
+    processes: int,
 ) -> Report:
     """The report of results folders, of runs or of predictions."""
     predicted = [directory for directory in directories if is_predicted(directory)]
@@ -140,7 +144,7 @@ def _read(
             raise ArtifactError(
                 f"--schedule: found {schedules[0]}; allowed: for predictions, as run.json states what ran"
             )
-        return report_of(read_results(directories), provenance, figures, serving)
+        return report_of(read_results(directories), provenance, figures, serving, processes)
     if others := [directory for directory in directories if directory not in predicted]:
         raise ArtifactError(
             f"report: found predictions in {predicted[0]}, none in {others[0]}; allowed: only predictions, or only runs"
@@ -167,14 +171,16 @@ def report_of(
     provenance: Provenance = NOT_RECORDED,
     figures: PaperFigures | None = None,
     serving: Sequence[ServedScenario] = (),
+    processes: int = 1,
 ) -> Report:
     """The report of networks that were executed, in this order."""
     from hios.report.page import render
 
     latencies = table(LATENCY_COLUMNS, [row for model in models for row in latency_rows(model)])
     operators = _operators(models)
-    page = render(models, table_files(latencies, operators), provenance, figures, serving)
-    return Report(page, latencies, operators)
+    files = table_files(latencies, operators)
+    page = render(models, files, provenance, figures, serving, processes)
+    return Report(page, latencies, operators, files)
 
 
 def _operators(models: Sequence[ModelResults | ModelPredictions]) -> pd.DataFrame:

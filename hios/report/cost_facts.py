@@ -1,4 +1,4 @@
-"""What predictions rest on: the numbers of costs.json in words, as a list with their meaning and as one line."""
+"""What predictions rest on: the numbers of costs.json in words, as a list with their meaning and as short lines."""
 
 from __future__ import annotations
 
@@ -158,17 +158,28 @@ def _link(costs: CostsFile) -> Iterator[CostFact]:
     )
 
 
-def profile_in_words(costs: CostsFile) -> str:
-    """How much was measured, what came from the cache, and how certain all of it is.
+def profile_summary(costs: CostsFile) -> str:
+    """What costs.json holds, in one line: numbers of operators, stages, merges and transfers, and the sum of t(v).
+
+    Args:
+        costs: what the profiler made.
+    """
+    transfers = 0 if isinstance(costs.transfers, LinkModel) else len(costs.transfers)
+    predicted = "" if (words := predicted_for(costs.platform)) is None else f"{words}; "
+    total_ms = sum(entry.time_ms for entry in costs.operators.values())
+    return (
+        f"{predicted}{len(costs.operators)} operators, {len(costs.stages)} stages, {len(costs.merges)} merges and "
+        f"{transfers} transfers; all operators one after another take {total_ms:.4g} ms"
+    )
+
+
+def profile_details(costs: CostsFile) -> list[str]:
+    """How much was measured, what came from the cache, and how certain all of it is: a line each.
 
     Args:
         costs: what the profiler made.
     """
     parts = [
-        *([] if (words := predicted_for(costs.platform)) is None else [words]),
-        f"{len(costs.operators)} operators, {len(costs.stages)} stages, {len(costs.merges)} merges and "
-        f"{0 if isinstance(costs.transfers, LinkModel) else len(costs.transfers)} transfers, all t(v) together "
-        f"{sum(entry.time_ms for entry in costs.operators.values()):.4g} ms",
         *([] if costs.profile is None else _profile_effort(costs.profile)),
         *_not_kept(costs),
     ]
@@ -194,7 +205,7 @@ def profile_in_words(costs: CostsFile) -> str:
         )
     if costs.platform is not None and costs.platform.virtual:
         parts.append("virtual devices: times say little")
-    return "; ".join(parts)
+    return parts
 
 
 def _certain(estimate: Estimate) -> str:

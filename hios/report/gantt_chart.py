@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hios.charts.marks import BOUND as BOUND_MARK
+from hios.charts.marks import inline
 from hios.charts.rendering import fill_of, to_svg
 from hios.charts.theme import BOUND, GROUND, INK, ON_TYPE, OUTLINE, STAGE_TINT, TINT, UNKNOWN, style_of
 from hios.formats.run_file import ScheduleResult
@@ -16,7 +17,7 @@ from hios.report.graph_layout import text_width
 from hios.report.model_results import ModelResults
 from hios.report.short_names import Lane, lane_names, lanes, lanes_of, short_names
 from hios.report.tables import Row
-from hios.schedule import Placement, Schedule
+from hios.schedule import Placement, Schedule, merged_rows
 
 if TYPE_CHECKING:
     import altair as alt
@@ -158,16 +159,16 @@ def _pass_chart(part: _Pass, content: _Content, rows: Sequence[Lane], end_ms: fl
         axis=alt.Axis(ticks=False, domain=False, labelPadding=6, labelLimit=0),
     )
     bars = [
-        {"row": names[lane], **_bar(row, part.kind, content, end_ms)}
-        for row in part.placements
-        for lane in lanes_of(row)
+        {"row": names[lane], **_bar(group, part.kind, content, end_ms)}
+        for group in merged_rows(part.placements)
+        for lane in lanes_of(group[0])
     ]
     dash = [3, 2] if part.kind == "predicted" else alt.Undefined
     layers: list[Any] = []
     if content.names:
-        layers.append(_data(_stage_bands(part.placements, rows, names)).mark_bar(color=STAGE_TINT, aria=False))
+        layers.append(inline(_stage_bands(part.placements, rows, names)).mark_bar(color=STAGE_TINT, aria=False))
     layers += [
-        _data(bars)
+        inline(bars)
         .mark_bar(stroke=OUTLINE, strokeWidth=0.7, strokeDash=dash, height=alt.RelativeBandSize(_BAR))
         .encode(fill=alt.Fill("fill:N", scale=None), description="description:N")
     ]
@@ -187,13 +188,14 @@ def _pass_chart(part: _Pass, content: _Content, rows: Sequence[Lane], end_ms: fl
     return drawn
 
 
-def _bar(row: Placement, kind: str, content: _Content, end_ms: float) -> Row:
-    """What a bar shows of a placement."""
+def _bar(group: Sequence[Placement], kind: str, content: _Content, end_ms: float) -> Row:
+    """What a bar shows of a placement, or of those of operators merged into one."""
+    row = group[0]
     kind_of = content.type_of(row.operator)
-    name = content.names.get(row.operator, "")
+    name = " + ".join(content.names.get(member.operator, "") for member in group).strip(" +")
     pixels = _WIDTH * (row.finish_ms - row.start_ms) / end_ms
     lines = [
-        row.operator,
+        " + ".join(member.operator for member in group),
         kind_of,
         f"{kind}: {row.start_ms:.3f} to {row.finish_ms:.3f} ms",
         f"stage {'none' if row.stage is None else row.stage}",
@@ -212,16 +214,10 @@ def _bar(row: Placement, kind: str, content: _Content, end_ms: float) -> Row:
     }
 
 
-def _data(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
-    import altair as alt
-
-    return alt.Chart(alt.InlineData(values=list(rows)))
-
-
 def _rule(time_ms: float, color: str, dash: Sequence[int]) -> alt.Chart:
     """A line at a time over all rows."""
     drawn: alt.Chart = (
-        _data([{"start": time_ms}])
+        inline([{"start": time_ms}])
         .mark_rule(color=color, strokeDash=list(dash), strokeWidth=1.2, aria=False)
         .encode(x="start:Q")
     )
@@ -230,7 +226,7 @@ def _rule(time_ms: float, color: str, dash: Sequence[int]) -> alt.Chart:
 
 def _bound_label(time_ms: float) -> alt.Chart:
     drawn: alt.Chart = (
-        _data([{"start": time_ms, "text": "lower bound"}])
+        inline([{"start": time_ms, "text": "lower bound"}])
         .mark_text(color=BOUND, align="right", baseline="bottom", dx=-4, dy=-3, aria=False)
         .encode(x="start:Q", y={"value": 0}, text="text:N")
     )
@@ -242,7 +238,7 @@ def _name_layer(bars: Sequence[Mapping[str, Any]], y: alt.Y) -> alt.Chart:
     import altair as alt
 
     drawn: alt.Chart = (
-        _data([{**bar, "start": (bar["start"] + bar["finish"]) / 2} for bar in bars])
+        inline([{**bar, "start": (bar["start"] + bar["finish"]) / 2} for bar in bars])
         .mark_text(color=ON_TYPE, fontSize=11, aria=False)
         .encode(
             x="start:Q", y=y, text="name:N", opacity=alt.when("datum.fits").then(alt.value(1)).otherwise(alt.value(0))

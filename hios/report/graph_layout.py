@@ -228,9 +228,9 @@ def _best_plan(drawn: Sequence[Frame], hops: Sequence[Hop], widest: float) -> Pl
     tried = _SHARES if len(drawn) <= _MOST_TRIED else (1.0,)
     widths = {min(widest, max(_NARROWEST_PAGE, middle * share)) for share in tried}
 
-    def loss(found: Plan) -> tuple[bool, float]:
-        shape = found.width / found.height / _SHAPE
+    def loss(plan: Plan) -> tuple[bool, float]:
+        shape = plan.width / plan.height / _SHAPE
         # what passes beside frames comes on top of the width that was asked for
-        return found.width > widest, found.width * found.height * math.sqrt(max(shape, 1 / shape))
+        return plan.width > widest, plan.width * plan.height * math.sqrt(max(shape, 1 / shape))
 
     return min((plan(drawn, hops, width) for width in sorted(widths)), key=loss)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hios.charts.marks import BOUND as BOUND_MARK
-from hios.charts.marks import MEASURED, PREDICTED
+from hios.charts.marks import MEASURED, PREDICTED, inline
 from hios.charts.rendering import to_svg
 from hios.charts.theme import BOUND, GROUND, INK, SERIES
 from hios.report.model_results import ModelResults
@@ -94,12 +94,6 @@ def _end(rows: Sequence[Row]) -> float | None:
     return None if len(within) == len(values) else _ROOM * max(within, default=0.0) or None
 
 
-def _data(rows: Sequence[Row]) -> alt.Chart:
-    import altair as alt
-
-    return alt.Chart(alt.InlineData(values=list(rows)))
-
-
 def _bars(rows: Sequence[Row], decimals: int, x: alt.X, y: alt.Y) -> alt.Chart:
     import altair as alt
 
@@ -120,7 +114,7 @@ def _bars(rows: Sequence[Row], decimals: int, x: alt.X, y: alt.Y) -> alt.Chart:
         orient="top", direction="horizontal", symbolType="square", symbolStrokeColor="transparent", labelLimit=0
     )
     drawn: alt.Chart = (
-        _data(values)
+        inline(values)
         .mark_bar(clip=True, height=alt.RelativeBandSize(0.6))
         .encode(
             x,
@@ -140,7 +134,7 @@ def _ranges(rows: Sequence[Row], x: alt.X, y: alt.Y) -> alt.LayerChart | alt.Fac
     values = [
         {"label": row["label"], "start": row["measured_p20_ms"], "finish": row["measured_p80_ms"]} for row in rows
     ]
-    base = _data(values).encode(x, alt.X2("finish:Q"), y)
+    base = inline(values).encode(x, alt.X2("finish:Q"), y)
     return alt.layer(
         base.mark_rule(clip=True, strokeWidth=4, color=GROUND, aria=False),
         base.mark_rule(clip=True, strokeWidth=1.6, color=INK, aria=False),
@@ -170,7 +164,7 @@ def _markers(rows: Sequence[Row], decimals: int, x: alt.X, y: alt.Y) -> alt.Char
     colors = alt.Scale(domain=names, range=[color for _, color in marks.values()][: len(names)])
     legend = alt.Legend(orient="top", direction="horizontal", title=None, symbolFillColor="transparent")
     drawn: alt.Chart = (
-        _data(values)
+        inline(values)
         .mark_point(clip=True, size=64, yOffset=9, strokeWidth=1.8, opacity=1, fill=GROUND)
         .encode(
             x,
@@ -195,7 +189,7 @@ def _cut_off(rows: Sequence[Row], end: float, decimals: int, y: alt.Y) -> alt.Ch
     }
     values = [{"label": label, "text": f"{', '.join(texts)} ms ▸"} for label, texts in beyond.items() if texts]
     drawn: alt.Chart = (
-        _data(values)
+        inline(values)
         .mark_text(align="right", dx=-6, color=GROUND, fontWeight="bold", aria=False)
         .encode(y=y, x=alt.value(_WIDTH), text="text:N")
     )

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import jinja2
 import markupsafe
 
 from hios.charts.marks import BOUND, MEASURED, PREDICTED, explanation
+from hios.charts.rendering import unchecked
 from hios.charts.theme import DARK, GRID, GROUND, INK, SOFT, TINT, dark_rules
 from hios.report.cost_facts import cost_facts
+from hios.report.drawing_processes import made
 from hios.report.environment import Provenance, facts, input_text, is_virtual, origin
 from hios.report.gantt_chart import gantt_chart, schedule_chart
 from hios.report.graph_layout import lay_out
@@ -56,6 +59,7 @@ def render(
     provenance: Provenance,
     figures: PaperFigures | None = None,
     serving: Sequence[ServedScenario] = (),
+    processes: int = 1,
 ) -> str:
     """The page of a report as text.
 
@@ -65,10 +69,11 @@ def render(
         provenance: how the page came about.
         figures: of the papers; their part is left out if None.
         serving: scenarios of several models; their part is left out if there are none.
+        processes: the most that may draw at once.
     """
     limits, first = Limits.of(models), headlines(models)
     anchors = frozenset(headline.anchor for headline in first)
-    views = [_view(number, model, limits, anchors) for number, model in enumerate(models, start=1)]
+    views = made(models, partial(_unchecked_view, limits, anchors), processes)
     return filled(
         "report.html.j2",
         headlines=first,
@@ -86,6 +91,11 @@ def render(
         serving=serving_views(serving),
         any_auto=any(view["auto"] for view in views),
     )
+
+
+def _unchecked_view(limits: Limits, anchors: frozenset[str], number: int, model: ModelResults) -> View:
+    with unchecked():
+        return _view(number, model, limits, anchors)
 
 
 def papers_view(figures: PaperFigures | None) -> View:

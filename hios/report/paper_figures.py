@@ -66,10 +66,10 @@ def read_figures(
     """
     place = Path(page).absolute().parent
     names = [name for name in registry.ids() if (folder / f"{name}.json").is_file()] if shown is None else shown
-    found = {name: _read(folder, name, place, root) for name in names}
-    if not found:
+    figures = {name: _read(folder, name, place, root) for name in names}
+    if not figures:
         raise ArtifactError(f"{folder}: found no figure; required: ID.json of one at least, by `snakemake ID`")
-    return PaperFigures(found)
+    return PaperFigures(figures)
 
 
 def _read(folder: Path, name: str, place: Path, root: Path | None) -> Drawn:
@@ -158,7 +158,10 @@ def _drawing(figure: Figure, drawn: Drawn) -> View:
         "rows": record.rows,
         "files": drawn.files,
         "data": [
-            (address if address.endswith(("run.json", "schedule.json")) else Path(address).name, address)
+            (
+                address if address.endswith(("run.json", "schedule.json", "predicted.json")) else Path(address).name,
+                address,
+            )
             for address in drawn.data
         ],
         "time": _time(record),

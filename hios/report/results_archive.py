@@ -40,6 +40,7 @@ _NETWORK = (
     "partition.json",
     "costs.json",
     "run.json",
+    "predicted.json",
     "auto.json",
     "schedules/*.json",
     "distributed/run.json",

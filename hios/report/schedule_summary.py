@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hios.errors import ArtifactError
 from hios.graph import Graph
-from hios.schedule import Placement, Schedule
+from hios.schedule import Placement, Schedule, merged_rows
 
 #: Digits that times are shown with.
 _DIGITS = 4
@@ -62,7 +62,7 @@ def operator_types(schedule: Schedule, graph: Graph) -> dict[str, str]:
 def type_shares(schedule: Schedule, types: Mapping[str, str]) -> dict[str, float]:
     """Milliseconds that the operators of each type take together; empty where types are not known."""
     shares: dict[str, float] = defaultdict(float)
-    for row in schedule.placements:
+    for row, *_ in merged_rows(schedule.placements):
         if row.operator in types:
             shares[types[row.operator]] += row.finish_ms - row.start_ms
     return shares

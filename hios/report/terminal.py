@@ -17,7 +17,7 @@ from hios.charts.theme import TYPE_COLOURS, style_of
 from hios.errors import HiosError
 from hios.report.schedule_summary import device_uses, summary, type_shares
 from hios.report.short_names import Lane, lanes, lanes_of, short_names, shortened
-from hios.schedule import Placement, Schedule
+from hios.schedule import Placement, Schedule, merged_rows
 
 #: Columns that a chart needs at least beside the names of its lanes.
 LEAST_WIDTH = 40
@@ -139,7 +139,8 @@ class _Chart:
         self._look = look
         self._symbols = look.symbols
         self._placed: dict[Lane, list[Placement]] = defaultdict(list)
-        for row in schedule.placements:
+        groups = merged_rows(schedule.placements)
+        for row, *_ in groups:
             for lane in lanes_of(row):
                 self._placed[lane].append(row)
         self._lanes = lanes(self._placed, schedule.devices)
@@ -149,7 +150,9 @@ class _Chart:
         self._columns = max(look.width - self._indent, 1)
         end_ms = max((row.finish_ms for row in schedule.placements), default=0.0)
         self._end_ms = end_ms if end_ms > _NO_TIME_MS else 0.0
-        self._labels = short_names([row.operator for row in schedule.placements])
+        names = short_names([row.operator for row in schedule.placements])
+        #: By operator, of those that run merged by the first.
+        self._labels = {group[0].operator: " + ".join(names[row.operator] for row in group) for group in groups}
         self._parts = look.parts or self._wanted_parts()
         self._total = self._parts * self._columns
         self._marks: set[str] = set()

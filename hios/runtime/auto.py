@@ -1,7 +1,7 @@
 """auto: the fastest schedule of a session, by measurement; sequential unless another is significantly faster.
 
-The runs that choose are not those that are reported: the fastest of many is partly the luckiest, and its own runs would
-flatter it.
+The runs that choose are not the runs that are reported: the fastest of many candidates is partly the luckiest, and its
+own runs would flatter it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hios.statistics import LEAST_ROUNDS, best
 
 #: Rounds that choose, and rounds that are reported.
 _CHOOSING, _REPORTED = slice(0, None, 2), slice(1, None, 2)
-#: With fewer, those that choose have no interval.
+#: With fewer runs, the ones that choose have no interval.
 LEAST_RUNS = 2 * LEAST_ROUNDS
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from hios.artifacts import replacing
 from hios.graph import Graph
-from hios.schedule import Placement
+from hios.schedule import Placement, merged_rows
 
 
 def write_trace(path: str | Path, title: str, graph: Graph, placements: Sequence[Placement]) -> None:
     """Write a process per device, a thread per stream, and a slice per operator on each of its devices.
+
+    Operators of a stream that ran merged into one have one slice.
 
     Args:
         path: JSON file to write.
@@ -33,7 +35,7 @@ def write_trace(path: str | Path, title: str, graph: Graph, placements: Sequence
     events += [
         {
             "ph": "X",
-            "name": row.operator,
+            "name": " + ".join(member.operator for member in group),
             "cat": type_of[row.operator],
             "pid": device,
             "tid": row.stream,
@@ -41,7 +43,8 @@ def write_trace(path: str | Path, title: str, graph: Graph, placements: Sequence
             "dur": (row.finish_ms - row.start_ms) * 1e3,
             "args": {"stage": row.stage, "type": type_of[row.operator], "width": len(row.held_devices)},
         }
-        for row in placements
+        for group in merged_rows(placements)
+        for row in group[:1]
         for device in row.held_devices
     ]
     document = {"displayTimeUnit": "ms", "otherData": {"title": title}, "traceEvents": events}

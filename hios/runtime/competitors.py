@@ -1,4 +1,4 @@
-"""What takes part in a session: schedules, the sequential baseline, independent copies, and the model itself."""
+"""The competitors of a session: schedules, the sequential baseline, independent copies, and the model itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Entry:
 
         Raises:
             ScheduleError: it is for another graph, for more or other devices, has too many streams, deadlocks, or has
-                operators on several devices at once where devices are no cores.
+                operators on several devices at once, or merged on streams, where devices are no cores.
         """
         if schedule.devices > devices:
             raise ScheduleError(
@@ -56,10 +56,14 @@ class Entry:
             refuse_wide(schedule, "where devices are no cores")
         if isinstance(plan, StreamPlan):
             _check_streams(schedule.source, plan)
+        widths = {row.operator: len(row.devices) for row in schedule.placements if row.devices}
         free = Costs(
             dict.fromkeys(graph.index, 0.0),
             {(edge.source, edge.target): 0.0 for edge in graph.edges},
-            wide_ms={row.operator: {len(row.devices): 0.0} for row in schedule.placements if row.devices},
+            wide_ms={name: {width: 0.0} for name, width in widths.items()},
+            merge_wide_ms={
+                frozenset(merge): {widths[merge[0]]: 0.0} for merge in schedule.merges if merge[0] in widths
+            },
         )
         try:
             evaluate(Problem(graph, free), plan)  # whether it can run does not depend on times
@@ -69,15 +73,20 @@ class Entry:
 
 
 def refuse_wide(schedule: Schedule, where: str) -> None:
-    """Refuse operators that use several devices at once.
+    """Refuse operators that use several devices at once, and operators merged on streams.
 
     Args:
         schedule: that is to run.
         where: in words, where it is to.
 
     Raises:
-        ScheduleError: an operator takes several devices.
+        ScheduleError: an operator takes several devices, or a stream schedule has merges.
     """
+    if schedule.merges and schedule.placements[0].stage is None:
+        raise ScheduleError(
+            f"{schedule.source}: merges: found {len(schedule.merges)} in a stream schedule; allowed {where}: none; "
+            "schedule with costs without wide_ms"
+        )
     for position, row in enumerate(schedule.placements):
         if row.devices:
             raise ScheduleError(

@@ -57,7 +57,7 @@ def results(
             ),
             *(_reference(reference, baseline_runs) for reference in references),
         ),
-        Baseline(baseline, _launch(first), first.no_graph or None),
+        Baseline(baseline, _launch(first), first.no_graph or None, first.peak_memory_bytes),
         tuple(
             _result(
                 entry,
@@ -84,6 +84,7 @@ def _engine(name: str, competitor: Competitor, baseline: Sequence[float]) -> Ref
         speedup=speedup,
         speedup_interval=interval,
         largest_difference=competitor.difference,
+        peak_memory_bytes=competitor.peak_memory_bytes,
     )
 
 
@@ -99,6 +100,7 @@ def _reference(reference: Reference, baseline: Sequence[float]) -> ReferenceResu
         speedup=speedup,
         speedup_interval=interval,
         largest_difference=reference.difference,
+        peak_memory_bytes=reference.peak_memory_bytes,
     )
 
 
@@ -146,6 +148,7 @@ def _result(
         if drifted is None
         else drift.error_beyond(drifted, schedule.latency_ms, latency.median),
         allocation_time_s=schedule.allocation_time_s,
+        peak_memory_bytes=competitor.peak_memory_bytes,
     )
 
 

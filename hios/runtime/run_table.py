@@ -8,6 +8,11 @@ from hios.runtime.competitors import BASELINE
 
 #: Four digits of the shortest latency.
 _DECIMALS_FROM_MS = ((1000.0, 0), (100.0, 1), (10.0, 2))
+#: What the last two columns of predictions mean.
+_LEGEND = (
+    "drift: how much slower (+) or faster (-) the machine ran than while it was profiled; error beyond drift: how far "
+    "the prediction times this factor is from the measured latency"
+)
 
 
 def latency_table(run: Run) -> str:
@@ -16,8 +21,9 @@ def latency_table(run: Run) -> str:
     Speedups have their 95 % interval where there were rounds enough for one. Schedules come first, then the chosen
     one, the references, and the ceilings. The sequential schedule on one device stands among them once, whether a
     schedule file asked for it or not. Schedules whose costs state the speed of the machine when they were measured also
-    have their prediction, the drift of the machine since, and the error beyond it. Last lines say how right
-    predictions were, where devices share cores or GPUs, and which schedules could not run as CUDA graphs.
+    have their prediction, the drift of the machine since, and the error beyond it. The last lines explain these
+    columns, how accurate predictions were, where devices share cores or GPUs, and which schedules could not run as CUDA
+    graphs.
 
     Args:
         run: what run.json holds.
@@ -44,7 +50,7 @@ def latency_table(run: Run) -> str:
     rows = [["", "median ms", "p20 to p80", f"speedup{' (95 %)' if sure else ''}"]]
     predicted = {result.label: result for result in run.results if result.drift is not None}
     if predicted:
-        rows[0] += ["predicted ms", "drift", "error beyond"]
+        rows[0] += ["predicted ms", "drift", "error beyond drift"]
     for label, latency, speedup in entries:
         median, p20, p80 = (f"{number:.{decimals}f}" for number in (latency.median, latency.p20, latency.p80))
         rows.append([label, median, f"{p20} to {p80}", speedup, *_prediction(predicted.get(label), decimals)])
@@ -66,7 +72,7 @@ def _prediction(result: ScheduleResult | None, decimals: int) -> list[str]:
 
 def _notes(run: Run) -> list[str]:
     said = predictions.in_words(run)
-    notes = [] if said is None else [said]
+    notes = [] if said is None else [_LEGEND, said]
     notes += [] if (busy := predictions.other_work_in_words(run)) is None else [busy]
     notes += [] if (kind := predictions.other_hardware_in_words(run)) is None else [kind]
     notes += ["virtual devices: times say little"] if run.platform.virtual else []

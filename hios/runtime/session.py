@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -27,6 +28,7 @@ from hios.platforms.competitor import Competitor
 from hios.platforms.device_program import ArenaPlan, Buffer
 from hios.platforms.probe_schedule import ProbeSchedule
 from hios.platforms.reference import Reference
+from hios.platforms.reference import peak_memory_bytes as reference_peak_bytes
 from hios.platforms.reference import run as run_reference
 from hios.platforms.reference import runtime as runtime_of
 from hios.platforms.weights import require_weights
@@ -38,6 +40,7 @@ from hios.schedule import Schedule
 from hios.tolerances import compared
 from hios.versions import versions
 from hios.workers.arena import Arena, memory_file
+from hios.workers.peak_memory import peak_bytes
 from hios.workers.pool import WorkerPool
 
 if TYPE_CHECKING:
@@ -154,6 +157,7 @@ def execute(
         probe = ProbeSchedule(workers.probe_version, workers.probe, settings.devices)
         session = Session(graph, taking_part, taking_turns, entries, runner, settings, probe)
         session.measure(shown=True)
+        runner.measure_memory()
         probe.warn(f"running {graph.name}")
         facts = workers.finish()
     choice = choose(taking_part, entries) if auto else None
@@ -285,6 +289,17 @@ class PoolRunner:
         """Keep the rows of the last run."""
         self.workers.take_rows(name)
 
+    def measure_memory(self) -> None:
+        """Run every competitor and reference once more, to find the peak of its memory; copies are left out."""
+        for name, competitor in self.competitors.items():
+            if not competitor.copies:
+                competitor.peak_memory_bytes = self.workers.peak_memory_bytes(name)
+        for reference in self.references:
+            counted: int | None = self.pool.call(reference.worker, reference_peak_bytes)
+            if counted is None:
+                counted = peak_bytes(self.pool, [reference.worker], partial(self.run_reference, reference))
+            reference.peak_memory_bytes = counted
+
     def _settle(self, threads: int) -> None:
         if threads > 1:
             time.sleep(platforms.find(self.settings.platform).SETTLE_S)
@@ -323,7 +338,7 @@ class PoolRunner:
         return largest
 
     def _cause(self, name: str) -> str:
-        """What a difference beyond the tolerance means, depending on which competitors show it."""
+        """The likely cause of a difference beyond the tolerance, depending on which competitors show it."""
         for entry in self.references:
             if name == entry.name:
                 how = " with another number of threads" if entry.kind == self.references[0].kind else ""

@@ -14,7 +14,7 @@ from typing import Any
 from hios.bound import lower_bound_ms
 from hios.errors import ScheduleError
 from hios.evaluate import evaluate, latency_ms
-from hios.problem import Problem
+from hios.problem import Problem, positions
 from hios.schedule import Plan, Schedule, StagedPlan
 from hios.schedulers import (
     gpg,
@@ -118,9 +118,12 @@ def schedule(
 
 
 def _merges(problem: Problem, plan: Plan) -> tuple[tuple[str, ...], ...]:
-    """The merged stages of a plan by operator ids."""
+    """The merges of a plan by operator ids, in the order in which stages or operators are launched."""
     if not isinstance(plan, StagedPlan):
-        return ()
+        place = positions(plan.launch or problem.order)
+        merges = sorted(sorted(merge, key=place.__getitem__) for merge in plan.merges)
+        merges.sort(key=lambda merge: place[merge[0]])
+        return tuple(tuple(problem.ids[operator] for operator in merge) for merge in merges)
     return tuple(
         tuple(problem.ids[operator] for (operator,) in stage)
         for row in plan.devices

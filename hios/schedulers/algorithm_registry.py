@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from hios.errors import HiosError
+from hios.errors import HiosError, suggestion
 from hios.problem import Problem
 from hios.schedule import Plan, Solution
 
@@ -101,7 +101,9 @@ class Algorithm:
         for name in given:
             if name not in known:
                 allowed = ", ".join(known) or "none, it has no parameters"
-                raise HiosError(f"algorithm {self.name}: unknown parameter {name}; allowed: {allowed}")
+                raise HiosError(
+                    f"algorithm {self.name}: unknown parameter {name}{suggestion(name, known)}; allowed: {allowed}"
+                )
         return {
             name: parameter.checked(self.name, given.get(name, parameter.default)) for name, parameter in known.items()
         }

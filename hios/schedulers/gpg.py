@@ -56,7 +56,7 @@ def gpg(
     chance = random.Random(seed)
     stages: list[Stage] = []
     for start in starts:
-        ending, latency = Passes(problem, action, chance.getrandbits(64)).run(start, passes)
+        ending, latency = Passes(problem.stage_ms, action, chance.getrandbits(64)).run(start, passes)
         operators = sorted((v for state in start.states for v in state.block.operators), key=place.__getitem__)
         sequence = sum(problem.time[v] for v in operators)
         stages += ending if latency < sequence else [((v,),) for v in operators]

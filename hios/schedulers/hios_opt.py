@@ -10,9 +10,10 @@ from hios.bound import lower_bound_ms
 from hios.errors import HiosError
 from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
-from hios.schedule import Plan, Solution, StagedPlan
+from hios.schedule import Plan, Solution, StagedPlan, StreamPlan
 from hios.schedulers.algorithm_registry import ALGORITHMS, Parameter, register
 from hios.schedulers.deadline import check_deadline, until
+from hios.schedulers.hios_wide import best_list
 from hios.schedulers.opt.parallel_search import CHAINS, CLOSED, Clock, anneal, is_open
 
 __all__ = ["CHAINS", "CLOSED", "NAME", "hios_opt"]
@@ -63,15 +64,16 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
     one device each and that. After the first third of the time, spent as above, two chains give operators several
     devices: a move takes an operator to another place in the list, or to other devices, or to another number of them;
     stages of several operators are not formed there. The bound is the best of the above and `trade_off_bound_ms`, which
-    weighs the path against the area; nothing is rounded up and CP-SAT is not asked. See
-    `hios.schedulers.opt.wide_search`.
+    weighs the path against the area; nothing is rounded up and CP-SAT is not asked. Where merges make the plan of
+    ``hios-wide`` the best, one of these chains starts from it and keeps its merges, each of which it moves as a single
+    operator; the other one has none. See `hios.schedulers.opt.wide_search`.
 
     It ends early when the gap between latency and the bound for staged schedules is closed. With ``time_limit`` the
     machine's speed decides how many moves are made; with ``moves`` a seed gives the same schedule everywhere, as
     long as neither the time limit nor CP-SAT interferes. Compiling the search takes some seconds on first use and is
     not counted; it is kept on disk.
 
-    Not searched: merges and streams (plans that use them are kept if they are best).
+    Not searched: which operators to merge, and streams (plans that use them are kept if they are best).
 
     Raises:
         ModuleNotFoundError: numba or OR-tools are not installed (extra ``opt``).
@@ -83,7 +85,7 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
     whole = StagedPlan((tuple(((operator,),) for operator in problem.order), *((),) * (devices - 1)))
     clock = Clock(time.perf_counter(), time_limit)
     bound = proven_bound_ms(problem, devices)
-    if problem.wide_ms:
+    if problem.has_widths:
         return _with_widths(problem, devices, whole, bound, clock, moves=moves, seed=seed)
     staged_bound = staged_bound_ms(problem, bound)
     starts, left_out = _starts(problem, devices, bound, clock)
@@ -120,6 +122,9 @@ def _with_widths(
     from hios.schedulers.opt.wide_search import compile_search, fastest_in_sequence, search_wide
 
     starts, left_out = _starts(problem, devices, bound, clock)
+    if any(isinstance(start.plan, StreamPlan) and start.plan.merges for start in starts):
+        apart = best_list(problem, devices)[0]
+        starts.append(_Start(f"{_WIDE} without merges", apart.plan(devices), apart.latency_ms))
     sequence = fastest_in_sequence(problem, devices)
     starts.append(
         _Start("each operator at its fastest, in sequence", sequence, latency_ms(evaluate(problem, sequence)))
@@ -165,7 +170,7 @@ def _starts(problem: Problem, devices: int, bound: float, clock: Clock) -> tuple
     )
     for entry in entries:
         least = bound if entry.several_devices else bound_of_one
-        if entry.name in _NO_STARTS or (entry.name == _WIDE and not problem.wide_ms):
+        if entry.name in _NO_STARTS or (entry.name == _WIDE and not problem.has_widths):
             continue
         if starts and not is_open(min(start.latency_ms for start in starts), least):
             continue
@@ -185,7 +190,7 @@ def _widened(plan: Plan, devices: int) -> Plan:
     idle = ((),) * (devices - len(plan.devices))
     if isinstance(plan, StagedPlan):
         return StagedPlan((*plan.devices, *idle), plan.merges)
-    return type(plan)((*plan.devices, *idle), plan.launch, plan.wide)
+    return type(plan)((*plan.devices, *idle), plan.launch, plan.wide, plan.merges)
 
 
 def _single(plan: StagedPlan) -> StagedPlan:

@@ -12,9 +12,12 @@ from hios.schedule import StreamPlan
 from hios.schedulers.algorithm_registry import register
 from hios.schedulers.allocation import cpa_widths
 from hios.schedulers.deadline import check_deadline
+from hios.schedulers.merge_choice import choose_merges
 
 #: Weights of the area term that are tried; chosen by ``benchmarks/wide_operators.py variants``.
 WEIGHTS = (2.0, 4.0, 8.0, 16.0)
+#: In place of a weight: numbers of devices by the allocation of MCPA.
+_MCPA = -1.0
 
 #: The first and the last moment at which an operator could start in an idle gap of a device.
 _Gap = tuple[float, float]
@@ -71,18 +74,47 @@ def hios_wide(problem: Problem, devices: int) -> StreamPlan:
     one device, one with the numbers of MCPA, one for each of `WEIGHTS`, and one more for the best weight with upward
     ranks of the times on the devices that it chose; the best of these is kept. ``docs/algorithms.md`` compares them.
 
+    Convolutions that read one value may run merged into one (IOS): where their merge was measured, a greedy search
+    (`hios.schedulers.merge_choice`) schedules the problem with merges as single operators, in passes like the best one,
+    and keeps a merge that makes the latency shorter. So the result is never worse than without merges.
+
     Without ``wide_ms`` there is one pass, which is HEFT on equal devices. O(passes |V| W M (|E|/|V| + |V|)), W numbers
-    of devices.
+    of devices; a pass for every merge that saves time.
     """
-    narrow = [1] * len(problem)
-    best = list_schedule(problem, devices, math.inf, narrow)
+    apart, kind = best_list(problem, devices)
+    if not problem.has_widths or not (problem.measured_merges or problem.merge_wide_ms):
+        return apart.plan(devices)
+
+    def best(contracted: Problem) -> tuple[float, float]:
+        found, its_kind = best_list(contracted, devices)
+        return found.latency_ms, its_kind
+
+    def once(contracted: Problem, its_kind: float) -> float:
+        return _one_pass(contracted, devices, its_kind).latency_ms
+
+    contraction = choose_merges(problem, apart.latency_ms, kind, best, once)
+    if contraction is None:
+        return apart.plan(devices)
+    return contraction.expanded(best_list(contraction.problem, devices)[0].plan(devices))
+
+
+def best_list(problem: Problem, devices: int) -> tuple[WideList, float]:
+    """The best list schedule without merges, and the kind of the pass that found it: its weight, or `_MCPA`."""
+    narrow = _one_pass(problem, devices, math.inf)
     if not problem.wide_ms:
-        return best.plan(devices)
-    allocated = list_schedule(problem, devices, 0.0, cpa_widths(problem, devices, per_level=True), fixed=True)
-    passes = [(list_schedule(problem, devices, weight, narrow), weight) for weight in WEIGHTS]
-    first, weight = min(passes, key=lambda each: each[0].latency_ms)
+        return narrow, math.inf
+    allocated = _one_pass(problem, devices, _MCPA)
+    weighed = [(_one_pass(problem, devices, weight), weight) for weight in WEIGHTS]
+    first, weight = min(weighed, key=lambda each: each[0].latency_ms)
     again = list_schedule(problem, devices, weight, first.widths)
-    return min((best, allocated, first, again), key=lambda each: each.latency_ms).plan(devices)
+    passes = ((narrow, math.inf), (allocated, _MCPA), (first, weight), (again, weight))
+    return min(passes, key=lambda each: each[0].latency_ms)
+
+
+def _one_pass(problem: Problem, devices: int, kind: float) -> WideList:
+    if kind == _MCPA:
+        return list_schedule(problem, devices, 0.0, cpa_widths(problem, devices, per_level=True), fixed=True)
+    return list_schedule(problem, devices, kind, [1] * len(problem))
 
 
 def list_schedule(

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from hios.problem import Problem
 from hios.schedule import Solution, StreamPlan
 from hios.schedulers.algorithm_registry import register
-from hios.schedulers.closure_matching import closure_matching
-from hios.schedulers.matching import maximum_matching, minimum_vertex_cover
+from hios.schedulers.matching import closure_matching, maximum_matching, minimum_vertex_cover
 
 
 @register(

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hios.errors import HiosError, first_line, shown
+from hios.errors import HiosError, first_line, shown, suggestion
 from hios.schedulers.algorithm_registry import ALGORITHMS, AUTO, Algorithm
 
 if TYPE_CHECKING:
@@ -50,9 +50,10 @@ def find(name: str) -> Algorithm:
         )
     load(name)
     if name not in ALGORITHMS:
-        allowed = ", ".join(sorted({*ALGORITHMS, *entry_points()}))
+        known = sorted({*ALGORITHMS, *entry_points()})
         raise HiosError(
-            f"unknown algorithm {shown(name, quoted=False)}; allowed: {allowed}, or package.module:function"
+            f"unknown algorithm {shown(name, quoted=False)}{suggestion(name, known)}; allowed: {', '.join(known)}, or "
+            "package.module:function"
         )
     return ALGORITHMS[name]
 

@@ -4,8 +4,9 @@ scenario         scenario.yaml: models with graph, costs and blocks; rates, queu
 arrivals         when tasks arrive: periodic, Poisson or from a file; the same for every policy
 measures         what became of the tasks: counts, percentiles, fairness
 work_bound       what no policy can pass; rates that share a device evenly
-stage_times      times of stages on lanes or a GPU; stages of combined blocks
+stage_times      times of stages on lanes or a GPU
 pipeline         what a policy runs: combined blocks with their times, lanes and queues
+combined_stages  stages of combined blocks, by IOS or by GPG
 top_pipeline     pipelines of combined blocks (TOP), the times of each computed once
 policies         a pipeline for every policy, by name
 simulator        the reference: discrete events, one task at a time to be followed

@@ -154,8 +154,7 @@ class Dispatcher:
         following = math.inf
         for model, interval_s in enumerate(self._intervals_s):
             if interval_s == 0:
-                while self._instances.has_room(model) and self._launch_one(model, now):
-                    pass
+                self._launch_all(model, now)
             else:
                 if now >= self._ticks[model]:
                     if self._instances.has_room(model):
@@ -164,6 +163,12 @@ class Dispatcher:
                     self._ticks[model] = self._began_s + passed * interval_s
                 following = min(following, self._ticks[model])
         return following
+
+    def _launch_all(self, model: int, now: float) -> None:
+        """Let tasks of a model leave their queue as long as there is room; an empty queue is not locked for that."""
+        queue = self._queues[model]
+        while len(queue) and self._instances.has_room(model) and self._launch_one(model, now):
+            pass
 
     def _launch_one(self, model: int, now: float) -> bool:
         task = self._queues[model].take()
@@ -207,8 +212,8 @@ class Dispatcher:
             except HiosError as error:
                 run.fail(tuple(range(len(run.members))), str(error))
             for model, interval_s in enumerate(self._intervals_s):
-                while interval_s == 0 and self._instances.has_room(model) and self._launch_one(model, now):
-                    pass
+                if interval_s == 0:
+                    self._launch_all(model, now)
 
     def _send(self, run: Run, lane: int, *, together: bool) -> None:
         """Send the orders of a run: to all lanes, or to one, block by block."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numba import njit
 
-from hios.formats.scenario_file import MOST_SUB_BLOCKS
+from hios.formats.base import MOST_SUB_BLOCKS
 from hios.serving.arrivals import Trace
 from hios.serving.pipeline import Pipeline, QueueRules
 from hios.serving.simulator import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hios.serving.admission import Task
 from hios.serving.pipeline import Pipeline, SubBlock
@@ -39,6 +40,22 @@ class Run:
             self.failed.setdefault(place, why)
 
 
+class _Due(NamedTuple):
+    """A combined block that could run; the one with the least of the first three numbers goes first.
+
+    Attributes:
+        less_share: minus the share of its sub-blocks that are present.
+        arrived_s: when the oldest task among its instances arrived.
+        since_s: since when one of them has waited.
+        present: the sub-blocks that are present, as bits.
+    """
+
+    less_share: float
+    arrived_s: float
+    since_s: float
+    present: int
+
+
 class Instances:
     """Instances of all models in the slots before their blocks.
 
@@ -47,16 +64,21 @@ class Instances:
     """
 
     def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
         self._slots: list[list[deque[Task]]] = [[deque() for _ in range(count)] for count in pipeline.blocks]
         self._running = [[0] * count for count in pipeline.blocks]
         self._numbers = 0
         #: Runs that went first as an instance had waited too long; blocks that ran, an instance each.
         self.promoted = self.block_runs = 0
+        self.change(pipeline)
 
     def change(self, pipeline: Pipeline) -> None:
         """Go on with other combined blocks of the same blocks and slots; instances keep their places."""
         self._pipeline = pipeline
+        self._home = {member: number for number, members in enumerate(pipeline.combined) for member in members}
+        #: Combined blocks that could run, with their ranks; and those for which that may have changed since.
+        self._due: dict[int, _Due] = {}
+        self._changed = set(range(len(pipeline.combined)))
+        self._members: dict[tuple[int, int], tuple[SubBlock, ...]] = {}
 
     def progress(self) -> list[bool]:
         """Of every block of all models, whether an instance waits before it or runs in it (P_t); from any thread."""
@@ -74,10 +96,23 @@ class Instances:
         """Put a task before the first block of its model."""
         task.since_s = now_s
         self._slots[model][0].append(task)
+        self._note(model, 0)
+
+    def _note(self, model: int, block: int) -> None:
+        """Slots of a block changed: it, or the one before it, may run now or not any more."""
+        self._changed.add(self._home[model, block])
+        if block:
+            self._changed.add(self._home[model, block - 1])
 
     def due(self) -> list[tuple[int, int]]:
         """Combined blocks that could run now, each with its sub-blocks that are present, as bits."""
-        return [(c, present) for c in range(len(self._pipeline.combined)) if (present := self._ready(c))]
+        for combined in self._changed:
+            if present := self._ready(combined):
+                self._due[combined] = self._ranked(combined, present)
+            else:
+                self._due.pop(combined, None)
+        self._changed.clear()
+        return [(combined, self._due[combined].present) for combined in sorted(self._due)]
 
     def _ready(self, combined: int) -> int:
         """A sub-block can run if it has an instance and the one after it has room for the result (TOP.md, D6)."""
@@ -94,34 +129,40 @@ class Instances:
                 ready |= 1 << place
         return 0 if self._pipeline.strict and len(able) < len(members) else ready
 
+    def _ranked(self, combined: int, present: int) -> _Due:
+        waiting = [self._slots[model][block][0] for model, block in self._of(combined, present)]
+        share = len(waiting) / len(self._pipeline.combined[combined])
+        return _Due(-share, min(task.arrived_s for task in waiting), min(task.since_s for task in waiting), present)
+
     def first(self, due: list[tuple[int, int]], now_s: float) -> tuple[int, int]:
-        """The highest effective input ratio, ties by the oldest task; first of all what has waited too long (D3)."""
+        """The highest effective input ratio, ties by the oldest task; first of all what has waited too long (D3).
 
-        def rank(entry: tuple[int, int]) -> tuple[float, float, float]:
-            share = entry[1].bit_count() / len(self._pipeline.combined[entry[0]])
-            return -share, *self._age(*entry)
-
-        by_ratio = min(due, key=rank)
-        late = [entry for entry in due if now_s - self._age(*entry)[1] > self._pipeline.max_wait_s]
-        chosen = min(late, key=lambda entry: self._age(*entry)) if late else by_ratio
+        Args:
+            due: what `due` has just returned; not empty.
+            now_s: by ``time.perf_counter``.
+        """
+        ranks, limit_s = self._due, now_s - self._pipeline.max_wait_s
+        by_ratio = min(due, key=lambda entry: ranks[entry[0]][:3])
+        late = [entry for entry in due if ranks[entry[0]].since_s < limit_s]
+        chosen = min(late, key=lambda entry: ranks[entry[0]][1:3]) if late else by_ratio
         self.promoted += chosen != by_ratio
         return chosen
 
-    def _age(self, combined: int, present: int) -> tuple[float, float]:
-        """When the oldest task among the instances of a run arrived, and since when one of them has waited."""
-        waiting = [self._slots[model][block][0] for model, block in self._members(combined, present)]
-        return min(task.arrived_s for task in waiting), min(task.since_s for task in waiting)
-
-    def _members(self, combined: int, present: int) -> tuple[SubBlock, ...]:
-        found = self._pipeline.combined[combined]
-        return tuple(member for place, member in enumerate(found) if present >> place & 1)
+    def _of(self, combined: int, present: int) -> tuple[SubBlock, ...]:
+        """The sub-blocks that are present."""
+        if (combined, present) not in self._members:
+            members = self._pipeline.combined[combined]
+            there = tuple(member for place, member in enumerate(members) if present >> place & 1)
+            self._members[combined, present] = there
+        return self._members[combined, present]
 
     def start(self, combined: int, present: int, now_s: float) -> Run:
         """Take the instances of a run out of their slots."""
-        members = self._members(combined, present)
+        members = self._of(combined, present)
         tasks = tuple(self._slots[model][block].popleft() for model, block in members)
         for model, block in members:
             self._running[model][block] += 1
+            self._note(model, block)
         self._numbers += 1
         self.block_runs += len(members)
         return Run(self._numbers, combined, present, members, tasks, now_s)
@@ -135,19 +176,22 @@ class Instances:
         ended: list[tuple[int, Task, str | None]] = []
         for place, ((model, block), task) in enumerate(zip(run.members, run.tasks, strict=True)):
             self._running[model][block] -= 1
+            self._changed.add(self._home[model, block])
             why = run.failed.get(place)
             if why is not None or block + 1 == self._pipeline.blocks[model]:
                 ended.append((model, task, why))
             else:
                 task.since_s = now_s
                 self._slots[model][block + 1].append(task)
+                self._note(model, block + 1)
         return ended
 
     def drain(self) -> list[tuple[int, Task]]:
         """Take all instances out, as they will not run."""
-        found = []
+        drained = []
         for model, slots in enumerate(self._slots):
             for waiting in slots:
-                found += [(model, task) for task in waiting]
+                drained += [(model, task) for task in waiting]
                 waiting.clear()
-        return found
+        self._changed.update(self._home.values())
+        return drained

@@ -20,7 +20,7 @@ NETWORKS = "networks"
 #: Folders of the results of a scenario: simulated, and run for real.
 SIMULATED, MEASURED = "simulated", "measured"
 #: Algorithms whose schedules policies use; an edit of one of them simulates again.
-ALGORITHMS = ("hios-lp", "ios", "nimble", "opara")
+ALGORITHMS = ("gpg", "hios-lp", "ios", "nimble", "opara")
 
 
 def checked(settings: Config, source: str) -> Config:
@@ -88,6 +88,7 @@ def files_of(settings: Config, label: str) -> list[str]:
 def _named(scenario: ScenarioFile) -> Iterator[str]:
     if scenario.arrivals.endswith(".csv"):
         yield scenario.arrivals
+    yield from filter(None, (scenario.top.stage_policy, scenario.top.weights))
     for model in scenario.models.values():
         yield from filter(None, (model.graph, model.costs, model.weights, model.program))
 

@@ -147,7 +147,8 @@ class Lane:
         if message is None:
             return None
         run, state, failed, began, ended, *text = message
-        return Answer(run, state != lane_worker.DONE, failed, began, ended, lane_worker.text_of(text))
+        why = lane_worker.text_of(text) if text[0] else ""
+        return Answer(run, state != lane_worker.DONE, failed, began, ended, why)
 
     def clear(self) -> None:
         """Once all answers of a worker that died were read: forget its orders, and let another one start."""

@@ -178,8 +178,8 @@ def _made_inside(
     own: BlockValues, operator: str, part: int, inner: Mapping[tuple[int, External], Placed]
 ) -> list[External]:
     """Values that an operator reads and that its own block makes."""
-    found = externals(own.graph.operators[own.graph.index[operator]])
-    return [value for value in found if value[0] == "operator" and (part, value) not in inner]
+    read = externals(own.graph.operators[own.graph.index[operator]])
+    return [value for value in read if value[0] == "operator" and (part, value) not in inner]
 
 
 def _program(
@@ -204,6 +204,6 @@ def _program(
             elif lane_of[part, value[1]] != lane and (part, handed[part, value]) not in arrivals:
                 arrivals[part, handed[part, value]] = None
                 waits.append(handed[part, value].flag)
-        departures = tuple(found for key, found in handed.items() if key[0] == part and key[1][1] == operator)
+        departures = tuple(departure for key, departure in handed.items() if key[0] == part and key[1][1] == operator)
         steps.append(LaneStep(part, operator, tuple(waits), departures, tuple(stores.get((part, operator), ()))))
     return LaneProgram(tuple(part.model for part in parts), tuple(reads), tuple(arrivals), tuple(steps))

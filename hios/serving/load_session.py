@@ -112,7 +112,7 @@ def load(
         memory_mb = server.memory_bytes / 1e6
     if rows is not None and trace is not None:
         rows.write(trace, f"{name}, launcher {launcher}")
-    found = result(
+    outcome = result(
         scenario,
         name,
         "learned" if (chosen or name) in LEARNED_POLICIES else launcher,
@@ -126,7 +126,7 @@ def load(
         chosen=chosen,
         candidates=candidates,
     )
-    return LoadReport(found, generator / busy, largest, wrong, memory_mb)
+    return LoadReport(outcome, generator / busy, largest, wrong, memory_mb)
 
 
 def _watched(show: Callable[[Server, Progress], None], server: Server) -> Callable[[Progress], None]:
@@ -152,10 +152,10 @@ def _samples(server: Server, model: ServedModel, tolerance: float, trusted: bool
     return [Sample(sample.inputs, sample.alone, own) for sample, own in zip(samples, expected, strict=True)]
 
 
-def _require_equal(label: str, found: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> None:
-    if [value.shape for value in found] != [value.shape for value in expected]:
+def _require_equal(label: str, outputs: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> None:
+    if [value.shape for value in outputs] != [value.shape for value in expected]:
         raise HiosError(f"model {label}: graph and program have other outputs; extract again from this program")
-    for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+    for number, (ours, theirs) in enumerate(zip(outputs, expected, strict=True)):
         off, within = compared(ours, theirs, tolerance)
         if not within:
             raise PlatformError(

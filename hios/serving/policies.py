@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from hios.errors import HiosError
+from hios.errors import HiosError, suggestion
 from hios.evaluate import evaluate, latency_ms
-from hios.formats.scenario_file import MOST_SUB_BLOCKS
+from hios.formats.base import MOST_SUB_BLOCKS
 from hios.schedule import Plan, StreamPlan
 from hios.schedulers import find
 from hios.serving.pipeline import Pipeline, QueueRules, SubBlock, UnionStage, queue_rules
@@ -155,7 +155,7 @@ def policy(name: str) -> Policy:
     """
     every = {**POLICIES, **LEARNED_POLICIES}
     if name not in every:
-        raise HiosError(f"policy: found {name}; allowed: {', '.join([*every, AUTO])}")
+        raise HiosError(f"policy: found {name}{suggestion(name, [*every, AUTO])}; allowed: {', '.join([*every, AUTO])}")
     return every[name]
 
 

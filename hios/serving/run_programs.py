@@ -65,6 +65,7 @@ class RunPrograms:
         self._alone: dict[tuple[int, int], int] = {}
         self._together: dict[tuple[SubBlock, ...], int] = {}
         self._stated: dict[tuple[SubBlock, ...], list[tuple[int, Slots]]] = {}
+        self._lanes: dict[int, list[int]] = {}
         #: By number: one program for any lane, or one for each lane.
         self._programs: list[list[LaneProgram]] = []
         self._compile_blocks()
@@ -131,7 +132,9 @@ class RunPrograms:
     def together(self, members: tuple[SubBlock, ...]) -> tuple[int, list[int]]:
         """Number of the program of a run over all lanes, and the lanes that take part."""
         number = self._together[members]
-        return number, [lane for lane, program in enumerate(self._programs[number]) if program.steps]
+        if number not in self._lanes:
+            self._lanes[number] = [lane for lane, program in enumerate(self._programs[number]) if program.steps]
+        return number, self._lanes[number]
 
     def slots_of(self, members: tuple[SubBlock, ...]) -> list[tuple[int, Slots]]:
         """The slots that a run states, in order, each with the place of its sub-block."""

@@ -97,7 +97,7 @@ class Scenario:
     def files(self) -> list[Path]:
         """All files that the scenario names."""
         named = [self.file.arrivals] if self.rows is not None else []
-        named += filter(None, [self.file.top.weights])
+        named += filter(None, [self.file.top.weights, self.file.top.stage_policy])
         for settings in self.file.models.values():
             named += filter(None, (settings.graph, settings.costs, settings.weights, settings.program))
         return [self.folder / name for name in named]
@@ -216,15 +216,15 @@ def pipeline_blocks(graph: Graph) -> tuple[tuple[int, ...], ...]:
     """
     if not any(graph.blocks):
         graph = dataclasses.replace(graph, blocks=found_blocks(graph))
-    found: list[list[int]] = []
+    blocks: list[list[int]] = []
     loose = False
     for operators, stated in in_order(graph):
         if not stated and loose:
-            found[-1] += operators
+            blocks[-1] += operators
         else:
-            found.append(list(operators))
+            blocks.append(list(operators))
         loose = not stated
-    return tuple(map(tuple, found))
+    return tuple(map(tuple, blocks))
 
 
 def _defects(scenario: Scenario, on_gpu: dict[str, bool]) -> Iterator[str]:

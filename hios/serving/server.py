@@ -317,10 +317,10 @@ def _blocks(scenario: Scenario, number: int, pipeline: Pipeline) -> Sequence[Seq
 
 
 def _check(graph: Graph, model: str, inputs: Sequence[Tensor]) -> None:
-    found = [(tuple(value.shape), value.dtype, value.device.type) for value in inputs]
+    given = [(tuple(value.shape), value.dtype, value.device.type) for value in inputs]
     required = [(tuple(entry.shape), torch_dtype(entry.dtype), "cpu") for entry in graph.inputs]
-    if found != required:
-        told = ", ".join(f"{str(dtype).removeprefix('torch.')} {list(shape)}" for shape, dtype, _ in found) or "none"
+    if given != required:
+        told = ", ".join(f"{str(dtype).removeprefix('torch.')} {list(shape)}" for shape, dtype, _ in given) or "none"
         allowed = ", ".join(f"{entry.dtype} {list(entry.shape)}" for entry in graph.inputs)
         raise HiosError(f"model {model}: inputs: found {told}; allowed: {allowed}, on the CPU")
 

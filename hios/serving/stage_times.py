@@ -175,10 +175,10 @@ def block_stages(scenario: Scenario, number: int, r: int, s: int) -> tuple[tuple
     problem = model.problem if scenario.gpu else _LaneProblem(Device(scenario), number)
     (stages,) = cast(StagedPlan, ios(problem, 1, r=r, s=s, mode="parallel").plan).devices
     home = {operator: block for block, operators in enumerate(model.blocks) for operator in operators}
-    found: list[list[Stage]] = [[] for _ in model.blocks]
+    by_block: list[list[Stage]] = [[] for _ in model.blocks]
     for stage in stages:
-        found[home[stage[0][0]]].append(stage)
-    return tuple(map(tuple, found))
+        by_block[home[stage[0][0]]].append(stage)
+    return tuple(map(tuple, by_block))
 
 
 def in_one_lane(model: ServedModel) -> tuple[Stage, ...]:

@@ -6,9 +6,10 @@ import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from hios.serving.combined_stages import combined_stages
 from hios.serving.pipeline import Pipeline, SubBlock, UnionStage
 from hios.serving.scenario import Scenario
-from hios.serving.stage_times import Device, block_stages, restricted, side_by_side
+from hios.serving.stage_times import Device, restricted
 
 #: Times of a combined block, or how long it keeps lanes busy: by the sub-blocks that are present, by lanes less 1.
 _Rows = tuple[tuple[float, ...], ...]
@@ -61,10 +62,7 @@ class TopPipelines:
     def __init__(self, scenario: Scenario, *, shared: bool) -> None:
         self._scenario, self._shared = scenario, shared
         self._device = Device(scenario, shared=shared)
-        settings = scenario.file.top
-        self._by_block = [
-            block_stages(scenario.plain, number, settings.r, settings.s) for number in range(len(scenario.models))
-        ]
+        self._stages = combined_stages(scenario)
         self._block = functools.cache(self._combined)  # the stage_dict of Algorithm 1
 
     def of(self, combined: Sequence[tuple[SubBlock, ...]]) -> Pipeline:
@@ -85,7 +83,7 @@ class TopPipelines:
         )
 
     def _combined(self, members: tuple[SubBlock, ...]) -> _CombinedBlock:
-        stages = side_by_side([self._by_block[model][block] for model, block in members])
+        stages = self._stages.of(members)
         lanes = self._scenario.lanes
         widths = range(1, lanes + 1) if self._shared else [lanes]
         return _CombinedBlock(stages, *run_times(self._device, members, stages, widths, lanes))

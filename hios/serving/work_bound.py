@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hios.bound import least_work_ms, scales
+from hios.bound import least_of_all
 from hios.serving.scenario import Scenario, ServedModel
 
 
@@ -23,8 +23,7 @@ def least_work_s(model: ServedModel, *, gpu: bool = False) -> float:
         return sum(work) / 1e3
     if problem.alpha is None:
         return 0.0
-    _, scale = scales(problem)
-    return sum(least_work_ms(problem, v, scale.get(v, 1.0)) for v in range(len(problem))) / 1e3
+    return sum(least_of_all(problem).work) / 1e3
 
 
 def bound_per_s(scenario: Scenario, offered_per_s: Sequence[float]) -> float:

@@ -5,6 +5,8 @@ random_graphs      the instances of HIOS's simulation
 simulation         a setting of it: every algorithm on its instances
 released_program   what the authors' released program does otherwise than the paper says
 convolutions       convolutions alone on two cores
+top_experiments    experiments of TOP on scenarios, simulated
+top_learning       those that train GPG or a launcher first
 variants           networks of other image and batch sizes, and transformers
 reference_networks the papers' networks as graphs without weights or shapes
 settings           what config.yaml says about sessions, and their files
@@ -16,5 +18,5 @@ cards              figures that are not drawn here: their published numbers, and
 listing            the registry as text
 
 Shared by several figures: simulated_series (HIOS, figures 7 to 11), network_runs and run_findings (measured networks),
-convolution_rows, batch_rows, serving_rows (TOP).
+convolution_rows, batch_rows, serving_rows and top_rows (TOP).
 """

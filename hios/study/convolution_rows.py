@@ -38,14 +38,14 @@ def chart_over_sizes(column: str, title: str, series: str) -> Callable[[Rows], a
     Args:
         column: what is plotted.
         title: of its axis.
-        series: what the line is called.
+        series: what the line is called, or the column that names several.
     """
 
     def draw(rows: Rows) -> alt.TopLevelMixin:
         import altair as alt
 
-        shown = [{**row, "series": series, "description": _words(row, column, title)} for row in rows]
-        sizes = [row["image size"] for row in rows]
+        shown = [{**row, "series": row.get(series, series), "description": _words(row, column, title)} for row in rows]
+        sizes = list(dict.fromkeys(row["image size"] for row in rows))
         x = alt.X(
             "image size:Q", title="image size, px", scale=alt.Scale(type="log", base=2), axis=alt.Axis(values=sizes)
         )

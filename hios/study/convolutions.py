@@ -147,7 +147,7 @@ def _of_size(timer: CpuTimer, size: int, channels: int, repeats: int) -> Convolu
 def _pairs(timer: CpuTimer, size: int, repeats: int) -> list[Pair]:
     """Every kind beside every kind."""
     kinds: tuple[PairKind, ...] = get_args(PairKind)
-    found = []
+    pairs = []
     for first, second in product(kinds, repeat=2):
         samples = []
         for _ in range(_WARMUP + repeats):
@@ -155,5 +155,5 @@ def _pairs(timer: CpuTimer, size: int, repeats: int) -> list[Pair]:
             alone = timer.at_once({0: networks[0]}, 0.0)[0]
             samples.append((alone, timer.at_once(networks, alone)[0]))
         alone, beside = (statistics.median(column) for column in zip(*samples[_WARMUP:], strict=True))
-        found.append(Pair((first, second), size, alone, beside))
-    return found
+        pairs.append(Pair((first, second), size, alone, beside))
+    return pairs

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
 from hios import artifacts
 from hios.errors import ArtifactError, HiosError
@@ -12,16 +13,19 @@ from hios.formats.config_file import SERIES
 from hios.formats.convolutions_file import ConvolutionsFile
 from hios.formats.costs_file import CostsFile
 from hios.formats.graph_file import GraphFile
+from hios.formats.prediction_file import PredictionFile
 from hios.formats.run_file import Run
 from hios.formats.schedule_file import ScheduleFile
 from hios.formats.serving_result_file import ResultFile
 from hios.formats.simulation_file import AblationFile, SimulationFile
+from hios.formats.top_study_file import Experiment, TopStudyFile
 from hios.study.archive_reader import unpacked
 
-#: Sessions that figures may read: a series of the simulation, the ablation, the networks of the configuration,
-#: convolutions alone, the networks scheduled by IOS with other pruning, networks of other sizes and others, networks
-#: profiled for one algorithm alone, scenarios of several models, and runs of other machines from their archives.
 VARIANTS = ("images", "batches", "transformers")
+#: Sessions that figures may read: a series of the simulation, the ablation, the networks of the configuration,
+#: convolutions alone, the networks scheduled by IOS with other pruning, networks of other sizes and others, predictions
+#: of all these networks for the papers' GPUs, networks profiled for one algorithm alone, scenarios of several models,
+#: experiments of TOP on them, and runs of other machines from their archives.
 AVAILABLE = (
     *(f"simulation/{name}" for name in SERIES),
     "ablation",
@@ -29,8 +33,10 @@ AVAILABLE = (
     "convolutions",
     "pruning",
     *VARIANTS,
+    *(f"predictions/{of}" for of in ("networks", *VARIANTS)),
     "profiles",
     "serving",
+    *(f"top/{name}" for name in get_args(Experiment)),
     "archives",
 )
 
@@ -41,10 +47,12 @@ SESSION_TIMES = {
     "networks": "profiling and executing, some minutes a network",
     "convolutions": "half a minute with scale quick, some minutes with scale full",
     "serving": "some seconds a policy and load once networks are profiled",
+    "top": "seconds to minutes an experiment, once networks are profiled; training takes longest",
     "pruning": "profiling, and some minutes a network for the search and the runs",
     "images": "some minutes a network and size",
     "batches": "some minutes a network and size",
     "transformers": "some minutes a network",
+    "predictions": "some seconds a network: nothing runs",
     "archives": "nothing: they are copied from where `study: archives:` says",
     "profiles": "without a limit: all that an algorithm asks for is measured, for every network, size and algorithm",
 }
@@ -80,6 +88,14 @@ class ProfiledAlone:
         """Time of profiling and of the algorithm."""
         profiled = 0.0 if self.costs.profile is None else self.costs.profile.seconds
         return profiled + self.schedule.scheduling_time_s
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedNetwork:
+    """A network whose schedules are predicted for the papers' GPUs."""
+
+    graph: GraphFile
+    file: PredictionFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +138,10 @@ class FigureData:
         variants: networks of other sizes and others by name, by session.
         profiles: what was profiled for one algorithm alone, by algorithm, by name of the network.
         serving: results of scenarios by label.
+        top: experiments of TOP by name.
         files: where all of it was read.
         machines: other machines by name, that of their archive.
+        predictions: networks predicted for the papers' GPUs by name, by session: networks, or one of ``VARIANTS``.
     """
 
     simulations: tuple[SimulationFile, ...] = ()
@@ -136,18 +154,22 @@ class FigureData:
     serving: Mapping[str, tuple[ResultFile, ...]] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     machines: Mapping[str, OtherMachine] = field(default_factory=dict)
+    top: Mapping[str, TopStudyFile] = field(default_factory=dict)
+    predictions: Mapping[str, Mapping[str, PredictedNetwork]] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
         """Time of the sessions: processor time of simulations, and profiling and timed runs of networks."""
         simulated = [file.cpu_s for file in self.simulations] + [file.cpu_s for file in self.ablations]
+        simulated += [file.cpu_s for file in self.top.values()]
         measured = [
             network.seconds
             for part in (self.networks, self.pruning, *self.variants.values())
             for network in part.values()
         ]
         alone = [entry.seconds for entries in self.profiles.values() for entry in entries.values()]
-        return sum([*simulated, *measured, *alone, *(file.seconds for file in self.convolutions)])
+        predicted = [entry.file.seconds for entries in self.predictions.values() for entry in entries.values()]
+        return sum([*simulated, *measured, *alone, *predicted, *(file.seconds for file in self.convolutions)])
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> FigureData:
@@ -158,53 +180,88 @@ class FigureData:
         Raises:
             HiosError: a file of another kind, or one that breaks its format.
         """
-        simulations, ablations, convolutions = [], [], []
-        networks, pruning = {}, {}
-        variants: dict[str, dict[str, Network]] = {}
-        profiles: dict[str, dict[str, ProfiledAlone]] = {}
-        serving: dict[str, list[ResultFile]] = {}
-        machines: dict[str, OtherMachine] = {}
+        reader = _Reader()
         files = list(paths)
         for path in files:
-            if path.parent.name == "simulation":
-                simulations.append(artifacts.load(path, SimulationFile))
-            elif path.parent.name == "ablation":
-                ablations.append(artifacts.load(path, AblationFile))
-            elif path.name == "convolutions.json":
-                convolutions.append(artifacts.load(path, ConvolutionsFile))
-            elif path.name == "run.json" and path.parent.parent.name == "pruning":
-                pruning[path.parent.name] = _network(path, path.parents[3] / path.parent.name)
-            elif path.name == "run.json" and path.parts[-4:-2] in [("study", session) for session in VARIANTS]:
-                variants.setdefault(path.parts[-3], {})[path.parent.name] = _network(path, path.parent)
-            elif path.name == "schedule.json" and path.parts[-5:-3] == ("study", "profiles"):
-                costs = artifacts.load(path.with_name("costs.json"), CostsFile)
-                alone = ProfiledAlone(costs, artifacts.load(path, ScheduleFile))
-                profiles.setdefault(path.parts[-3], {})[path.parent.name] = alone
-            elif path.parent.name in ("simulated", "measured"):
-                serving.setdefault(path.parents[1].name, []).append(artifacts.load(path, ResultFile))
-            elif path.suffix == ".zip":
-                machines[path.stem] = OtherMachine.read(path)
-            elif path.name == "run.json":
-                networks[path.parent.name] = _network(path, path.parent)
-            else:
-                allowed = (
-                    "simulation/*.json, ablation/*.json, convolutions.json, */run.json, "
-                    "study/profiles/*/*/schedule.json, serving/*/simulated/*.json, serving/*/measured/*.json and "
-                    "archives *.zip"
-                )
-                raise HiosError(f"{path}: found this file; allowed: {allowed}")
+            reader.take(path)
         return cls(
-            tuple(simulations),
-            tuple(ablations),
-            networks,
-            tuple(convolutions),
-            pruning,
-            variants,
-            profiles,
-            {label: tuple(results) for label, results in serving.items()},
+            tuple(reader.simulations),
+            tuple(reader.ablations),
+            reader.networks,
+            tuple(reader.convolutions),
+            reader.pruning,
+            reader.variants,
+            reader.profiles,
+            {label: tuple(results) for label, results in reader.serving.items()},
             tuple(map(str, files)),
-            machines,
+            reader.machines,
+            reader.top,
+            reader.predictions,
         )
+
+
+class _Reader:
+    """Files of sessions, by what they are."""
+
+    def __init__(self) -> None:
+        self.simulations: list[SimulationFile] = []
+        self.ablations: list[AblationFile] = []
+        self.convolutions: list[ConvolutionsFile] = []
+        self.networks: dict[str, Network] = {}
+        self.pruning: dict[str, Network] = {}
+        self.variants: dict[str, dict[str, Network]] = {}
+        self.profiles: dict[str, dict[str, ProfiledAlone]] = {}
+        self.predictions: dict[str, dict[str, PredictedNetwork]] = {}
+        self.serving: dict[str, list[ResultFile]] = {}
+        self.top: dict[str, TopStudyFile] = {}
+        self.machines: dict[str, OtherMachine] = {}
+
+    def take(self, path: Path) -> None:
+        """Read one file.
+
+        Raises:
+            HiosError: a file of another kind, or one that breaks its format.
+        """
+        if path.parent.name == "simulation":
+            self.simulations.append(artifacts.load(path, SimulationFile))
+        elif path.parent.name == "ablation":
+            self.ablations.append(artifacts.load(path, AblationFile))
+        elif path.parts[-3:-1] == ("study", "top"):
+            self.top[path.stem] = artifacts.load(path, TopStudyFile)
+        elif path.name == "convolutions.json":
+            self.convolutions.append(artifacts.load(path, ConvolutionsFile))
+        elif path.parent.name in ("simulated", "measured"):
+            self.serving.setdefault(path.parents[1].name, []).append(artifacts.load(path, ResultFile))
+        elif path.suffix == ".zip":
+            self.machines[path.stem] = OtherMachine.read(path)
+        elif not self._take_network(path):
+            raise HiosError(
+                f"{path}: found this file; allowed: simulation/*.json, ablation/*.json, study/top/*.json, "
+                "convolutions.json, */run.json, */predicted.json, study/profiles/*/*/schedule.json, "
+                "serving/*/simulated/*.json, serving/*/measured/*.json and archives *.zip"
+            )
+
+    def _take_network(self, path: Path) -> bool:
+        """Read a file of a network; returns whether it is one."""
+        label = path.parent.name
+        variant = path.parts[-3] if path.parts[-4:-2] in [("study", name) for name in VARIANTS] else None
+        if path.name == "predicted.json":
+            self.predictions.setdefault(variant or "networks", {})[label] = PredictedNetwork(
+                artifacts.load(path.with_name("graph.json"), GraphFile), artifacts.load(path, PredictionFile)
+            )
+        elif path.name == "schedule.json" and path.parts[-5:-3] == ("study", "profiles"):
+            costs = artifacts.load(path.with_name("costs.json"), CostsFile)
+            alone = ProfiledAlone(costs, artifacts.load(path, ScheduleFile))
+            self.profiles.setdefault(path.parts[-3], {})[label] = alone
+        elif path.name != "run.json":
+            return False
+        elif path.parent.parent.name == "pruning":
+            self.pruning[label] = _network(path, path.parents[3] / label)
+        elif variant is not None:
+            self.variants.setdefault(variant, {})[label] = _network(path, path.parent)
+        else:
+            self.networks[label] = _network(path, path.parent)
+        return True
 
 
 def located(file: str, root: Path) -> Path:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 #: Why a figure that reads sessions has no rows.
 _NO_DATA = "no network of the configuration was executed with the algorithms of this figure"
 _NOT_SERVED = "no scenario of serving: in config.yaml has such models under the policies of this figure"
+_NO_EXPERIMENT = (
+    "it takes scenarios of serving: in config.yaml with such models; batches and several GPUs also platform: model"
+)
 _NO_ARCHIVES = "it compares machines, and `study: archives:` in config.yaml names no archive of another one"
 #: Columns that only charts need.
 HIDDEN = frozenset({"description"})
@@ -71,6 +74,8 @@ def write_figure(figure: Figure, data: FigureData, folder: Path) -> FigureFile:
 def _no_data(figure: Figure) -> str:
     if "archives" in figure.sessions:
         return _NO_ARCHIVES
+    if any(session.startswith("top/") for session in figure.sessions):
+        return _NO_EXPERIMENT
     return _NOT_SERVED if figure.sessions == ("serving",) else _NO_DATA
 
 

@@ -56,19 +56,19 @@ def by_machine(rows: Rows) -> dict[str, Rows]:
 def comparisons(
     figure: str, statement: str, rows: Rows, values: Callable[[Rows], Mapping[str, float]]
 ) -> list[Comparison]:
-    """A published range beside what each machine with GPUs found; other machines are named.
+    """A published range beside what each machine with GPUs reached; other machines are named.
 
     Args:
         figure: id in published.yaml.
         statement: its name there.
         rows: of the figure.
-        values: what was found on one machine, by network.
+        values: numbers of one machine, by network.
     """
     entry = published(figure)[statement]
     compared = []
     for name, own in by_machine(rows).items():
-        if runs.on_gpu(own) and (found := values(own).values()):
-            ends = (min(found), max(found))
+        if runs.on_gpu(own) and (numbers := values(own).values()):
+            ends = (min(numbers), max(numbers))
             compared.append(Comparison(entry, ends) if name == HERE else Comparison(entry, ends, f"archive {name}"))
     return compared
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hios.charts import marks
 from hios.formats.run_file import Latency, Run, ScheduleResult
 from hios.formats.schedule_file import Placement
-from hios.study.figure_data import FigureData, Network
+from hios.study.figure_data import FigureData, Network, PredictedNetwork
 from hios.study.published import published
 from hios.study.verdicts import Comparison
 
@@ -121,7 +121,7 @@ def with_images(data: FigureData) -> Mapping[str, Network]:
     return {**data.networks, **data.variants.get("images", {})}
 
 
-def image_size(network: Network) -> int | None:
+def image_size(network: Network | PredictedNetwork) -> int | None:
     """Width of the images of a network in pixels; None where it takes none."""
     return network.graph.inputs[0].shape[-1] if network.graph.inputs else None
 
@@ -149,9 +149,9 @@ def comparisons(figure: str, rows: Rows, numbers: Mapping[str, Mapping[str, floa
     if not on_gpu(rows):
         return []
     return [
-        Comparison(entry, dict(found) if entry.cases else (min(found.values()), max(found.values())))
+        Comparison(entry, dict(own) if entry.cases else (min(own.values()), max(own.values())))
         for name, entry in published(figure).items()
-        if (found := numbers.get(name))
+        if (own := numbers.get(name))
     ]
 
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from hios.errors import HiosError
+from hios.errors import HiosError, suggestion
 from hios.study.figure_data import AVAILABLE, FigureData
 from hios.study.published import Published, published
+from hios.study.sections import section_of
 from hios.study.verdicts import Comparison
 
 if TYPE_CHECKING:
@@ -120,9 +121,9 @@ class Figure:
         return f"Fig. {place[3:]}" if place.startswith("fig") else f"Table {place[3:]}"
 
     @property
-    def kind(self) -> str:
-        """Figures or Tables: what it is among the results of its paper."""
-        return "Tables" if self.number.startswith("Table") else "Figures"
+    def section(self) -> str:
+        """The section of the paper that it is in."""
+        return section_of(self.id)
 
     @property
     def published(self) -> Mapping[str, Published]:
@@ -189,7 +190,7 @@ def figure(name: str) -> Figure:
         HiosError: there is none.
     """
     if name not in ids():
-        raise HiosError(f"figure: found {name}; allowed: {', '.join(ids())}")
+        raise HiosError(f"figure: found {name}{suggestion(name, ids())}; allowed: {', '.join(ids())}")
     if name not in _FIGURES:
         importlib.import_module(module_of(name))
     return _FIGURES[name]

@@ -20,8 +20,8 @@ INSTANCES = {"quick": 3, "full": 30}
 SIZES = {"quick": (8, 16, 32, 64, 128, 256), "full": (8, 16, 32, 64, 128, 256, 512, 1024)}
 #: Where archives of other machines are kept, within the results.
 ARCHIVES = "study/archives"
-#: Sessions that measure; where nothing runs they have no data.
-MEASURING = frozenset({"networks", "convolutions", "pruning", "profiles", *variants.ALGORITHMS})
+#: Sessions that measure, and predictions, which stand beside what was measured; where nothing runs they have no data.
+MEASURING = frozenset({"networks", "convolutions", "pruning", "profiles", "predictions", *variants.ALGORITHMS})
 
 
 def instances(study: Study) -> int:
@@ -55,13 +55,13 @@ def series(study: SimulationStudy, name: str) -> list[Setting]:
         name: one of ``SERIES``. With the operators the edges vary too.
     """
     usual = msgspec.structs.asdict(study.base)
-    found = []
+    settings = []
     for value in getattr(study, name):
         changed = {**usual, name: value}
         if name == "operators":
             changed["edges"] = round(value * study.base.edges / study.base.operators)
-        found.append(Setting(**changed))
-    return found
+        settings.append(Setting(**changed))
+    return settings
 
 
 def base(study: SimulationStudy) -> Setting:
@@ -108,6 +108,10 @@ def session_files(settings: Config, session: str) -> list[str]:
         return [f"{settings.results}/{ARCHIVES}/{name}.zip" for name in archives(settings)]
     if session == "serving":
         return serving_jobs.result_files(settings)
+    if session.startswith("top/"):
+        return [f"{settings.results}/study/{session}.json"] if _has_experiment(settings, session) else []
+    if (kind := session.partition("/"))[0] == "predictions":
+        return [str(Path(file).with_name("predicted.json")) for file in session_files(settings, kind[2])]
     if session in variants.ALGORITHMS:
         own = [label for label in variants.networks(settings.study) if variants.session_of(label) == session]
         return [f"{settings.results}/{label}/run.json" for label in own]
@@ -120,6 +124,12 @@ def session_files(settings: Config, session: str) -> list[str]:
     return [f"{settings.results}/study/simulation/{setting.name}.json" for setting in varied]
 
 
+def _has_experiment(settings: Config, session: str) -> bool:
+    """Whether there are scenarios for an experiment of TOP; two of them take costs of described GPUs."""
+    gpu_alone = session in ("top/batches", "top/stages")
+    return bool(serving_jobs.labels(settings)) and (settings.platform == "model" or not gpu_alone)
+
+
 def figure_files(settings: Config, figure: Figure, *, measures: bool = True) -> list[str]:
     """The files that a figure is drawn from, in the folder of results.
 
@@ -128,9 +138,20 @@ def figure_files(settings: Config, figure: Figure, *, measures: bool = True) -> 
         figure: of the registry; the sessions that it can do without count where the configuration names them.
         measures: whether networks are executed.
     """
-    more = [session for session in figure.optional if session in settings.study.sessions]
-    sessions = [name for name in (*figure.sessions, *more) if measures or name not in MEASURING]
+    more = [session for session in figure.optional if _is_configured(session, figure, settings.study)]
+    sessions = [name for name in (*figure.sessions, *more) if measures or name.partition("/")[0] not in MEASURING]
     return [file for session in sessions for file in session_files(settings, session)]
+
+
+def _is_configured(session: str, figure: Figure, study: Study) -> bool:
+    """Whether the configuration names an optional session.
+
+    Of predictions for networks of a session, both; networks are optional only beside those of other machines.
+    """
+    if session in ("archives", "networks"):
+        return bool(study.archives) and "networks" in study.sessions
+    kind, _, of = session.partition("/")
+    return kind in study.sessions and (not of or of in figure.sessions or of in study.sessions)
 
 
 def page_figures(settings: Config, *, measures: bool = True) -> list[str]:

@@ -78,8 +78,8 @@ def _row(name: str, value: float, algorithm: str, program: str, mark: str, numbe
     }
 
 
-def found(rows: Rows, name: str, algorithm: str, column: str, program: str = HIOS) -> dict[str, float]:
-    """A column of an algorithm by the value of what varies, as text."""
+def values_of(rows: Rows, name: str, algorithm: str, column: str, program: str = HIOS) -> dict[str, float]:
+    """The values of a column for one algorithm, by the value of the parameter that varies, as text."""
     return {
         f"{row[name]:g}": row[column]
         for row in rows
@@ -89,7 +89,7 @@ def found(rows: Rows, name: str, algorithm: str, column: str, program: str = HIO
 
 def quotients(rows: Rows, name: str, slower: str, faster: str, program: str = HIOS) -> dict[str, float]:
     """Mean latency of one algorithm over that of another, by the value of what varies."""
-    above, below = (found(rows, name, algorithm, "mean ms", program) for algorithm in (slower, faster))
+    above, below = (values_of(rows, name, algorithm, "mean ms", program) for algorithm in (slower, faster))
     return {value: above[value] / below[value] for value in above}
 
 
@@ -124,7 +124,7 @@ def reason_over(name: str) -> Callable[[Rows], str]:
     def reason(rows: Rows) -> str:
         ranges = []
         for program in (HIOS, RELEASED):
-            values = found(rows, name, "hios-lp", "speedup over sequential", program).values()
+            values = values_of(rows, name, "hios-lp", "speedup over sequential", program).values()
             ranges.append(f"{min(values):.2f} to {max(values):.2f}")
         return (
             f"By the paper's equations HIOS-LP is {ranges[0]} times as fast as sequential scheduling; with what the "
@@ -137,7 +137,7 @@ def reason_over(name: str) -> Callable[[Rows], str]:
 def speedups(rows: Rows, name: str, program: str) -> dict[str, dict[str, float]]:
     """The speedups that figures 7, 9 and 11 state, by name of the statement."""
     return {
-        f"{short}_over_{base}": found(rows, name, algorithm, f"speedup over {base}", program)
+        f"{short}_over_{base}": values_of(rows, name, algorithm, f"speedup over {base}", program)
         for short, algorithm in (("lp", "hios-lp"), ("mr", "hios-mr"))
         for base in ("sequential", "ios")
     }
@@ -200,7 +200,7 @@ def _speedup_rows(figure: str, rows: Rows, name: str) -> Rows:
     for program in (HIOS, RELEASED):
         for algorithm in _COMPARED:
             series = algorithm if program == HIOS else f"{algorithm}, {program}"
-            for value, speedup in found(rows, name, algorithm, "speedup over sequential", program).items():
+            for value, speedup in values_of(rows, name, algorithm, "speedup over sequential", program).items():
                 words = f"{series}, {value} {name}: {speedup:.2f}, predicted"
                 drawn.append(_point(name, float(value), series, speedup, marks.PREDICTED.name, words))
     for statement, algorithm in (("lp_over_sequential", "hios-lp"), ("mr_over_sequential", "hios-mr")):

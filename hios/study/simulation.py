@@ -118,9 +118,9 @@ def ablate(setting: Setting, generator: str, seeds: Iterable[int], *, alpha: flo
         released_program.RELEASED,
     ):
         subjects = charged if deviations.destination_transfers else problems
-        found = [released_program.latencies_ms(subject, setting.devices, deviations) for subject in subjects]
+        latencies = [released_program.latencies_ms(subject, setting.devices, deviations) for subject in subjects]
         in_force = tuple(name for name in names if getattr(deviations, name))
-        variants.append(Variant(in_force, {name: tuple(row[name] for row in found) for name in found[0]}))
+        variants.append(Variant(in_force, {name: tuple(row[name] for row in latencies) for name in latencies[0]}))
     sequential = tuple(sum(problem.time) for problem in problems)
     return AblationFile(setting, generator, sequential, tuple(variants), time.process_time() - began)
 
@@ -138,10 +138,10 @@ def solved(problem: Problem, name: str, devices: int, **parameters: float) -> Sc
     Raises:
         ScheduleError: the schedule breaks a rule.
     """
-    found = schedule(problem, name, devices if find(name).several_devices else 1, parameters)
-    if wrong := violations(problem, found):
+    made = schedule(problem, name, devices if find(name).several_devices else 1, parameters)
+    if wrong := violations(problem, made):
         raise ScheduleError(f"{name}: invalid schedule: {wrong[0]}")
-    return found
+    return made
 
 
 def _parameters(name: str, window: int, moves: int) -> dict[str, float]:

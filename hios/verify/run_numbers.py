@@ -40,7 +40,7 @@ def run_problems(run: Run, graph: Graph | None, schedules: Mapping[str, Schedule
     return problems
 
 
-#: What has latencies.
+#: Entries with latencies.
 _Timed = Baseline | Ceiling | ReferenceResult | ScheduleResult | Chosen
 
 

@@ -24,7 +24,7 @@ def contents(path: Path, cls: type[_Record], problems: list[str]) -> _Record | N
     Args:
         path: the file.
         cls: the class of its format.
-        problems: takes all that is wrong with it.
+        problems: list that problems are added to.
     """
     try:
         data = artifacts.read_json(path, problems.append)
@@ -46,7 +46,7 @@ def contents(path: Path, cls: type[_Record], problems: list[str]) -> _Record | N
 
 
 def _converted(data: object, cls: type[_Record]) -> _Record | None:
-    """What the class makes of a file; None where it refuses it, and the validator, which is far slower, can say why."""
+    """The object of a file; None if its class refuses it: then the validator, which is far slower, says why."""
     try:
         return msgspec.convert(data, cls)
     except msgspec.ValidationError:

@@ -17,7 +17,7 @@ from hios.yaml_file import plain, read_yaml
 _ROUNDING = 1e-9
 #: Folders of the pipeline's results, and whether they are simulated.
 _KINDS = {"simulated": True, "measured": False}
-#: Where tasks are at the end.
+#: States of tasks at the end.
 _ENDS = ("completed", "dropped", "expired", "failed", "waiting", "in_flight")
 
 

@@ -8,10 +8,17 @@ from pathlib import Path
 from hios.errors import HiosError
 from hios.formats.convolutions_file import ConvolutionsFile
 from hios.formats.figure_file import FigureFile
+from hios.formats.prediction_file import PredictionFile
 from hios.formats.simulation_file import AblationFile, Instance, SimulationFile
+from hios.formats.top_study_file import TopStudyFile
+from hios.graph import Graph
+from hios.schedule import Schedule
 from hios.study import registry
 from hios.study.figure_data import FigureData, located
 from hios.study.figure_files import stated, table_text
+from hios.study.gpu_predictions import predicted_problem
+from hios.study.gpu_targets import TARGETS
+from hios.verify.consistency import schedule_problems
 from hios.verify.schema_check import contents
 
 #: What a figure says of itself and of its data, in words.
@@ -23,7 +30,8 @@ _ROUNDING = 1e-9
 def study_problems(root: Path) -> Iterator[tuple[Path, str, list[str]]]:
     """File, kind and problems of figures and study in a folder of results.
 
-    Sessions are checked against their schema, and simulated latencies against bounds. Table, words and
+    Sessions are checked against their schema, simulated latencies against bounds, and predicted schedules against the
+    costs that are predicted again. Table, words and
     verdicts of a figure are computed again from its data, and its CSV file is compared with them.
     """
     for path in sorted((root / "study" / "simulation").glob("*.json")):
@@ -39,11 +47,40 @@ def study_problems(root: Path) -> Iterator[tuple[Path, str, list[str]]]:
         problems = []
         contents(path, ConvolutionsFile, problems)
         yield path, "convolutions", problems
+    for path in sorted((root / "study" / "top").glob("*.json")):
+        problems = []
+        contents(path, TopStudyFile, problems)
+        yield path, "top-study", problems
+    for path in sorted(root.rglob("predicted.json")):
+        problems = []
+        if (prediction := contents(path, PredictionFile, problems)) is not None:
+            problems += _prediction_problems(prediction, path)
+        yield path, "predicted", problems
     for path in sorted((root / "figures").glob("*.json")):
         problems = []
         if (record := contents(path, FigureFile, problems)) is not None:
             problems += _figure_problems(record, path, root)
         yield path, "figure", problems
+
+
+def _prediction_problems(file: PredictionFile, path: Path) -> Iterator[str]:
+    """Where predicted schedules contradict the graph beside them and the costs that are predicted for it again."""
+    try:
+        graph = Graph.read(path.with_name("graph.json"))
+    except HiosError:
+        yield "cannot be checked: its folder has no valid graph.json"
+        return
+    if file.graph_fingerprint != graph.fingerprint:
+        yield f"graph_fingerprint: found {file.graph_fingerprint}; graph.json has {graph.fingerprint}"
+        return
+    for entry in file.predictions:
+        if entry.target not in TARGETS:
+            yield f"predictions: target: found {entry.target}; allowed: {', '.join(TARGETS)}"
+            continue
+        problem = predicted_problem(graph, entry.target)
+        for label, schedule in entry.schedules.items():
+            for text in schedule_problems(Schedule.of(schedule, label), graph, problem):
+                yield f"{entry.target}: {label}: {text}"
 
 
 def _instance_problems(instance: Instance) -> Iterator[str]:

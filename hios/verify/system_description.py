@@ -11,7 +11,7 @@ from hios.formats.base import Platform
 from hios.formats.costs_file import CostsFile
 from hios.formats.run_file import Run, RunPlatform
 
-#: What a measurement has to state of its platform, and what that is; by kind of platform where only some have it.
+#: Fields of the platform that a measurement has to state, each in words; by platform if only some have it.
 _ALWAYS = {
     "processor": "model name of the processor",
     "devices": "number of devices",
@@ -21,11 +21,11 @@ _BY_PLATFORM = {
     "cpu": {"cores": "cores of each device"},
     "cuda": {"gpus": "name of the GPU of each device"},
 }
-#: Ranks of a launcher do not look at what else their cores do.
+#: Ranks of a launcher do not record other work on their cores.
 _ONE_NODE = {"cpu": {"busy_share": "share of the cores' time that other work took"}}
 #: Software that every measurement depends on.
 _SOFTWARE = ("python", "kernel", "hios", "torch")
-#: What versions.json has in any installation.
+#: Packages that versions.json names in any installation.
 _INSTALLED = ("python", "kernel", "hios")
 
 

@@ -107,9 +107,9 @@ class Arena:
 
         Args:
             flag: its number.
-            value: what it is to have.
+            value: the value to wait for.
             timeout_s: longest time to wait.
-            what: what is waited for, for the message.
+            what: the awaited event in words, for the message.
             yielding: whether another worker uses this core meanwhile, though workers do not share cores otherwise.
 
         Raises:
@@ -148,10 +148,10 @@ class Layout:
 
 @contextlib.contextmanager
 def memory_file(contents: bytes) -> Iterator[str]:
-    """A path at which this process and its workers can read some bytes; valid until the context or process ends.
+    """A path at which this process and its workers can read bytes; valid until the context or process ends.
 
     Args:
-        contents: what the file holds. They are let go once they are in the file, if the caller keeps them nowhere.
+        contents: of the file. They are freed once they are in the file, unless the caller keeps a reference.
     """
     descriptor = os.memfd_create("hios", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "wb") as file:

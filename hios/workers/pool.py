@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -20,6 +20,7 @@ from hios.errors import HiosError, PlatformError
 from hios.machine import private_bytes
 from hios.workers import pipe_messages
 from hios.workers.arena import Arena
+from hios.workers.process_settings import interrupts_blocked
 
 #: Seconds that a worker may take to import torch and report.
 _START_TIMEOUT_S = 120.0
@@ -60,7 +61,7 @@ class WorkerPool:
         self._descriptors = tuple(descriptors)
         self._names = [*names, *(f"device {number}" for number in range(len(names), len(cores)))]
         self.describe: Callable[[int], str] = lambda _: ""
-        #: A flag a worker, where it notes what it is at.
+        #: A flag for each worker, in which it records what it is doing.
         self._markers = Arena(len(cores), 0)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[Connection] = []
@@ -96,7 +97,7 @@ class WorkerPool:
         ]
         own = {"OMP_NUM_THREADS": str(len(cores)), "PYTHONPATH": os.pathsep.join(import_folders())}
         environment = {**os.environ, **own, **more}
-        with _interrupts_blocked():
+        with interrupts_blocked():
             self._processes.append(
                 subprocess.Popen(  # noqa: S603 - our own module with numbers as arguments
                     command,
@@ -281,17 +282,3 @@ def import_folders() -> list[str]:
     # An empty entry means the current folder, and Python ignores entries that are not strings.
     folders = [folder for folder in sys.path if folder and isinstance(folder, str)]
     return folders if own in folders else [own, *folders]
-
-
-@contextlib.contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Keep Ctrl-C from processes started within, from their first instruction on: they inherit the blocked signal.
-
-    A terminal sends Ctrl-C to all of them at once. Only the controller handles it, by stopping the workers; a signal
-    that arrives while it is blocked is delivered right after.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

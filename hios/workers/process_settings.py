@@ -1,24 +1,40 @@
-"""Settings of a worker process: it ends with its parent, and it keeps freed memory."""
+"""Settings of a worker process: it ends with its parent, leaves Ctrl-C to it, and keeps freed memory."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
+from collections.abc import Iterator
 
 _PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent(parent: int | None = None, number: signal.Signals = signal.SIGKILL) -> None:
-    """Have Linux send this process a signal when its parent ends, to Linux the thread that started it.
+    """Have Linux send this process a signal when its parent (for Linux, the thread that started it) ends.
 
     Args:
-        parent: number of the parent, if it is known: this process ends at once if that has ended already.
+        parent: process ID of the parent, if known: this process ends at once if the parent has ended already.
         number: the signal.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
     if parent is not None and os.getppid() != parent:
         os._exit(1)  # it died before the line above
+
+
+@contextlib.contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """Keep Ctrl-C from processes started within, from their first instruction on: they inherit the blocked signal.
+
+    A terminal sends Ctrl-C to all of them at once. Only the controller handles it, by stopping the workers; a signal
+    that arrives while it is blocked is delivered right after.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 # Parameters of mallopt(3).
@@ -32,8 +48,9 @@ def keep_memory() -> None:
     """Have malloc keep freed memory, as GPU allocators do.
 
     By default glibc returns large blocks to the system; then the output of nearly every operator is made of fresh
-    pages, which the kernel zeroes one page fault at a time. All streams share one arena, so that one uses what another
-    let go; threads with arenas of their own would each keep fresh pages. No effect where malloc is not glibc's.
+    pages, which the kernel zeroes one page fault at a time. All streams share one malloc arena, so that one reuses
+    memory that another freed; with an arena each, threads would each keep their own. No effect if malloc is not
+    glibc's.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

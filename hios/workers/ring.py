@@ -1,7 +1,7 @@
 """Messages between processes through shared memory, with a bell that wakes the receiver.
 
-A ring takes a microsecond or two where a pipe takes tens: who writes copies some numbers and raises a flag. Who has
-nothing to do looks at the flag for a moment, then sleeps at its bell, so that others have the core.
+A ring takes a microsecond or two where a pipe takes tens: the writer copies some numbers and sets a flag. An idle
+reader polls the flag for a moment, then sleeps until its bell rings, so that others can use the core.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Worker:
         streams: threads for groups.
         mark: notes a number that the controller reads if the worker dies or hangs; takes a fraction of a microsecond.
         clock: the time, in nanoseconds of the monotonic clock.
-        state: whatever a function wants the next one to find.
+        state: whatever functions keep for later calls.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> None:
     mark = Arena(workers, 0, markers).setter(number)
     worker = Worker(number, Arena(flags, size, descriptor, shares_cores=bool(shared)), Streams(len(cores)), mark)
     connection = Connection(pipe)
-    # An end of the pipe: the controller is gone.
+    # End of file: the controller is gone.
     with torch.inference_mode(), contextlib.suppress(EOFError, OSError):
         pipe_messages.send(connection, (True, None))
         while True:

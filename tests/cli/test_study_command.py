@@ -49,6 +49,7 @@ def test_from_simulation_to_figure(tmp_path: Path) -> None:
     assert len(list((tmp_path / "figures").iterdir())) == 5
 
 
+@pytest.mark.slow
 def test_several_settings(tmp_path: Path) -> None:
     """Each of several settings is written as a file of its own, in a folder."""
     pytest.importorskip("numba", reason="needs the extra opt")
@@ -71,7 +72,11 @@ def test_ablation(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("figures", "hios_fig99"), 1, "Error: figure: found hios_fig99; allowed: hios_fig1, "),
+        (
+            ("figures", "hios_fig99"),
+            1,
+            "Error: figure: found hios_fig99 (did you mean hios_fig9?); allowed: hios_fig1, ",
+        ),
         (("figures", "--output", "x"), 2, "Error: --output: found without ID; allowed: with the ID of a figure"),
         (("figures", "hios_fig9", "graph.json", "--output", "x"), 1, "Error: graph.json: found this file; allowed: "),
         (("figures", "hios_fig9", "a/run.json", "--output", "x"), 1, "Error: a/graph.json: cannot be read: "),

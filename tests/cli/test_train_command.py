@@ -90,6 +90,7 @@ _QUICK = (
 )
 
 
+@pytest.mark.slow
 def test_launchers_serve_scenarios(files: tuple[Path, Path], tmp_path: Path) -> None:
     """Training prints how all policies compare; the launcher then serves the scenario, and auto compares it, too."""
     launcher, scenario = tmp_path / "launcher.safetensors", _scenario(files, tmp_path)

@@ -190,9 +190,13 @@ def test_flops_equal_torch_counter(found: Network) -> None:
     assert convolutions == counter.get_total_flops() > 1e8
 
 
-@pytest.mark.parametrize("batch_size", [1, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("name", "batch_size"),
+    [("squeezenet", 1), *(pytest.param(name, 4, marks=pytest.mark.slow) for name in PUBLISHED)],
+    indirect=["name"],
+)
 def test_small_images(name: str, batch_size: int) -> None:
-    """Small images, one or a batch, have a graph of the same structure, which equals eager too."""
+    """Small images, mostly a batch of them, have a graph of the same structure, which equals eager too."""
     found = extracted(*build_model(name, {"image_size": SMALL[name], "batch_size": batch_size}, seed=1))
     _check(found.graph, PUBLISHED[name])
     _require_equal(found)

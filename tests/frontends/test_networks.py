@@ -184,7 +184,9 @@ def test_unwritable_graph_leaves_no_weights(tmp_path: Path, program: Path) -> No
 
 def test_unknown_model_and_option_are_refused() -> None:
     """A name that models/ does not have, or an option of no build function, lists those there are."""
-    with pytest.raises(HiosError, match=r"unknown model resnet; allowed: .*inception_v3.*squeezenet"):
+    with pytest.raises(
+        HiosError, match=r"unknown model resnet \(did you mean resnet50\?\); allowed: .*inception_v3.*squeezenet"
+    ):
         build_model("resnet", {}, 0)
     with pytest.raises(
         HiosError, match="model squeezenet: unknown option depth; allowed: image_size, batch_size, classifier"

@@ -235,6 +235,7 @@ def test_a_forked_process_runs_the_model_itself(fast: OptimizedModule) -> None:
     _require_equal(fast, fast.original, _image(1))
 
 
+@pytest.mark.slow
 def test_structures_are_kept(cache: Path) -> None:
     """Nested inputs and outputs, named tuples, repeated and given tensors, and other values are as in the model."""
     torch.manual_seed(0)

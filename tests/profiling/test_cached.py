@@ -17,7 +17,7 @@ from hios.formats.costs_file import CostsFile
 from hios.profiling import measurements as session
 from hios.profiling.measurement_cache import Cache
 from hios.profiling.sampling import Effort
-from hios.report.cost_facts import profile_in_words
+from hios.report.cost_facts import profile_details
 from tests.profiling.conftest import DEVICES
 
 #: What a cache holds; devices at once only where their factor is certain.
@@ -73,7 +73,12 @@ def test_a_second_run_measures_nothing(first: dict[str, Any], graph_file: Path, 
     assert found["profile"]["cached"] + found["profile"]["measured"] == first["profile"]["measured"]
     assert found["profile"]["cached_from"] <= found["profile"]["cached_until"]
     assert found["profile"]["drift"] > 0
-    assert f"{found['profile']['cached']} taken from the cache" in profile_in_words(msgspec.convert(found, CostsFile))
+    assert f"{found['profile']['cached']} taken from the cache" in _details(found)
+
+
+def _details(costs: dict[str, Any]) -> str:
+    """The lines that `hios profile` prints."""
+    return "\n".join(profile_details(msgspec.convert(costs, CostsFile)))
 
 
 def _renamed(value: Any, key: str = "") -> Any:
@@ -139,7 +144,7 @@ def test_busy_machines_keep_nothing(graph_file: Path, tmp_path: Path, monkeypatc
     found = _profile(graph_file, tmp_path / "costs.json", tmp_path / "kept", repeats=1, stages_of=[])
     assert found["profile"]["kept"] is False
     assert not (tmp_path / "kept").exists()
-    assert "none kept in the cache, as other work took " in profile_in_words(msgspec.convert(found, CostsFile))
+    assert "none kept in the cache, as other work took " in _details(found)
 
 
 @pytest.mark.slow
@@ -193,6 +198,4 @@ def test_without_time_stages_are_modelled(graph_file: Path, tmp_path: Path) -> N
     assert found["stages"] == []
     assert found["profile"]["modelled"] > 0
     assert found["contention"] == {"kind": "blend", "alpha": 1.0}
-    assert f"{found['profile']['modelled']} stages or merges left to the models" in profile_in_words(
-        msgspec.convert(found, CostsFile)
-    )
+    assert f"{found['profile']['modelled']} stages or merges left to the models" in _details(found)

@@ -13,6 +13,7 @@ from hios.cli.files import profile
 from hios.errors import PlatformError
 from hios.formats.base import Platform
 from hios.graph import Graph
+from hios.operator_merge import convolutions, merge_candidates
 from hios.platforms.cpu.cpu_measuring import CpuTimer
 from hios.profiling import profile as profiling
 from hios.profiling.measurement_cache import Cache, Measured, now
@@ -42,6 +43,7 @@ def test_operators_are_measured_on_two_devices(graph_file: Path, tmp_path: Path)
     assert {operator: {2: cost.wide_ms["2"]} for operator, cost in first.operators.items() if cost.wide_ms} == (
         read.wide_ms
     )
+    assert not first.merges  # a budget of 0 leaves no time for them
     narrow = profile(graph_file, tmp_path / "narrow.json", **settings)
     assert not any(cost.wide_ms for cost in narrow.operators.values())
 
@@ -58,6 +60,56 @@ def test_rounds_on_two_devices_and_on_one_take_turns(graph: Graph, graph_file: P
             assert list(pairs) == operators
             assert all(len(own) == 3 and min(map(min, own)) > 0 for own in pairs.values())
         assert set(timer.time_operators(1, operators, 2, 0)) == set(operators)
+
+
+@pytest.mark.slow
+@two_cores
+def test_merges_are_measured_on_two_devices(graph_file: Path, tmp_path: Path) -> None:
+    """Costs list what could be merged, also if no algorithm asks, and times on two devices of what gains."""
+    settings = {"devices": 2, "repeats": 6, "stages_of": ["sequential"], "budget_s": 60, "cache": tmp_path / "cache"}
+    graph = Graph.read(graph_file)
+    asked = {
+        frozenset(graph.operators[operator].id for operator in merge) for merge in merge_candidates(convolutions(graph))
+    }
+    first = profile(graph_file, tmp_path / "costs.json", widths=(2,), **settings)
+    measured = {frozenset(merge.operators) for merge in first.merges}
+    assert set() < measured <= asked  # a busy machine may leave some out
+    for merge in first.merges:
+        assert set(merge.wide_ms) <= {"2"}
+        assert all(0 < time < merge.time_ms for time in merge.wide_ms.values())
+    assert not profile(graph_file, tmp_path / "narrow.json", **settings).merges
+
+
+@two_cores
+def test_rounds_of_merges_on_two_devices_and_apart_take_turns(graph: Graph, graph_file: Path) -> None:
+    """The timer gives a pair of times for every merge and round."""
+    described = Platform("cpu", devices=2, cores=tuple((core,) for core in sorted(os.sched_getaffinity(0))[:2]))
+    merges = [
+        [graph.operators[operator].id for operator in sorted(merge)]
+        for merge in merge_candidates(convolutions(graph))[:2]
+    ]
+    with CpuTimer(graph, str(graph_file), described, (2,)) as timer:
+        timer.load_merges(merges)
+        for _ in range(2):
+            pairs = timer.time_wide_merges(2, [1, 0], 3, 1)
+            assert [len(own) for own in pairs] == [3, 3]
+            assert min(time for own in pairs for pair in own for time in pair) > 0
+
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"), [([0.5] * 20, {"2": 15.0}), ([0.9] * 20, {}), ([0.5, 1.5] * 10, {}), ([0.5] * 3, {})]
+)
+def test_merges_are_listed_where_they_gain(
+    graph: Graph, graph_file: Path, monkeypatch: pytest.MonkeyPatch, ratios: list[float], expected: dict[str, float]
+) -> None:
+    """On two devices beyond doubt less than the operators one after another on one, and less than merged on one."""
+    monkeypatch.setattr("hios.platforms.cpu.cpu_measuring.WorkerPool", lambda *_, **__: None)
+    timer = CpuTimer(graph, str(graph_file), Platform("cpu", devices=2, cores=((0,), (1,))))
+    session = Session(graph, timer, 3, Cache(None, {}))
+    session.merges["a", "b"] = Measured([0.8] * 20, now())
+    session.wide_merges[2, ("a", "b")] = Measured(ratios, now())
+    cost = profiling._merge_cost(session, ("x", "y"), ("a", "b"), {"a": 10.0, "b": 20.0})
+    assert (cost.operators, cost.time_ms, cost.wide_ms) == (("x", "y"), 24.0, expected)
 
 
 @pytest.mark.parametrize(

@@ -350,6 +350,7 @@ def test_lines_over_blocks_are_told_apart() -> None:
     assert "Violet" not in reading_order(near)
 
 
+@pytest.mark.slow
 def test_ten_thousand_operators_are_drawn() -> None:
     """Large graphs without structure end up on a page of bounded width."""
     draw = random.Random(0)

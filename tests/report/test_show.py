@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import random
 import re
 from dataclasses import replace
@@ -380,6 +381,18 @@ def test_not_a_schedule(tmp_path: Path) -> None:
     done = _run(tmp_path / "other.json")
     assert done.exit_code == 1
     assert done.stderr.startswith(f"Error: {tmp_path}/other.json: (whole file): ")
+
+
+def test_a_graph_is_not_a_schedule(tmp_path: Path) -> None:
+    """Given a graph, it says which command draws graphs."""
+    graph = {"name": "x", "operators": [{"id": "a", "type": "task"}], "edges": []}
+    (tmp_path / "graph.json").write_text(json.dumps(graph))
+    done = _run(tmp_path / "graph.json")
+    assert done.exit_code == 1
+    assert done.stderr == (
+        f"Error: {tmp_path}/graph.json: found a file of kind graph; required: schedule, as hios schedule writes it; "
+        f"hios draw {tmp_path}/graph.json draws the graph\n"
+    )
 
 
 def test_placement_is_what_made_says() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from hios import schedule
+from hios import Costs, Problem, Schedule, schedule
 from hios.cli import main
 from hios.report.dataframes import _rows
 from hios.report.gantt_chart import schedule_chart
@@ -17,6 +17,7 @@ from hios.report.schedule_summary import device_uses, summary, widths_in_words
 from hios.report.short_names import lanes, lanes_of
 from hios.report.terminal import ASCII, Look, draw
 from hios.runtime.chrome_trace import write_trace
+from tests.convolution_graphs import Conv, conv_graph
 from tests.problems import problem
 
 #: a beside b, then c on both devices, then d.
@@ -111,3 +112,27 @@ def test_commands(tmp_path: Path) -> None:
     refused = CliRunner().invoke(main, ["evaluate", *arguments, str(out)])
     assert refused.exit_code != 0
     assert "operator c: found 2 devices; allowed: 1, those of its wide_ms in the costs" in refused.output
+
+
+def _merged() -> Schedule:
+    """Operators a and b merged on both devices, then c on device 0."""
+    members = {"a": Conv(), "b": Conv((3, 3), (1, 1)), "c": Conv(value="a")}
+    merge = frozenset("ab")
+    costs = Costs(
+        {"a": 4.0, "b": 4.0, "c": 1.0}, {("a", "c"): 0.0}, merges={merge: 7.0}, merge_wide_ms={merge: {2: 3.0}}
+    )
+    return schedule(Problem(conv_graph(members), costs), "hios-wide", 2)
+
+
+def test_merged_operators(tmp_path: Path) -> None:
+    """They have one bar on every device, named after all of them, in every chart, and one slice in the trace."""
+    made = _merged()
+    assert made.merges == (("a", "b"),)
+    text = draw(made, Look(60, symbols=ASCII), {})
+    assert text.count("|a + b+") == 2
+    assert "merged           a + b" in text
+    svg = schedule_chart(made, {}, "chart").svg
+    assert sorted(re.findall(r'data-hover="([\w +]+)&#xA;', svg)) == ["a + b", "a + b", "c"]
+    write_trace(tmp_path / "trace.json", "test", conv_graph({"a": Conv(), "b": Conv(), "c": Conv()}), made.placements)
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert sorted((e["name"], e["pid"]) for e in events if e["ph"] == "X") == [("a + b", 0), ("a + b", 1), ("c", 0)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 
 from hios import Costs, Graph, Problem, Schedule, evaluate
-from hios.operator_merge import convolutions, merged_kernel
+from hios.contraction import Contraction
+from hios.operator_merge import convolutions, merge_candidates, merged_kernel
 from hios.problem import Stage
 from hios.schedule import Plan, StagedPlan, StreamPlan
 
 
 def schedule_of(graph: Graph, plan: Plan) -> Schedule:
     """A schedule with some times, whatever the plan: the engine does not read them."""
-    merges = plan.merges if isinstance(plan, StagedPlan) else ()
     return Schedule(
         "test",
         {},
@@ -22,7 +22,7 @@ def schedule_of(graph: Graph, plan: Plan) -> Schedule:
         0.0,
         tuple(evaluate(Problem(graph, free(graph)), plan)),
         graph.name,
-        tuple(tuple(graph.operators[operator].id for operator in sorted(merge)) for merge in merges),
+        tuple(tuple(graph.operators[operator].id for operator in sorted(merge)) for merge in plan.merges),
     )
 
 
@@ -32,6 +32,10 @@ def free(graph: Graph) -> Costs:
         dict.fromkeys(graph.index, 0.0),
         {(edge.source, edge.target): 0.0 for edge in graph.edges},
         wide_ms={operator: dict.fromkeys(range(2, 9), 0.0) for operator in graph.index},
+        merge_wide_ms={
+            frozenset(graph.operators[operator].id for operator in merge): dict.fromkeys(range(2, 9), 0.0)
+            for merge in merge_candidates(convolutions(graph))
+        },
     )
 
 
@@ -117,3 +121,17 @@ def random_wide(graph: Graph, devices: int, seed: int) -> StreamPlan:
     choices = {operator: tuple(shuffle.sample(range(devices), shuffle.randint(1, devices))) for operator in order}
     rows = tuple((tuple(operator for operator in order if device in choices[operator]),) for device in range(devices))
     return StreamPlan(rows, order, {operator: row for operator, row in choices.items() if len(row) > 1})
+
+
+def random_merged(graph: Graph, devices: int, seed: int, *, narrow: bool = False) -> StreamPlan:
+    """The same with operators merged where that is possible, or each on one device in that order."""
+    merges: list[frozenset[int]] = []
+    for merge in merge_candidates(convolutions(graph)):
+        if all(merge.isdisjoint(other) for other in merges):
+            merges.append(merge)
+    contraction = Contraction(Problem(graph, free(graph)).on(devices), merges)
+    plan = random_wide(contraction.problem.graph, 1 if narrow else devices, seed)
+    if narrow:
+        rows = tuple((plan.launch[device::devices],) for device in range(devices))
+        plan = StreamPlan(rows, plan.launch)
+    return contraction.expanded(plan)

@@ -82,6 +82,7 @@ def test_a_forced_run_is_marked(files: Files, graph: Graph, tmp_path: Path) -> N
     assert "were measured on There 2, its schedules ran on" in latency_table(run)
 
 
+@pytest.mark.slow
 def test_a_device_that_is_gone(files: Files, graph: Graph, tmp_path: Path) -> None:
     """A schedule for two cores where one is left: how many there are, in one line, and no run.json."""
     made = schedule(_problem(graph, None), "hios-lp", 2)

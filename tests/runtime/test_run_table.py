@@ -77,10 +77,11 @@ def test_predictions() -> None:
         "drift": Estimate(1.06, 1.05, 1.07),
         "error_beyond_drift": -0.046,
     }
-    head, baseline, mine, *_, said = latency_table(_run(10, "greedy", result=result)).splitlines()
-    assert head.endswith("  speedup             predicted ms  drift  error beyond")
-    assert mine.endswith("  2.00                        9.00  +6.0%         -4.6%")
+    head, baseline, mine, *_, legend, said = latency_table(_run(10, "greedy", result=result)).splitlines()
+    assert head.endswith("  speedup             predicted ms  drift  error beyond drift")
+    assert mine.endswith("  2.00                        9.00  +6.0%               -4.6%")
     assert baseline.endswith("  1.00")
+    assert legend.startswith("drift: how much slower (+) or faster (-) the machine ran than while it was profiled; ")
     assert said == (
         "The machine was 6.0% slower than when it was profiled. Predictions are off by 10.0% in the median and 10.0% "
         "at most; beyond that drift by 4.6% and 4.6%."

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 from msgspec.structs import replace
+from safetensors.torch import load_file
 
-from hios import Costs, Graph, HiosError, Problem
+from hios import Costs, Graph, HiosError, Placement, Problem, violations
 from hios import schedule as solve
 from hios.cli.files import execute, profile
-from hios.errors import PlatformError
+from hios.errors import PlatformError, ScheduleError
+from hios.formats.costs_file import MergeCost
 from hios.machine import usable_cores
+from hios.operator_merge import convolutions, merge_candidates
 from hios.platforms.cpu import cpu_worker as device
 from hios.platforms.cpu import progress_marker
 from hios.platforms.cpu.cpu_platform import device_cores
+from hios.platforms.cpu.engine import Engine, Task
 from hios.platforms.cpu.thread_team import environment
 from hios.platforms.device_program import ArenaPlan, WideProgram
 from hios.runtime.session import Settings
-from hios.schedule import StreamPlan
+from hios.schedule import StagedPlan, StreamPlan
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 from tests.frontends.small_networks import Files
 from tests.runtime import faults
-from tests.runtime.schedules import random_wide, schedule_of
+from tests.runtime.schedules import random_merged, random_wide, schedule_of
 from tests.workers.processes import children
 
 two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 
 
+@pytest.mark.slow
 @two_cores
 def test_outputs_are_those_of_the_model(files: Files, graph: Graph, tmp_path: Path) -> None:
     """Random plans with operators on both of two devices compute what the model does, beside narrow schedules."""
@@ -46,6 +53,53 @@ def test_outputs_are_those_of_the_model(files: Files, graph: Graph, tmp_path: Pa
         assert {row.operator: row.devices for row in result.measured if row.devices} == devices
         assert all(row.device == row.devices[0] for row in result.measured if row.devices)
         assert len(result.measured) == len(graph.operators)
+
+
+@two_cores
+def test_merged_operators(files: Files, graph: Graph, tmp_path: Path) -> None:
+    """Merged convolutions on both devices, on either, and on one alone compute what the model does."""
+    plans = {f"merged-{seed}": random_merged(graph, 2, seed) for seed in range(3)}
+    plans |= {f"narrow-{count}": random_merged(graph, count, 7, narrow=True) for count in (1, 2)}
+    assert all(plan.merges for plan in plans.values())
+    assert any(len(plan.wide.get(min(merge), ())) == 2 for plan in plans.values() for merge in plan.merges)
+    for name, plan in plans.items():
+        schedule_of(graph, plan).write(tmp_path / f"{name}.json")
+    paths = [tmp_path / f"{name}.json" for name in plans]
+    run = execute(files.graph, files.weights, paths, tmp_path / "run.json", Settings(2, 3, 1), program=files.program)
+    for result in run.results:
+        assert result.largest_difference <= run.tolerance
+        rows = {row.operator: row for row in result.measured}
+        assert len(rows) == len(graph.operators)
+        for merge in plans[result.label].merges:
+            assert len({(own.start_ms, own.finish_ms, own.held_devices) for own in _rows(graph, merge, rows)}) == 1
+
+
+def _rows(graph: Graph, merge: frozenset[int], rows: dict[str, Placement]) -> list[Placement]:
+    return [rows[graph.operators[operator].id] for operator in merge]
+
+
+@two_cores
+def test_an_engine_runs_merged_operators(files: Files, graph: Graph) -> None:
+    """In a program that keeps its workers, again and again with the same outputs as the plan without merges."""
+    sequence = StagedPlan((tuple(((operator,),) for operator in graph.order),))
+    tasks = {"apart": Task(sequence), "merged": Task(random_merged(graph, 2, 1))}
+    inputs = [torch.randn(tuple(entry.shape), generator=torch.Generator().manual_seed(2)) for entry in graph.inputs]
+    with Engine(graph, load_file(files.weights), tasks, [list(own) for own in device_cores(2)]) as engine:
+        expected = engine.run("apart", inputs)
+        for _ in range(3):
+            for value, other in zip(engine.run("merged", inputs), expected, strict=True):
+                torch.testing.assert_close(value, other, rtol=1e-4, atol=1e-5)
+
+
+def test_other_streams_beside_merged_operators_are_refused(graph: Graph) -> None:
+    """A program of such a plan has one stream on every device."""
+    plan = random_merged(graph, 2, 3, narrow=True)
+    first, second = (row[0] for row in plan.devices)
+    several = dataclasses.replace(plan, devices=((first[:1], first[1:]), (second,)))
+    with pytest.raises(
+        ScheduleError, match="device 0: found 2 streams; allowed: 1 to run a schedule in which operators"
+    ):
+        ArenaPlan(graph, 2).program(several)
 
 
 @pytest.mark.slow
@@ -70,9 +124,16 @@ def test_from_costs_to_outputs(files: Files, graph: Graph, tmp_path: Path) -> No
     costs = profile(files.graph, tmp_path / "costs.json", devices=2, widths=(2,), repeats=6, stages_of=[], budget_s=0)
     gaining = {operator: {"2": cost.time_ms / 3} for operator, cost in costs.operators.items()}  # whatever was measured
     operators = {name: replace(cost, wide_ms=gaining[name]) for name, cost in costs.operators.items()}
-    problem = Problem(graph, Costs.of(replace(costs, operators=operators)))
+    merges = tuple(
+        MergeCost(operators=names, time_ms=sum(costs.operators[name].time_ms for name in names), wide_ms={"2": 1e-6})
+        for merge in merge_candidates(convolutions(graph))
+        for names in [tuple(graph.operators[operator].id for operator in sorted(merge))]
+    )
+    problem = Problem(graph, Costs.of(replace(costs, operators=operators, merges=merges)))
     made = solve(problem, "hios-wide", devices=2)
     assert any(row.devices for row in made.placements)
+    assert made.merges
+    assert violations(problem, made) == []
     made.write(tmp_path / "hios-wide.json")
     run = execute(files.graph, files.weights, [tmp_path / "hios-wide.json"], tmp_path / "run.json", Settings(2, 2, 0))
     assert run.results[0].largest_difference <= run.tolerance

@@ -304,6 +304,7 @@ def _plan(instance: Problem, name: str, devices: int, window: int, *, compiled: 
     return plan
 
 
+@pytest.mark.slow
 @given(problems(), st.sampled_from(["hios-lp", "hios-mr"]), st.integers(1, 4), st.integers(2, 4))
 @settings(max_examples=40, deadline=None)
 def test_compiled_code_leads_to_the_same_plans(instance: Problem, name: str, devices: int, window: int) -> None:

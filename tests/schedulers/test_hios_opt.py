@@ -381,7 +381,7 @@ def interrupted_search() -> None:
         patch.setattr(Chain, "run", interrupting)
         with pytest.raises(KeyboardInterrupt):
             schedule(_open_problem(), "hios-opt", 3, {"time_limit": 30.0})
-    assert 10 < next(runs) < 100
+    assert 10 < next(runs) < 1000  # of some 3000 until its time limit
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPool")]
     sys.stdout.write("interrupted")
 

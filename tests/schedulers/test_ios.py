@@ -504,6 +504,7 @@ def test_measured_stages_are_not_asked_for() -> None:
     assert instance.asked == set()
 
 
+@pytest.mark.slow
 @given(problems(largest=14), st.integers(1, 4), st.integers(1, 4), st.sampled_from(["both", "parallel", "merge"]))
 @settings(max_examples=100, deadline=None)
 def test_compiled_search_chooses_the_same_stages(instance: Problem, r: int, s: int, mode: str) -> None:

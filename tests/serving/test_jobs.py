@@ -73,9 +73,10 @@ def test_files_that_scenarios_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ]
     Path("mine").mkdir()
     models = {"left": {"graph": "../a/graph.json", "costs": "/b/costs.json"}}
-    Path("mine/scenario.yaml").write_text(yaml.safe_dump({"models": models, "arrivals": "tasks.csv"}), encoding="utf-8")
+    data = {"models": models, "arrivals": "tasks.csv", "top": {"stages": "gpg", "stage_policy": "gpg.safetensors"}}
+    Path("mine/scenario.yaml").write_text(yaml.safe_dump(data), encoding="utf-8")
     settings = configured(tmp_path, {"policies": ["top"], "scenarios": {"mine": "mine/scenario.yaml"}})
-    assert jobs.files_of(settings, "mine")[:2] == ["mine/tasks.csv", "a/graph.json"]
+    assert jobs.files_of(settings, "mine")[:3] == ["mine/tasks.csv", "mine/gpg.safetensors", "a/graph.json"]
     absolute = msgspec.structs.replace(configured(tmp_path, {"policies": ["top"]}), results=f"{tmp_path}/results")
     assert jobs.files_of(absolute, "networks")[0] == f"{tmp_path}/results/left/graph.json"
     with pytest.raises(HiosError, match=r"none\.yaml: cannot be read"):
@@ -86,7 +87,7 @@ def test_the_example_of_the_papers_rates() -> None:
     """examples/top is valid, and its scenarios read what its networks are profiled to."""
     source = ROOT / "examples" / "top" / "config.yaml"
     settings = config.without_files(yaml.safe_load(source.read_text(encoding="utf-8")), source.name)
-    assert jobs.checked(settings, source.name).study.sessions == ("serving",)
+    assert jobs.checked(settings, source.name).study.sessions == ("serving", "top")
     known = {f"{settings.results}/{label}/{name}" for label in settings.models for name in ("graph.json", "costs.json")}
     for path in settings.serving.scenarios.values():
         data = yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))

@@ -105,6 +105,7 @@ def test_scaling_all_times_scales_everything(name: str) -> None:
     assert slow.utilisation == pytest.approx(plain.utilisation)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*POLICIES, "auto"])
 def test_order_of_models_means_nothing(name: str) -> None:
     """Models the other way round: the same results for each."""

@@ -41,7 +41,7 @@ def test_defaults(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"lane": 2}, "(whole file): unknown key lane; allowed: arrivals, duration_s, "),
+        ({"lane": 2}, "(whole file): unknown key lane (did you mean lanes?); allowed: arrivals, duration_s, "),
         ({"lanes": 0}, "lanes: found 0; allowed: at least 1"),
         ({"lanes": "two"}, 'lanes: found "two"; allowed: integer'),
         ({"arrivals": "bursts"}, 'arrivals: found "bursts"; allowed: text matching '),

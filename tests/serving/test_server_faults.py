@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -111,12 +111,15 @@ def test_lanes_killed_again_and_again_under_load(server: Server) -> None:
                 wrong.append(error)
                 return
 
+    def have_answered(right: int) -> bool:
+        return answered["right"] >= right or bool(wrong)
+
     asking = [threading.Thread(target=ask, args=(label,)) for label in ("branches", "blocks")]
     for thread in asking:
         thread.start()
     try:
         for lane in (0, 1):
-            time.sleep(0.3)
+            assert eventually(partial(have_answered, answered["right"] + 10))
             if pid := server.process_ids[lane]:
                 os.kill(pid, signal.SIGKILL)
             assert eventually(lambda: server.lanes_up == 2)
@@ -130,6 +133,7 @@ def test_lanes_killed_again_and_again_under_load(server: Server) -> None:
     require_nothing_held(server)
 
 
+@pytest.mark.slow
 def test_a_lane_that_hangs_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that takes longer than it may fails its task, and the lane is back."""
     monkeypatch.setattr(lane_worker, "prepare", lane_faults.prepare)
@@ -142,6 +146,7 @@ def test_a_lane_that_hangs_is_started_again(tmp_path: Path, monkeypatch: pytest.
         require_nothing_held(server)
 
 
+@pytest.mark.slow
 def test_a_lane_that_cannot_start_ends_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What goes wrong at the first start is an error of the constructor, in one line, and no process is left."""
     monkeypatch.setattr(lane_worker, "prepare", lane_faults.prepare_failing)

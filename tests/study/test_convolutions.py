@@ -48,8 +48,18 @@ def test_two_at_once_over_one_after_the_other() -> None:
 
 
 def test_hand_over_over_convolution() -> None:
-    """Over the time of the convolution on one core."""
-    assert [row["hand-over over convolution"] for row in _rows("hios_fig2")] == [0.5, 0.25]
+    """Over the time of the convolution on one core; the paper's GPUs are predicted at the same sizes."""
+    rows = _rows("hios_fig2")
+    measured = [row for row in rows if row["mark"] == "measured here"]
+    assert [row["hand-over over convolution"] for row in measured] == [0.5, 0.25]
+    links = {row["link"] for row in rows if row["mark"] == "predicted"}
+    assert {(row["link"], row["image size"]) for row in rows} == {
+        (link, size) for link in ("shared memory", *links) for size in (8, 64)
+    }
+    assert len(links) == 2
+    figure = registry.figure("hios_fig2")
+    assert all(link in figure.finding(rows) and link in figure.reason(rows) for link in links)
+    assert "takes this share of its time: 0.50 at 8 px, 0.25 at 64 px." in figure.finding(rows)
 
 
 def test_pairs() -> None:
@@ -65,6 +75,7 @@ def test_sizes_by_scale() -> None:
     assert image_sizes(Study(convolutions=ConvolutionStudy(sizes=(8,)))) == (8,)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(len(usable_cores()) < 2, reason="needs two cores")
 def test_measured(tmp_path: Path) -> None:
     """Every size and pair is measured; the file keeps to its schema and is read again."""

@@ -27,6 +27,7 @@ from tests.serving.study_scenarios import write_scenarios
 from tests.study.packed_machine import pack
 from tests.study.test_convolutions import MADE
 from tests.study.test_simulation import SMALL
+from tests.study.top_points import write_experiments
 from tests.study.variant_networks import write_profiles, write_variants
 from tests.verify.results import write_network, write_pruning
 
@@ -69,6 +70,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     )
     return {
         **write_variants(folder),
+        **write_experiments(folder),
         "archives": [pack(other / "results", other / "other.zip")],
         "profiles": write_profiles(folder),
         "networks": [folder / "inception_v3" / "run.json", folder / "squeezenet" / "run.json"],
@@ -114,6 +116,24 @@ def test_every_figure_is_written(name: str, files: dict[str, list[Path]], tmp_pa
         assert {entry.verdict for entry in record.comparisons} <= {"not on this machine"}
         assert {row.get("mark", "published") for row in record.rows} == {"published"}
     assert figure.title.split(",")[0] in record.caption
+
+
+def test_what_experiments_of_top_say(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """Saturation, gains and convergence are read off the points, and compared with the paper."""
+
+    def record(name: str) -> FigureFile:
+        figure = registry.figure(name)
+        return write_figure(figure, FigureData.read(p for session in figure.sessions for p in files[session]), tmp_path)
+
+    for name, saturation in (("top_fig18", "4"), ("top_fig26", "64"), ("top_fig27", "64")):
+        found = {entry.key: entry.found for entry in record(name).comparisons}
+        assert found[f"{name}.saturation"].removeprefix("A100: ") == saturation
+    assert record("top_fig13").comparisons[0].found == "50"
+    assert record("top_fig21").comparisons[0].found == "6000"
+    assert record("top_fig22").comparisons[0].found == "6000"
+    assert "top 15 a second, +25.0 % over pos-strict" in record("top_fig23").finding
+    assert "best on other traces is top with 4" in record("top_fig22").finding
+    assert "+300.0 % with 8 copies" in record("top_fig24").finding
 
 
 def test_serving_on_a_gpu_is_compared_with_the_paper(files: dict[str, list[Path]], tmp_path: Path) -> None:
@@ -231,7 +251,9 @@ def test_listing(tmp_path: Path) -> None:
 
 def test_unknown_figure() -> None:
     """In one line with all ids."""
-    with pytest.raises(HiosError, match="figure: found hios_fig99; allowed: hios_fig1, hios_fig2, "):
+    with pytest.raises(
+        HiosError, match=r"figure: found hios_fig99 \(did you mean hios_fig9\?\); allowed: hios_fig1, hios_fig2, "
+    ):
         registry.figure("hios_fig99")
 
 

@@ -46,8 +46,13 @@ def test_labels_tell_what_a_figure_is() -> None:
     }
     simulated = report_labels(registry.figure("hios_fig9"), Study(scale="full"), "some processor")
     assert (simulated["hardware"], simulated["measured"], simulated["scale"]) == ("any", "no", "full")
-    assert [registry.figure(name).kind for name in ("ios_fig6", "ios_tab1", "hios_ablation")] == [
-        "Figures",
-        "Tables",
-        "Figures",
+
+
+def test_sections() -> None:
+    """Every figure and table is in a section of its paper, the subcategory of Snakemake's report."""
+    assert "Other" not in {figure.section for figure in registry.figures()}
+    assert [registry.figure(name).section for name in ("ios_fig16", "lios_tab3", "hios_ablation")] == [
+        "Appendix",
+        "IV. Method",
+        "V. Simulation",
     ]

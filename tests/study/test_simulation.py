@@ -44,6 +44,7 @@ def test_settings_that_share_graphs() -> None:
     assert all(setting.graphs == graphs for graphs, several in shared.items() for setting in several)
 
 
+@pytest.mark.slow
 def test_shared_graphs_change_no_result() -> None:
     """Settings of the same graphs give together, byte for byte, what each gives alone; IOS searches once for them."""
     together = [
@@ -84,6 +85,7 @@ def test_every_algorithm_on_every_instance() -> None:
         assert set(instance.released_ms) == {"hios-lp-inter", "hios-lp", "hios-mr-inter", "hios-mr"}
 
 
+@pytest.mark.slow
 def test_two_runs_give_the_same_csv(tmp_path: Path) -> None:
     """All but the time that it took is the same, and so is every byte of a figure's CSV, LaTeX, SVG and PDF."""
     pytest.importorskip("altair", reason="needs the extra report")

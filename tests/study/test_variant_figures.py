@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from hios.formats.graph_file import TensorSpec
-from hios.formats.run_file import Latency
+from hios.formats.run_file import Latency, RunPlatform
 from hios.study import registry
 from hios.study.figure_data import FigureData, Network
 from tests.study.variant_networks import write_profiles, write_variants
@@ -182,3 +182,32 @@ def test_parts_of_the_gain_over_image_sizes(files: dict[str, list[Path]], tmp_pa
     on_cores = write_figure(registry.figure("hios_fig13"), data, tmp_path)
     assert {entry.verdict for entry in on_cores.comparisons} == {"not on this machine"}
     assert [row["network"] for row in on_cores.rows] == ["inception_v3-512"] * 8
+
+
+def test_speedup_and_peak_memory(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """Memory has a panel of its own where it is known; speedups on GPUs are compared with the paper."""
+    data = FigureData.read(files["transformers"])
+    (network,) = data.variants["transformers"].values()
+    before = write_figure(registry.figure("opara_fig5"), data, tmp_path)
+    assert {row["peak memory, MB"] for row in before.rows} == {None}
+    assert "Peak memory" not in before.finding
+    results = tuple(
+        msgspec.structs.replace(result, peak_memory_bytes=(number + 1) * 10**8)
+        for number, result in enumerate(network.run.results)
+    )
+    gpu = RunPlatform("cuda", devices=1, gpus=("NVIDIA A100",))
+    run = msgspec.structs.replace(network.run, results=results, platform=gpu)
+    changed = {"transformers": {"t5": dataclasses.replace(network, run=run)}}
+    record = write_figure(registry.figure("opara_fig5"), FigureData(variants=changed), tmp_path)
+    assert [row["peak memory, MB"] for row in record.rows if row["devices"] == 1][: len(results)] == [
+        100.0 * (number + 1) for number in range(len(results))
+    ]
+    assert f"{results[1].label} 200 MB on t5" in record.finding
+    assert "peak memory, MB" in (tmp_path / "opara_fig5.svg").read_text()
+    medians = {result.algorithm: result.latency_ms.median for result in results}
+    found = {entry.key.partition(".")[2]: entry.found for entry in record.comparisons}
+    gain = medians["nimble"] / medians["opara"]
+    assert found["over_nimble"] == f"{gain:.4g} to {gain:.4g}"
+    assert found["t5_over_nimble"] == f"{100 * (gain - 1):.4g} to {100 * (gain - 1):.4g}"
+    assert found["sm_efficiency_over_graph"] == ""
+    assert "what torch allocates" in record.reason

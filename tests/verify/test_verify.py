@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,31 @@ from hios.verify import verify
 from tests.verify.results import write_network
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Results of two networks, and the configuration that asked for them."""
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `folder` is a copy of, since writing takes longer than copying."""
+    root = tmp_path_factory.mktemp("written")
     for seed, name in enumerate(("first", "second")):
-        write_network(tmp_path / name, seed)
+        write_network(root / name, seed)
     settings = "models:\n  first: {model: squeezenet}\nalgorithms:\n  sequential:\n"
-    (tmp_path / "config.yaml").write_text(settings, encoding="utf-8")
-    return tmp_path
+    (root / "config.yaml").write_text(settings, encoding="utf-8")
+    return root
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    """Results of two networks, and the configuration that asked for them."""
+    return shutil.copytree(written, tmp_path / "results")
+
+
+@pytest.fixture(scope="module")
+def tables(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables of a report of these results, which are right."""
+    root = shutil.copytree(written, tmp_path_factory.mktemp("reported") / "results")
+    write_report([root / "first", root / "second"], root / "report.html", root / "tables")
+    entries = {entry.path: (entry.kind, entry.problems) for entry in verify(root)}
+    assert entries["tables/latency.csv"] == ("table", ())
+    return root / "tables"
 
 
 def _run(*arguments: object) -> Result:
@@ -312,11 +330,9 @@ def test_divisions_of_cores_are_checked(folder: Path, changes: dict[str, Any], m
         ("color", "red", r"^header: found column color; allowed: model, kind, "),
     ],
 )
-def test_table_of_latencies_is_recomputed(folder: Path, column: str, value: str, message: str) -> None:
+def test_table_of_latencies_is_recomputed(folder: Path, tables: Path, column: str, value: str, message: str) -> None:
     """A cell of tables/latency.csv that the files of its network contradict is a problem; a right table has none."""
-    table = folder / "tables" / "latency.csv"
-    write_report([folder / "first", folder / "second"], folder / "report.html", table.parent)
-    assert {entry.path: (entry.kind, entry.problems) for entry in verify(folder)}["tables/latency.csv"] == ("table", ())
+    table = shutil.copytree(tables, folder / "tables") / "latency.csv"
     rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
     rows[0][column] = value
     with table.open("w", encoding="utf-8", newline="") as file:

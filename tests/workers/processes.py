@@ -30,11 +30,11 @@ def children(of: int | None = None) -> list[int]:
     return found
 
 
-def eventually(condition: Callable[[], bool], limit_s: float = 120.0) -> bool:
+def eventually(condition: Callable[[], bool], limit_s: float = 120.0, every_s: float = 0.02) -> bool:
     """Wait until a condition holds; False if it does not within a time that is long for a busy machine."""
     deadline = time.monotonic() + limit_s
     while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.02)
+        time.sleep(every_s)
     return True

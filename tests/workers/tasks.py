@@ -118,3 +118,8 @@ def streams(worker: Worker) -> list[tuple[str, int]]:
 
     worker.streams.run([lambda: step("first", 1, 2), lambda: step("second", 2, 3), lambda: step("third", 3, None)])
     return found
+
+
+def hold_briefly(worker: Worker, size: int) -> None:
+    """Hold some bytes, every page of them written, and let them go."""
+    torch.ones(size, dtype=torch.uint8)

@@ -62,6 +62,7 @@ def test_kept_memory_needs_no_new_pages() -> None:
     assert int(_printed(_CODE, "keep")) < 1000 < int(_printed(_CODE, "plain"))
 
 
+@pytest.mark.slow
 def test_streams_share_an_arena() -> None:
     """Streams take memory from one arena, so that one can use what another let go; by default each has its own."""
     assert _printed(_STREAMS_CODE, "keep").count("<heap ") == 1 < _printed(_STREAMS_CODE, "plain").count("<heap ")

@@ -38,9 +38,9 @@ def _cores(workers: int) -> list[list[int]]:
 class _Pool(WorkerPool):
     """Two workers with an arena of their own."""
 
-    def __init__(self, timeout_s: float = 120.0) -> None:
+    def __init__(self) -> None:
         self.arena = Arena(8, 4096)
-        super().__init__(_cores(2), self.arena, timeout_s)
+        super().__init__(_cores(2), self.arena, 120.0)
         self.pids = [found["pid"] for found in self.call_each(tasks.who, {0: {}, 1: {}}).values()]
 
     def is_gone(self) -> bool:
@@ -67,8 +67,9 @@ def pool() -> Iterator[_Pool]:
 
 @pytest.fixture
 def impatient() -> Iterator[_Pool]:
-    """A pool as above that waits for five seconds."""
-    made = _Pool(timeout_s=5.0)
+    """A pool as above that waits for five seconds, once it is ready."""
+    made = _Pool()
+    made._timeout_s = 5.0
     yield made
     assert made.is_gone()
 

@@ -35,9 +35,6 @@ from pathlib import Path
 began = time.time()
 words = sys.argv[1:]
 options = {word: words[place + 1] for place, word in enumerate(words[:-1]) if word.startswith("--")}
-step, _, seconds = os.environ.get("STAND_IN_SLEEPS", "").partition(" ")
-if words[0] == step:
-    time.sleep(float(seconds))
 step, _, file = os.environ.get("STAND_IN_WAITS", "").partition(" ")
 while words[0] == step and not Path(file).exists():
     time.sleep(0.05)
@@ -142,7 +139,7 @@ def make_checkout(path: Path, *, stand_in: bool = True) -> Checkout:
 
 
 @pytest.fixture(scope="session")
-def new_checkout() -> Callable[[Path], Checkout]:
+def new_checkout() -> Callable[..., Checkout]:
     """Makes a checkout in a folder that is not there yet."""
     return make_checkout
 

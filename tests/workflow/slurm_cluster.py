@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import secrets
 import shutil
 import socket
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 #: Jobs look for their cluster here alone: Snakemake's plugin takes Slurm's variables out of their environment.
@@ -25,6 +27,8 @@ _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scanc
 #: Where daemons lie, which PATH of plain users leaves out.
 _SEARCH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 _STARTING_S = 120.0
+#: By which ranks of Open MPI find each other under srun.
+MPI = "pmix"
 #: What the node takes for GPUs.
 _GPUS = ("/dev/null", "/dev/zero")
 
@@ -38,6 +42,15 @@ def missing() -> str:
         return "Slurm's daemons need root"
     there = next((CONFIGURATION / name for name in _FILES if os.path.lexists(CONFIGURATION / name)), None)
     return "" if there is None else f"{there} is there already"
+
+
+def mpi_missing() -> str:
+    """Why srun cannot start ranks of Open MPI in a cluster that is up; empty if it can."""
+    if find_spec("mpi4py") is None:
+        return "mpi4py is not there: hios[mpi]"
+    asked = subprocess.run(["srun", f"--mpi={MPI}", "true"], check=False, capture_output=True, text=True)
+    # Debian's Slurm opens libpmix.so, a name that only the package for developers has.
+    return "" if asked.returncode == 0 else f"srun --mpi={MPI} starts nothing: apt-get install libpmix-dev"
 
 
 @contextlib.contextmanager
@@ -122,6 +135,10 @@ JobCompType=jobcomp/none
 MpiDefault=none
 ReturnToService=2
 KillWait=2
+# jobs that have ended stay known while a test of them runs, however slow the machine is
+MinJobAge=3600
+# the node has what is said below, whatever this machine has
+SlurmdParameters=config_overrides
 # the scheduler looks at once
 SchedulerParameters=batch_sched_delay=0,sched_interval=1
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory_mb} Gres=gpu:{len(_GPUS)} State=UNKNOWN
@@ -130,11 +147,15 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE OverTimeLimit=0 State=
 
 
 def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Below those that the kernel gives away, so that no other program gets one before the daemons are up."""
+    found: list[int] = []
+    for port in random.sample(range(20_000, 30_000), 1000):
+        with contextlib.suppress(OSError), socket.socket() as tried:
+            tried.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise RuntimeError("no ports are free")
 
 
 def _run(*words: str) -> None:

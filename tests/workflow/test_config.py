@@ -102,7 +102,7 @@ def test_defaults(models: Path) -> None:
         },
         "study": {
             "scale": "quick",
-            "sessions": ["networks", "simulation"],
+            "sessions": ["networks", "simulation", "predictions"],
             "archives": [],
             "simulation": {
                 "base": {"devices": 4, "operators": 200, "edges": 400, "layers": 14, "p": 0.8},
@@ -121,6 +121,16 @@ def test_defaults(models: Path) -> None:
             "images": {},
             "batches": {},
             "transformers": {},
+            "top": {
+                "most": 6,
+                "copies": 4,
+                "batches": [1, 4, 16, 64, 128],
+                "gpus": ["rtx2080-super", "v100-sxm2", "a100-pcie-40gb", "h100-sxm"],
+                "steps": 1000,
+                "samples": 6,
+                "transitions": 100000,
+                "launcher_steps": 600,
+            },
         },
         "seed": 0,
         "results": "results",
@@ -379,7 +389,7 @@ BAD = [
     ),
     pytest.param(
         {"models": {"nett": {}}},
-        "models.nett: unknown model nett; allowed: net, other (to add",
+        "models.nett: unknown model nett (did you mean net?); allowed: net, other (to add",
         id="unknown model",
     ),
     pytest.param(
@@ -435,12 +445,12 @@ BAD = [
     pytest.param({"seed": 2**63}, f"seed: found {2**63}; allowed: at most {2**63 - 1}", id="seed too large"),
     pytest.param(
         {"algorithms": {"hios": {}}},
-        "algorithms.hios: unknown algorithm hios; allowed: gpg, greedy, heft, hios-lp, ",
+        "algorithms.hios: unknown algorithm hios (did you mean ios?); allowed: gpg, greedy, heft, hios-lp, ",
         id="unknown algorithm",
     ),
     pytest.param(
         {"algorithms": {"hios-lp": {"windw": 2}}},
-        "algorithms.hios-lp: algorithm hios-lp: unknown parameter windw; allowed: window",
+        "algorithms.hios-lp: algorithm hios-lp: unknown parameter windw (did you mean window?); allowed: window",
         id="unknown parameter",
     ),
     pytest.param(
@@ -450,7 +460,7 @@ BAD = [
     ),
     pytest.param(
         {"profile": {"stages_of": ["greedy", "greedi"]}},
-        "profile.stages_of[1]: unknown algorithm greedi; allowed: gpg, greedy, ",
+        "profile.stages_of[1]: unknown algorithm greedi (did you mean greedy?); allowed: gpg, greedy, ",
         id="unknown algorithm to profile for",
     ),
     pytest.param({"profile": {"stages_of": []}}, "profile.stages_of: found []; allowed: at least 1", id="no stages"),
@@ -519,6 +529,13 @@ def test_missing_section(models: Path) -> None:
     """A configuration without algorithms is told which keys are required."""
     with pytest.raises(ArtifactError, match="algorithms is missing; required: models, algorithms"):
         config.resolve({"models": {"net": {}}}, "my.yaml", models=models)
+
+
+def test_misspelled_section(models: Path) -> None:
+    """Of a misspelled section the message says how it is spelled, not that one is missing."""
+    message = r"my\.yaml: \(whole file\): unknown key algoritms \(did you mean algorithms\?\); allowed: algorithms, "
+    with pytest.raises(ArtifactError, match=message):
+        config.resolve({"models": {"net": {}}, "algoritms": {"ios": {}}}, "my.yaml", models=models)
 
 
 def test_no_models_yet(tmp_path: Path) -> None:

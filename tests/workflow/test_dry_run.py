@@ -38,6 +38,7 @@ def test_default_configuration(checkout: Checkout) -> None:
         "profile": 2,
         "schedule": 12,
         "execute": 2,
+        "predict": 2,
         "figure": _figures("networks", "simulation"),
         **ALWAYS,
     }
@@ -48,10 +49,11 @@ def test_tiny_configuration(checkout: Checkout) -> None:
     planned = checkout.planned("--configfile", Path(__file__).with_name("tiny.yaml"))
     figures = {"simulation_n30_e50_l6": 1, "figure": _figures("networks", "simulation", "batches")}
     batches = {"schedule": 7 + 2 * 2, "retarget": 2}
-    drawn = {**figures, **batches, "scenario": 1, "serve": 4}
+    drawn = {**figures, **batches, "predict": 1, "scenario": 1, "serve": 4}
     assert planned == {"export": 3, "extract": 3, "profile": 3, "execute": 3, **drawn, **ALWAYS}
 
 
+@pytest.mark.slow
 def test_serving(checkout: Checkout) -> None:
     """Every scenario under every policy and load: simulated, and run alone on the machine where that is asked for."""
     served = {"policies": ["sequential", "top-open"], "loads": [0.5, 0.8]}

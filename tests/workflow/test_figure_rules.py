@@ -32,6 +32,7 @@ def drawn(new_checkout: Callable[[Path], Checkout], tmp_path_factory: pytest.Tem
     return checkout
 
 
+@pytest.mark.slow
 def test_a_figure_runs_its_sessions_and_nothing_else(checkout: Checkout) -> None:
     """A figure of the simulation needs no network; series share the setting that they have in common."""
     config = checkout.config(**SMALL)
@@ -151,6 +152,7 @@ def test_archives_of_other_machines(checkout: Checkout) -> None:
     )
 
 
+@pytest.mark.slow
 def test_networks_of_sessions(checkout: Checkout) -> None:
     """Other sizes are networks of their own: each with the algorithms of its figures, in one session of their own."""
     study = {

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -12,6 +13,7 @@ import yaml
 from hios.verify import verify
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from conftest import Checkout
@@ -89,3 +91,57 @@ def test_pipeline_of_predictions(real_checkout: Checkout) -> None:
     assert len(re.findall(r'<th scope="row">', table)) == len(latencies)
     assert len(re.findall(r"<summary><b>[^<]+</b> predicted [0-9.]+ ms</summary>", page)) == len(SCHEDULES)
     assert [entry for entry in verify(results) if entry.problems] == []
+
+
+#: Of each way to decide: searches, random choices, matchings, moves.
+_ALGORITHMS: dict[str, Any] = {
+    **{name: {} for name in ("greedy", "nimble", "ios", "lios-rand", "opara", "hios-lp", "hios-mr")},
+    "hios-opt": {"moves": 500, "time_limit": 600},
+}
+_SIMULATION = {
+    "instances": 2,
+    "base": {"devices": 2, "operators": 30, "edges": 50, "layers": 6, "p": 0.8},
+    "devices": [2],
+    **{"operators": [30, 40], "edges": [50], "layers": [6], "p": [0.8]},
+    "moves": 500,
+}
+#: How long it took, which no seed decides.
+_SECONDS = {"scheduling_time_s", "allocation_time_s"}
+
+
+def _without_seconds(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_seconds(item) for key, item in value.items() if key not in _SECONDS}
+    return [_without_seconds(item) for item in value] if isinstance(value, list) else value
+
+
+def _reproduced(checkout: Checkout, hash_seed: str) -> dict[str, object]:
+    """What a run writes that configuration and seed decide, by its place: texts, and artifacts without durations."""
+    (checkout.path / "own_network.py").write_text(NETWORK)
+    changes = {"algorithms": _ALGORITHMS, "study": {"sessions": ["simulation"], "simulation": _SIMULATION}}
+    (checkout.path / "config.yaml").write_text(yaml.safe_dump({**CONFIG, **changes}))
+    figure = "results/figures/hios_fig8.csv"
+    done = checkout.snakemake(
+        *("--cores", "2", "--", "results/report.html", figure),
+        PYTHONHASHSEED=hash_seed,
+        HIOS_CACHE=str(checkout.path / "cache"),
+    )
+    assert done.returncode == 0, done.stdout
+    folder = checkout.path / "results" / "net"
+    artifacts = [folder / "graph.json", folder / "costs.json", *folder.glob("schedules/*.json")]
+    tables = [checkout.path / figure, checkout.path / "results" / "tables" / "operators.csv"]
+    return {
+        **{str(path.relative_to(checkout.path)): _without_seconds(json.loads(path.read_text())) for path in artifacts},
+        **{str(path.relative_to(checkout.path)): path.read_text() for path in tables},
+        "weights": (folder / "weights.safetensors").read_bytes(),
+    }
+
+
+def test_the_same_again(new_checkout: Callable[..., Checkout], tmp_path: Path) -> None:
+    """Configuration and seed decide graph, weights, costs, schedules and tables, in whatever folder and process."""
+    first, second = (
+        _reproduced(new_checkout(tmp_path / name, stand_in=False), seed) for name, seed in (("one", "1"), ("two", "2"))
+    )
+    assert len([place for place in first if "/schedules/" in place]) >= len(_ALGORITHMS)
+    assert [place for place in first if first[place] != second.get(place)] == []
+    assert first.keys() == second.keys()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hios import artifacts
+from hios.formats.run_file import Run
+from hios.verify import verify
+from tests.workers.processes import eventually
 from tests.workflow import slurm_cluster
 
 if TYPE_CHECKING:
@@ -22,6 +27,8 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_cluster.missing() or "Slurm is there"),
 ]
+
+MODELS = Path(__file__).resolve().parents[2] / "models"
 
 #: The profile with what tests change: a node of two cores, and nothing to wait for on one file system.
 PROFILE = (
@@ -68,40 +75,63 @@ def _rules(jobs: list[dict[str, str]]) -> Counter[str]:
 
 
 def test_pipeline(checkout: Checkout) -> None:
-    """Each step is a job, schedules are one, the report is none; steps that measure have the node, and its GPUs."""
-    checkout.config("config.yaml", models={"beta": None}, platform="cuda")
+    """Each step is a job, schedules are one, the report is none; steps that measure have the node, and its GPUs.
+
+    Schedules over ranks are a job of two tasks with a core and a GPU each; srun starts both in it.
+    """
+    distribute = {"algorithms": ["hios-lp"], "launcher": "srun"}
+    checkout.config("config.yaml", models={"beta": None}, platform="cuda", distribute=distribute)
     before = _last()
     answer = checkout.snakemake(*PROFILE)
     assert answer.returncode == 0, answer.stdout
     jobs = _jobs(before)
-    assert _rules(jobs) == {"export": 1, "extract": 1, "profile": 1, "schedule": 1, "execute": 1}, jobs
+    measuring = {"profile", "execute", "distribute"}
+    assert _rules(jobs) == dict.fromkeys({"export", "extract", "schedule"} | measuring, 1), jobs
     assert {job["JobState"] for job in jobs} == {"COMPLETED"}
-    alone = {name for job in jobs if job["OverSubscribe"] == "NO" for name in _rules([job])}
-    assert alone == {"profile", "execute"}
+    assert {name for job in jobs if job["OverSubscribe"] == "NO" for name in _rules([job])} == measuring
     gpus = {name: job["TresPerJob"] for job in jobs if "TresPerJob" in job for name in _rules([job])}
-    assert gpus == {"profile": "gres:gpu:2", "execute": "gres:gpu:2"}
+    assert gpus == dict.fromkeys(measuring, "gres:gpu:2")
+    (job,) = [job for job in jobs if _rules([job]) == {"distribute": 1}]
+    assert (job["NumTasks"], job["CPUs/Task"]) == ("2", "1"), job
     assert Counter(call["words"][0] for call in checkout.calls())["schedule"] == 3
-    assert checkout.planned() == {}
-
-
-def test_distributed_schedules(checkout: Checkout) -> None:
-    """Schedules over ranks are a job of two tasks with a core and a GPU each and the node; srun starts both in it."""
-    checkout.config(
-        "config.yaml",
-        models={"beta": None},
-        platform="cuda",
-        distribute={"algorithms": ["hios-lp"], "launcher": "srun"},
-    )
-    before = _last()
-    answer = checkout.snakemake(*PROFILE, "--until", "distribute")
-    assert answer.returncode == 0, answer.stdout
-    (job,) = [job for job in _jobs(before) if _rules([job]) == {"distribute": 1}]
-    assert (job["JobState"], job["NumTasks"], job["CPUs/Task"]) == ("COMPLETED", "2", "1"), job
-    assert (job["OverSubscribe"], job["TresPerJob"]) == ("NO", "gres:gpu:2")
     ranks = [call["words"] for call in checkout.calls() if call["words"][0] == "distribute"]
     assert len(ranks) == 2
     assert ranks[0] == ranks[1]
     assert {"results/alpha/schedules/hios-lp-2.json", "mpi"} <= set(ranks[0])
+    assert checkout.planned() == {}
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two devices need two cores")
+def test_all_for_real(real_checkout: Checkout) -> None:
+    """From a model to a report that is verified; srun starts a schedule over two ranks as one MPI program."""
+    checkout, missing = real_checkout, slurm_cluster.mpi_missing()
+    shutil.copytree(MODELS, checkout.path / "models", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    checkout.config(
+        "config.yaml",
+        models={"alpha": None, "beta": None, "squeezenet": {"image_size": 64}},
+        profile={"repeats": 2, "budget": 0, "cache": False, "stages_of": ["greedy"]},
+        execute={"runs": 3, "warmup": 1},
+        distribute={"algorithms": ["hios-lp"], **({} if missing else {"launcher": "srun", "mpi": slurm_cluster.MPI})},
+    )
+    before = _last()
+    answer = checkout.snakemake(*PROFILE)
+    assert answer.returncode == 0, answer.stdout
+    jobs = {name: job for job in _jobs(before) for name in _rules([job])}
+    assert set(jobs) == {"export", "extract", "profile", "schedule", "execute", "distribute"}
+    results = checkout.path / "results"
+    assert (results / "report.html").stat().st_size > 0
+    assert [problem for file in verify(results) for problem in file.problems] == []
+    run = artifacts.load(results / "squeezenet" / "run.json", Run)
+    assert run.platform.allocation is not None
+    assert run.platform.allocation.job == jobs["execute"]["JobId"]
+    run = artifacts.load(results / "squeezenet" / "distributed" / "run.json", Run)
+    assert [result.label for result in run.results] == ["hios-lp-2"]
+    assert (run.platform.devices, run.checked_against) == (2, "eager")
+    assert run.platform.allocation is not None
+    assert run.platform.allocation.job == jobs["distribute"]["JobId"]
+    if missing:
+        pytest.skip(f"ranks of torchrun in place of srun: {missing}")
+    assert (jobs["distribute"]["NumTasks"], run.platform.transport) == ("2", "mpi")
 
 
 def test_auto_is_refused(checkout: Checkout) -> None:
@@ -128,14 +158,30 @@ def test_failure_and_resuming(checkout: Checkout) -> None:
     assert _rules(_jobs(before)) == {"profile": 1}
 
 
-def test_time_limit(checkout: Checkout) -> None:
+def _started(checkout: Checkout, *more: str, **environment: str) -> subprocess.Popen[str]:
+    """A run of the pipeline as far as costs that goes on meanwhile."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "snakemake", *PROFILE, "--until", "profile", *more],
+        cwd=checkout.path,
+        env=checkout.environment(**environment),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_time_limit(checkout: Checkout, tmp_path: Path) -> None:
     """A job that is killed for its time limit gets more at the next attempt."""
     checkout.config("config.yaml", models={"beta": None})
     before = _last()
-    answer = checkout.snakemake(
-        *PROFILE, "--set-resources", "profile:runtime=attempt", "--until", "profile", STAND_IN_SLEEPS="profile 75"
-    )
-    assert answer.returncode == 0, answer.stdout
+    go = tmp_path / "go"
+    # Slurm looks at limits every half minute.
+    with _started(checkout, "--set-resources", "profile:runtime=attempt", STAND_IN_WAITS=f"profile {go}") as run:
+        timed_out = lambda: "TIMEOUT" in {job["JobState"] for job in _jobs(before)}  # noqa: E731
+        assert eventually(lambda: timed_out() or run.poll() is not None, 600, 0.5)
+        go.touch()
+        output, _ = run.communicate(timeout=600)
+    assert run.returncode == 0, output
     attempts = [(job["JobState"], job["TimeLimit"]) for job in _jobs(before) if "profile" in job["Comment"]]
     assert attempts == [("TIMEOUT", "00:01:00"), ("COMPLETED", "00:02:00")]
 
@@ -144,26 +190,16 @@ def test_cancelled_run(checkout: Checkout) -> None:
     """Ctrl-C takes the jobs from the cluster; the same command again does the rest."""
     checkout.config("config.yaml", models={"beta": None})
     before = _last()
-    run = subprocess.Popen(
-        [sys.executable, "-m", "snakemake", *PROFILE],
-        cwd=checkout.path,
-        env=checkout.environment(STAND_IN_SLEEPS="profile 600"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    deadline = time.monotonic() + 600
-    while "profile" not in {name for job in _jobs(before) if job["JobState"] == "RUNNING" for name in _rules([job])}:
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
-    run.send_signal(signal.SIGINT)
-    output, _ = run.communicate(timeout=300)
+    with _started(checkout, STAND_IN_WAITS=f"profile {checkout.path / 'never'}") as run:
+        at_work = lambda: [job for job in _jobs(before) if job["JobState"] == "RUNNING" and _rules([job])["profile"]]  # noqa: E731
+        assert eventually(lambda: bool(at_work()) or run.poll() is not None, 600, 0.5)
+        run.send_signal(signal.SIGINT)
+        output, _ = run.communicate(timeout=300)
     assert run.returncode != 0
     assert "Traceback" not in output
-    deadline = time.monotonic() + 120
-    while {job["JobState"] for job in _jobs(before)} - {"COMPLETED", "CANCELLED"}:
-        assert time.monotonic() < deadline, _jobs(before)
-        time.sleep(0.5)
+    ended = {"COMPLETED", "CANCELLED"}
+    assert eventually(lambda: {job["JobState"] for job in _jobs(before)} <= ended, 120, 0.5), _jobs(before)
+    assert "CANCELLED" in {job["JobState"] for job in _jobs(before)}
     before = _last()
     answer = checkout.snakemake(*PROFILE, "--until", "profile")
     assert answer.returncode == 0, answer.stdout

@@ -32,6 +32,7 @@ def test_the_whole_example_is_planned(checkout: Checkout) -> None:
     """Every scenario under every policy and load, and the figures that are drawn of them."""
     planned = _with_examples(checkout).planned("--configfile", _CONFIG)
     assert (planned["export"], planned["profile"], planned["serve"]) == (3, 3, 4 * 7 * 3)
+    assert planned["top_study"] == 7
     assert "execute" not in planned
 
 
@@ -43,6 +44,15 @@ def test_the_example_runs(real_checkout: Checkout) -> None:
     serving = config["serving"]
     serving["scenarios"] = {"squeezenet": serving["scenarios"]["squeezenet"]}
     serving["policies"], serving["loads"] = ["sequential", "ios", "top"], [40]
+    config["study"]["top"] = {
+        "most": 2,
+        "copies": 2,
+        "batches": [1, 2],
+        "gpus": ["a100-pcie-40gb", "h100-sxm"],
+        "steps": 2,
+        "samples": 1,
+        "transitions": 1000,
+    }
     (checkout.path / _CONFIG).write_text(yaml.safe_dump(config))
     scenario = checkout.path / "examples" / "top" / "squeezenet.yaml"
     scenario.write_text(scenario.read_text().replace("duration_s: 10", "duration_s: 0.5"))
@@ -62,5 +72,8 @@ def test_the_example_runs(real_checkout: Checkout) -> None:
     (compared,) = figure["comparisons"]
     assert compared["published"] == "14 to 180"
     assert compared["verdict"] in ("agrees", "same direction", "differs")
+    for name in ("top_fig18", "top_fig20", "top_fig24", "top_fig27"):
+        drawn = json.loads((results / "figures" / f"{name}.json").read_text())
+        assert (drawn["state"], drawn["rows"] != []) == ("drawn", True), name
     assert (results / "report.html").stat().st_size > 0
     assert checkout.planned("--configfile", _CONFIG) == {}

@@ -5,6 +5,7 @@ import shlex
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import get_args
 
 # The hios of this checkout, as in the commands of the rules.
 sys.path.insert(0, str(workflow.basedir))
@@ -13,14 +14,17 @@ import hios
 from hios import command_options
 from hios import config as configuration
 from hios import rank_launchers
+from hios import snakemake_locks
 from hios.errors import HiosError
 from hios.formats.config_file import AUTO_DEVICES
+from hios.formats.top_study_file import Experiment
 from hios.machine import processor, usable_cores
 from hios.models import files as model_files_of
 from hios.schedulers import find
 from hios.serving import jobs as serving_jobs
 from hios.sources import code_hash, source_hash
 from hios.study import registry
+from hios.study.gpu_targets import TARGETS, targets_of
 from hios.study.random_graphs import GENERATORS
 from hios.study.settings import (
     checked_archives,
@@ -80,6 +84,10 @@ source = " and ".join(config_files + ["--config"] * bool(given))
 # The jobs of a cluster see cores of their own; what counts there is the node that they run on. Snakemake knows its
 # executor only once it has read the rules (on_cluster, below); what is known here is a limit of jobs beside that of cores.
 MAY_SUBMIT = workflow.remote_exec or workflow.resource_settings.nodes is not None
+
+# A run that was killed left its locks, by which Snakemake would refuse the same command; jobs are part of a run.
+if workflow.is_main_process:
+    snakemake_locks.remove_stale(Path(".snakemake"), submits=MAY_SUBMIT)
 
 settings = checked(
     configuration.resolve,
@@ -331,6 +339,11 @@ def figure_labels(wildcards):
     hardware = f"platform {settings.platform}" if on_cluster() else processor()
     return report_labels(figure, settings.study, hardware or "unknown")
 
+
+# Algorithms of the schedules that are predicted for the papers' GPUs.
+PREDICTED_ALGORITHMS = sorted(
+    {name for target in TARGETS.values() for name in target.algorithms}
+)
 
 # Archives of other machines, by the machine's name.
 ARCHIVES = checked(checked_archives, settings, source)

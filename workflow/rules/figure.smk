@@ -8,7 +8,7 @@ rule figure:
             "<results>/figures/{figure}.svg",
             caption="../report/figure.rst",
             category=lambda w: registry.figure(w.figure).paper,
-            subcategory=lambda w: registry.figure(w.figure).kind,
+            subcategory=lambda w: registry.figure(w.figure).section,
             labels=figure_labels,
         ),
     log:

@@ -1,9 +1,9 @@
 """The kernel table: one torch call for every Relax operator that hios runs.
 
 An entry is a builder. It takes the operator's attributes (by their Relax names, as in graph.json) and returns a
-function of its tensor arguments, so that everything that is known before the run is worked out before the run.
-Numbers that Relax passes as arguments, such as the bounds of a clip, are arguments here too. Where a builder is
-for several attributes but not for all values, it refuses the others.
+function of its tensor arguments, so that everything that is known in advance is computed once, before any run.
+Numbers that Relax passes as arguments, such as the bounds of a clip, are arguments here too. A builder refuses
+attribute values that it does not support.
 
 To add an operator, add a builder to the file of its kind; tests compare every entry with eager torch.
 """

@@ -9,7 +9,7 @@ import torch
 from hios.errors import UnsupportedError, shown
 from hios.kernels.table.kernel_registry import Attributes, Kernel
 
-#: How Relax says that an operator keeps the dtype of its arguments, or the layout of its input.
+#: Values by which Relax says that an operator keeps the dtype of its arguments, or the layout of its input.
 _UNSET = (None, "", "void")
 
 
@@ -98,7 +98,7 @@ def split_padding(padding: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None
     """Padding for torch, and an explicit one for ``F.pad`` where the two sides of an axis differ (then it is 0).
 
     Args:
-        padding: of Relax, what is before each axis and then what is behind each, such as top, left, bottom, right.
+        padding: of Relax: first before each axis, then after each, such as top, left, bottom, right.
     """
     half = len(padding) // 2
     before, behind = tuple(padding[:half]), tuple(padding[half:])

@@ -31,7 +31,7 @@ def _convolution(dimensions: int) -> Builder:
         groups = count(attributes, "groups")
         padding, explicit = split_padding(sizes(attributes, "padding", 2 * dimensions, 0))
 
-        # Relax's convolution has no bias; folding adds one, see frontends.folding.
+        # Relax's convolution has no bias; folding adds one, see hios.frontends.folding.
         def run(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
             if explicit is not None:
                 x = F.pad(x, explicit)

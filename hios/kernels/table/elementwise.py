@@ -19,7 +19,9 @@ def _on_tensors(function: Callable[[Tensor, Tensor], Tensor]) -> Kernel:
 
     def run(x: Tensor | _Number, y: Tensor | _Number) -> Tensor:
         if not isinstance(x, Tensor) and isinstance(y, Tensor):
-            x = torch.full((), x, dtype=y.dtype, device=y.device)  # a CUDA graph can hold that, a copy it cannot
+            x = torch.full(
+                (), x, dtype=y.dtype, device=y.device
+            )  # a CUDA graph can hold this, but no copy from the host
         elif isinstance(x, Tensor) and not isinstance(y, Tensor):
             y = torch.full((), y, dtype=x.dtype, device=x.device)
         return function(x, y)  # type: ignore[arg-type]  # torch says what is wrong with two numbers
@@ -33,7 +35,7 @@ def _divide(x: Tensor | _Number, y: Tensor | _Number) -> Tensor:
     return torch.div(x, y) if fractions else torch.div(x, y, rounding_mode="trunc")
 
 
-#: Torch functions of these take numbers on either side themselves.
+#: Operators whose torch functions take numbers on either side themselves.
 _ARITHMETIC: dict[str, Kernel] = {
     "add": torch.add,
     "divide": _divide,
@@ -90,7 +92,7 @@ _ONE_TENSOR: dict[str, Kernel] = {
     "nn.relu": torch.relu,
     "nn.selu": F.selu,
     "nn.silu": F.silu,
-    "round": torch.round,  # halves to the even number, as Relax
+    "round": torch.round,  # halves round to even, as in Relax
     "rsqrt": torch.rsqrt,
     "sigmoid": torch.sigmoid,
     "sign": torch.sign,
@@ -121,7 +123,7 @@ def _clip_in_place(x: Tensor, low: _Number, high: _Number) -> Tensor:
 def _bounds(x: Tensor, low: _Number, high: _Number) -> tuple[_Number, _Number]:
     if x.is_floating_point():
         return low, high
-    limits = torch.iinfo(x.dtype)  # for a bound of infinity torch would make integers into fractions
+    limits = torch.iinfo(x.dtype)  # with an infinite bound torch would convert integers to floats
     return max(low, limits.min), min(high, limits.max)
 
 
@@ -166,7 +168,7 @@ def _prelu(attributes: Attributes) -> Kernel:
     return prelu
 
 
-#: Activations that end units, overwriting what is before them.
+#: Activations that end units; they overwrite the result of the operator before them.
 _OVERWRITING: dict[str, Kernel] = {
     "clip": _clip_in_place,
     "nn.gelu": torch.ops.aten.gelu_,

@@ -21,7 +21,7 @@ def _strided_slice(attributes: Attributes) -> Kernel:
         for axis, places in slices:
             if places.step > 0:
                 x = x[(slice(None),) * (axis % x.ndim) + (places,)]
-            else:  # torch has no views that run backwards
+            else:  # torch has no views with negative strides
                 chosen = torch.tensor(range(x.shape[axis])[places], dtype=torch.int64, device=x.device)
                 x = x.index_select(axis, chosen)
         return x
@@ -81,7 +81,7 @@ def _gather_nd(attributes: Attributes) -> Kernel:
     return lambda x, indices: x[indices.long().unbind(-1)]
 
 
-#: Reductions of torch by those of Relax; ``update`` writes the value itself.
+#: torch's names of Relax's reductions; ``update`` writes the value itself.
 _REDUCTIONS = {"add": "sum", "mul": "prod", "mean": "mean", "max": "amax", "min": "amin"}
 
 
@@ -121,7 +121,7 @@ def _one_hot(attributes: Attributes) -> Kernel:
     depth, axis = attributes["depth"], attributes["axis"]
 
     def one_hot(indices: Tensor, on: float, off: float) -> Tensor:
-        # Relax takes the dtype from the number, of which it has the widest kind.
+        # Relax takes the dtype from the number, which it keeps in the widest type.
         dtype = torch.float64 if isinstance(on, float) else torch.int64
         place = axis % (indices.ndim + 1)
         classes = torch.arange(depth, device=indices.device).reshape(-1, *[1] * (indices.ndim - place))

@@ -26,7 +26,7 @@ def _stack(attributes: Attributes) -> Kernel:
 def _split(attributes: Attributes) -> Kernel:
     parts, axis = attributes["indices_or_sections"], attributes["axis"]
     if isinstance(parts, int):
-        # Equal parts; what is left over makes the last one smaller.
+        # Equal parts; the last one is smaller if the size is not divisible.
         return lambda x: torch.split(x, -(-x.shape[axis] // parts), axis)
     return lambda x: torch.tensor_split(x, list(parts), axis)
 
@@ -104,7 +104,7 @@ def _flip(attributes: Attributes) -> Kernel:
     return lambda x: torch.flip(x, axes)
 
 
-#: Names of torch by those of Relax.
+#: torch's names of Relax's modes.
 _PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "circular": "circular"}
 
 
@@ -119,7 +119,7 @@ def _pad(attributes: Attributes) -> Kernel:
     used = max((place // 2 + 1 for place, side in enumerate(padding) if side), default=1)
 
     def pad(x: Tensor) -> Tensor:
-        # Other modes than constant torch has for the last axes only, of which it wants all but one or two.
+        # For other modes than constant, torch wants padding for all axes but the first one or two.
         return F.pad(x, padding[: 2 * max(used, x.ndim - 2)], mode=_PAD_MODES[mode])
 
     return pad

@@ -23,7 +23,7 @@ def _batch_norm(attributes: Attributes) -> Kernel:
     _require_affine(attributes)
     epsilon = attributes["epsilon"]
 
-    # Relax returns (output, mean, variance); in inference only the output exists, see frontends.calls.
+    # Relax returns (output, mean, variance); in inference only the output exists, see hios.frontends.relax_calls.
     def batch_norm(x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         return F.batch_norm(x, mean, variance, gamma, beta, training=False, eps=epsilon)
 

@@ -31,7 +31,7 @@ def _max_pool(dimensions: int) -> Builder:
         dilation, ceil_mode = sizes(attributes, "dilation", dimensions), attributes["ceil_mode"]
         padding, explicit = split_padding(sizes(attributes, "padding", 2 * dimensions, 0))
         if any(side > window // 2 for side, window in zip(padding, size, strict=True)):
-            # More than torch's own padding allows.
+            # torch's own padding is limited to half the window.
             padding, explicit = (0,) * dimensions, explicit_padding(attributes["padding"])
 
         def run(x: Tensor) -> Tensor:

@@ -57,6 +57,6 @@ def _nearest(size: tuple[int, ...], coordinates: str, rounding: str) -> Kernel:
 
 @functools.cache
 def _places(given: int, own: int, device: torch.device) -> Tensor:
-    """Of an axis of ``given`` pixels, the ones that make ``own``: centers onto centers, halves to the even pixel."""
+    """The pixels, of ``given``, that an axis of ``own`` pixels is sampled from: center to center, halves to even."""
     centers = (torch.arange(own, dtype=torch.float32) + 0.5) * (given / own) - 0.5
     return torch.round(centers).long().clamp(0, given - 1).to(device)

@@ -22,8 +22,8 @@ from hios.workers.worker import Worker
 _CONVOLUTIONS = ((64, 96, 3, 35, 1), (768, 192, 1, 17, 1), (168, 168, 5, 42, 168))
 #: Bytes that are copied: more than a core's own cache holds.
 _COPIED = 16 << 20
-#: Passes of one call: the first one finds other work in the caches, and a core that may have slept. Of the others it is
-#: the mean: what stops a core for a moment now and then is part of its speed, as it lengthens what takes longer.
+#: Passes of one call. The first one does not count: caches hold other data, and the core may have slept. Of the others
+#: the mean is taken, not the median: occasional interruptions are part of a core's speed, as they delay long work too.
 _WARMUP, _PASSES = 1, 3
 
 #: Version of the probe: times of different versions are not compared.
@@ -38,7 +38,7 @@ class _Probe:
     """The work, ready to run: weights and values are the same everywhere."""
 
     def __init__(self) -> None:
-        keep_memory()  # as measuring and executing do
+        keep_memory()  # as in measuring and executing
         generator = torch.Generator().manual_seed(0)
         self._convolutions = [_convolution(*shape, generator) for shape in _CONVOLUTIONS]
         self._source = torch.ones(_COPIED, dtype=torch.uint8)

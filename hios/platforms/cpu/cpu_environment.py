@@ -17,7 +17,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 _CPUS = Path("/sys/devices/system/cpu")
 #: Fields that distinguish processors of the same name, as is common in virtual machines.
 _PROCESSOR_FIELDS = ("vendor_id", "cpu family", "model", "stepping", "microcode")
-#: Clocks-relevant settings, where the system has them: of the machine, and of a core.
+#: Settings that affect clock rates, if the system has them: of the machine, and of a core.
 _MACHINE_CLOCKS = ("cpufreq/boost", "intel_pstate/no_turbo", "intel_pstate/max_perf_pct", "smt/active")
 _CORE_CLOCKS = ("cpufreq/scaling_driver", "cpufreq/scaling_governor", "cpufreq/scaling_max_freq")
 #: Environment variables that affect torch's kernels and memory.
@@ -36,9 +36,8 @@ _VARIABLES = (
 #: The code that runs operators and stages, transfers values and times the probe.
 _CODE = (
     "hios.platforms.cpu.cpu_timing",
-    "hios.platforms.cpu.transfer_timing",
-    "hios.platforms.cpu.core_probe",
     "hios.platforms.cpu.wide_timing",
+    "hios.platforms.cpu.core_probe",
     "hios.workers.worker",
 )
 
@@ -55,7 +54,7 @@ def settings(cores: list[list[int]]) -> dict[str, object]:
 def surroundings(cores: list[list[int]]) -> dict[str, object]:
     """What measurements on devices that are cores depend on, apart from hios itself.
 
-    Which core a device is pinned to is left out: cores that differ differ in their caches or clocks.
+    The number of the core is left out: if cores differ, they differ in their caches or clock rates.
 
     Args:
         cores: cores of every device.

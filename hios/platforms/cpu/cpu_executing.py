@@ -1,4 +1,4 @@
-"""Executing on cores: a worker a device."""
+"""Executing on cores: a worker for each device."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from hios.platforms.reference import Reference, require_compiler, require_onnx, 
 from hios.schedule import Placement
 from hios.tolerances import ReducedPrecision
 from hios.workers.arena import Arena
+from hios.workers.peak_memory import peak_bytes
 from hios.workers.pool import WorkerPool
 
 #: Precision of runtimes that would choose one themselves (`hios.frontends.openvino.PRECISION`).
@@ -40,12 +41,12 @@ def workers(
     description: Platform,
     timeout_s: float,
 ) -> CpuWorkers:
-    """A worker a device, and one that has the cores of all."""
+    """A worker for each device, and one that has the cores of all."""
     return CpuWorkers(graph, plan, competitors, cores_of(description), timeout_s)
 
 
 def require_runtime(name: str) -> None:
-    """See that a C++ compiler is there for torch.compile, and the packages for ONNX Runtime and OpenVINO.
+    """Check for a C++ compiler for torch.compile, and for the packages of ONNX Runtime and OpenVINO.
 
     Raises:
         PlatformError: something is missing.
@@ -86,7 +87,7 @@ def references(description: Platform, runtime: str, baselines: Collection[str]) 
 
 
 class CpuWorkers:
-    """A worker a device, and one that has the cores of all.
+    """A worker for each device, and one that has the cores of all.
 
     Args:
         graph: what is run.
@@ -144,7 +145,7 @@ class CpuWorkers:
         self.run(name)
 
     def run(self, name: str) -> float:
-        """Run once; returns milliseconds, of copies their harmonic mean."""
+        """Run once; returns milliseconds, for copies the harmonic mean."""
         self._epoch += 1
         competitor = self._competitors[name]
         parts = competitor.parts
@@ -179,6 +180,10 @@ class CpuWorkers:
         """Keep the rows of the last run."""
         self._competitors[name].timelines.append(self._rows)
 
+    def peak_memory_bytes(self, name: str) -> int | None:
+        """What the workers of a competitor have for themselves, at most."""
+        return peak_bytes(self._pool, list(self._competitors[name].parts), lambda: self.run(name))
+
     def finish(self) -> dict[str, Any]:
-        """Nothing: every run told."""
+        """Nothing, as every run records its rows."""
         return {}

@@ -1,4 +1,4 @@
-"""Measuring on cores: a worker process a device."""
+"""Measuring on cores: a worker process for each device."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from hios.formats.base import Platform
 from hios.graph import Graph
-from hios.platforms.cpu import core_probe, cpu_timing, thread_team, transfer_timing, wide_timing
+from hios.platforms.cpu import core_probe, cpu_timing, thread_team, wide_timing
 from hios.platforms.cpu.cpu_environment import cache_bytes, settings
 from hios.platforms.cpu.cpu_platform import cores_of
 from hios.platforms.device_timer import TIMEOUT_S, DeviceTimer, Pairs, Stage, whose_turn
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
-#: Hand-overs of every size that warm up, in each call.
+#: Warm-up hand-overs of every size, in each call.
 _WARMUP = 3
 #: Inferences that devices run at once between two looks at the clock, and seconds before them.
 _INFERENCES, _LEAD_S = 3, 0.005
@@ -30,7 +30,7 @@ def environment(description: Platform) -> Mapping[str, object]:
 
 
 def timer(graph: Graph, path: str, description: Platform, widths: Sequence[int] = ()) -> DeviceTimer:
-    """A worker a device."""
+    """A worker for each device."""
     return CpuTimer(graph, path, description, widths)
 
 
@@ -58,7 +58,7 @@ class CpuTimer(DeviceTimer):
         super().__init__(pool, len(self._cores), cache_bytes(self._cores[0][0]) or None)
 
     def ends(self, devices: int) -> Mapping[str, object]:
-        """The cores of the devices, and whether any are virtual: then all wait for each other in another way."""
+        """The cores of the devices, and whether any are virtual: virtual devices wait for each other differently."""
         shared = {"virtual": True} if self._virtual else {}
         return {"cores": [list(own) for own in self._cores[:devices]], **shared}
 
@@ -68,7 +68,7 @@ class CpuTimer(DeviceTimer):
         return time_ms
 
     def load(self, operators: Mapping[str, int]) -> None:
-        """Have copies of operators ready in every worker."""
+        """Prepare copies of operators in every worker."""
         self._everywhere(cpu_timing.load, operators=dict(operators))
 
     def time_operators(self, device: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, list[float]]:
@@ -80,12 +80,24 @@ class CpuTimer(DeviceTimer):
 
     def time_wide(self, width: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, Pairs]:
         """Milliseconds of operators in the first worker, whose threads are on the cores of all ``width`` devices."""
-        self._epoch += 1
-        cores = dict(enumerate(self._cores[:width]))
-        given = {"cores": cores, "operators": operators, "rounds": rounds, "warmup": warmup, "epoch": self._epoch}
-        replies = self.pool.call_each(wide_timing.time_wide, dict.fromkeys(range(width), given))
-        pairs: dict[str, Pairs] = replies[0]
+        given = {"operators": operators, "rounds": rounds, "warmup": warmup}
+        pairs: dict[str, Pairs] = self._on_first(wide_timing.time_wide, width, given)
         return pairs
+
+    def time_wide_merges(self, width: int, merges: Sequence[int], rounds: int, warmup: int) -> list[Pairs]:
+        """Milliseconds of loaded merges in the first worker, whose threads are on the cores of all ``width`` devices.
+
+        Their operators one after another have the cores of that device alone.
+        """
+        given = {"merges": merges, "rounds": rounds, "warmup": warmup}
+        pairs: list[Pairs] = self._on_first(wide_timing.time_wide_merges, width, given)
+        return pairs
+
+    def _on_first(self, function: Any, width: int, given: Mapping[str, Any]) -> Any:
+        """What a function of `wide_timing` returns in the first worker, while the others step aside in it."""
+        self._epoch += 1
+        arguments = {"cores": dict(enumerate(self._cores[:width])), "epoch": self._epoch, **given}
+        return self.pool.call_each(function, dict.fromkeys(range(width), arguments))[0]
 
     def time_stages(self, device: int, stages: Sequence[Stage], rounds: int, warmup: int) -> list[Pairs]:
         """Milliseconds of stages, whose groups are threads of the worker."""
@@ -93,7 +105,7 @@ class CpuTimer(DeviceTimer):
         return times
 
     def load_merges(self, merges: Sequence[Sequence[str]]) -> None:
-        """Have merges ready in every worker."""
+        """Prepare merges in every worker."""
         self._everywhere(cpu_timing.load_merges, merges=merges)
 
     def time_merges(self, device: int, merges: Sequence[int], rounds: int, warmup: int) -> list[Pairs]:
@@ -104,15 +116,13 @@ class CpuTimer(DeviceTimer):
     def time_transfers(self, sizes: Sequence[int], rounds: int, turn: int) -> dict[int, list[float]]:
         """Milliseconds from one worker to the other through the arena; of one device, of copies into the arena."""
         if self.devices == 1:
-            copy_times: dict[int, list[float]] = self.pool.call(
-                0, transfer_timing.time_copies, sizes=sizes, rounds=rounds
-            )
+            copy_times: dict[int, list[float]] = self.pool.call(0, cpu_timing.time_copies, sizes=sizes, rounds=rounds)
             return copy_times
         sender = turn % 2
         both = {"sizes": sizes, "rounds": rounds + _WARMUP, "epoch": self._epoch}
         self._epoch += len(sizes) * (rounds + _WARMUP)
         times = self.pool.call_each(
-            transfer_timing.hand_over, {sender: {"part": "send", **both}, 1 - sender: {"part": "receive", **both}}
+            cpu_timing.hand_over, {sender: {"part": "send", **both}, 1 - sender: {"part": "receive", **both}}
         )
         began, seen = times[sender], times[1 - sender]
         return {
@@ -123,7 +133,7 @@ class CpuTimer(DeviceTimer):
     def corun(self, turn: int, devices: int, network: Sequence[str], alone_ms: float) -> float:
         """Inferences on all devices at once over inferences on one of them, taken right after each other.
 
-        Virtual devices take turns on a core, of milliseconds each: there it is the mean that shows the share of each.
+        Virtual devices take turns of some milliseconds on a core, so only the mean shows the share of each.
         """
         device = whose_turn(turn, [tuple(own) for own in self._cores[:devices]])
         alone = self.at_once({device: network}, alone_ms)[device]
@@ -138,7 +148,7 @@ class CpuTimer(DeviceTimer):
         Args:
             networks: operators of every device that takes part, in order; one that stands there again is another of its
                 copies.
-            alone_ms: milliseconds that the longest of them takes alone, about.
+            alone_ms: approximate milliseconds that the longest of them takes alone.
         """
         average = statistics.fmean if self._virtual else statistics.median
         return {device: average(own) for device, own in self._inferences(networks, alone_ms).items()}

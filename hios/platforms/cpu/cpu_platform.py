@@ -12,8 +12,8 @@ from hios.formats.base import Platform
 
 #: Virtual devices of a core at most: each is a process that holds torch and the weights.
 _MOST_OF_A_CORE = 16
-#: Pause in seconds after something that ran with several threads: idle threads of OpenMP spin on for some milliseconds,
-#: and would slow whatever runs next on their cores.
+#: Pause in seconds after a run with several threads: idle threads of OpenMP keep spinning for some milliseconds, which
+#: would slow the next run on their cores.
 SETTLE_S = 0.03
 VIRTUAL = True
 GROUPS_CORES = True

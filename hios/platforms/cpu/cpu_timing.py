@@ -81,13 +81,13 @@ def time_operators(worker: Worker, operators: Sequence[str], rounds: int, warmup
 def time_inferences(worker: Worker, operators: Sequence[str], begin_ns: int, end_ns: int) -> list[float]:
     """Milliseconds of all operators of a network together, of every time they run between two moments.
 
-    The operators run repeatedly from now on until the end, so that devices called with the same moments run at
-    once throughout. Where they never do so in between, as other programs take the core, the first time that begins
-    there counts.
+    The operators run repeatedly from the call until ``end_ns``, so that devices called with the same moments run
+    concurrently throughout. If no repetition lies between the two moments, because other programs took the core, the
+    first one that begins between them counts.
 
     Args:
         worker: where they run.
-        operators: the network in order, by loaded operators; one that comes again runs another of its copies.
+        operators: the network in order, by loaded operators; an operator listed again runs another copy.
         begin_ns: from here on they are timed, by ``time.perf_counter_ns``.
         end_ns: until here.
     """
@@ -106,7 +106,7 @@ def time_stages(
 ) -> list[list[tuple[float, float]]]:
     """Milliseconds of every stage, with those of its operators one after another, in every round.
 
-    Both are taken right after each other, so that their ratio is free of the machine's drift.
+    The two are timed right after each other, so that the machine's drift cancels in their ratio.
 
     Args:
         worker: where it runs.
@@ -153,6 +153,14 @@ def time_merges(worker: Worker, merges: Sequence[int], rounds: int, warmup: int)
     return samples
 
 
+def time_merge_round(worker: Worker, merges: Sequence[int], *, together: bool) -> list[float]:
+    """Milliseconds of loaded merges by number, or of the operators of each one after another, each once."""
+    loaded: list[_FreshMerge] = worker.state["merges"]
+    return [
+        _timed(loaded[place].run_together if together else loaded[place].run_apart, [loaded[place]]) for place in merges
+    ]
+
+
 def _timed(run: Callable[[], None], workloads: Sequence[_FreshWorkload | _FreshMerge]) -> float:
     """Milliseconds of a function, after the inputs of its operators were written."""
     for workload in workloads:
@@ -165,3 +173,59 @@ def _timed(run: Callable[[], None], workloads: Sequence[_FreshWorkload | _FreshM
 def _run_group(group: Sequence[_FreshWorkload]) -> None:
     for workload in group:
         workload.run()
+
+
+#: Flags of the arena used by ``send`` and ``receive``: sent, received.
+SENT, RECEIVED = 1, 2
+
+
+def send(worker: Worker, sizes: Sequence[int], rounds: int, epoch: int) -> dict[int, list[int]]:
+    """Send buffers repeatedly; returns the start time of each transfer (nanoseconds) by size.
+
+    Both sides count hand-overs from ``epoch`` on; calls on one arena take different ones.
+    """
+    arena = worker.arena
+    began: dict[int, list[int]] = {size: [] for size in sizes}
+    own = {size: torch.ones(size, dtype=torch.uint8) for size in sizes}
+    shared = {size: arena.tensor(0, (size,), torch.uint8) for size in sizes}
+    for _ in range(rounds):
+        for size in sizes:
+            own[size].add_(1)  # freshly written, like the output of an operator
+            epoch += 1
+            began[size].append(time.perf_counter_ns())
+            shared[size].copy_(own[size])
+            arena.write(SENT, epoch)
+            arena.wait(RECEIVED, epoch, 10.0, "a hand-over to be received")
+    return began
+
+
+def receive(worker: Worker, sizes: Sequence[int], rounds: int, epoch: int) -> dict[int, list[int]]:
+    """The receiving side of ``send``: the arrival time of each transfer (nanoseconds) by size."""
+    arena = worker.arena
+    seen: dict[int, list[int]] = {size: [] for size in sizes}
+    for _ in range(rounds):
+        for size in sizes:
+            epoch += 1
+            arena.wait(SENT, epoch, 10.0, "a hand-over")
+            seen[size].append(time.perf_counter_ns())
+            arena.write(RECEIVED, epoch)
+    return seen
+
+
+def hand_over(worker: Worker, part: str, sizes: Sequence[int], rounds: int, epoch: int) -> dict[int, list[int]]:
+    """``send`` or ``receive``, so that one pool call starts both sides."""
+    return {"send": send, "receive": receive}[part](worker, sizes, rounds, epoch)
+
+
+def time_copies(worker: Worker, sizes: Sequence[int], rounds: int) -> dict[int, list[float]]:
+    """Milliseconds to copy a buffer into shared memory, by size: a transfer without a second device."""
+    samples: dict[int, list[float]] = {}
+    for size in sizes:
+        own, shared = torch.ones(size, dtype=torch.uint8), worker.arena.tensor(0, (size,), torch.uint8)
+        samples[size] = []
+        for _ in range(rounds):
+            own.add_(1)
+            began = time.perf_counter_ns()
+            shared.copy_(own)
+            samples[size].append((time.perf_counter_ns() - began) / 1e6)
+    return samples

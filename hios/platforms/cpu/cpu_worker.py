@@ -108,7 +108,7 @@ def run(worker: Worker, name: str, epoch: int) -> tuple[int, int, list[Row]]:
     Args:
         worker: where it runs.
         name: which program.
-        epoch: a number that no run had before; flags with this value belong to this run.
+        epoch: a number that no earlier run used; flags with this value belong to this run.
 
     Returns:
         Start of the run and finish of this device (nanoseconds of the monotonic clock), and its operators' rows.

@@ -48,7 +48,7 @@ class Task:
 class Engine:
     """Workers with a network loaded, ready to run it by one or more plans.
 
-    It may be used from several threads, which then take turns, but not in a process forked from the one that made it.
+    Several threads may use it, which then take turns, but not a process forked from the one that created it.
     Workers end with ``close``, when the engine is collected, at exit, and with the process, whatever ends that.
 
     Args:
@@ -125,7 +125,7 @@ class Engine:
             arguments = {worker: {"name": name, "epoch": self._epoch} for worker in self._workers[name]}
             try:
                 self._pool.call_each(run_quietly, arguments)
-            except BaseException:  # an interrupt too: whose answers would come later
+            except BaseException:  # on an interrupt too: late answers would be taken for those of the next call
                 self.close()
                 raise
             return [copy_alone(buffer, torch.empty(buffer.shape, dtype=buffer.dtype)) for buffer in self._outputs]
@@ -154,7 +154,7 @@ class Engine:
 
     @property
     def closed(self) -> bool:
-        """Whether it can run no more."""
+        """Whether it has been closed."""
         return not self._end.alive
 
     def close(self) -> None:
@@ -177,8 +177,8 @@ def run_quietly(worker: Worker, name: str, epoch: int) -> None:
 class _Keeper:
     """Starts the pool from a thread that lives as long as the pool does.
 
-    Workers ask Linux to end them with their parent, and to Linux the parent is the thread that started them. An engine
-    outlives the thread that makes it, where that is one of many of a server.
+    Workers ask Linux to end them with their parent, and for Linux the parent is the thread that started them. An engine
+    may outlive the thread that creates it, for example in a server.
     """
 
     def __init__(self) -> None:

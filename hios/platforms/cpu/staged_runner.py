@@ -13,8 +13,8 @@ from hios.platforms.cpu.values import Step, Values
 from hios.platforms.device_program import Row, StagedProgram, StageProgram
 from hios.workers.worker import Worker, reason
 
-#: Function, slot of its argument, output slots and ids of the operators that it merges, marker of the first of them.
-_Merge = tuple[Callable[[Any], tuple[Tensor, ...]], int, tuple[int, ...], tuple[str, ...], int]
+#: Function and the operators that it merges.
+_Merge = tuple[Callable[[Any], tuple[Tensor, ...]], tuple[Step, ...]]
 
 
 class _Stage:
@@ -95,22 +95,17 @@ class StagedRunner:
             rows.append((step.operator, stream, stage, start, clock()))
 
     def _run_merge(self, merge: _Merge, stage: int, rows: list[Row]) -> None:
-        function, argument, outputs, operators, marked = merge
-        tensors = self._values.tensors
-        self._values.mark(marked)
+        function, steps = merge
+        operators = [step.operator for step in steps]
         start = self._clock()
         try:
-            results = function(tensors[argument])
+            self._values.run_merged(function, steps)
         except Exception as error:
             raise PlatformError(f"operators {', '.join(operators)}, stage {stage}: {reason(error)}") from error
-        for output, part in zip(outputs, results, strict=True):
-            tensors[output] = part
         end = self._clock()
         rows += [(operator, stream, stage, start, end) for stream, operator in enumerate(operators)]
 
 
 def _merge(worker: Worker, steps: Sequence[Step]) -> _Merge:
     """Several operators as one merged operator; all read the same value."""
-    names = tuple(step.operator for step in steps)
-    function = worker.state["merged"](names)
-    return function, steps[0].arguments[0], tuple(step.outputs[0] for step in steps), names, steps[0].marker
+    return worker.state["merged"](tuple(step.operator for step in steps)), tuple(steps)

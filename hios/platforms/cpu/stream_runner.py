@@ -23,8 +23,7 @@ from hios.platforms.device_program import ABORT, Handover, Row, StreamProgram, S
 from hios.workers.stream_threads import Done
 from hios.workers.worker import Worker, reason
 
-#: How long the watching thread sleeps between looks at values that are to arrive: it takes its time from the streams,
-#: which share its core.
+#: How long the watching thread sleeps between polls for values: it takes time from the streams that share its core.
 _LOOK_S = 50e-6
 #: Polls without a pause; afterwards the watching thread polls.
 _SPINS = 1 << 14
@@ -42,7 +41,7 @@ class _Operator:
         self.results = tuple(values.result(*result) for result in program.results)
         #: Missing inputs; complete again after the operator has run.
         self.missing = set(self.needs)
-        #: Whether its stream has come to it and waits.
+        #: Whether its stream is waiting for it.
         self.blocked = False
         #: The next one of its stream.
         self.following: _Operator | None = None
@@ -101,11 +100,11 @@ class StreamRunner:
         for stream in self._streams:
             for before, after in pairwise(stream):
                 before.following = after
-        #: Guards what follows, and what operators miss.
+        #: Guards the attributes below, and the missing inputs of operators.
         self._bookkeeping = threading.Lock()
         #: Streams that have something to run.
         self._busy = 0
-        #: Arrivals that are not there yet.
+        #: Values that have not arrived yet.
         self._pending: list[_Arrival] = []
         #: The operator that each stream runs or waits to run; None when it has finished.
         self._current: list[_Operator | None] = []

@@ -2,9 +2,9 @@
 
 OpenMP gives every thread that runs operators a team of helpers. Those of the first device of an operator are pinned to
 the cores of its other devices, whose workers meanwhile only look at a flag and give their core away after every look
-(`Arena.wait`). So a helper that sleeps is woken on a core that is awake, which takes microseconds, where a core that
-idles takes ten times as long, more in virtual machines. After its work a helper spins for the next loop, for less than
-0.1 ms: as long as it spins, the worker whose core that is cannot go on.
+(`Arena.wait`). So a sleeping helper is woken on a core that is awake, which takes microseconds; waking an idle core
+takes ten times as long, and more in virtual machines. After its work a helper spins for less than 0.1 ms, waiting for
+the next loop; meanwhile the worker that owns the core cannot continue.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch
 
 from hios.workers.worker import Worker
 
-#: Numbers in a loop for every thread of a team: torch divides no smaller ones.
+#: Elements of a loop for every thread of a team: torch does not split smaller loops.
 _GRAIN = 1 << 15
 #: How long helpers spin, for the OpenMP of GNU (looks at a flag, of some 20 to 50 ns each) and that of LLVM and Intel
 #: (milliseconds).
@@ -84,9 +84,9 @@ class ThreadTeam:
     def _find_helpers(self, count: int) -> list[int]:
         """Thread ids of OpenMP's helpers, once those of a larger team before have ended.
 
-        GNU's helpers end by themselves some time after the first loop of a smaller team; pinning one of them in place
-        of one that stays would leave that one on a core of another device. Those of LLVM and Intel stay, and the ones
-        that began first work on.
+        GNU's helpers that are no longer needed end some time after the first loop of a smaller team; pinning one of
+        these instead of one that stays would leave the latter on a core of another device. The helpers of LLVM and
+        Intel never end, and those that started first are used.
         """
         until = time.monotonic() + (_ENDING_S if self._they_end else 0.0)
         while True:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ class Step:
     marker: int
 
 
-#: Slot of a value, the buffer it is copied to, and what raises its flag.
+#: Slot of a value, the buffer it is copied to, and the function that sets its flag.
 Departure = tuple[int, Tensor, Callable[[int], None]]
 #: Slot of an output of the network, and its buffer.
 Result = tuple[int, Tensor]
@@ -44,7 +44,7 @@ class Values:
 
     def __init__(self, worker: Worker) -> None:
         self.arena = worker.arena
-        #: Tells the controller which step is begun.
+        #: Tells the controller which step has begun.
         self.mark = worker.mark
         self.tensors: list[Any] = []
         self._slots: dict[External, int] = {}
@@ -95,6 +95,13 @@ class Values:
         else:
             for output, part in zip(step.outputs, parts(result, len(step.outputs)), strict=True):
                 tensors[output] = part
+
+    def run_merged(self, function: Callable[[Any], tuple[Tensor, ...]], steps: Sequence[Step]) -> None:
+        """Run operators that read the same value as one function, which gives the output of each."""
+        self.mark(steps[0].marker)
+        results = function(self.tensors[steps[0].arguments[0]])
+        for step, part in zip(steps, results, strict=True):
+            self.tensors[step.outputs[0]] = part
 
     def hand_over(self, departures: tuple[Departure, ...], results: tuple[Result, ...], epoch: int) -> None:
         """Copy values to the buffers that other devices and the controller read."""

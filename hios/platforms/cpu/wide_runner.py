@@ -1,30 +1,38 @@
-"""Runs a device's part of a plan with operators that use several devices at once."""
+"""Runs a device's part of a plan with operators that use several devices at once, or are merged into one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
 
 from hios.errors import PlatformError
 from hios.platforms.cpu.progress_marker import marker
 from hios.platforms.cpu.thread_team import ThreadTeam
-from hios.platforms.cpu.values import Step, Values
+from hios.platforms.cpu.values import Values
 from hios.platforms.device_program import Row, WideProgram, WideStep
 from hios.workers.worker import Worker, reason
 
 
 class _Wide:
-    """An operator; on the first of its devices, with its values bound to slots."""
+    """An operator, or several merged into one; on the first of its devices, with its values bound to slots."""
 
-    def __init__(self, program: WideStep, device: int, place: int, values: Values) -> None:
+    def __init__(self, program: WideStep, device: int, worker: Worker, values: Values) -> None:
         self.operator, self.devices = program.operator, program.devices
         self.free, self.done = program.free, program.done
         runs = program.devices[0] == device
-        self.marker = marker(place, None, 0)
+        self.marker = marker(worker.state["graph"].index[program.operator], None, 0)
         self.arrivals = tuple((handover.flag, handover.value[1]) for handover in program.arrivals)
         for handover in program.arrivals:
             values.arrive(handover)
-        #: None on a device that only gives its cores: there its values, if they are needed, arrive.
-        self.step = values.step(program.operator, None, 0) if runs else None
+        names = program.merged or (program.operator,)
+        #: Empty on a device that only lends its cores; if it needs the values, they arrive from the first device.
+        self.steps = tuple(values.step(name, None, 0) for name in names) if runs else ()
+        #: What runs instead of several steps.
+        self.merge: Callable[[Any], tuple[Tensor, ...]] | None = (
+            worker.state["merged"](program.merged) if runs and program.merged else None
+        )
         self.departures = tuple(map(values.departure, program.departures))
         self.results = tuple(values.result(*result) for result in program.results)
         #: Cores of all its devices.
@@ -46,13 +54,12 @@ class WideRunner:
         self._worker = worker
         self._timeout_s: float = worker.state["timeout_s"]
         self._values = Values(worker)
-        places = worker.state["graph"].index
-        self._steps = [_Wide(step, program.device, places[step.operator], self._values) for step in program.steps]
+        self._steps = [_Wide(step, program.device, worker, self._values) for step in program.steps]
         self._team = ThreadTeam.of(worker, cores[program.device])
         for wide in self._steps:
             wide.cores = tuple(core for device in wide.devices for core in cores[device])
         self._mark_dead()
-        for taken in dict.fromkeys(wide.cores for wide in self._steps if wide.step is not None):
+        for taken in dict.fromkeys(wide.cores for wide in self._steps if wide.steps):
             self._team.take(taken)  # starts the threads
         self._team.release()
 
@@ -60,9 +67,9 @@ class WideRunner:
         """Mark where each value is read last: it is freed there, so that its memory is reused while still cached."""
         last: dict[int, int] = {}
         for number, wide in enumerate(self._steps):
-            if wide.step is not None:
-                last.update(dict.fromkeys(wide.step.outputs, number))
-                last.update((slot, number) for slot in wide.step.arguments if slot in last)
+            for step in wide.steps:
+                last.update(dict.fromkeys(step.outputs, number))
+                last.update((slot, number) for slot in step.arguments if slot in last)
         for number, wide in enumerate(self._steps):
             wide.dead = tuple(slot for slot, at in last.items() if at == number)
 
@@ -71,8 +78,8 @@ class WideRunner:
         rows: list[Row] = []
         try:
             for wide in self._steps:
-                if wide.step is not None:
-                    rows.append(self._run(wide, wide.step, epoch))
+                if wide.steps:
+                    rows += self._run(wide, epoch)
                 else:
                     self._give(wide, epoch)
         finally:
@@ -91,7 +98,7 @@ class WideRunner:
         arena.write(wide.free[0], epoch)
         arena.wait(wide.done, epoch, self._timeout_s, f"operator {wide.operator} to end", yielding=True)
 
-    def _run(self, wide: _Wide, step: Step, epoch: int) -> Row:
+    def _run(self, wide: _Wide, epoch: int) -> list[Row]:
         arena, values, clock = self._values.arena, self._values, self._worker.clock
         for flag, producer in wide.arrivals:
             arena.wait(flag, epoch, self._timeout_s, f"the output of operator {producer}")
@@ -100,13 +107,18 @@ class WideRunner:
         self._team.take(wide.cores)
         start = clock()
         try:
-            values.run(step)
+            if wide.merge is None:
+                values.run(wide.steps[0])
+            else:
+                values.run_merged(wide.merge, wide.steps)
         except Exception as error:
-            raise PlatformError(f"operator {wide.operator}, stream 0: {reason(error)}") from error
+            names = ", ".join(step.operator for step in wide.steps)
+            what = "operator" if wide.merge is None else "operators"
+            raise PlatformError(f"{what} {names}, stream 0: {reason(error)}") from error
         end = clock()
         if wide.free:
             arena.write(wide.done, epoch)
         values.hand_over(wide.departures, wide.results, epoch)
         for slot in wide.dead:
             values.tensors[slot] = None
-        return wide.operator, 0, None, start, end
+        return [(step.operator, 0, None, start, end) for step in wide.steps]

@@ -4,12 +4,10 @@ cuda_platform      what a device is
 cuda_environment   measurement environment: GPUs, clock rates, software and code versions
 cuda_measuring     the worker process that measures on all GPUs
 cuda_timing        functions inside it that time operators, stages, merges and transfers
-timed_graphs       CUDA graphs that repeat an operator or stage, and their timing
-repeat_timing      how many repetitions a graph needs, and the time of one run
+timed_graphs       CUDA graphs that repeat an operator or stage: how often, and the time of one run
 kernel_resources   registers, shared memory and threads of kernels, from a trace of torch.profiler
 plan               a schedule as launches on streams, computed without torch
-launches           what a plan consists of: streams, values, launches
-vector_clocks      which launches have finished before another begins, and which waits that takes
+launches           what a plan consists of: streams, values, launches, and the waits between launches
 memory             when the memory of a value may be reused
 compiled_network   a graph with its weights on the GPUs that need them, and its operators compiled for these
 launch_program     launches bound to operators, issued through a backend

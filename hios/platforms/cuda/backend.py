@@ -20,8 +20,8 @@ _T = TypeVar("_T")
 class CudaBackend:
     """Launches programs on the GPUs of this process.
 
-    A stream is the same in all programs, so that what one program let go serves the next; torch has 32 streams a GPU,
-    and beyond that lanes share them, which costs concurrency and nothing else.
+    A stream is the same in all programs, so that memory freed by one program is reused by the next. torch has 32
+    streams for each GPU; beyond that, lanes share streams, which only costs concurrency.
 
     Args:
         gpus: of every device; devices that share one have streams of their own.
@@ -156,7 +156,7 @@ class _Captured:
             self._graph.replay()
 
     def __del__(self) -> None:
-        self._graph.reset()  # ahead of its pools: torch ends the process where one goes before its graphs
+        self._graph.reset()  # before its pools: torch aborts the process if a pool is freed before its graphs
 
 
 def out_of_memory(error: torch.OutOfMemoryError) -> str:

@@ -13,7 +13,7 @@ import torch
 from hios.formats.base import Platform
 from hios.sources import code_hash
 
-#: Variables that change what CUDA's libraries, or torch on GPUs, do. Which GPUs are visible is no such matter.
+#: Variables that change how CUDA's libraries, or torch on GPUs, compute; not those that select visible GPUs.
 _VARIABLES = (
     "CUBLAS",
     "CUDA_DEVICE_MAX_CONNECTIONS",
@@ -26,7 +26,7 @@ _VARIABLES = (
     "TORCH_BLAS",
     "TORCH_CUDNN",
 )
-#: What nvidia-smi is asked for: what a GPU's clocks, and its share that is used, depend on.
+#: Fields that nvidia-smi is asked for: settings that a GPU's clock rates, and its usable share, depend on.
 _CLOCKS = (
     "persistence_mode",
     "power.limit",
@@ -87,7 +87,7 @@ def _nvidia_smi() -> str:
 
 
 def _precision() -> dict[str, object]:
-    """How precisely, and with which algorithms, torch has CUDA's libraries compute, where workers do not set that."""
+    """Precision and algorithms that torch selects for CUDA's libraries, as far as workers do not set them."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     return {
         "float32_matmul": torch.get_float32_matmul_precision(),

@@ -139,7 +139,12 @@ class CudaWorkers:
         return time_ms
 
     def take_rows(self, name: str) -> None:
-        """Nothing: what a run was made of is asked for after the measurement."""
+        """Nothing: rows are recorded after the measurement, in a separate run."""
+
+    def peak_memory_bytes(self, name: str) -> int | None:
+        """What torch has allocated for a competitor, at most, on all GPUs together."""
+        peak: int | None = self._pool.call(_WORKER, cuda_worker.peak_memory_bytes, name=name)
+        return peak
 
     def finish(self) -> dict[str, Any]:
         """Record one run of each competitor by operator; states whether runs were timed in TF32."""

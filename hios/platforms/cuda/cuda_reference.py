@@ -18,7 +18,7 @@ from hios.platforms.device_program import Buffer
 from hios.platforms.reference import Place, load_in
 from hios.workers.worker import Worker
 
-#: Calls ahead of a capture: libraries choose algorithms and get workspaces in the first ones.
+#: Calls before a capture: libraries choose algorithms and allocate workspaces in the first ones.
 _WARM_UP = 3
 
 
@@ -52,6 +52,11 @@ class Gpu(Place):
     def module(self, kind: str, module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[..., Any]:
         """The module, in a CUDA graph if requested."""
         return in_graph(module, inputs) if kind == "cudagraph" else module
+
+    def peak_memory_bytes(self, run: Callable[[], object]) -> int | None:
+        """What torch has allocated on the GPU at most since the model was loaded: a CUDA graph keeps its memory."""
+        run()
+        return torch.cuda.max_memory_allocated(self._device)
 
     def before_compiling(self, kind: str) -> None:
         """Import TensorRT for torch.compile; its processes stay, as compiling for a GPU in one would be slow."""
@@ -118,6 +123,6 @@ def in_graph(module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[.
         graph.replay()
         return outputs
 
-    # A graph keeps none of the tensors that it reads: weights would go with the module.
+    # A graph does not keep the tensors that it reads alive: weights would be freed with the module.
     replay.kept = module, inputs  # type: ignore[attr-defined]
     return replay

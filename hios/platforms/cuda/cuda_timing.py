@@ -16,8 +16,7 @@ import torch
 from hios.formats.costs_file import BlockResources
 from hios.graph import Graph
 from hios.platforms.cuda.kernel_resources import ANNOTATION, resources_of
-from hios.platforms.cuda.repeat_timing import bytes_for_copies
-from hios.platforms.cuda.timed_graphs import Chain, Copy, Gpu, Run, between, marks_of, run_all
+from hios.platforms.cuda.timed_graphs import Chain, Copy, Gpu, Run, between, bytes_for_copies, marks_of, run_all
 from hios.platforms.device_timer import Pairs, Stage
 from hios.platforms.workloads import Merged, Workload
 from hios.workers.worker import Worker

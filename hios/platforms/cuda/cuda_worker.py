@@ -44,6 +44,7 @@ def load(
     network.write([arena_tensor(worker.arena, buffer) for buffer in inputs])
     with _memory():
         worker.state["executor"] = Executor(network, CudaBackend(gpus), worker.mark)
+    worker.state["loaded_bytes"] = {gpu: torch.cuda.memory_allocated(gpu) for gpu in dict.fromkeys(gpus)}
     worker.state["outputs"] = [arena_tensor(worker.arena, buffer) for buffer in outputs]
     return uses_tf32([torch.cuda.get_device_capability(gpu)[0] for gpu in gpus])
 
@@ -64,13 +65,31 @@ def run_exactly(worker: Worker, name: str) -> None:
 def run(worker: Worker, name: str) -> int:
     """Run and deliver the outputs; returns nanoseconds from before the launch until all GPUs have finished.
 
-    A run that is not timed comes first: other processes had the GPUs, and this one gets them with its first launch.
+    An untimed run comes first: other processes used the GPUs before, and the first launch switches to this one.
     """
     with _memory():
         _executor(worker).run(name)
         taken = _executor(worker).run(name)
     _deliver(worker, _executor(worker).outputs(name))
     return taken
+
+
+def peak_memory_bytes(worker: Worker, name: str) -> int | None:
+    """Bytes of weights and inputs, and of all values of a run that live at once at most, on all GPUs.
+
+    The run is launched operator by operator: a graph keeps the memory that it was captured with, also between runs.
+    """
+    gpus = list(worker.state["loaded_bytes"])
+    if not gpus:  # streams that stand in for GPUs
+        return None
+    torch.cuda.empty_cache()
+    before = {gpu: torch.cuda.memory_allocated(gpu) for gpu in gpus}
+    for gpu in gpus:
+        torch.cuda.reset_peak_memory_stats(gpu)
+    with _memory():
+        _executor(worker).run_exactly(name)
+    loaded: dict[int, int] = worker.state["loaded_bytes"]
+    return sum(loaded[gpu] + torch.cuda.max_memory_allocated(gpu) - before[gpu] for gpu in gpus)
 
 
 def rows(worker: Worker, name: str) -> list[Row]:

@@ -16,7 +16,7 @@ from hios.platforms.cuda.compiled_network import Network
 from hios.platforms.cuda.launch_program import Backend, Launched, Program, Row
 from hios.schedule import Plan
 
-#: Launches ahead of a capture: libraries choose algorithms and get workspaces in the first ones.
+#: Launches before a capture: libraries choose algorithms and allocate workspaces in the first ones.
 _WARM_UP = 2
 #: Runs timed by operator; the one of median length is shown.
 _TIMED = 5

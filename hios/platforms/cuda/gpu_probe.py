@@ -1,6 +1,6 @@
 """The probe on GPUs, called through the worker pool: convolutions run by torch, and a copy within the GPU.
 
-What it does is enough to keep the largest GPU busy for longer than launching it takes, so it needs no CUDA graph.
+Its work keeps even the largest GPU busy for longer than the launches take, so it needs no CUDA graph.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hios.workers.worker import Worker
 _CONVOLUTIONS = ((32, 256, 256, 3, 28, 1), (64, 768, 192, 1, 17, 1), (64, 168, 168, 5, 42, 168))
 #: Bytes that are copied: more than the largest cache of a GPU.
 _COPIED = 256 << 20
-#: Passes of one call: the first one goes ahead while the others are launched. Of the others it is the mean.
+#: Passes of one call: the first one runs while the others are launched, and the mean of the others counts.
 _WARMUP, _PASSES = 1, 3
 
 #: Version of the probe: times of different versions are not compared.

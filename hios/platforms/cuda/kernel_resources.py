@@ -16,8 +16,8 @@ ANNOTATION = "hios operator "
 def resources_of(trace: Mapping[str, Any]) -> dict[str, BlockResources]:
     """Resources of every annotated operator, as costs.json states them.
 
-    Of several kernels it is the one of which a block takes the largest share of what a block can have
-    (``Resources.share``), of equals the first. An operator that launches none, such as a view, asks for nothing.
+    Of several kernels the one counts whose blocks take the largest share of what a block can have
+    (``Resources.share``), the first of equal ones. An operator that launches no kernel, such as a view, needs nothing.
 
     Args:
         trace: what ``torch.profiler.profile.export_chrome_trace`` writes. An operator is an annotation
@@ -27,7 +27,7 @@ def resources_of(trace: Mapping[str, Any]) -> dict[str, BlockResources]:
             torch/autograd/profiler_util.py of torch 2.13, ``_EVENT_METADATA_KEYS``, reads the same).
 
     Returns:
-        Nothing where no kernel was recorded at all, which is where CUPTI, NVIDIA's tracing, may not be used.
+        Nothing if no kernel was recorded at all, because CUPTI, NVIDIA's tracing library, may not be used.
     """
     events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
     kernels = {_correlation(event): event["args"] for event in events if event.get("cat") == "kernel"}

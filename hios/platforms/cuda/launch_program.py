@@ -22,7 +22,7 @@ Row = tuple[str, int, int, int | None, float, float]
 class Backend(Protocol):
     """Streams of devices: each runs its launches in order, asynchronously to the host.
 
-    Values are handles: what they hold may not be there yet.
+    Values are handles: their contents may not have been computed yet.
     """
 
     def run(self, lane: Lane, function: Callable[..., Any], arguments: list[Any], outputs: int) -> list[Any]:

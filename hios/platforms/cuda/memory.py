@@ -1,8 +1,8 @@
 """When the memory of a value may be reused.
 
-The allocator of torch gives memory that was let go to the next operator on the stream that it was allocated on, at
-once, whatever other streams are doing. So a value is let go right before the first launch of that stream which begins
-after all that read the value, or share its memory, have finished.
+torch's allocator gives freed memory to the next operator on the stream that it was allocated on, at once, whatever
+other streams are doing. So a value is freed right before the first launch on that stream that begins after all launches
+that read the value, or share its memory, have finished.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from hios.platforms.cuda.launches import Flow, Lane, Step, Value
-from hios.platforms.cuda.vector_clocks import VectorClocks
+from hios.platforms.cuda.launches import Flow, Lane, Step, Value, VectorClocks
 
 
 def let_go(

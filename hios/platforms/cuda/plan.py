@@ -14,9 +14,8 @@ from itertools import pairwise, zip_longest
 
 from hios.errors import ScheduleError
 from hios.graph import Graph, topological_order
-from hios.platforms.cuda.launches import Flow, Lane, Step, Value
+from hios.platforms.cuda.launches import Flow, Lane, Step, Value, VectorClocks
 from hios.platforms.cuda.memory import let_go
-from hios.platforms.cuda.vector_clocks import VectorClocks
 from hios.schedule import Plan, StagedPlan, StreamPlan
 
 

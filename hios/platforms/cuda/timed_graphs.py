@@ -1,12 +1,13 @@
 """A GPU on which chains of operators are timed in CUDA graphs, as schedules run.
 
-An operator or stage is repeated within a graph, each run with weights and inputs of its own
-(``hios.platforms.cuda.repeat_timing``). An untimed replay goes first and keeps the GPU busy while the timed ones are
-launched.
+An operator or stage is repeated within a graph, each run with weights and inputs of its own. A CUDA graph takes some
+microseconds to start, as long as several short operators run; so a chain of K runs is timed and one of 2K, and the
+difference is the time of K runs. An untimed replay goes first and keeps the GPU busy while the timed ones are launched.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,6 @@ import torch
 
 from hios.errors import PlatformError, first_line
 from hios.graph import Graph
-from hios.platforms.cuda.repeat_timing import TRIAL, copies_of, runs_of_chain, time_of_run
 from hios.platforms.workloads import Merged, Workload
 
 Copy = TypeVar("Copy", Workload, Merged)
@@ -31,7 +31,7 @@ class Chain:
 
     def __init__(self, gpu: Gpu, what: str, make: Callable[[int], Run], count: int) -> None:
         self.count = count
-        self._make = make  # and the tensors in it: a graph keeps none of those that it reads
+        self._make = make  # and its tensors: a graph does not keep alive those that it reads
         self.short = gpu.replayed(what, make(count))
         self.long = gpu.replayed(what, make(2 * count))
 
@@ -189,3 +189,46 @@ def between(marks: Sequence[torch.cuda.Event]) -> list[float]:
     """Milliseconds between events, once the last has occurred."""
     marks[-1].synchronize()
     return [begin.elapsed_time(end) for begin, end in pairwise(marks)]
+
+
+#: Milliseconds that the shorter chain should take at least: events tell times to about half a microsecond.
+TARGET_MS = 0.2
+#: Runs of the trial chain that determines the length, and the maximum length of the shorter chain.
+TRIAL, MOST = 4, 512
+#: Shortest time of a run, in milliseconds: a view launches nothing, and ratios need numbers above 0.
+_LEAST_MS = 1e-6
+#: Share of the free memory that copies of operators may take together.
+_MEMORY = 0.5
+
+
+def runs_of_chain(each_ms: float) -> int:
+    """K, the length of the shorter chain, given the time of one run."""
+    return MOST if each_ms * MOST <= TARGET_MS else max(1, math.ceil(TARGET_MS / each_ms))
+
+
+def time_of_run(short_ms: float, long_ms: float, runs: int) -> float:
+    """Milliseconds of one run, from the times of chains of ``runs`` and of twice as many."""
+    return max((long_ms - short_ms) / runs, _LEAST_MS)
+
+
+def copies_of(wanted: int, needed: int, bytes_each: int, limit: int) -> int:
+    """How many copies of an operator a chain cycles through.
+
+    Args:
+        wanted: runs of the longest chain: with a copy for each, weights and inputs are equally cold in all.
+        needed: least number of copies, whatever memory they take.
+        bytes_each: weights and inputs of a copy.
+        limit: bytes that the copies may take.
+    """
+    return max(needed, min(wanted, limit // max(bytes_each, 1)), 1)
+
+
+def bytes_for_copies(free: int, devices: int, operators: int) -> int:
+    """Bytes that the copies of one operator may take on one device.
+
+    Args:
+        free: free bytes of the GPU.
+        devices: devices that share it.
+        operators: operators that are measured.
+    """
+    return int(_MEMORY * free) // max(devices * operators, 1)

@@ -15,9 +15,9 @@ from hios.yaml_file import plain, read_yaml
 _File = TypeVar("_File", GpuFile, LinkFile)
 
 _FOLDER = Path(__file__).resolve().parent
-#: Endings that tell a file from the name of a description that comes with hios.
+#: Suffixes that distinguish a file from the name of a description that comes with hios.
 _ENDINGS = (".yaml", ".yml")
-#: From here on tensor cores count as faster than FP32 cores; data sheets round their rates.
+#: Ratio above which tensor cores count as faster than FP32 cores, as data sheets round their rates.
 _FASTER = 1.1
 
 
@@ -30,8 +30,8 @@ class Link:
         label: word of the GPU's description, or the path of the file.
         name: in words.
         bandwidth_gbs: gigabytes a second in one direction, as the vendor states it.
-        share: of that which copies reach.
-        latency_us: microseconds of a copy of nothing.
+        share: the part of the bandwidth that copies reach.
+        latency_us: microseconds of an empty copy.
     """
 
     path: Path
@@ -65,7 +65,7 @@ class Gpu:
         shared_bytes_per_sm: shared memory of an SM.
         tf32_tflops: 10^12 operations a second of tensor cores in TF32, without sparsity; 0 if they have none.
         fp16_tflops: the same in FP16 with sums in FP32.
-        links: what can lie between two of them: name of a link's description, or its file, by the word for ``--link``.
+        links: the links possible between two of them: name or file of a link's description, by the word for ``--link``.
     """
 
     path: Path

@@ -1,7 +1,7 @@
 """The share of peak values that kernels reach: one set of parameters for all GPUs, networks and operators.
 
-Four are fitted, all at once, to the latencies that the papers print; ``benchmarks/model_validation.py --fit`` repeats
-the fit, and cross-validates it. The others are taken from where their comments say.
+Four are fitted together to the latencies that the papers print; ``benchmarks/model_validation.py --fit`` repeats the
+fit and cross-validates it. The sources of the others are stated in comments.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class Efficiency:
             block spends waiting unless other blocks of its SM compute meanwhile. Fitted.
         memory_share: bytes a second over the datasheet's, without counting what caches keep. Fitted.
         streaming_share: operations a second of depthwise filters and pooling over the peak. Fitted.
-        contraction_share: multiply-adds a second over the peak, of an SM with blocks enough: what large products reach
-            in cuBLAS and cuDNN. Assumed.
+        contraction_share: multiply-adds a second over the peak, for an SM with enough blocks: what large products
+            reach in cuBLAS and cuDNN. Assumed.
         winograd_share: speed of Winograd's algorithm over what its fewer products allow: 1.8 of 2.25 times. Assumed;
             Lavin and Gray (arXiv:1509.09308, section 7) measure 1.5 to 2.
         memory_latency_us: microseconds that a dependent access to memory takes (Jia et al., arXiv:1804.06826,

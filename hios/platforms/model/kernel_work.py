@@ -1,7 +1,7 @@
 """The kernels of operators on a GPU: the FLOPs and bytes of each.
 
-The one module of this platform that reads calls, arguments and shapes of operators. How long a kernel takes is for
-``hios.platforms.model.roofline`` to say.
+Only this module of the platform reads calls, arguments and shapes of operators. ``hios.platforms.model.roofline``
+computes how long a kernel takes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ELEMENTWISE = frozenset(
     )
 )
 
-#: Calls that go over their input more than once: statistics first, then what they are for.
+#: Calls that read their input more than once: first for statistics, then to apply them.
 _PASSES = {"relax.nn.softmax": 2, "relax.nn.log_softmax": 2, "relax.nn.layer_norm": 2, "relax.nn.group_norm": 2}
 
 

@@ -24,8 +24,8 @@ def describe(devices: int, *, virtual: bool = False, **options: str) -> Platform
     Args:
         devices: how many.
         virtual: never, as there is nothing to share.
-        options: ``gpu``, what every device is, a name or a .yaml file; ``link``, what lies between each two of them,
-            the first that the GPU's description lists if absent.
+        options: ``gpu``, the GPU that every device is, a name or a .yaml file; ``link``, the link between each two of
+            them, the first in the GPU's description if absent.
 
     Raises:
         PlatformError: a number of devices that no schedule can have, or no such GPU or link.

@@ -41,8 +41,8 @@ def predicted_costs(graph: Graph, gpu: Gpu, link: Link, devices: int, efficiency
     """The contents of costs.json for GPUs that are not installed here.
 
     An operator takes the times of its kernels and a pause after each; its utilization is the mean of theirs, weighted
-    by time. Operators that only give another view of a value take no time. Of stages nothing is predicted: scheduling
-    takes t(S) from the contention model.
+    by time. Operators that only give another view of a value take no time. Stages are not predicted: scheduling takes
+    t(S) from the contention model.
 
     Args:
         graph: with calls and shapes, as ``hios extract`` writes it, or with ``flops`` and ``bytes`` of every operator.

@@ -33,14 +33,14 @@ from hios.runtime.distributed.topology import RankPlace
 
 #: Seconds between two messages about what a rank is doing.
 _BEAT_S = 0.1
-#: What a rank that the launcher tells to end waits for a better reason: the launcher may be quicker than the news.
+#: Seconds that a rank, told by the launcher to end, waits for a better reason: the launcher may be quicker than rank 0.
 _GRACE_S = 0.5
-#: What a rank that failed waits to be ended.
+#: Seconds that a failed rank waits to be ended.
 _ENDING_S = 5.0
 #: Kinds of failures: the rank itself; the deadline passed while it waited; another rank does not answer any more; the
 #: launcher ends the rank.
 FAILED, LATE, LOST, ENDED = "failed", "late", "lost", "ended"
-#: Held from the last line of this process to its end: two of its threads may come to print one at the same time.
+#: Held from the last line of this process to its end, as two of its threads may want to print one.
 _LAST_LINE = threading.Lock()
 
 

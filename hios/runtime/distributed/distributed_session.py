@@ -16,7 +16,9 @@ import msgspec
 import torch
 
 from hios import artifacts, defaults, machine, platforms
+from hios.batch_job import allocation
 from hios.errors import HiosError, PlatformError, ScheduleError, first_line
+from hios.formats.base import Platform
 from hios.formats.run_file import Checked, Run, RunPlatform
 from hios.graph import Graph
 from hios.kernels.executable import require_executable
@@ -25,7 +27,15 @@ from hios.platforms.device_program import ArenaPlan
 from hios.platforms.reference import Reference
 from hios.platforms.reference import run as run_reference
 from hios.platforms.reference import runtime as runtime_of
-from hios.runtime.competitors import BASELINE, Entry, competitors, entries_of, read_schedules, refuse_wide
+from hios.runtime.competitors import (
+    BASELINE,
+    Entry,
+    competitors,
+    entries_of,
+    other_hardware,
+    read_schedules,
+    refuse_wide,
+)
 from hios.runtime.distributed.clock_sync import barrier
 from hios.runtime.distributed.control_channel import FAILED, LATE, LOST, ControlChannel, who
 from hios.runtime.distributed.progress_state import ProgressState
@@ -43,7 +53,7 @@ from hios.workers.stream_threads import Streams
 from hios.workers.worker import Worker
 
 #: Options that have to be the same on all ranks.
-_AGREED = ("platform", "cores_per_device", "runs", "warmup", "tolerance", "seed", "timeout_s")
+_AGREED = ("platform", "cores_per_device", "other_hardware", "runs", "warmup", "tolerance", "seed", "timeout_s")
 #: What the command of a launcher has in it.
 _LAUNCHERS = (b"torch", b"mpi", b"srun", b"slurm", b"python")
 
@@ -67,6 +77,7 @@ class Job:
         seed: seed of the input and of the order of the competitors.
         timeout_s: longest time of one run, and of loading.
         cores_per_device: cores of each rank on platform cpu, and threads inside its operators; 1 if None.
+        other_hardware: whether schedules may run on other hardware than their costs were measured on.
     """
 
     graph: Path
@@ -83,6 +94,7 @@ class Job:
     seed: int = defaults.SEED
     timeout_s: float = defaults.TIMEOUT_S
     cores_per_device: int | None = None
+    other_hardware: bool = False
 
 
 def distribute(job: Job) -> Run | None:
@@ -98,8 +110,8 @@ def distribute(job: Job) -> Run | None:
     Raises:
         PlatformError: the ranks do not meet.
     """
-    # Ranks that meet wait in libraries, where Python hears no signal. A launcher that is ended while it starts them may
-    # leave some behind.
+    # While ranks connect they wait in libraries, where Python handles no signals, and a launcher that is ended while it
+    # starts ranks may leave some of them behind.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     end_with_parent(number=signal.SIGTERM)
     if _is_orphan():
@@ -122,7 +134,7 @@ def distribute(job: Job) -> Run | None:
         control.fail(LOST, f"{this}: {state.text()}: the connection broke ({first_line(error)})")
     except HiosError as error:
         control.fail(FAILED, runner.blame(this, error))
-    except Exception as error:  # a bug in hios: the other ranks are stopped all the same
+    except Exception as error:  # a bug in hios: the other ranks are stopped nevertheless
         traceback.print_exc()
         control.fail(FAILED, f"{this}: {state.text()}: {type(error).__name__}: {first_line(error)}")
     transport.close()
@@ -169,12 +181,14 @@ class RankRunner:
     def execute(self) -> Run | None:
         """Load, run all rounds, and return run.json on rank 0."""
         began = datetime.now(UTC)
+        self._given = allocation()  # before this rank is pinned to fewer cores
         cores = pin(self._places, self._transport.rank, self._cores_each)
         torch.set_num_threads(self._cores_each)
         if self._monitor is not None:
             artifacts.require_writable(self._job.output)
         self._load()
         ranks = self._agree(cores)
+        profiled_on = self._other_hardware(ranks)
         self._prepared = True
         self._expect()
         session = Session(self._graph, self._competitors, self._references, self._entries, self, self._job)
@@ -188,6 +202,7 @@ class RankRunner:
             began,
             cast("Checked", "sequential" if job.program is None else runtime_of(job.program)),
         )
+        run = msgspec.structs.replace(run, profiled_on=profiled_on)
         artifacts.write(job.output, "run", run)
         return run
 
@@ -255,7 +270,8 @@ class RankRunner:
         options = {name: getattr(job, name) for name in _AGREED}
         options |= {"program": job.program is not None, "number of schedules": len(job.schedules)}
         mine = RankInputs.of(options, files)
-        everything = {"given": asdict(mine), "cores": cores, "hardware": self._hardware.describe()}
+        hardware = {"cores": cores, "processor": machine.processor(), **self._hardware.describe()}
+        everything = {"given": asdict(mine), "hardware": hardware}
         self._control.report(self._step, everything)
         if self._monitor is None:
             return []
@@ -267,7 +283,20 @@ class RankRunner:
                     f"{who(self._places, rank)} and {who(self._places, 0)} differ in {difference}; all ranks need the "
                     "same"
                 )
-        return [{"cores": theirs["cores"], **theirs["hardware"]} for theirs in hardware_of.values()]
+        return [theirs["hardware"] for theirs in hardware_of.values()]
+
+    def _other_hardware(self, ranks: Sequence[Mapping[str, Any]]) -> str | None:
+        """The hardware that the costs of schedules were measured on, where it is not that of all ranks (rank 0).
+
+        Raises:
+            PlatformError: it is not, and that was not asked for.
+        """
+        if self._monitor is None:
+            return None
+        described, _ = platforms.distributing(self._job.platform).joined(ranks)
+        here = Platform(self._job.platform, processor=_processors(ranks), gpus=described.get("gpus"))
+        schedules = (entry.schedule for entry in self._entries)
+        return other_hardware(schedules, here, forced=self._job.other_hardware)
 
     def _expect(self) -> None:
         """Compute the expected outputs, and check that the sequential schedule produces them."""
@@ -318,7 +347,8 @@ class RankRunner:
             "devices": len(ranks),
             **described,
             **({} if (each := self._grouped()) is None else {"cores_per_device": each}),
-            "processor": machine.processor(),
+            "processor": _processors(ranks),
+            "allocation": self._given,
             "load_average": round(os.getloadavg()[0], 2),
             "transport": self._transport.name,
             "hosts": [place.host for place in self._places],
@@ -327,6 +357,11 @@ class RankRunner:
             **({"clock_uncertainty_ms": self._uncertainty_ns / 1e6} if apart else {}),
         }
         return msgspec.convert(platform, RunPlatform)
+
+
+def _processors(ranks: Sequence[Mapping[str, Any]]) -> str:
+    """The processors of all hosts, each named once."""
+    return ", ".join(dict.fromkeys(rank["processor"] for rank in ranks))
 
 
 def _staged(path: Path, entry: Entry) -> StagedPlan:

@@ -1,7 +1,7 @@
-"""A parent process for a rank under mpirun, which drops all output once one of its processes has ended.
+"""A parent process for a rank under mpirun.
 
-The line that says why a run failed would be lost, since it is the death of a rank that brings it about. So the process
-that mpirun knows only waits for the one that does the work, and ends a moment after it.
+mpirun drops all output once one of its processes has ended, so the line that says which rank died would be lost. So the
+process that mpirun started only waits for its child, which does the work, and ends a moment after it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 
 from hios.workers.process_settings import end_with_parent
 
-#: How long the end of a rank that failed is kept from mpirun: longer than rank 0 takes to say why.
+#: How long the end of a failed rank is hidden from mpirun: longer than rank 0 takes to print the reason.
 _HOLD_S = 1.0
 
 

@@ -20,7 +20,7 @@ from hios.runtime.distributed.progress_state import ProgressState
 from hios.runtime.distributed.topology import RankPlace
 
 _KEY_BYTES = 32
-#: Seconds that a line may take to say whose it is.
+#: Seconds that a new connection may take to say which rank it belongs to.
 _HELLO_S = 2.0
 #: Seconds for all ranks together to receive that the session is over.
 _FAREWELL_S = 10.0
@@ -49,7 +49,7 @@ class RankMonitor:
         self._done: set[int] = set()
         self._dead: list[int] = []
         self._reports: SimpleQueue[tuple[int, int, Any]] = SimpleQueue()
-        #: What is said at this time unless a better reason comes.
+        #: The error to report at this time, unless a better reason arrives before.
         self._suspicion: tuple[float, str] | None = None
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -151,7 +151,7 @@ class RankMonitor:
             self._end(text)
         elif kind == LATE:
             self._end(self._slowest(rank) or text)
-        elif kind == ENDED:  # the launcher may be quicker than what a rank that is gone is given
+        elif kind == ENDED:  # the launcher may end this rank before the time that a dead rank is given is over
             self._end(text if self._suspicion is None else self._reason())
         elif self._suspicion is None:
             self._suspicion = time.monotonic() + _GRACE_S, text

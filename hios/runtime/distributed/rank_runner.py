@@ -41,7 +41,7 @@ class Turns:
 
     Attributes:
         memory: of this rank.
-        offsets: how far other hosts' clocks were ahead before the last run (``meeting.offsets``), on rank 0.
+        offsets: how far other hosts' clocks were ahead before the last run (``clock_sync.offsets``), on rank 0.
 
     Args:
         graph: what is run.
@@ -188,7 +188,7 @@ def joined(
 
     Args:
         turns: a ``Turn`` as a dictionary, by rank.
-        offsets: of other hosts' clocks (``meeting.offsets``).
+        offsets: of other hosts' clocks (``clock_sync.offsets``).
         copies: whether the ranks ran independent copies.
     """
     offset = {rank: offsets.get(rank, (0, 0))[0] for rank in turns}

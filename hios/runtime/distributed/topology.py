@@ -21,7 +21,7 @@ class RankPlace:
 
     Attributes:
         host: name of its host.
-        boot: what tells running kernels apart; ranks with the same one share clock and cores.
+        boot: ID of the running kernel; ranks with the same one share clock and cores.
         cores: where the launcher lets it run.
     """
 

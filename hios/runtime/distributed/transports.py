@@ -27,9 +27,9 @@ class Channel(Protocol):
     """How values of a schedule are sent.
 
     Attributes:
-        ordered: whether messages from one rank to another are told apart by their order alone, not by tags. A receive
-            may then keep the sender's later messages waiting, so it is posted when its value is waited for, and after
-            those of all values that the sender makes before.
+        ordered: whether messages from one rank to another are identified by their order alone, not by tags. A pending
+            receive may then block the sender's later messages, so it is posted only when its value is waited for, and
+            after the receives of all values that the sender makes before.
     """
 
     ordered: bool

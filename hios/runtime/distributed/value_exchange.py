@@ -21,7 +21,7 @@ from hios.runtime.distributed.progress_state import ProgressState
 from hios.runtime.distributed.transports import Channel, Request
 from hios.workers.arena import Arena
 
-#: Numbers of messages that are no values: barriers, clocks, expected outputs.
+#: Tag numbers of messages other than values: barriers, clocks, expected outputs.
 RESERVED = 64
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
-from hios.bound import least_ms, least_work_ms, lower_bound_ms, scales, work_ms
+from hios.bound import Least, least_of_all, lower_bound_ms, stage_scales, work_ms
 from hios.problem import Problem
 
 #: Beyond this number of operators the bound takes too long, O(n^2) steps on sets of operators; the simple one is given.
@@ -33,19 +32,21 @@ def interval_bound_ms(problem: Problem, devices: int) -> float:
     - Latency >= r + q + W/M, where W is the work of the operators with heads of at least r and tails of at least q.
 
     An operator that may take k devices at once has the least t(v, k) as t, the least k*t(v, k) as its work on all
-    devices, and the least t(v, k) as that on one of them; a value is on the first of its devices.
+    devices, and the least t(v, k) as that on one of them; a value is on the first of its devices. Merges are further
+    choices of their operators, which all start and end with the merge: each has the time of the merge and its share of
+    the work, all of it or on one device (`hios.bound.merge_choices`).
 
     All but the path count work from a moment r inside a stage on. A stage that began s earlier had, in every group
     with an operator counted, operators not counted of at least s milliseconds. With k such groups the stage lasts
     at least s + W if k = 1, and at least a*k*s + W otherwise, which is as much if a >= 1/2. Hence the bound holds
-    for a >= 1/2, and where grouping gains nothing; elsewhere, and with measurements that beat the model, the
+    for a >= 1/2, and where grouping gains nothing; elsewhere, and with measured stages that beat the model, the
     simple bound is given.
     """
     simple = lower_bound_ms(problem, devices)
     problem = problem.on(devices)
     if len(problem) > MOST_OPERATORS or not counts_work(problem):
         return simple
-    least = _least(problem)
+    least = least_of_all(problem)
     heads = _heads(least, problem.order, problem.predecessors, devices)
     tails = _heads(least, problem.order[::-1], problem.successors, devices)
     best = max(simple, *(head + time + tail for head, time, tail in zip(heads, least.time, tails, strict=True)))
@@ -62,33 +63,12 @@ def interval_bound_ms(problem: Problem, devices: int) -> float:
 
 def counts_work(problem: Problem) -> bool:
     """Whether work counts from any moment on, see `interval_bound_ms`."""
-    if problem.alpha is None or any(scales(problem)):
+    if problem.alpha is None or any(stage_scales(problem)):
         return False
     return problem.alpha >= 0.5 or all(work_ms(problem, v) == time for v, time in enumerate(problem.time))
 
 
-class _Least(NamedTuple):
-    """The least that every operator takes, in milliseconds: of time, of the time of all devices, and of that of one."""
-
-    time: Sequence[float]
-    work: Sequence[float]
-    work_on_one: Sequence[float]
-
-
-def _least(problem: Problem) -> _Least:
-    """What operators take at least."""
-    operators = range(len(problem))
-    alone = [work_ms(problem, operator) for operator in operators]
-    if not problem.wide_ms:
-        return _Least(problem.time, alone, alone)
-    return _Least(
-        [least_ms(problem, operator) for operator in operators],
-        [least_work_ms(problem, operator) for operator in operators],
-        [min(alone[v], *problem.wide_ms[v].values()) if v in problem.wide_ms else alone[v] for v in operators],
-    )
-
-
-def _heads(least: _Least, order: Iterable[int], predecessors: _Neighbors, devices: int) -> list[float]:
+def _heads(least: Least, order: Iterable[int], predecessors: _Neighbors, devices: int) -> list[float]:
     time, work, _ = least
     head = [0.0] * len(time)
     ancestors = [0] * len(time)  # bit masks
@@ -110,7 +90,7 @@ def _heads(least: _Least, order: Iterable[int], predecessors: _Neighbors, device
     return head
 
 
-def _after_transfers(least: _Least, predecessors: Sequence[tuple[int, float]], head: Sequence[float]) -> float:
+def _after_transfers(least: Least, predecessors: Sequence[tuple[int, float]], head: Sequence[float]) -> float:
     """Earliest start over all choices of the predecessors that share the device."""
     arrivals = sorted(((head[u] + least.time[u] + transfer, u) for u, transfer in predecessors), reverse=True)
     arrivals.append((0.0, -1))

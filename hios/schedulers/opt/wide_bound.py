@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hios.bound import work_ms
+from hios.bound import merge_choices, work_ms
 from hios.problem import Problem
 from hios.schedulers.opt.interval_bound import counts_work, interval_bound_ms
 
@@ -26,14 +26,14 @@ def proven_bound_ms(problem: Problem, devices: int) -> float:
     """
     problem = problem.on(devices)
     bound = interval_bound_ms(problem, devices)
-    return max(bound, trade_off_bound_ms(problem, devices)) if problem.wide_ms else bound
+    return max(bound, trade_off_bound_ms(problem, devices)) if problem.has_widths else bound
 
 
 def trade_off_bound_ms(problem: Problem, devices: int) -> float:
     """A bound on the latency of every schedule from path and area together, in milliseconds; 0 if it says nothing.
 
     The path bound takes the least t(v, k), the area bound the least k*t(v, k): both cannot be had at once. Here every
-    operator has one time T and one area A, a mixture of those that it can have, and a start s:
+    operator has one time T and one area A, a mixture of those that it can have alone or merged, and a start s:
 
         s(v) >= s(u) + T(u) for an edge (u, v)      M s(v) >= area of all before v
         L >= s(v) + T(v)                            M (L - s(v) - T(v)) >= area of all after v
@@ -51,10 +51,15 @@ def trade_off_bound_ms(problem: Problem, devices: int) -> float:
     return _certified(problem, rows, _multipliers(problem, rows))
 
 
-def _choices(problem: Problem, operator: int) -> list[tuple[float, float]]:
-    """Time and area of an operator for every number of devices, in milliseconds."""
-    wide = problem.wide_ms.get(operator, {})
-    return [(problem.time[operator], work_ms(problem, operator)), *((t, width * t) for width, t in wide.items())]
+def _choices(problem: Problem) -> list[list[tuple[float, float]]]:
+    """Time and area of every operator for every number of devices, alone and as part of merges, in milliseconds."""
+    choices = [
+        [(problem.time[v], work_ms(problem, v)), *((t, width * t) for width, t in problem.wide_ms.get(v, {}).items())]
+        for v in range(len(problem))
+    ]
+    for operator, taken, width in merge_choices(problem):
+        choices[operator].append((taken.time, width * taken.share))
+    return choices
 
 
 @dataclass(slots=True)
@@ -100,13 +105,14 @@ def _multipliers(problem: Problem, rows: Sequence[_Row]) -> list[float]:
     def variables() -> list[Any]:
         return [solver.NumVar(0, infinity, "") for _ in range(len(problem))]
 
+    choices = _choices(problem)
     latency, start, time, area = solver.NumVar(0, infinity, ""), variables(), variables(), variables()
     for v in range(len(problem)):
         # The share of each number of devices; together 1.
         whole, times, areas = (solver.Constraint(end, end) for end in (1.0, 0.0, 0.0))
         times.SetCoefficient(time[v], -1.0)
         areas.SetCoefficient(area[v], -1.0)
-        for needed, used in _choices(problem, v):
+        for needed, used in choices[v]:
             share = solver.NumVar(0, 1, "")
             whole.SetCoefficient(share, 1.0)
             times.SetCoefficient(share, needed)
@@ -143,6 +149,6 @@ def _certified(problem: Problem, rows: Sequence[_Row], multipliers: Sequence[flo
     latency += sum(max(0.0, value) for value in start)
     if latency <= 0.0:
         return 0.0
-    least = (min(time[v] * t + area[v] * a for t, a in _choices(problem, v)) for v in range(len(problem)))
+    least = (min(time[v] * t + area[v] * a for t, a in own) for v, own in enumerate(_choices(problem)))
     # Sums of many terms: stay on the safe side of rounding.
     return sum(least) / latency * (1 - 1e-9)

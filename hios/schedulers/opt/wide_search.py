@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from hios.bound import least_ms
+from hios.contraction import Contraction
 from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Plan, StagedPlan, StreamPlan
@@ -36,7 +37,9 @@ def search_wide(
 
     In the first part of the time two chains give every operator one device and form stages, just as where operators
     may take no more. In the second part two others give operators several: from the best plan so far, and from the
-    best that has an operator on several devices. Beyond ``MOST_DEVICES`` devices there is the first part alone.
+    best that has an operator on several devices. Where a plan with merges is better than all without, the first of
+    them starts from that one and keeps its merges, as operators of a problem of its own (`Contraction`). Beyond
+    ``MOST_DEVICES`` devices there is the first part alone.
 
     Args:
         problem: graph and costs, with the times on ``devices``.
@@ -58,10 +61,19 @@ def search_wide(
     if not several:
         return plans_found, sum(chain.moves for chain in narrow)
     lists = sorted(_lists(problem, [*plans, *plans_found]), key=lambda each: each.latency_ms)
-    starts = (lists[0], next((each for each in lists if max(each.widths) > 1), lists[0]))
-    wide = [WideChain(problem, devices, start, seed * CHAINS + number) for number, start in enumerate(starts)]
+    first, second = lists[0], next((each for each in lists if max(each.widths) > 1), lists[0])
+    wide = [WideChain(problem, devices, start, seed * CHAINS + number) for number, start in enumerate((first, second))]
+    merged = next((plan for plan in plans if isinstance(plan, StreamPlan) and plan.merges), None)
+    contraction = None
+    if merged is not None and latency_ms(evaluate(problem, merged)) < first.latency_ms:
+        contraction = Contraction(problem, merged.merges)
+        (start,) = _lists(contraction.problem, [contraction.contracted(merged)])
+        wide[0] = WideChain(contraction.problem, devices, start, seed * CHAINS)
     anneal(wide, bound, clock, moves, 1.0)
-    plans_found += [chain.best().plan(devices) for chain in wide]
+    plans_wide = [chain.best().plan(devices) for chain in wide]
+    if contraction is not None:
+        plans_wide[0] = contraction.expanded(plans_wide[0])
+    plans_found += plans_wide
     return plans_found, sum(chain.moves for chain in narrow) + sum(chain.moves for chain in wide)
 
 
@@ -82,10 +94,13 @@ def fastest_in_sequence(problem: Problem, devices: int) -> StreamPlan:
 
 
 def _lists(problem: Problem, plans: Iterable[Plan]) -> list[WideList]:
-    """Plans as lists of operators, those of a stage one after another; without plans of several streams a device."""
+    """Plans as lists of operators, those of a stage one after another.
+
+    Plans of several streams a device or with streams of merged operators are left out.
+    """
     lists = []
     for plan in plans:
-        if isinstance(plan, StreamPlan) and any(len(streams) > 1 for streams in plan.devices):
+        if isinstance(plan, StreamPlan) and (plan.merges or any(len(streams) > 1 for streams in plan.devices)):
             continue
         rows = evaluate(problem, _single(plan) if isinstance(plan, StagedPlan) else plan)
         index = problem.graph.index

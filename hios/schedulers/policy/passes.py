@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from hios.problem import Problem, Stage
+from hios.problem import Stage
 from hios.schedulers.deadline import check_deadline
 from hios.schedulers.policy.endings import CombinedState, Ending
 
@@ -55,13 +55,13 @@ class Passes:
     the policy elsewhere.
 
     Args:
-        problem: whose ``stage_ms`` are the times.
+        stage_ms: time of a stage in milliseconds.
         action: of the policy.
         seed: of the random steps.
     """
 
-    def __init__(self, problem: Problem, action: Action, seed: int) -> None:
-        self._problem, self._action = problem, action
+    def __init__(self, stage_ms: Callable[[Stage], float], action: Action, seed: int) -> None:
+        self._stage_ms, self._action = stage_ms, action
         self._chance = random.Random(seed)
         self._best: dict[Hashable, _Tail] = {}
 
@@ -87,7 +87,7 @@ class Passes:
             state = ending.left
         for key, ending in reversed(taken):
             rest = self._best[ending.left.key].latency_ms if ending.left.count else 0.0
-            latency = self._problem.stage_ms(ending.stage) + rest
+            latency = self._stage_ms(ending.stage) + rest
             known = self._best.get(key)
             if known is None or latency < known.latency_ms:
                 self._best[key] = _Tail(ending, latency)

@@ -107,13 +107,13 @@ class Launcher:
             ArtifactError: other models, blocks or device.
         """
         theirs = blocks_of(scenario)
-        for what, found, required in (
+        for what, stated, required in (
             ("models", self.models, theirs),
             ("device", self.lanes, 0 if scenario.gpu else scenario.lanes),
         ):
-            if found != required:
+            if stated != required:
                 raise ArtifactError(
-                    f"{path}: {what}: found {_shown(found)}; required by {scenario.source}: {_shown(required)}; train "
+                    f"{path}: {what}: found {_shown(stated)}; required by {scenario.source}: {_shown(required)}; train "
                     "a launcher on this scenario (hios train --learn launcher)"
                 )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
 from hios.errors import HiosError
-from hios.formats.scenario_file import MOST_SUB_BLOCKS
+from hios.formats.base import MOST_SUB_BLOCKS
 
 
 @dataclass(frozen=True)

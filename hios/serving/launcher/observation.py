@@ -64,5 +64,5 @@ def sampled(steps: Watched, until_s: float, samples: int, chance: random.Random)
 
 def squeezed(state: Array) -> Array:
     """sign(x) ln(1 + |x|), so that a queue of hundreds does not drown the blocks."""
-    found: Array = np.sign(state) * np.log1p(np.abs(state))
-    return found
+    logarithms: Array = np.sign(state) * np.log1p(np.abs(state))
+    return logarithms

@@ -70,8 +70,8 @@ class OnlineLauncher:
     def first(self) -> Decision:
         """The decision for an empty device; the static one if that is a superblock."""
         blocks = [len(model.blocks) for model in self._scenario.models]
-        found = self._launcher.decide(np.zeros(state_size(blocks, self._settings.samples), np.float32))
-        return found if found.largest <= self._settings.most else self._launcher.static
+        decision = self._launcher.decide(np.zeros(state_size(blocks, self._settings.samples), np.float32))
+        return decision if decision.largest <= self._settings.most else self._launcher.static
 
     def run(self, trace: Trace) -> Steps:
         """One repeat, at its end."""
@@ -103,12 +103,12 @@ class OnlineLauncher:
 
     def outcomes(self, repeats: Sequence[int]) -> list[Outcome]:
         """Several repeats."""
-        found = []
+        measured = []
         for repeat in repeats:
             trace = draw(self._scenario, repeat)
             steps = self.run(trace)
-            found.append(outcome(steps.record(), steps.first, trace, self._scenario.duration_s))
-        return found
+            measured.append(outcome(steps.record(), steps.first, trace, self._scenario.duration_s))
+        return measured
 
     def _due(self, steps: Watched) -> bool:
         """Whether the queues ask for another decision (line 30 of Algorithm 1)."""

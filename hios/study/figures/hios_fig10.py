@@ -11,7 +11,8 @@ def _numbers(rows: Rows, program: str) -> dict[str, dict[str, float]]:
     """Latencies by the number of layers, by name of the statement."""
     algorithms = {"sequential": "sequential", "ios": "ios", "mr": "hios-mr", "lp": "hios-lp"}
     return {
-        name: simulated.found(rows, _VARIED, algorithm, "mean ms", program) for name, algorithm in algorithms.items()
+        name: simulated.values_of(rows, _VARIED, algorithm, "mean ms", program)
+        for name, algorithm in algorithms.items()
     }
 
 

@@ -1,8 +1,10 @@
 """HIOS, figure 12: latency over the image size."""
 
+from hios.formats.prediction_file import GpuPrediction
 from hios.study import network_runs as runs
+from hios.study import predicted_rows as predicted
 from hios.study import run_findings
-from hios.study.figure_data import FigureData
+from hios.study.figure_data import FigureData, PredictedNetwork
 from hios.study.registry import Figure, Rows, register
 from hios.study.verdicts import Comparison
 
@@ -15,9 +17,9 @@ def rows(data: FigureData) -> Rows:
     """A row for every schedule of the paper's algorithms, and for all devices as one, with the size of the images."""
     networks = runs.with_images(data)
     own = FigureData(networks=networks)
-    found = runs.schedule_rows(own, _ALGORITHMS) + runs.reference_rows(own, ("engine",))
+    latencies = runs.schedule_rows(own, _ALGORITHMS) + runs.reference_rows(own, ("engine",))
     return [
-        {"network": row["network"], "image size": runs.image_size(networks[row["network"]]), **row} for row in found
+        {"network": row["network"], "image size": runs.image_size(networks[row["network"]]), **row} for row in latencies
     ]
 
 
@@ -39,18 +41,32 @@ def why(rows: Rows) -> str:
     return f"Only the sizes of the configuration ran: {', '.join(sizes)}."
 
 
+def predicted_rows(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
+    """A row for every schedule that is predicted for the paper's GPUs, of the algorithms above."""
+    return [
+        {"network": label, "image size": runs.image_size(network), **row}
+        for row in predicted.latency_rows(label, network, prediction)
+        if row["algorithm"] in _ALGORITHMS
+    ]
+
+
 register(
-    Figure(
-        id=_ID,
-        title="Inference latency of benchmarks with the image size",
-        varies="image size; latency by sequential scheduling, IOS, HIOS-LP and HIOS-MR, measured and predicted",
-        needs=("2 devices",),
-        sessions=("networks",),
-        optional=("images",),
-        rows=rows,
-        finding=run_findings.speedups,
-        chart=runs.bar_chart("schedule"),
-        compare=compare,
-        reason=why,
+    predicted.beside(
+        Figure(
+            id=_ID,
+            title="Inference latency of benchmarks with the image size",
+            varies="image size; latency by sequential scheduling, IOS, HIOS-LP and HIOS-MR, measured and predicted",
+            needs=("2 devices",),
+            sessions=("networks",),
+            optional=("images",),
+            rows=rows,
+            finding=run_findings.speedups,
+            chart=runs.bar_chart("schedule"),
+            compare=compare,
+            reason=why,
+        ),
+        ("hios",),
+        ("networks", "images"),
+        rows=predicted_rows,
     )
 )

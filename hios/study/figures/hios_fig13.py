@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hios.formats.prediction_file import GpuPrediction
 from hios.study import network_runs as runs
+from hios.study import predicted_rows as predicted
 from hios.study import run_findings
-from hios.study.figure_data import FigureData
+from hios.study.figure_data import FigureData, PredictedNetwork
 from hios.study.registry import Figure, Rows, register
 from hios.study.verdicts import Comparison
 
@@ -21,9 +23,9 @@ _OWN_SIZE = 331
 def rows(data: FigureData) -> Rows:
     """A row for every schedule of the six algorithms, with the size of the images."""
     networks = runs.with_images(data)
-    found = runs.schedule_rows(FigureData(networks=networks), _ALGORITHMS)
+    latencies = runs.schedule_rows(FigureData(networks=networks), _ALGORITHMS)
     return [
-        {"network": row["network"], "image size": runs.image_size(networks[row["network"]]), **row} for row in found
+        {"network": row["network"], "image size": runs.image_size(networks[row["network"]]), **row} for row in latencies
     ]
 
 
@@ -35,7 +37,7 @@ def compare(rows: Rows) -> list[Comparison]:
     }
     for network, in_words in _NETWORKS.items():
         for label, size, case in _by_size(rows, network):
-            own = {name: found[label] for name, found in times.items() if label in found}
+            own = {name: latencies[label] for name, latencies in times.items() if label in latencies}
             cut = {name: own["sequential"] - time for name, time in own.items()} if "sequential" in own else {}
             if case and cut.get("ios", 0) > 0 and "hios-lp" in cut:
                 numbers["cut_over_ios"][f"{in_words}, {case}"] = cut["hios-lp"] / cut["ios"]
@@ -67,18 +69,31 @@ def why(rows: Rows) -> str:
     return run_findings.gain_of_groups(rows, "hios-lp")
 
 
+def predicted_rows(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
+    """A row for every schedule that is predicted for the paper's GPUs."""
+    return [
+        {"network": label, "image size": runs.image_size(network), **row}
+        for row in predicted.latency_rows(label, network, prediction)
+    ]
+
+
 register(
-    Figure(
-        id=_ID,
-        title="Inter-GPU and intra-GPU part of the gain",
-        varies="algorithm and image size; latency of both benchmarks, with and without grouping on a device",
-        needs=("2 devices",),
-        sessions=("networks",),
-        optional=("images",),
-        rows=rows,
-        finding=run_findings.speedups,
-        chart=runs.bar_chart("schedule"),
-        compare=compare,
-        reason=why,
+    predicted.beside(
+        Figure(
+            id=_ID,
+            title="Inter-GPU and intra-GPU part of the gain",
+            varies="algorithm and image size; latency of both benchmarks, with and without grouping on a device",
+            needs=("2 devices",),
+            sessions=("networks",),
+            optional=("images",),
+            rows=rows,
+            finding=run_findings.speedups,
+            chart=runs.bar_chart("schedule"),
+            compare=compare,
+            reason=why,
+        ),
+        ("hios",),
+        ("networks", "images"),
+        rows=predicted_rows,
     )
 )

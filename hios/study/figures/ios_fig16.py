@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 
 from hios.charts import marks
+from hios.formats.prediction_file import GpuPrediction
 from hios.formats.run_file import Run
 from hios.formats.schedule_file import Placement
 from hios.study import network_runs as runs
-from hios.study.figure_data import FigureData
+from hios.study import predicted_rows as predicted
+from hios.study.figure_data import FigureData, PredictedNetwork
 from hios.study.registry import Figure, Rows, register
 
 
@@ -29,8 +31,8 @@ def rows(data: FigureData) -> Rows:
 
 
 def _placements(run: Run, algorithm: str) -> Sequence[Placement]:
-    found = [result.measured for result in run.results if result.algorithm == algorithm and result.devices == 1]
-    return found[0] if found else ()
+    measured = [result.measured for result in run.results if result.algorithm == algorithm and result.devices == 1]
+    return measured[0] if measured else ()
 
 
 def finding(rows: Rows) -> str:
@@ -40,14 +42,42 @@ def finding(rows: Rows) -> str:
     return f"The largest speedup of a block, measured, is {best['speedup']:.2f}, of {place}."
 
 
+def predicted_rows(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
+    """A row for every block by the schedules that are predicted for the paper's GPU."""
+    sequential, of_ios = (predicted.first_of(prediction, name) for name in ("sequential", "ios"))
+    if sequential is None or of_ios is None:
+        return []
+    return [
+        {
+            "network": label,
+            "block": number,
+            "platform": prediction.platform.name,
+            "mark": marks.PREDICTED.name,
+            "sequential ms": before,
+            "ios ms": after,
+            "speedup": before / after,
+        }
+        for number, block in enumerate(network.graph.blocks or ())
+        for before, after in [(runs.span(sequential.placements, block), runs.span(of_ios.placements, block))]
+        if after
+    ]
+
+
+_chart = runs.bar_chart("block", "speedup", "sequential over IOS")
+
 register(
-    Figure(
-        id="ios_fig16",
-        title="Speedup of every block",
-        varies="block; time by the sequential schedule over that by IOS",
-        sessions=("networks",),
-        rows=rows,
-        finding=finding,
-        chart=runs.bar_chart("block", "speedup", "sequential over IOS"),
+    predicted.beside(
+        Figure(
+            id="ios_fig16",
+            title="Speedup of every block",
+            varies="block; time by the sequential schedule over that by IOS",
+            sessions=("networks",),
+            rows=rows,
+            finding=finding,
+            chart=_chart,
+        ),
+        ("ios",),
+        rows=predicted_rows,
+        chart=_chart,
     )
 )

@@ -103,6 +103,7 @@ def _load(
     network = Network(known, load_weights(weights, known), [torch.device("cpu")] * len(gpus))
     network.write([arena_tensor(worker.arena, buffer) for buffer in inputs])
     worker.state["executor"] = _Executor(network, backend, worker.mark)
+    worker.state["loaded_bytes"] = {}
     worker.state["outputs"] = [arena_tensor(worker.arena, buffer) for buffer in outputs]
     return False
 

@@ -11,7 +11,7 @@ from hios import Edge, Graph, Operator
 from hios.errors import PlatformError
 from hios.platforms.cuda import cuda_timing as cuda
 from hios.platforms.cuda import timed_graphs as graphs
-from hios.platforms.cuda.repeat_timing import MOST, TARGET_MS, TRIAL
+from hios.platforms.cuda.timed_graphs import MOST, TARGET_MS, TRIAL
 from tests.platforms.cuda.simulated_timing import Machine, merged, workload
 
 COSTS = {"a": 0.004, "b": 0.010, "c": 3.0, "view": 0.0}

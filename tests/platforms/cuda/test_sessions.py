@@ -144,6 +144,7 @@ def test_without_a_program(run: Callable[..., dict[str, Any]], files: Files) -> 
     assert (found["checked_against"], found["references"]) == ("sequential", [])
 
 
+@pytest.mark.slow
 def test_a_device_that_hangs_is_named(run: Callable[..., dict[str, Any]], files: Files) -> None:
     """A replay that does not end is ended in time, with device and schedule, and nothing is written."""
     message = (

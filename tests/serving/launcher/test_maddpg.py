@@ -126,6 +126,7 @@ def test_actors_wait_for_the_critics() -> None:
         assert same is (step < 2)
 
 
+@pytest.mark.slow
 def test_a_game_of_one_state_is_solved() -> None:
     """Each agent's reward falls with the distance of its actions from known ones: the actors find them."""
     best = np.array([0.2, 0.8, 0.5, 0.1, 0.65, 0.9])

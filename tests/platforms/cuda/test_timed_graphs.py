@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hios.platforms.cuda.repeat_timing import MOST, TARGET_MS, bytes_for_copies, copies_of, runs_of_chain, time_of_run
+from hios.platforms.cuda.timed_graphs import MOST, TARGET_MS, bytes_for_copies, copies_of, runs_of_chain, time_of_run
 
 
 @pytest.mark.parametrize("each_ms", [0.0005, 0.001, 0.0067, 0.05, 0.2, 0.3, 20.0])

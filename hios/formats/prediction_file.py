@@ -1,0 +1,30 @@
+"""predicted.json: schedules of a network on the GPUs of the papers, as the platform model predicts them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from hios.formats.base import Fingerprint, FormatVersion, NonNegative, Platform, Record, Text, doc
+from hios.formats.schedule_file import ScheduleFile
+
+
+class GpuPrediction(Record, frozen=True):
+    """Schedules on the GPUs of a paper."""
+
+    target: Annotated[Text, doc("The paper, or one of several GPUs of a paper, as `hios study predict` names it.")]
+    platform: Platform
+    schedules: Annotated[
+        dict[Annotated[Text, doc("Algorithm and number of devices.")], ScheduleFile],
+        doc("Schedules by algorithm and number of devices, such as ios-1."),
+    ]
+
+
+class PredictionFile(Record, frozen=True):
+    """Schedules of a network on GPUs of the papers. Nothing ran: all times are predicted from data sheets."""
+
+    graph: Annotated[Text, doc("Name of the graph.")]
+    graph_fingerprint: Annotated[Fingerprint, doc("Fingerprint of the graph.")]
+    predictions: Annotated[tuple[GpuPrediction, ...], doc("One for every target.")]
+    seconds: Annotated[NonNegative, doc("Time of predicting and scheduling, seconds.")]
+    missing: Annotated[str, doc("Why nothing can be predicted for the network; empty where it can.")] = ""
+    format_version: FormatVersion = 1

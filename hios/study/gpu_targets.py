@@ -1,0 +1,49 @@
+"""The GPUs of the papers for which the platform model predicts what the papers measured on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The hardware of a paper's figures.
+
+    Attributes:
+        gpu: name of a description in hios/platforms/model/gpus.
+        link: between two of them, a word of that description; the first that it lists if None.
+        devices: number of GPUs.
+        algorithms: that the figures compare; those for several devices are scheduled for all of them.
+    """
+
+    gpu: str
+    link: str | None
+    devices: int
+    algorithms: tuple[str, ...]
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Options of the platform model."""
+        return {"gpu": self.gpu, **({"link": self.link} if self.link else {})}
+
+
+_OPARA = ("sequential", "nimble", "opara")
+#: By paper; Opara measured its networks on two GPUs.
+TARGETS: Mapping[str, Target] = {
+    "hios": Target("a40", "nvlink", 2, ("sequential", "ios", "hios-mr-inter", "hios-mr", "hios-lp-inter", "hios-lp")),
+    "ios": Target("v100-sxm2", None, 1, ("sequential", "greedy", "ios")),
+    "lios": Target("rtx3080", None, 1, ("sequential", "greedy", "nimble", "ios", "lios")),
+    "opara-a100": Target("a100-pcie-40gb", None, 1, _OPARA),
+    "opara-rtx2080s": Target("rtx2080-super", None, 1, _OPARA),
+}
+#: Networks that Opara measured on the A100, by how the labels of their variants begin.
+_ON_A100 = ("bert", "t5")
+
+
+def targets_of(label: str) -> tuple[str, ...]:
+    """The targets of a network by its label in the configuration, or its folder within the results."""
+    session, _, name = label.removeprefix("study/").rpartition("/")
+    if session == "transformers":
+        return ("opara-a100",) if name.startswith(_ON_A100) else ("opara-rtx2080s",)
+    return ("hios",) if session else ("hios", "ios", "lios")

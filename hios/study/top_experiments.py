@@ -1,0 +1,306 @@
+"""Experiments of TOP on scenarios of several models, all simulated: figures 18, 20, 23, 24, 26 and 27.
+
+Times are those of costs.json: predicted for a GPU that is not here, or measured on cores. Combined blocks are those
+that the scenario states, or neighboring blocks; TOP learns them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from hios.costs import Costs
+from hios.errors import HiosError
+from hios.formats.config_file import TopStudy
+from hios.formats.costs_file import CostsFile
+from hios.formats.serving_result_file import ResultFile
+from hios.formats.top_study_file import TopPoint
+from hios.graph import Graph
+from hios.platforms.model import descriptions
+from hios.platforms.model.descriptions import Gpu
+from hios.platforms.model.model_predicting import predicted_costs
+from hios.problem import Problem
+from hios.serving.policies import policy
+from hios.serving.scenario import Scenario, ServedModel
+from hios.serving.simulate import simulate
+from hios.serving.work_bound import least_work_s
+
+#: Systems of figures that compare them: one operator after another, stages of IOS, synchronous rounds, TOP.
+SINGLE, ROUNDS, TOP = ("sequential", "ios"), "pos-relaxed", "top"
+#: TOP with stages of GPG, and with combined blocks of several models.
+TOP_GPG, TOP_ACROSS = "top with GPG", "top across models"
+#: How many times the device's time the tasks of an overloaded scenario need, so that no system keeps up.
+_OVERLOAD = 2.0
+#: Tasks of a simulation in which a device is overloaded, and of one that asks whether a system keeps up.
+_TASKS, _ROUNDS_ASKED = 1500, 300
+#: Halvings of the range in which the highest frequency of synchronous tasks lies, and tasks that may then still wait.
+_HALVINGS, _LEFT = 8, 2
+
+
+def sizes(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
+    """Figure 18: throughput over the largest number of sub-blocks.
+
+    Neighboring blocks of a model are combined, with stages of IOS and with those of GPG without a policy; with several
+    models also blocks of any models that take about equally long.
+    """
+    for label, scenario in scenarios.items():
+        given = overloaded(scenario)
+        for size in range(1, study.most + 1):
+            neighbors = _with_top(given, combined=(), most=size)
+            ways = {TOP: neighbors, TOP_GPG: _with_top(neighbors, stages="gpg")}
+            if len(scenario.models) > 1:
+                ways[TOP_ACROSS] = _with_top(given, combined=across_models(given, size), most=None)
+            for system, way in ways.items():
+                yield _point(label, given, system, size, _served(simulate(way, TOP)))
+
+
+def across_models(scenario: Scenario, size: int) -> tuple[dict[str, tuple[int, ...]], ...]:
+    """Combined blocks of so many blocks of any models, those of about equal time together."""
+    every = [
+        (sum(model.problem.time[v] for v in operators), number, block)
+        for number, model in enumerate(scenario.models)
+        for block, operators in enumerate(model.blocks)
+    ]
+    found = []
+    for first in range(0, len(every), size):
+        chosen = sorted(every)[first : first + size]
+        combined: dict[str, tuple[int, ...]] = {}
+        for _, number, block in sorted(chosen, key=lambda entry: entry[1:]):
+            label = scenario.models[number].label
+            combined[label] = (*combined.get(label, ()), block)
+        found.append(combined)
+    return tuple(found)
+
+
+def copies(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
+    """Figure 24: throughput over copies of a model that share its tasks, with the same block of all combined.
+
+    `sequential`, one task at a time, stands for a framework that does not know of the copies.
+    """
+    for label, scenario in scenarios.items():
+        if len(scenario.models) > 1:
+            continue
+        for count in range(1, study.copies + 1):
+            given = copied(overloaded(scenario), count)
+            for system in ("sequential", TOP):
+                yield _point(label, scenario, system, count, _served(simulate(given, system)))
+
+
+def together(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
+    """Figure 23: synchronous tasks, each of which all models take; the highest frequency that a system keeps up with.
+
+    Tasks arrive periodically for all models at once, and leave their queues at that frequency.
+    """
+    for label, scenario in scenarios.items():
+        if len(scenario.models) == 1:
+            continue
+        systems = (*SINGLE, "pos-strict", TOP)
+        found = {system: synchronous_per_s(scenario, system) for system in systems}
+        for system, frequency in found.items():
+            yield _point(label, scenario, system, len(scenario.models), {"synchronous tasks per s": frequency})
+
+
+def batches(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
+    """Figures 26 and 27: throughput and utilization over the batch size, where a task is a batch.
+
+    Costs of a batch are predicted from the graph with that many inputs at once, for the GPU of the scenario.
+    """
+    described = descriptions.gpu(gpu)
+    for label, scenario in scenarios.items():
+        _require_gpu(scenario, "batches")
+        systems = (*SINGLE, TOP) if len(scenario.models) == 1 else (*SINGLE, ROUNDS, TOP)
+        for size in study.batches:
+            given = overloaded(_priced(scenario, described, size))
+            for system in systems:
+                found = simulate(given, system)
+                served = _served(found)
+                values = {
+                    "inputs per s": size * served["tasks per s"],
+                    "work done %": served["work done %"],
+                    "filled %": 100 * _filled(given, found),
+                }
+                yield _point(label, given, system, size, values)
+
+
+def stages(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
+    """Figure 20: stages of combined blocks, and groups in each, on several described GPUs by their speed."""
+    for label, scenario in scenarios.items():
+        _require_gpu(scenario, "stages")
+        for name in study.gpus:
+            described = descriptions.gpu(name)
+            pipeline = policy(TOP).make(_priced(scenario, described, 1))
+            every = [stage for own in pipeline.stages for stage in own]
+            operators = sum(len(group) for stage in every for _, group in stage)
+            values = {
+                "stages of a combined block": len(every) / len(pipeline.stages),
+                "groups of a stage": sum(map(len, every)) / len(every),
+                "operators of a stage": operators / len(every),
+            }
+            yield _point(label, scenario, name, described.fp32_tflops, values)
+
+
+#: Finds the points of an experiment: scenarios by label, what is varied, and the GPU that costs of batches are for.
+Experimenting = Callable[[Mapping[str, Scenario], TopStudy, str], Iterator[TopPoint]]
+
+#: The experiments that need no training, by name.
+SIMULATED: dict[str, Experimenting] = {
+    "sizes": sizes,
+    "copies": copies,
+    "together": together,
+    "batches": batches,
+    "stages": stages,
+}
+
+
+def overloaded(scenario: Scenario) -> Scenario:
+    """The scenario with its shares of the tasks at a rate that no system keeps up with, for some tasks."""
+    asked = sum(model.rate * least_work_s(model, gpu=scenario.gpu) for model in scenario.models)
+    if asked <= 0:
+        raise HiosError(f"{scenario.source}: found no operator that takes any time; required: at least one")
+    factor = _OVERLOAD * scenario.lanes / asked
+    duration_s = _TASKS / sum(model.rate * factor for model in scenario.models)
+    return at_rates(scenario, [model.rate * factor for model in scenario.models], duration_s, launcher="open")
+
+
+def at_rates(scenario: Scenario, rates: Sequence[float], duration_s: float, *, launcher: str) -> Scenario:
+    """The scenario with other rates, periodic arrivals and another launcher."""
+    models = tuple(dataclasses.replace(model, rate=rate) for model, rate in zip(scenario.models, rates, strict=True))
+    entries = {
+        model.label: msgspec.structs.replace(model.settings, rate=model.rate, interval_s=None, deadline_ms=None)
+        for model in models
+    }
+    file = msgspec.structs.replace(
+        scenario.file, models=entries, duration_s=duration_s, arrivals="periodic", launcher=launcher, repeats=1
+    )
+    return dataclasses.replace(
+        scenario,
+        file=file,
+        models=tuple(dataclasses.replace(model, settings=entries[model.label]) for model in models),
+        rows=None,
+    )
+
+
+def copied(scenario: Scenario, count: int) -> Scenario:
+    """So many copies of the only model, which share its tasks, with the same block of all copies combined."""
+    (model,) = scenario.models
+    labels = [f"{model.label}-{number}" for number in range(count)]
+    rate = model.rate / count
+    combined = tuple(dict.fromkeys(labels, (block,)) for block in range(len(model.blocks)))
+    entries = {label: msgspec.structs.replace(model.settings, rate=rate) for label in labels}
+    models = tuple(dataclasses.replace(model, label=label, settings=entries[label], rate=rate) for label in labels)
+    top = msgspec.structs.replace(scenario.file.top, combined=combined, most=None)
+    file = msgspec.structs.replace(scenario.file, models=entries, top=top)
+    return dataclasses.replace(scenario, file=file, models=models)
+
+
+def synchronous_per_s(scenario: Scenario, system: str) -> float:
+    """The highest frequency of tasks for all models at once at which no queue grows."""
+    work = sum(least_work_s(model, gpu=scenario.gpu) for model in scenario.models)
+    low, high = 0.0, 1.2 * scenario.lanes / work
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        given = at_rates(
+            scenario,
+            [middle] * len(scenario.models),
+            _ROUNDS_ASKED / middle,
+            launcher="fixed" if middle >= 1 else "open",
+        )
+        found = simulate(given, system)
+        if all(own.waiting <= _LEFT and not own.dropped for own in found.models.values()):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def batched(graph: Graph, count: int) -> Graph:
+    """The graph for so many times as many inputs at once: the first dimension of all values but weights grows.
+
+    Args:
+        graph: of a network that treats its inputs one by one, with shapes.
+        count: how many times as many.
+
+    Raises:
+        HiosError: an operator has no shapes, or one whose first dimension is not that of the inputs.
+    """
+    if count == 1:
+        return graph
+    sizes = {entry.shape[:1] for entry in graph.inputs}
+
+    def grown(shape: tuple[int, ...], where: str) -> tuple[int, ...]:
+        if len(sizes) != 1 or shape[:1] not in sizes:
+            raise HiosError(
+                f"{graph.source}: {where}: found shape {list(shape)}; allowed for other batch sizes: a first dimension "
+                "that is the batch size of the inputs"
+            )
+        return (count * shape[0], *shape[1:])
+
+    operators = []
+    for operator in graph.operators:
+        shapes = operator.shapes
+        if shapes is None or not operator.calls:
+            raise HiosError(
+                f"{graph.source}: operator {operator.id}: states no calls with shapes; required for batches"
+            )
+        where = f"operator {operator.id}"
+        grown_shapes = msgspec.structs.replace(
+            shapes,
+            inputs=tuple(grown(shape, where) for shape in shapes.inputs),
+            outputs=tuple(grown(shape, where) for shape in shapes.outputs),
+        )
+        operators.append(msgspec.structs.replace(operator, shapes=grown_shapes, flops=None, bytes=None))
+    inputs = tuple(
+        msgspec.structs.replace(entry, shape=grown(entry.shape, f"input {entry.name}")) for entry in graph.inputs
+    )
+    edges = tuple(
+        edge if edge.bytes is None else msgspec.structs.replace(edge, bytes=count * edge.bytes) for edge in graph.edges
+    )
+    return dataclasses.replace(graph, operators=tuple(operators), inputs=inputs, edges=edges)
+
+
+def _priced(scenario: Scenario, gpu: Gpu, batch: int) -> Scenario:
+    """The scenario with costs predicted for a GPU and a batch size."""
+    return dataclasses.replace(scenario, models=tuple(_priced_model(model, gpu, batch) for model in scenario.models))
+
+
+def _priced_model(model: ServedModel, gpu: Gpu, batch: int) -> ServedModel:
+    graph = batched(model.problem.graph, batch)
+    file: CostsFile = predicted_costs(graph, gpu, descriptions.link(None, gpu), 1)
+    costs = Costs.of(file, f"{model.label}, {gpu.name}, batch {batch}")
+    return dataclasses.replace(model, problem=Problem(graph, costs), costs=costs)
+
+
+def _require_gpu(scenario: Scenario, experiment: str) -> None:
+    if not scenario.gpu:
+        raise HiosError(
+            f"{scenario.source}: experiment {experiment}: found costs of cores; required: costs of a GPU, as `hios "
+            "profile --platform model` predicts them"
+        )
+
+
+def _with_top(scenario: Scenario, **top: object) -> Scenario:
+    settings = msgspec.structs.replace(scenario.file.top, **top)
+    return dataclasses.replace(scenario, file=msgspec.structs.replace(scenario.file, top=settings))
+
+
+def _served(found: ResultFile) -> dict[str, float]:
+    return {
+        "tasks per s": found.total.completed / (found.duration_s * found.repeats),
+        "work done %": 100 * found.work_share,
+    }
+
+
+def _filled(scenario: Scenario, found: ResultFile) -> float:
+    """Share of the device that kernels of the completed tasks filled over time: sum of t(v) u(v)."""
+    total = 0.0
+    for model in scenario.models:
+        problem = model.problem
+        work_s = sum(time * used for time, used in zip(problem.time, problem.utilization, strict=True)) / 1e3
+        total += found.models[model.label].completed * work_s
+    return total / (found.duration_s * found.repeats)
+
+
+def _point(label: str, scenario: Scenario, system: str, x: float, values: dict[str, float]) -> TopPoint:
+    return TopPoint(label, len(scenario.models), system, float(x), values)

@@ -1,0 +1,76 @@
+"""Pages of many networks, which several processes draw."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from functools import partial
+from multiprocessing import resource_tracker
+from pathlib import Path
+
+import altair
+import pytest
+
+from hios.charts.rendering import to_svg
+from hios.report import drawing_processes, write_report
+from tests.report.test_report import make_results
+from tests.workers.processes import children
+
+
+def _numbered(number: int, part: str) -> tuple[int, str, int]:
+    return number, part, os.getpid()
+
+
+def _inverse(_: int, part: int) -> float:
+    return 1 / part
+
+
+@pytest.fixture
+def before() -> set[int]:
+    """Processes of this one, that which multiprocessing leaves behind among them."""
+    resource_tracker.ensure_running()
+    return set(children())
+
+
+def test_results_are_in_order_and_nobody_is_left(before: set[int]) -> None:
+    """Every part is made once, in other processes than this, which are gone afterwards."""
+    made = drawing_processes.made("abcdefgh", _numbered, 2)
+    assert [(number, part) for number, part, _ in made] == list(enumerate("abcdefgh", start=1))
+    assert os.getpid() not in {process for _, _, process in made}
+    assert set(children()) <= before
+
+
+@pytest.mark.parametrize(("parts", "processes"), [(1, 2), (8, 1)])
+def test_few_parts_are_made_here(parts: int, processes: int) -> None:
+    """Starting processes would take longer."""
+    assert drawing_processes.made(range(parts), lambda *_: os.getpid(), processes) == [os.getpid()] * parts
+
+
+def test_threads_of_this_process_are_no_harm() -> None:
+    """Drawing leaves threads with locks behind, which processes must not begin with."""
+    chart = altair.Chart(altair.InlineData([{"x": 1}]), description="A point").mark_point().encode(x="x:Q")
+    assert to_svg(chart, "here")
+    assert drawing_processes.made(range(8), partial(_drawn, chart), 2) == ["<svg"] * 8
+
+
+def _drawn(chart: altair.Chart, number: int, _: int) -> str:
+    return to_svg(chart, f"chart-{number}")[:4]
+
+
+def test_what_is_raised_arrives(before: set[int]) -> None:
+    """An error is that of the part, and ends the others."""
+    with pytest.raises(ZeroDivisionError):
+        drawing_processes.made(range(8), _inverse, 2)
+    assert set(children()) <= before
+
+
+@pytest.mark.slow
+def test_the_page_is_the_same(tmp_path: Path) -> None:
+    """However many processes draw it."""
+    first = make_results(tmp_path / "net", "net", seed=0)
+    models = [Path(shutil.copytree(first, tmp_path / f"net{number}")) for number in range(8)]
+    pages = []
+    for processes in (1, 2):
+        write_report(models, tmp_path / "report.html", tmp_path, processes=processes)
+        pages.append((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert pages[0] == pages[1]

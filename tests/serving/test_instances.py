@@ -1,0 +1,90 @@
+"""Instances before their blocks: what could run is known after every change without looking at all blocks again."""
+
+from __future__ import annotations
+
+import functools
+import random
+from concurrent.futures import Future
+
+import pytest
+
+from hios.serving.admission import Task
+from hios.serving.instances import Instances, Run
+from hios.serving.pipeline import Pipeline, SubBlock
+
+_BLOCKS = (3, 4, 1)
+
+
+def _pipeline(chance: random.Random, *, strict: bool, several: bool, slots: int) -> Pipeline:
+    """Blocks of three models in combined blocks at random."""
+    members: list[SubBlock] = [(model, block) for model, count in enumerate(_BLOCKS) for block in range(count)]
+    chance.shuffle(members)
+    combined = []
+    while members:
+        size = chance.randint(1, 3)
+        combined.append(tuple(sorted(members[:size])))
+        members = members[size:]
+    nothing = tuple(((),) for _ in combined)
+    return Pipeline(
+        2,
+        _BLOCKS,
+        tuple(combined),
+        nothing,
+        nothing,
+        "shared",
+        strict=strict,
+        several=several,
+        slots=slots,
+        max_wait_s=chance.choice([0.0, 5.0, 1e9]),
+    )
+
+
+def _rank(pipeline: Pipeline, instances: Instances, combined: int, present: int) -> tuple[float, float, float]:
+    members = [member for place, member in enumerate(pipeline.combined[combined]) if present >> place & 1]
+    tasks = [instances._slots[model][block][0] for model, block in members]
+    return (
+        -len(members) / len(pipeline.combined[combined]),
+        min(task.arrived_s for task in tasks),
+        min(task.since_s for task in tasks),
+    )
+
+
+def _next(pipeline: Pipeline, instances: Instances, due: list[tuple[int, int]], now: float) -> tuple[int, int]:
+    """The rule in words: what has waited too long by age, else the highest ratio, ties by age."""
+    ranks = {entry: _rank(pipeline, instances, *entry) for entry in due}
+    late = [entry for entry in due if now - ranks[entry][2] > pipeline.max_wait_s]
+    return min(late, key=lambda entry: ranks[entry][1:]) if late else min(due, key=lambda entry: ranks[entry])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_due_is_what_a_look_at_every_block_finds(seed: int) -> None:
+    """Launches, starts, ends, failures and other combined blocks in random order."""
+    chance = random.Random(seed)
+    draw = functools.partial(_pipeline, chance, strict=seed % 4 == 1, several=seed % 4 == 2, slots=1 + seed % 2)
+    pipeline = draw()
+    instances, now, started = Instances(pipeline), 0.0, 0
+    runs: list[Run] = []
+    for _ in range(600):
+        now += chance.choice([0.0, 1.0])
+        model = chance.randrange(len(_BLOCKS))
+        if instances.has_room(model):
+            instances.launch(model, Task(str(model), (), Future(), now - chance.randint(0, 3)), now)
+        if runs and chance.random() < 0.6:
+            run = runs.pop(chance.randrange(len(runs)))
+            if chance.random() < 0.1:
+                run.fail((0,), "an operator raised")
+            instances.finish(run, now)
+        if chance.random() < 0.05:
+            pipeline = draw()
+            instances.change(pipeline)
+        due = instances.due()
+        every = [(c, instances._ready(c)) for c in range(len(pipeline.combined))]
+        assert due == [entry for entry in every if entry[1]]
+        if due and len(runs) < 2:
+            chosen = instances.first(due, now)
+            assert chosen == _next(pipeline, instances, due, now)
+            runs.append(instances.start(*chosen, now))
+            started += 1
+    instances.drain()
+    assert instances.due() == []
+    assert started > 50

@@ -1,0 +1,178 @@
+"""Experiments of TOP on small networks: every figure's numbers come from a simulation that a reader can repeat."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from hios import artifacts
+from hios.cli import main
+from hios.errors import HiosError
+from hios.formats.config_file import TopStudy
+from hios.formats.top_study_file import CURVE, DP, GPG_ONE_PASS, TopStudyFile
+from hios.platforms.model import descriptions
+from hios.platforms.model.kernel_work import kernels
+from hios.platforms.model.model_predicting import predicted_costs
+from hios.serving.scenario import Scenario
+from hios.serving.simulate import simulate
+from hios.study import registry
+from hios.study.figure_data import FigureData
+from hios.study.top_experiments import across_models, batched, copied, overloaded, synchronous_per_s
+from hios.study.top_learning import run
+from tests.serving.scenarios import scenario, served
+from tests.serving.served import networks
+from tests.study.top_points import write_experiments
+
+_SMALL = TopStudy(
+    most=2, copies=2, batches=(1, 8), gpus=("rtx3080", "h100-sxm"), steps=3, samples=2, transitions=10_000
+)
+_GPU = "a100-pcie-40gb"
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Scenarios of two small networks with costs predicted for a GPU, by label."""
+    folder = tmp_path_factory.mktemp("top")
+    gpu = descriptions.gpu(_GPU)
+    entries = {}
+    for label, network in networks().items():
+        network.graph.write(folder / f"{label}.graph.json")
+        costs = predicted_costs(network.graph, gpu, descriptions.link(None, gpu), 1)
+        artifacts.write(folder / f"{label}.costs.json", "costs", costs)
+        entries[label] = {"graph": f"{label}.graph.json", "costs": f"{label}.costs.json", "rate": 100.0}
+    scenarios = {"mix": entries, "blocks": {"blocks": entries["blocks"]}}
+    for name, models in scenarios.items():
+        settings = {"lanes": 1, "duration_s": 1.0, "models": models, "top": {"most": 2}}
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return {name: folder / f"{name}.yaml" for name in scenarios}
+
+
+def _run(experiment: str, given: dict[str, Path]) -> TopStudyFile:
+    return run(experiment, {name: Scenario.read(path) for name, path in given.items()}, _SMALL, _GPU)  # type: ignore[arg-type]
+
+
+def test_sizes_and_copies(given: dict[str, Path]) -> None:
+    """Larger combined blocks and more copies never complete less than a tenth less, and copies are of single models."""
+    sizes = _run("sizes", given)
+    assert {point.system for point in sizes.points if point.scenario == "mix"} == {
+        "top",
+        "top with GPG",
+        "top across models",
+    }
+    assert {(point.scenario, point.x) for point in sizes.points} == {(name, x) for name in given for x in (1.0, 2.0)}
+    assert sizes.device == "gpu"
+    copies = _run("copies", given)
+    assert {point.scenario for point in copies.points} == {"blocks"}
+    by_count = {point.x: point.values["tasks per s"] for point in copies.points if point.system == "top"}
+    assert by_count[2.0] > 0.9 * by_count[1.0] > 0
+
+
+def test_blocks_of_all_models_are_combined_by_their_time() -> None:
+    """Every block is in one combined block; short ones of any models come together, then longer ones."""
+    given = scenario(served("one", [[1.0], [5.0], [2.0]], 10.0), served("two", [[4.0], [1.5]], 10.0), gpu=True, lanes=1)
+    assert across_models(given, 2) == ({"one": (0,), "two": (1,)}, {"one": (2,), "two": (0,)}, {"one": (1,)})
+    assert across_models(given, 3)[0] == {"one": (0, 2), "two": (1,)}
+
+
+def test_copies_share_the_tasks() -> None:
+    """Copies have the same blocks and together the rate of the model."""
+    alone = scenario(served("only", [[1.0], [2.0]], 90.0), lanes=1, gpu=True, duration_s=1.0, arrivals="periodic")
+    three = copied(alone, 3)
+    assert sum(model.rate for model in three.models) == pytest.approx(90.0)
+    assert len(three.file.top.combined) == 2
+    assert simulate(three, "top").total.offered == simulate(alone, "top").total.offered
+
+
+def test_no_system_keeps_up_with_an_overload() -> None:
+    """Twice what the device can do at best arrives, in the shares of the scenario."""
+    models = served("one", [[1.0]], 10.0), served("two", [[4.0]], 30.0)
+    given = overloaded(scenario(*models, lanes=2, duration_s=60.0))
+    assert given.models[1].rate == pytest.approx(3 * given.models[0].rate)
+    assert sum(model.rate * work for model, work in zip(given.models, (1e-3, 4e-3), strict=True)) == pytest.approx(4.0)
+    assert simulate(given, "one-per-lane").total.completed < 0.6 * simulate(given, "one-per-lane").total.offered
+
+
+def test_synchronous_tasks_of_a_server_are_its_capacity() -> None:
+    """One operator after another keeps up with one task of both models every 5 ms."""
+    models = served("one", [[1.0]], 10.0), served("two", [[4.0]], 30.0)
+    found = synchronous_per_s(scenario(*models, lanes=1, duration_s=60.0), "sequential")
+    assert found == pytest.approx(200.0, rel=0.03)
+
+
+def test_batches(given: dict[str, Path]) -> None:
+    """Larger batches complete more inputs a second, and nothing is more than full."""
+    found = _run("batches", given)
+    for name in given:
+        own = {point.x: point.values for point in found.points if (point.scenario, point.system) == (name, "top")}
+        assert own[8.0]["inputs per s"] > own[1.0]["inputs per s"] > 0
+        assert 0 < own[1.0]["filled %"] <= own[8.0]["filled %"] <= 100
+
+
+def test_a_graph_of_a_batch_does_the_work_of_its_inputs() -> None:
+    """Kernels of eight inputs have eight times the elements and operations; weights are read once."""
+    graph = networks()["blocks"].graph
+    one, eight = kernels(graph), kernels(batched(graph, 8))
+    assert one.keys() == eight.keys()
+    for operator in one:
+        for alone, many in zip(one[operator], eight[operator], strict=True):
+            assert alone.bytes <= many.bytes <= 8 * alone.bytes
+    assert batched(graph, 1) is graph
+    other = dataclasses.replace(graph, inputs=(msgspec.structs.replace(graph.inputs[0], shape=(7, 3)),))
+    with pytest.raises(HiosError, match="allowed for other batch sizes: a first dimension"):
+        batched(other, 2)
+
+
+def test_stages_on_several_gpus(given: dict[str, Path]) -> None:
+    """Every GPU has a row for every scenario, by its speed."""
+    found = _run("stages", given)
+    assert [point.system for point in found.points] == list(_SMALL.gpus) * len(given)
+    assert all(point.values["groups of a stage"] >= 1 for point in found.points)
+    assert len({point.x for point in found.points}) == len(_SMALL.gpus)
+
+
+def test_gpg_learns_and_is_compared(given: dict[str, Path]) -> None:
+    """A curve of the training, and one row for each way and number of sub-blocks."""
+    found = _run("gpg", given)
+    curve = [point for point in found.points if point.system == CURVE]
+    assert [point.x for point in curve] == [0.0, 3.0]
+    ways = {(point.system, point.x) for point in found.points if point.system != CURVE}
+    assert {(DP, 1.0), (GPG_ONE_PASS, 1.0), (DP, 2.0), (GPG_ONE_PASS, 2.0)} <= ways
+    exact = {point.x: point.values for point in found.points if point.system == DP}
+    for point in found.points:
+        if point.system != CURVE:
+            assert point.values["latency over sequential"] >= exact[point.x]["latency over sequential"] - 1e-9
+
+
+def test_costs_of_cores_have_no_batches() -> None:
+    """What is predicted from kernels of a GPU is refused for cores."""
+    given = {"only": scenario(served("only", [[1.0]], 10.0), lanes=2)}
+    for experiment in ("batches", "stages"):
+        with pytest.raises(HiosError, match="found costs of cores; required: costs of a GPU"):
+            run(experiment, given, _SMALL, _GPU)
+
+
+def test_the_command(given: dict[str, Path], tmp_path: Path) -> None:
+    """`hios study top` writes what verify accepts, and wants a label for each scenario."""
+    output = tmp_path / "study" / "top" / "sizes.json"
+    arguments = ["study", "top", "sizes", str(given["blocks"]), "--most", "1", "--output", str(output)]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    points = artifacts.load(output, TopStudyFile).points
+    assert [(point.scenario, point.system) for point in points] == [("blocks", "top"), ("blocks", "top with GPG")]
+    done = CliRunner().invoke(main, [*arguments, "--label", "a", "--label", "b"])
+    assert "--label: found a, b; required: a label of its own for each scenario" in done.stderr
+
+
+def test_a_flat_curve_is_not_compared(tmp_path: Path) -> None:
+    """Where nothing is learned, the step from which on a curve stays near its best means nothing."""
+    (path,) = write_experiments(tmp_path)["top/launcher"]
+    figure = registry.figure("top_fig22")
+    rows = figure.rows(FigureData.read([path]))
+    flat = [row | {"goodput per s": 3.0} for row in rows]
+    assert [bool(figure.compare(made)) for made in (rows, flat)] == [True, False]
+    assert [figure.finding(made).count("means nothing") for made in (rows, flat)] == [0, 1]

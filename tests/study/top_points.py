@@ -1,0 +1,57 @@
+"""Experiments of TOP by hand, for its figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hios import artifacts
+from hios.formats.top_study_file import CURVE, DP, GPG, GPG_ONE_PASS, Experiment, TopPoint, TopStudyFile
+
+
+def _throughput(
+    column: str, systems: tuple[str, ...], more: dict[str, float] | None = None, *, saturates: int = 4
+) -> list[TopPoint]:
+    """Throughput that grows with what is varied and saturates, of a model and of two."""
+    return [
+        TopPoint(scenario, models, system, float(x), {column: 100.0 * min(x, saturates) * (1 + place), **(more or {})})
+        for scenario, models in (("alone", 1), ("mix", 2))
+        for place, system in enumerate(systems)
+        for x in (1, 2, 4, 8, *(() if saturates < 8 else (saturates, 2 * saturates, 4 * saturates)))
+    ]
+
+
+def _curve(column: str, values: tuple[float, ...]) -> list[TopPoint]:
+    return [TopPoint("mix", 2, CURVE, 3000.0 * step, {column: value}) for step, value in enumerate(values)]
+
+
+def points() -> dict[Experiment, list[TopPoint]]:
+    """Points of every experiment."""
+    searched = [
+        TopPoint("mix", 2, way, float(size), {"latency over sequential": 0.8, "search ms": took * 10.0**size})
+        for way, took in ((DP, 5.0), (GPG, 1.0), (GPG_ONE_PASS, 0.1))
+        for size in (1, 2)
+    ]
+    ends = [TopPoint("mix", 2, name, 9000.0, {"goodput per s": value}) for name, value in (("ios", 3.0), ("top", 4.0))]
+    stages = {"stages of a combined block": 3.0, "groups of a stage": 2.0}
+    return {
+        "sizes": _throughput("tasks per s", ("top",)),
+        "copies": [point for point in _throughput("tasks per s", ("sequential", "top")) if point.models == 1],
+        "together": [
+            TopPoint("mix", 2, system, 2.0, {"synchronous tasks per s": value})
+            for system, value in (("sequential", 10.0), ("ios", 11.0), ("pos-strict", 12.0), ("top", 15.0))
+        ],
+        "batches": _throughput("inputs per s", ("sequential", "ios", "top"), {"filled %": 60.0}, saturates=64),
+        "stages": [TopPoint("mix", 2, gpu, tflops, stages) for gpu, tflops in (("small", 5.0), ("large", 20.0))],
+        "gpg": _curve("latency over sequential", (0.9, 0.8, 0.7, 0.7)) + searched,
+        "launcher": _curve("goodput per s", (1.0, 3.0, 4.0, 4.0)) + ends,
+    }
+
+
+def write_experiments(folder: Path) -> dict[str, list[Path]]:
+    """Write every experiment as the pipeline does; the file of each by its session."""
+    found = {}
+    for name, made in points().items():
+        path = folder / "study" / "top" / f"{name}.json"
+        artifacts.write(path, "top-study", TopStudyFile(name, "gpu", tuple(made), 1.0, "a100-pcie-40gb"))
+        found[f"top/{name}"] = [path]
+    return found
