@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import os
 import platform
-import time
+import tempfile
 from pathlib import Path
 from typing import TextIO
 
@@ -44,7 +44,8 @@ def remove_stale(folder: Path, node: str = "", *, submits: bool = False) -> None
             if alone:
                 for lock in (folder / _LOCKS).glob("*.lock"):
                     lock.unlink(missing_ok=True)
-            old = time.time() - os.fstat(file.fileno()).st_mtime > _LONGEST_START_S
+            with tempfile.TemporaryFile(dir=folder) as new:  # its time is of the same clock: the file server's
+                old = os.fstat(new.fileno()).st_mtime - os.fstat(file.fileno()).st_mtime > _LONGEST_START_S
             if alone or (old and not any((folder / _LOCKS).glob("*.lock"))):  # whoever was here before has ended
                 file.truncate(0)
         fcntl.flock(file, fcntl.LOCK_SH)

@@ -36,6 +36,8 @@ began = time.time()
 words = sys.argv[1:]
 options = {word: words[place + 1] for place, word in enumerate(words[:-1]) if word.startswith("--")}
 step, _, file = os.environ.get("STAND_IN_WAITS", "").partition(" ")
+if words[0] == step:
+    Path(file + ".awaited").touch()
 while words[0] == step and not Path(file).exists():
     time.sleep(0.05)
 if words[0] == os.environ.get("STAND_IN_FAILS"):

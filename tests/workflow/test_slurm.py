@@ -190,15 +190,16 @@ def test_cancelled_run(checkout: Checkout) -> None:
     """Ctrl-C takes the jobs from the cluster; the same command again does the rest."""
     checkout.config("config.yaml", models={"beta": None})
     before = _last()
+    at_work = checkout.path / "never.awaited"
     with _started(checkout, STAND_IN_WAITS=f"profile {checkout.path / 'never'}") as run:
-        at_work = lambda: [job for job in _jobs(before) if job["JobState"] == "RUNNING" and _rules([job])["profile"]]  # noqa: E731
-        assert eventually(lambda: bool(at_work()) or run.poll() is not None, 600, 0.5)
+        # Slurm may start a job before Snakemake has noted its number, but not before the step is at work, seconds later.
+        assert eventually(lambda: at_work.exists() or run.poll() is not None, 600, 0.5)
         run.send_signal(signal.SIGINT)
         output, _ = run.communicate(timeout=300)
     assert run.returncode != 0
     assert "Traceback" not in output
     ended = {"COMPLETED", "CANCELLED"}
-    assert eventually(lambda: {job["JobState"] for job in _jobs(before)} <= ended, 120, 0.5), _jobs(before)
+    assert eventually(lambda: {job["JobState"] for job in _jobs(before)} <= ended, 120, 0.5), (output, _jobs(before))
     assert "CANCELLED" in {job["JobState"] for job in _jobs(before)}
     before = _last()
     answer = checkout.snakemake(*PROFILE, "--until", "profile")
