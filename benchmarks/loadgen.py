@@ -4,8 +4,8 @@
     python benchmarks/loadgen.py SCENARIO [--policy one-per-lane] [--rounds 6] [--virtual]
 
 SCENARIO has one model, with weights, and Poisson arrivals. LoadGen's server scenario sends tasks at its rate for its
-duration, and then ours does, in so many rounds, each beginning with the other. Both draw their own arrivals, new ones in
-every round, so numbers agree as far as durations and the machine allow. Printed are medians over the rounds, and the
+duration, and then ours does, in so many rounds, each beginning with the other. Both draw their own arrivals, new ones
+in every round, so numbers agree as far as durations and the machine allow. Printed are medians over the rounds, and the
 median of the gaps within a round with the least and the largest. Goal: throughput and median latency within 3 %. What
 LoadGen prints here is no MLPerf result.
 """
