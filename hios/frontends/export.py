@@ -15,8 +15,7 @@ from hios.formats.config_file import ModelOptions
 from hios.frontends import program as programs
 from hios.frontends.example_inputs import example_inputs
 from hios.frontends.model_declarations import Declarations
-from hios.frontends.model_function import build_function, built
-from hios.frontends.model_registry import build_model
+from hios.frontends.model_registry import build_function, build_model, built
 from hios.frontends.program import Program
 from hios.frontends.program_interface import copied, flat_module, plain, type_text
 from hios.graph import TensorSpec

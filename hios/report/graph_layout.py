@@ -14,8 +14,8 @@ from itertools import groupby, takewhile
 
 from hios.blocks import found_blocks, in_order
 from hios.graph import Graph
-from hios.report.block_layout import Frame, Wiring, frames
-from hios.report.block_placement import Hop, Plan, plan
+from hios.report.graph_boxes import Frame, Wiring, frames
+from hios.report.graph_frames import Hop, Plan, plan
 from hios.report.short_names import short_names, shortened
 
 FONT_SIZE = 10.0

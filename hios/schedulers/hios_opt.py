@@ -79,8 +79,8 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
         ModuleNotFoundError: numba or OR-tools are not installed (extra ``opt``).
     """
     from hios.schedulers.opt.annealing import Chain, fits
+    from hios.schedulers.opt.lower_bounds import proven_bound_ms
     from hios.schedulers.opt.proof import provable, prove, staged_bound_ms
-    from hios.schedulers.opt.wide_bound import proven_bound_ms
 
     whole = StagedPlan((tuple(((operator,),) for operator in problem.order), *((),) * (devices - 1)))
     clock = Clock(time.perf_counter(), time_limit)

@@ -15,7 +15,7 @@ from hios.problem import Problem
 from hios.schedule import Schedule
 from hios.schedule_check import violations
 from hios.schedulers import ALGORITHMS
-from hios.schedulers.opt.wide_bound import proven_bound_ms
+from hios.schedulers.opt.lower_bounds import proven_bound_ms
 from hios.statistics import spread
 
 #: Relative difference between a stated and a recomputed number that rounding explains.

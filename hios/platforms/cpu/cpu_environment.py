@@ -36,7 +36,6 @@ _VARIABLES = (
 #: The code that runs operators and stages, transfers values and times the probe.
 _CODE = (
     "hios.platforms.cpu.cpu_timing",
-    "hios.platforms.cpu.wide_timing",
     "hios.platforms.cpu.core_probe",
     "hios.workers.worker",
 )

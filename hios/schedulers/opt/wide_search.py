@@ -12,8 +12,7 @@ from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from hios.schedulers.hios_wide import WideList
-from hios.schedulers.opt.annealing import Chain
-from hios.schedulers.opt.chain_arrays import devices_of, edges_of, first_random, moves_at_once, temperature_ms
+from hios.schedulers.opt.annealing import Chain, devices_of, edges_of, first_random, moves_at_once, temperature_ms
 from hios.schedulers.opt.parallel_search import CHAINS, Clock, anneal
 from hios.schedulers.opt.search_kernel import wide_kernel, wide_updates
 from hios.schedulers.opt.search_kernel.wide_records import MOST_DEVICES, OPERATOR, OPTION, STATE, TOUCHED
