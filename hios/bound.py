@@ -20,7 +20,7 @@ def lower_bound_ms(problem: Problem, devices: int) -> float:
     stream schedules add up to at most 1 in that measure; without contention a device has no such limit.
 
     Measured stages that beat the model loosen both: an operator counts only in the proportion by which the
-    best measured stage that holds it beats its longest group (path) or its modelled work. Merges are further choices
+    best measured stage that holds it beats its longest group (path) or its modeled work. Merges are further choices
     of their operators: in one that was measured on k devices each of them takes its time on the path, and as work a
     share, by w, of k times that. A merge that was not measured takes at least max(t*g) and sum(t*g*u), so an operator
     that can be merged counts at most t*g*u as work, with g >= 1 the least growth of its kernel in any merge that holds
@@ -135,10 +135,10 @@ def stage_scales(problem: Problem) -> tuple[Mapping[int, float], Mapping[int, fl
         operators = [operator for group in stage for operator in group]
         longest = max(_group_ms(problem, group) for group in stage)
         work = sum(work_ms(problem, operator) for operator in operators)
-        for scale_of, modelled in ((path_scale, longest), (work_scale, work)):
-            if measured < modelled:
+        for scale_of, modeled in ((path_scale, longest), (work_scale, work)):
+            if measured < modeled:
                 for operator in operators:
-                    scale_of[operator] = min(scale_of.get(operator, 1.0), measured / modelled)
+                    scale_of[operator] = min(scale_of.get(operator, 1.0), measured / modeled)
     return path_scale, work_scale
 
 

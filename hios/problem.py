@@ -192,9 +192,9 @@ class Problem:
         key = frozenset(stage)
         if key in self.measured:
             return self.measured[key]
-        return self.modelled_stage_ms(stage)
+        return self.modeled_stage_ms(stage)
 
-    def modelled_stage_ms(self, stage: Stage) -> float:
+    def modeled_stage_ms(self, stage: Stage) -> float:
         """t(S) of a stage by the contention model alone, in milliseconds."""
         longest = max(sum(self.time[operator] for operator in group) for group in stage)
         if self.alpha is None:
@@ -209,16 +209,16 @@ class Problem:
         return merged_kernel([self.convolutions[operator] for operator in operators]) is not None
 
     def merge_ms(self, operators: Iterable[int]) -> float | None:
-        """Time of operators merged into one, in milliseconds: the measured one, else the modelled one.
+        """Time of operators merged into one, in milliseconds: the measured one, else the modeled one.
 
         None where they cannot be merged.
         """
         key = frozenset(operators)
         if key in self.measured_merges:
             return self.measured_merges[key]
-        return self.modelled_merge_ms(key)
+        return self.modeled_merge_ms(key)
 
-    def modelled_merge_ms(self, operators: Iterable[int]) -> float | None:
+    def modeled_merge_ms(self, operators: Iterable[int]) -> float | None:
         """Time of operators merged into one by a model alone, in milliseconds; None where they cannot be merged.
 
         Padding an operator's kernel from area k to the merged area K multiplies its operations, and so its time, by

@@ -76,7 +76,7 @@ def ios(
 
     cost[S] = min over endings S' of S of cost[S - S'] + t(S'), with the last stage recorded that gives it. t(S') is
     the time of its groups run concurrently or of its operators merged into one, whichever is less: both are
-    measured where costs.json holds them and modelled otherwise (``Problem.stage_ms``, ``Problem.merge_ms``).
+    measured where costs.json holds them and modeled otherwise (``Problem.stage_ms``, ``Problem.merge_ms``).
 
     Modes are those of section 6.1: ``both`` (IOS-Both), ``parallel`` (IOS-Parallel: no merges) and ``merge``
     (IOS-Merge: a stage is one group or one merged operator; the paper's sentence on it repeats that on IOS-Parallel,
@@ -168,7 +168,7 @@ class _Search:
         last stage is a smaller number.
         """
         times = StageTimes(self.problem, block, self.mode)
-        fits = times.is_modelled and not times.can_merge and len(block.operators) <= MOST_OPERATORS
+        fits = times.is_modeled and not times.can_merge and len(block.operators) <= MOST_OPERATORS
         choice = self._compiled(block) if self.compiled and fits else self._choices(block, times)
         stages = []
         state = (1 << len(block.operators)) - 1

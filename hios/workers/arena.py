@@ -1,4 +1,4 @@
-"""Shared memory of worker processes: flags for signalling, buffers for tensors, and files in memory."""
+"""Shared memory of worker processes: flags for signaling, buffers for tensors, and files in memory."""
 
 from __future__ import annotations
 

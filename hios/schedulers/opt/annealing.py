@@ -217,7 +217,7 @@ def _as_measured(problem: Problem) -> dict[frozenset[Group], tuple[float, Stage]
         stage = tuple(tuple(sorted(group, key=place.__getitem__)) for group in sorted(measured))
         key = frozenset(stage)
         if key not in fastest:
-            fastest[key] = (problem.measured.get(key, problem.modelled_stage_ms(stage)), stage)
+            fastest[key] = (problem.measured.get(key, problem.modeled_stage_ms(stage)), stage)
         if time < fastest[key][0] and all(_can_run(problem, group) for group in measured):
             fastest[key] = (time, tuple(sorted(measured)))
     return fastest
