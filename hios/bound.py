@@ -31,8 +31,7 @@ def lower_bound_ms(problem: Problem, devices: int) -> float:
         devices: number M of devices.
 
     Examples:
-        Three equal operators that do not depend on each other, on two devices: one device has at least one and a half
-        to do.
+        Three equal, independent operators on two devices: one device has the work of at least one and a half of them.
 
         >>> import hios
         >>> graph = hios.Graph("three", tuple(hios.Operator(name, "conv") for name in "abc"), ())
@@ -51,7 +50,7 @@ def lower_bound_ms(problem: Problem, devices: int) -> float:
 
 
 class Least(NamedTuple):
-    """The least that every operator takes in any schedule, in milliseconds.
+    """The least time and work of every operator in any schedule, in milliseconds.
 
     ``time`` is from its start to its finish, ``work`` is device time of all its devices, ``work_on_one`` that of one of
     them. Of a merge or a measured stage, work is its share, so that the shares add up to no more than the whole.
@@ -87,7 +86,7 @@ class Taken(NamedTuple):
 
 
 def merge_choices(problem: Problem) -> Iterator[tuple[int, Taken, int]]:
-    """Operators with what they take in a merge at least, and its number of devices, for every merge that there may be.
+    """Operators with the least that they take in a merge, and its number of devices, for every possible merge.
 
     An operator's share is that of its work in the work of all operators of the merge.
     """

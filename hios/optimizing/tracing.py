@@ -40,7 +40,7 @@ class Inputs:
     Args:
         args: positional arguments of the example.
         kwargs: keyword arguments of the example.
-        model: what takes them, if calls may give by name what the example gives by position, and the other way round.
+        model: takes the inputs; given if calls may pass by name what the example passes by position, and vice versa.
 
     Raises:
         ExampleInputsError: the model does not take these arguments.
@@ -152,7 +152,7 @@ class Outputs:
         leaves, self._spec = pytree.tree_flatten(outputs)
         self.tensors: list[Tensor] = []
         self._parts: list[_Output] = [self._part(leaf, inputs) for leaf in leaves]
-        #: What no graph gives and no constant is, in words; empty if there is none.
+        #: Outputs that are neither tensors of a graph nor constants, in words; empty if there are none.
         self.wrong = _no_constant([value for kind, value in self._parts if kind == "constant"])
 
     def _part(self, leaf: Any, inputs: Sequence[Tensor]) -> _Output:

@@ -1,7 +1,7 @@
 """A cache of measurements, shared by runs and by networks that have the same operators.
 
 An entry is identified by what was measured (the signatures of its operators) and by the measurement environment
-(processor, clocks, software, code: ``hios.platforms.cpu.cpu_environment``), never by names.
+(processor, clocks, software, code: ``hios.platforms.cpu.cpu_environment``), not by names.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Cache:
     """Entries of one platform and software in a folder.
 
     Args:
-        folder: where entries lie, made when the first is written; None keeps nothing.
+        folder: where entries are saved, created with the first one; None saves nothing.
         settings: the measurement environment, which all measurements depend on.
         keep: whether measurements are added.
 

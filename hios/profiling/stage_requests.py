@@ -24,7 +24,7 @@ class StageRequests:
 
     Args:
         graph: the graph.
-        stand_in: the operator that is measured for each, by id: one for every signature.
+        stand_in: the operator that is measured for each operator, by id: one per signature.
     """
 
     graph: Graph

@@ -26,7 +26,7 @@ def check_widths(widths: Sequence[int], devices: int) -> None:
             allowed = f"2 to {devices}, the devices" if devices > 1 else "none, with one device"
             raise PlatformError(f"widths: found {width}; allowed: {allowed}")
     if len(set(widths)) < len(widths):
-        raise PlatformError(f"widths: found {', '.join(map(str, widths))}; allowed: each once")
+        raise PlatformError(f"widths: found {', '.join(map(str, widths))}; allowed: each number once")
 
 
 def measure_wide(session: Session, widths: Sequence[int], deadline: float) -> None:

@@ -42,7 +42,7 @@ _CODE = (
 
 
 def settings(cores: list[list[int]]) -> dict[str, object]:
-    """Processor, clocks and software that measurements on devices that are cores depend on, hios's own included.
+    """The measurement environment on cores: processor, clocks and software, including hios itself.
 
     Args:
         cores: cores of every device.
@@ -51,7 +51,7 @@ def settings(cores: list[list[int]]) -> dict[str, object]:
 
 
 def surroundings(cores: list[list[int]]) -> dict[str, object]:
-    """What measurements on devices that are cores depend on, apart from hios itself.
+    """The measurement environment on cores, without hios itself.
 
     The number of the core is left out: if cores differ, they differ in their caches or clock rates.
 

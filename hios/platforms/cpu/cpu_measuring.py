@@ -16,9 +16,9 @@ from hios.platforms.device_timer import TIMEOUT_S, DeviceTimer, Pairs, Stage, wh
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
-#: Warm-up hand-overs of every size, in each call.
+#: Warm-up transfers of every size, in each call.
 _WARMUP = 3
-#: Inferences that devices run at once between two looks at the clock, and seconds before them.
+#: Inferences that devices run at once between two checks of the clock, and seconds before them.
 _INFERENCES, _LEAD_S = 3, 0.005
 #: Minimum seconds that virtual devices run at once, so that those sharing a core alternate often.
 _VIRTUAL_S = 0.1
@@ -146,8 +146,7 @@ class CpuTimer(DeviceTimer):
         on virtual devices the mean.
 
         Args:
-            networks: operators of every device that takes part, in order; one that stands there again is another of its
-                copies.
+            networks: operators of every device that takes part, in order; an operator listed again runs another copy.
             alone_ms: approximate milliseconds that the longest of them takes alone.
         """
         average = statistics.fmean if self._virtual else statistics.median

@@ -1,8 +1,8 @@
 """Timing inside workers of the cpu platform. Every function here is called through the worker pool.
 
-Measurements go in rounds: each round runs everything once, in the order of the network. So weights are as cold
-and caches as full of other operators' data as in an inference, and drift of the machine hits all alike. Inputs
-are written right before they are read, as the operator before would have.
+Measurements are made in rounds: each round runs everything once, in the order of the network. So weights are as cold
+and caches as full of other operators' data as in an inference, and drift of the machine affects all alike. Inputs
+are written right before they are read, as the preceding operator would do.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def time_inferences(worker: Worker, operators: Sequence[str], begin_ns: int, end
     Args:
         worker: where they run.
         operators: the network in order, by loaded operators; an operator listed again runs another copy.
-        begin_ns: from here on they are timed, by ``time.perf_counter_ns``.
-        end_ns: until here.
+        begin_ns: start of the timed interval, by ``time.perf_counter_ns``.
+        end_ns: end of the interval.
     """
     unused = {name: iter(held) for name, held in worker.state["workloads"].items()}
     network: list[_FreshWorkload] = [next(unused[name]) for name in operators]
@@ -165,7 +165,7 @@ def time_merge_round(worker: Worker, merges: Sequence[int], *, together: bool) -
 
 
 def _timed(run: Callable[[], None], workloads: Sequence[_FreshWorkload | _FreshMerge]) -> float:
-    """Milliseconds of a function, after the inputs of its operators were written."""
+    """Milliseconds of a function, after the inputs of its operators have been written."""
     for workload in workloads:
         workload.refresh()
     began = time.perf_counter_ns()
@@ -185,7 +185,7 @@ SENT, RECEIVED = 1, 2
 def send(worker: Worker, sizes: Sequence[int], rounds: int, epoch: int) -> dict[int, list[int]]:
     """Send buffers repeatedly; returns the start time of each transfer (nanoseconds) by size.
 
-    Both sides count hand-overs from ``epoch`` on; calls on one arena take different ones.
+    Both sides count transfers from ``epoch`` on; calls on one arena use different epochs.
     """
     arena = worker.arena
     began: dict[int, list[int]] = {size: [] for size in sizes}
@@ -308,7 +308,7 @@ def time_wide_merges(
 
 @contextmanager
 def _several_devices(worker: Worker, cores: Mapping[int, Sequence[int]], epoch: int) -> Iterator[_Take | None]:
-    """What lets the worker of the first device use all devices, once the others have stepped aside; None on those.
+    """A function for the first worker to use all devices, once the others have stepped aside; None in the others.
 
     The others leave when the first one is done.
     """
