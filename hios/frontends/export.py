@@ -45,7 +45,7 @@ def export(
     chosen = model(text)
     check(chosen, options, trusted)
     if chosen.kind == "onnx":
-        raise HiosError(f"{text}: found a model in ONNX, which is finished; allowed: to extract its graph")
+        raise HiosError(f"{text}: found a model in ONNX, which needs no export; use hios extract")
     if chosen.kind == "pt2":
         program = replace(Program.read(text, trusted=trusted), name=Path(text).stem)
         return replace(program, exported=with_shapes(text, program.exported, inputs or {}))
@@ -129,8 +129,8 @@ def with_shapes(text: str, program: ExportedProgram, shapes: Mapping[str, Sequen
     """The program for inputs of these shapes; itself if all of its dimensions are fixed.
 
     Args:
-        text: what the user calls it, for messages.
-        program: stays as it is.
+        text: the user's name for the program, for messages.
+        program: is not changed.
         shapes: of inputs by name; those without open dimensions may be left out.
 
     Raises:

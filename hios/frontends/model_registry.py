@@ -36,7 +36,7 @@ def build_function(model: Model, options: ModelOptions, seed: int) -> tuple[nn.M
         seed: given to ``torch.manual_seed`` before the call.
 
     Raises:
-        HiosError: no such module or function, an option that it does not have, or a network that does not run.
+        HiosError: no such module or function, an unknown option, or a network that does not run.
     """
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
@@ -195,7 +195,7 @@ def _build_function(name: str) -> Build:
 
 def _imported(path: Path) -> ModuleType:
     """A file of models/ as a module of a package, so that ``from .name import ...`` works within the folder."""
-    # Loaded anew every time: the file, or the folder, may be another one.
+    # Reloaded every time, as the file or the folder may have changed.
     for name in [name for name in sys.modules if name == _PACKAGE or name.startswith(f"{_PACKAGE}.")]:
         del sys.modules[name]
     package = ModuleType(_PACKAGE)
@@ -210,8 +210,8 @@ def initialize(module: nn.Module, inputs: tuple[Tensor, ...], seed: int) -> None
 
     torch's default initialization lets them vanish in deep networks; outputs of 1e-8 would make every
     comparison within 1e-4 pass. Convolutions and fully connected layers get weights that suit a ReLU before them
-    (He et al. 2015), scaled so that what they make of ``inputs`` has variance 1 (Mishkin and Matas 2016), whatever
-    separable convolutions and residual sums do to it. Batch norm gets statistics that make folding it visible. Runs
+    (He et al. 2015), scaled so that their outputs for ``inputs`` have variance 1 (Mishkin and Matas 2016), despite
+    separable convolutions and residual sums. Batch norm gets statistics that make folding it visible. Runs
     the module.
 
     Args:

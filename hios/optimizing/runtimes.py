@@ -46,7 +46,7 @@ def convert(kind: str, program: ExportedProgram, path: Path, threads: int) -> No
 
     Args:
         kind: ``openvino``, ``onnxruntime`` or ``compile``.
-        program: stays as it is.
+        program: is not changed.
         path: from `file`.
         threads: inside operators, of TorchInductor.
 

@@ -87,8 +87,8 @@ PLATFORMS = {
             ),
             Option(
                 "link",
-                "what lies between two GPUs: a word of the GPU's description, such as nvlink or pcie, or a .yaml file; "
-                "the first that it lists if left out.",
+                "link between two GPUs: a name from the GPU's description, such as nvlink or pcie, or a .yaml file; "
+                "the first link of the description if left out.",
             ),
         ),
     ),

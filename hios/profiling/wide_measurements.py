@@ -75,8 +75,8 @@ def measure_wide_merges(session: Session, asked: StageRequests, widths: Sequence
             for batch in session.batches(needed, needed):
                 later -= len(batch)
                 session.timer.load_merges([asked.merge_of(alike) for alike in batch])
-                found = sample(batch, _merges_on(session, width, batch), effort, meter, later=later * effort.repeats)
-                for merge, own in found.items():
+                samples = sample(batch, _merges_on(session, width, batch), effort, meter, later=later * effort.repeats)
+                for merge, own in samples.items():
                     session.wide_merges[width, merge] = Measured(own, now())
                     session.cache.put("wide_merge", what[merge], session.wide_merges[width, merge])
                 if effort.is_over():

@@ -57,7 +57,7 @@ class WideList:
 @register(
     "hios-wide",
     paper="hios; moldable tasks: CPA (Radulescu and van Gemund, ICPP 2001), MHEFT (Casanova et al., Euro-Par 2004)",
-    summary="operators by upward rank, each on as many devices as pays: earliest finish plus a share of the area",
+    summary="operators by upward rank, each on several devices if that pays: earliest finish plus a share of the area",
     several_devices=True,
 )
 def hios_wide(problem: Problem, devices: int) -> StreamPlan:
@@ -72,11 +72,11 @@ def hios_wide(problem: Problem, devices: int) -> StreamPlan:
     which is weight 0 and gives the first operators too many; the area term is what Turek, Wolf and Yu (SPAA 1992) and
     Ludwig and Tiwari (SODA 1994) weigh against the longest task. Deciding on the numbers first, by the critical path
     and the average area, is CPA; of its variants MCPA is best here (`hios.schedulers.hios_wide`). None is best on all
-    graphs: weights are where transfers are dear, MCPA where they are cheap. So it makes one pass with every operator on
+    graphs: weights are if transfers are expensive, MCPA if they are cheap. So it makes one pass with every operator on
     one device, one with the numbers of MCPA, one for each of `WEIGHTS`, and one more for the best weight with upward
     ranks of the times on the devices that it chose; the best of these is kept. ``docs/algorithms.md`` compares them.
 
-    Convolutions that read one value may run merged into one (IOS): where their merge was measured, a greedy search
+    Convolutions that read one value may run merged into one (IOS): if their merge was measured, a greedy search
     (`hios.schedulers.merge_choice`) schedules the problem with merges as single operators, in passes like the best one,
     and keeps a merge that makes the latency shorter. So the result is never worse than without merges.
 
@@ -130,7 +130,7 @@ def list_schedule(
         weight: of the area: an operator takes the k devices with the least finish + weight*k*t(v, k)/M; infinite for
             one device each.
         widths: numbers of devices with whose times upward ranks are worked out.
-        fixed: whether operators take these numbers of devices, whatever the weight.
+        fixed: whether operators take these numbers of devices, regardless of the weight.
     """
     order = _by_rank(problem, widths)
     table = _Timetable(problem, devices)
@@ -143,7 +143,7 @@ def list_schedule(
         else:
             options = {1: problem.time[operator], **problem.wide_ms.get(operator, {})}
         table.place(operator, options, weight)
-    # What takes no time goes before what starts with it; inputs before what takes them.
+    # Operators of 0 ms go before those that start with them; inputs before their readers.
     placed = sorted(order, key=lambda operator: (table.start[operator], table.finish[operator]))
     return WideList(max(table.finish), tuple(placed), tuple(table.held))
 

@@ -24,7 +24,8 @@ from hios.schedulers.ios_times import MOST_OPERATORS, ROUNDING, StageTimes
 
 _NEVER = float("inf")
 
-#: Parts of a graph without blocks: 200 operators in 14 layers take about half a second; more gains nothing there.
+#: States of a part of a graph without blocks: 200 operators in 14 layers take about half a second, and more states gain
+#: nothing there.
 STATES = 1024
 
 #: States of a stated block beyond which a search would not end, so that the block is cut: where nothing cuts a network,
@@ -37,16 +38,16 @@ COMPILED_FROM = 4096
 
 #: A stage of a block by positions, and whether its operators are merged.
 _Found = tuple[list[tuple[int, ...]], bool]
-#: The stages of blocks by what their search depends on, by contention and parameters; None where nothing is kept.
+#: Cached stages of blocks, by all that their search depends on, by contention and by parameters; None without a cache.
 _searched: ContextVar[dict[Any, dict[Any, list[_Found]]] | None] = ContextVar("searched", default=None)
 
 
 @contextmanager
 def searching_once() -> Iterator[None]:
-    """Search blocks that are alike in structure and costs once for all problems inside.
+    """A context in which blocks that are alike in structure and costs are searched only once.
 
-    These may be problems that differ in their transfers alone, or in the number of devices. Plans stay the same; the
-    scheduling time of all but the first says nothing.
+    The problems may differ in transfers or in the number of devices. Plans stay the same; the scheduling time of all
+    but the first is meaningless.
     """
     token = _searched.set({})
     try:
@@ -92,8 +93,8 @@ def ios(
       of blocks; with none, the schedule of every block is the best that r and s allow. Blocks that are alike in
       structure and costs are searched once.
     - Merging is restricted to where it is correct (``hios.operator_merge``), which the released program does not check.
-    - At equal times the groups run concurrently, and among equal schedules the first found counts, endings
-      of fewer groups being tried first; Algorithm 1 merges at equal times (Lines 30 to 33).
+    - At equal times the groups run concurrently, and among equal schedules the first one is taken, with endings
+      of fewer groups tried first; Algorithm 1 merges at equal times (Lines 30 to 33).
 
     Where no stage was measured and nothing can be merged, the search of large graphs is compiled (extra ``opt``).
 
@@ -120,7 +121,7 @@ def ios(
 
 
 def _pays_to_compile(parts: Sequence[Block]) -> bool:
-    """Whether the search takes longer than loading what compiles it."""
+    """Whether the search takes longer than loading the compiler."""
     if importlib.util.find_spec("numba") is None:
         return False
     return sum(len(part.states()) for part in parts) >= COMPILED_FROM

@@ -23,7 +23,7 @@ class _Sums(NamedTuple):
 
 
 class StageTimes(dict[int, float]):
-    """Milliseconds by ending of a block, worked out when they are first asked for.
+    """Milliseconds by ending of a block, computed on first use.
 
     Where no stage was measured, the contention model gives an ending's time from that of the ending with one group
     less, which the search has asked for before; it adds up in the order of `Problem.stage_ms`, so that not even the
@@ -43,7 +43,7 @@ class StageTimes(dict[int, float]):
         self._problem, self._block, self._mode = problem, block, mode
         self._time = [problem.time[operator] for operator in block.operators]
         self._work = [problem.time[operator] * problem.utilization[operator] for operator in block.operators]
-        # A subclass has a `stage_ms` of its own: it records questions, or knows of lanes.
+        # A subclass has its own `stage_ms`: it records requests, or models lanes.
         self.is_modeled = type(problem) is Problem and not problem.measured
         self._sums = {0: _Sums()}
         self._mergeable = sum(

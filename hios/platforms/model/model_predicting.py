@@ -48,9 +48,9 @@ def predicted_costs(
     Args:
         graph: with calls and shapes, as ``hios extract`` writes it, or with ``flops`` and ``bytes`` of every operator.
         gpu: the GPU that every device is.
-        link: what lies between each two of them.
+        link: between each two of them.
         devices: how many there are.
-        efficiency: what kernels reach of the GPU's numbers.
+        efficiency: shares of the GPU's data sheet values that kernels achieve.
 
     Raises:
         PlatformError: a number of devices that no schedule can have.

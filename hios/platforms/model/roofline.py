@@ -78,7 +78,7 @@ class Efficiency:
     """The parameters.
 
     Attributes:
-        start_us: microseconds that a kernel takes without any work. Fitted.
+        start_us: microseconds that an empty kernel takes. Fitted.
         step_latency_cycles: clock cycles from asking for the next terms of a sum to having them in registers, which a
             block spends waiting unless other blocks of its SM compute meanwhile. Fitted.
         memory_share: bytes a second over the datasheet's, without counting what caches keep. Fitted.
@@ -104,7 +104,7 @@ class Efficiency:
     split_terms: int = 256
 
 
-#: What predictions rest on unless a benchmark tries others.
+#: The parameters of predictions, unless a benchmark tries others.
 DEFAULT_EFFICIENCY = Efficiency()
 
 
@@ -125,7 +125,7 @@ class Prediction:
     Attributes:
         us: microseconds, without the pause before the next kernel.
         utilization: its blocks over what the GPU holds at once, in (0, 1].
-        resources: what one of its blocks asks for.
+        resources: what one of its blocks needs.
     """
 
     us: float

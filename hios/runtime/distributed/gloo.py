@@ -57,8 +57,8 @@ class Gloo:
             torch_distributed.init_process_group("gloo", timeout=least)
         except (RuntimeError, ValueError) as error:
             raise PlatformError(
-                f"transport {self.name}: the ranks cannot connect ({first_line(error)}); make sure that their hosts reach "
-                "each other, and select the network with GLOO_SOCKET_IFNAME if there are several"
+                f"transport {self.name}: the ranks cannot connect ({first_line(error)}); make sure that their hosts "
+                "reach each other, and select the network with GLOO_SOCKET_IFNAME if there are several"
             ) from error
         self.rank = torch_distributed.get_rank()
         self.size = torch_distributed.get_world_size()

@@ -24,7 +24,7 @@ from hios.schedulers.opt.search_kernel.staged_records import (
 
 #: Temperatures at the beginning and at the end, in mean times of an operator; chosen by measurement.
 _HOTTEST, _COLDEST = 0.2, 0.001
-#: Operators timed between two looks at the clock, roughly: a few milliseconds.
+#: Approximate number of operators timed between two checks of the clock: a few milliseconds.
 _SLICE = 1_000_000
 
 
@@ -34,12 +34,12 @@ def temperature_ms(problem: Problem, progress: float) -> float:
 
 
 def moves_at_once(problem: Problem) -> int:
-    """Moves between two looks at the clock."""
+    """Moves between two checks of the clock."""
     return max(1, _SLICE // len(problem))
 
 
 def edges_of(operators: Any, problem: Problem) -> tuple[Any, Any]:
-    """Arrays of all edges by consumer and by producer; sets where those of each operator begin.
+    """Arrays of all edges by consumer and by producer; sets the index of each operator's first edges.
 
     Args:
         operators: n+1 records with the fields ``first_input`` and ``first_output``.
@@ -62,7 +62,7 @@ def devices_of(count: int) -> Any:
 
 
 def first_random(seed: int) -> int:
-    """The state in which random numbers begin: any but 0 will do; neighboring seeds are set far apart."""
+    """Initial state of the random numbers, which must not be 0; neighboring seeds give distant states."""
     return (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64 or 1
 
 
@@ -98,7 +98,7 @@ class Chain:
         self._best_stages, self._best_order = self._stages.copy(), self._order.copy()
         #: Moves made so far.
         self.moves = 0
-        #: Moves between two looks at the clock.
+        #: Moves between two checks of the clock.
         self.slice = moves_at_once(problem)
 
     def _start(self, plan: StagedPlan) -> None:
@@ -196,7 +196,7 @@ def _operators(problem: Problem) -> Any:
     records["time"][:-1] = problem.time
     records["work"][:-1] = records["time"][:-1] * problem.utilization
     records["place"][:-1] = positions(problem.order)
-    if not problem.measured:  # a measured stage may be shorter than its operators, so that nothing is known
+    if not problem.measured:  # a measured stage may be shorter than its operators, so there is no bound
         tail = records["tail"]
         for operator in reversed(problem.order):
             after = [tail[successor] + problem.time[successor] for successor, _ in problem.successors[operator]]

@@ -122,7 +122,7 @@ def _after_transfers(least: Least, predecessors: Sequence[tuple[int, float]], he
 
 
 def proven_bound_ms(problem: Problem, devices: int) -> float:
-    """The best bound there is on the latency of every schedule, in milliseconds.
+    """The tightest available bound on the latency of every schedule, in milliseconds.
 
     Raises:
         ModuleNotFoundError: operators may take several devices and OR-tools is not installed (extra ``opt``).
@@ -133,7 +133,7 @@ def proven_bound_ms(problem: Problem, devices: int) -> float:
 
 
 def trade_off_bound_ms(problem: Problem, devices: int) -> float:
-    """A bound on the latency of every schedule from path and area together, in milliseconds; 0 if it says nothing.
+    """A bound on the latency of every schedule from path and area together, in milliseconds; 0 if there is none.
 
     The path bound takes the least t(v, k), the area bound the least k*t(v, k): both cannot be had at once. Here every
     operator has one time T and one area A, a mixture of those that it can have alone or merged, and a start s:
@@ -142,8 +142,8 @@ def trade_off_bound_ms(problem: Problem, devices: int) -> float:
         L >= s(v) + T(v)                            M (L - s(v) - T(v)) >= area of all after v
         M L >= area of all
 
-    The least L is a bound (as for the allocation of moldable tasks: Jansen and Zhang, ACM TALG 2006). The solver is not
-    believed: of what it finds only the multipliers of these rows are taken, and any that are not negative give a bound.
+    The least L is a bound (as for the allocation of moldable tasks: Jansen and Zhang, ACM TALG 2006). The result does
+    not rely on the solver: only its multipliers of these rows are used, and any non-negative multipliers give a bound.
     Rows times multipliers, added up, leave c*L + sum of c(v)*s(v) >= sum of a(v)*T(v) + b(v)*A(v). There s(v) <= L, and
     the right side is at least what each operator has at its best number of devices.
     """

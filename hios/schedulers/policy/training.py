@@ -135,13 +135,13 @@ def _follow(target: Weights, weights: Weights) -> None:
 
 #: Rewards by name: the paper's exp(-l) with its discount, and minus the share of the sequential time, undiscounted.
 REWARDS = {"paper": 0.95, "relative": 1.0}
-#: Steps that are kept to learn from, and how many a step of learning takes of them (as the paper does for MADDPG).
+#: Size of the replay buffer, and steps of a batch from it (as the paper does for MADDPG).
 REPLAY, BATCH = 20000, 100
 #: Episodes that are played at once between two steps of learning.
 _EPISODES = 4
 #: Standard deviation of the noise on actions, and share of random ones, at the beginning and at the end.
 _NOISE, _RANDOM = (0.2, 0.02), (0.5, 0.05)
-#: Combinations that decide which policy is kept, and how often they are asked.
+#: Combinations that decide which policy is kept, and the steps between these decisions.
 _JUDGES, _JUDGED_EVERY = 64, 250
 
 
@@ -169,7 +169,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Trained:
-    """A policy, and how it came about.
+    """A trained policy, and how it was trained.
 
     Attributes:
         weights: of the best policy on the combinations that judge.
@@ -187,7 +187,7 @@ class Trained:
 
     @property
     def facts(self) -> Json:
-        """What is kept beside the weights, as JSON has it."""
+        """What is saved with the weights, as JSON."""
         return {**asdict(self.settings), "models": list(self.models), "curve": [list(point) for point in self.curve]}
 
 
