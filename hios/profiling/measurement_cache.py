@@ -20,6 +20,8 @@ from hios.json_cache import JsonCache, cache_folder
 
 #: Version of the entries' format; entries of other versions are ignored.
 _FORMAT = 2
+#: Rounds that check whether cached times of operators still hold, and the allowed relative difference.
+RECHECK_ROUNDS, MOST_DRIFT = 5, 0.05
 _ADVICE = "profile without the cache (--no-cache), or with another (--cache FOLDER)"
 
 

@@ -18,7 +18,7 @@ from hios.graph import Graph
 from hios.kernels.signature import signatures
 from hios.platforms.device_timer import DeviceTimer, Merge, Stage
 from hios.platforms.probe_schedule import ProbeSchedule
-from hios.profiling.measurement_cache import Cache, Measured, now
+from hios.profiling.measurement_cache import MOST_DRIFT, RECHECK_ROUNDS, Cache, Measured, now
 from hios.profiling.sampling import CHUNK, Effort, sample
 from hios.profiling.stage_requests import StageRequests
 from hios.progress import Meter
@@ -27,8 +27,6 @@ from hios.progress import Meter
 _WARMUP, _AGAIN = 3, 1
 #: Stages or merges in a batch, and its maximum duration in seconds: the deadline is checked between batches.
 _BATCH, _BATCH_S = 100, 5.0
-#: Rounds to check whether cached times of operators still hold, and the allowed relative difference.
-_DRIFT_ROUNDS, _DRIFT = 5, 0.05
 
 _Key = TypeVar("_Key", Stage, Merge)
 
@@ -165,11 +163,11 @@ class Session:
 
     def _is_as_before(self) -> bool:
         """Whether cached operators still take as long as before; records the drift."""
-        times = self._rounds(self._measured, _DRIFT_ROUNDS)
+        times = self._rounds(self._measured, RECHECK_ROUNDS)
         before = self.median_ms()
         today, then = sum(statistics.median(times[operator]) for operator in before), sum(before.values())
         self.drift = today / then if then > 0 else 1.0
-        return 1 / (1 + _DRIFT) <= self.drift <= 1 + _DRIFT
+        return 1 / (1 + MOST_DRIFT) <= self.drift <= 1 + MOST_DRIFT
 
     def _with_neighbors(self, needed: Sequence[str]) -> list[str]:
         """The operators, each preceded by enough others to fill the caches as a whole round would."""
