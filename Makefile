@@ -7,7 +7,7 @@
 # make docs     the documentation as a site, docs/_build/html; fails on any warning
 # make dist     wheel and sdist in dist/, installed and tried in environments of their own
 # make bench    the benchmarks under benchmarks/
-# make zoo      which of 60 architectures of timm come through export and extraction; takes an hour
+# make zoo      which of 60 architectures of timm and 5 ONNX files come through export and extraction; takes an hour
 # make fuzz     a million hostile files for every reader together; takes hours
 # make sbom     sbom.json, the list of all components (CycloneDX)
 # make audit    that, and known flaws of their versions
@@ -76,12 +76,13 @@ bench: setup
 data: setup
 	@python benchmarks/published_data.py
 
-# timm is no dependency: it is installed into a folder that only this target uses, with the torchvision of our torch.
+# No dependencies: they are installed into a folder that only this target uses, timm with the torchvision of our torch.
 zoo: setup .zoo/installed
 	python benchmarks/zoo.py --packages .zoo
 
 .zoo/installed:
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target .zoo 'timm==1.0.31' 'torchvision==0.28.*' pillow
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target .zoo 'timm==1.0.31' 'torchvision==0.28.*' \
+		pillow 'rapidocr-onnxruntime==1.4.4' 'silero-vad==6.2.3' 'magika==1.0.3'
 	@touch $@
 
 fuzz: setup

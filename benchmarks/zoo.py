@@ -1,14 +1,15 @@
-"""Which architectures of timm come through: `hios.export` and `hios.extract` on each, with random weights.
+"""Which models come through `hios.export` and `hios.extract`: architectures of timm, and ONNX files as people have them.
 
     python benchmarks/zoo.py [--packages FOLDER] [--timeout SECONDS] [NAME | FILE.onnx[,INPUT=1x3x48x320] ...]
 
-Without names, all of MODELS: one architecture, and mostly the smallest variant, of each of 60 families. Nothing is
-downloaded: timm makes the weights (``pretrained=False``). An ONNX file is extracted as it is, its open dimensions fixed
-by the given shapes. Each model has a process of its own with a time limit. Extraction compares the outputs of graph
-and model, so a model that comes through is also computed correctly. The exit status is 1 if one does not.
+Without names, all of MODELS and ONNX_FILES: one architecture, and mostly the smallest variant, of each of 60 families,
+with random weights that timm makes (``pretrained=False``), and the ONNX files that some packages bring. An ONNX file is
+extracted as it is, its open dimensions fixed by the given shapes. Each model has a process of its own with a time limit.
+Extraction compares the outputs of graph and model, so a model that comes through is also computed correctly. The exit
+status is 1 if one does not.
 
-timm is no dependency of hios: ``make zoo`` installs it, with what it imports, into a folder of its own, and hands that
-over as FOLDER. torch and everything else come from the project's environment.
+None of these packages is a dependency of hios: ``make zoo`` installs them, with what timm imports, into a folder of its
+own, and hands that over as FOLDER. torch and everything else come from the project's environment.
 """
 
 from __future__ import annotations
@@ -88,6 +89,15 @@ MODELS = [
     "vgg11_bn",
     "vit_tiny_patch16_224",
 ]
+#: Files of rapidocr-onnxruntime (finds text, reads it, tells which way up it is), silero-vad (speech) and magika (file
+#: types), from the folder of packages, with a shape for every dimension that they leave open.
+ONNX_FILES = [
+    "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx,x=1x3x320x320",
+    "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx,x=1x3x48x320",
+    "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx,x=1x3x48x192",
+    "silero_vad/data/silero_vad.onnx,input=1x512,state=2x1x128,sr=16000",
+    "magika/models/standard_v3_3/model.onnx,bytes=1x2048",
+]
 #: Seconds that exporting and extracting one model may take.
 TIMEOUT_S = 600.0
 #: Compiled operators that the Python part of torchvision expects (torchvision/csrc/ops/nms.cpp). No model here calls
@@ -98,8 +108,8 @@ _TORCHVISION = ("nms", "qnms")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a row for every model; returns the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("models", nargs="*", default=MODELS, metavar="MODEL")
-    parser.add_argument("--packages", type=Path, help="folder with timm")
+    parser.add_argument("models", nargs="*", default=[*MODELS, *ONNX_FILES], metavar="MODEL")
+    parser.add_argument("--packages", type=Path, help="folder with the packages")
     parser.add_argument("--timeout", type=float, default=TIMEOUT_S)
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
@@ -151,6 +161,8 @@ def extracted(name: str) -> dict[str, int | str]:
     if file.endswith(".onnx"):
         from hios.cli import main as command
 
+        given = [Path(folder, file) for folder in ("", *sys.path)]  # the folder of packages is among them
+        file = next((str(path) for path in given if path.is_file()), file)
         with tempfile.TemporaryDirectory() as folder:
             program = str(Path(folder, "program.onnx"))
             options = [word for shape in shapes for word in ("--input", shape)]
