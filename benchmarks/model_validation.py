@@ -2,7 +2,7 @@
 
     python benchmarks/model_validation.py            the table, its median errors, and cross-validation of the fit
     python benchmarks/model_validation.py --write    writes what figures state of it (hios/study/model_validation.yaml)
-    python benchmarks/model_validation.py --fit      fits the four parameters of hios/platforms/model/efficiency.py anew
+    python benchmarks/model_validation.py --fit      fits the four parameters of hios/platforms/model/roofline.py anew
 
 The networks are those of models/ at the papers' sizes; they are exported and extracted first, half a minute each,
 unless ``--graphs`` names a folder that holds NETWORK/graph.json already. Nothing is measured, so the output is the
@@ -36,9 +36,8 @@ from typing import Any
 
 from hios import Graph
 from hios.platforms.model.descriptions import gpu, link
-from hios.platforms.model.efficiency import DEFAULT, GRAPH_LAUNCH_US, STREAM_LAUNCH_US, Efficiency
 from hios.platforms.model.kernel_work import Kernel, kernels
-from hios.platforms.model.roofline import predict
+from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, GRAPH_LAUNCH_US, STREAM_LAUNCH_US, Efficiency, predict
 from hios.study import model_validation, predicted_convolutions
 from hios.study.published import number, published
 
@@ -135,7 +134,7 @@ def errors(predictor: Predictor, rows: Iterable[Row], efficiency: Efficiency) ->
     return [predictor.latency_ms(row, efficiency) / row.published_ms - 1 for row in rows]
 
 
-def fit(predictor: Predictor, rows: Sequence[Row], start: Efficiency = DEFAULT) -> Efficiency:
+def fit(predictor: Predictor, rows: Sequence[Row], start: Efficiency = DEFAULT_EFFICIENCY) -> Efficiency:
     """Least squares of the logarithms of predicted over published, by coordinate descent with shrinking steps."""
 
     def loss(candidate: Efficiency) -> float:
@@ -186,7 +185,7 @@ def extracted(networks: Iterable[str], folder: Path) -> None:
 def print_table(predictor: Predictor, rows: Sequence[Row]) -> None:
     """Published, predicted and error, with the errors of cross-validation."""
     fitted = [row for row in rows if row.fitted]
-    shipped = dict(zip(rows, errors(predictor, rows, DEFAULT), strict=True))
+    shipped = dict(zip(rows, errors(predictor, rows, DEFAULT_EFFICIENCY), strict=True))
     without: Mapping[str, Mapping[Row, float]] = {
         "GPU": held_out(predictor, fitted, lambda row: row.gpu),
         "network": held_out(predictor, fitted, lambda row: row.network),
@@ -235,7 +234,7 @@ def print_claims() -> None:
 
 def _written(row: Row, predictor: Predictor) -> model_validation.ValidationRow:
     """A row as figures read it."""
-    predicted_ms = predictor.latency_ms(row, DEFAULT)
+    predicted_ms = predictor.latency_ms(row, DEFAULT_EFFICIENCY)
     return model_validation.ValidationRow(
         row.paper, row.gpu, row.network, row.batch, row.published_ms, predicted_ms, row.fitted
     )
@@ -256,7 +255,7 @@ def main() -> None:
         if arguments.fit:
             best = fit(predictor, [row for row in rows if row.fitted])
             for name in FITTED:
-                print(f"{name} = {getattr(best, name):.3g}, in efficiency.py {getattr(DEFAULT, name):g}")
+                print(f"{name} = {getattr(best, name):.3g}, in roofline.py {getattr(DEFAULT_EFFICIENCY, name):g}")
             return
         if arguments.write:
             model_validation.write([_written(row, predictor) for row in rows])

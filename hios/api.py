@@ -36,7 +36,7 @@ _Result = TypeVar("_Result")
 
 
 def _explained(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Have a function say which extra to install where a package is missing."""
+    """Make a function say which extra to install if a package is missing."""
 
     @functools.wraps(function)
     def called(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
@@ -67,7 +67,7 @@ def export(
     model
         A module; or as text the name of a network of ``models/``, ``"package.module:function"``, or a ``.pt2`` file.
     inputs
-        Example inputs of a module; without them for the others, which have their own.
+        Example inputs of a module; None for other models, which have their own.
     options
         Keyword arguments of the function that builds a network, such as ``{"image_size": 224}``.
     seed
@@ -78,7 +78,7 @@ def export(
     Returns
     -------
     Program
-        ``exported`` is the ``torch.export.ExportedProgram``; ``write(path)`` makes a ``program.pt2`` of it.
+        ``exported`` is the ``torch.export.ExportedProgram``; ``write(path)`` saves it as ``program.pt2``.
 
     Raises
     ------
@@ -122,10 +122,10 @@ def extract(
     name
         Of the graph; that of the program, or of the file, if empty.
     units
-        What is one operator: ``conv-relu``, ``relu-sepconv`` or ``operator``; as the model declares if None.
+        What counts as one operator: ``conv-relu``, ``relu-sepconv`` or ``operator``; if None, what the model declares.
     below
-        By name of inputs that are integers, such as tokens, what their values are less than; as the model
-        declares, or 2, where absent.
+        Upper limits of integer inputs, such as tokens, by name: their values are smaller. If absent, what the model
+        declares, or 2.
     trusted
         Whether you trust who made a ``.pt2`` file, which then may run code when it is loaded.
 
@@ -194,23 +194,23 @@ def profile(
     stages_of
         Algorithms whose stages are measured; times of other stages are estimated by the contention model.
     repeats
-        Least number of measurements of every operator and stage.
+        Minimum number of measurements of each operator and stage.
     budget_s
-        Seconds for repeating until medians are certain within 2 %, and for stages.
+        Seconds for repeating measurements until medians are known to within 2 %, and for measuring stages.
     cache
-        Whether measurements of other calls and networks are used and kept, or the folder for them.
+        Whether to reuse and save measurements across calls and networks; or the folder to cache them in.
     virtual
-        Whether devices may share cores or GPUs where there are fewer; times say little then. Refused
+        Whether several devices may share a core or GPU if there are too few; times then mean little. Refused
         on ``model``.
     cores_per_device
         Cores of each device on ``cpu``, with a thread on each inside every operator; 1 if None. Groups follow the
         topology of the machine: separate physical cores that share a cache first.
     widths
-        Numbers of devices that operators are also measured on at once, on ``cpu``. The costs then have t(v, k) of the
+        On ``cpu``: also measure operators on these numbers of devices at once. The costs then contain t(v, k) of the
         operators that gain.
     options
         Of a platform on which nothing is measured: for ``model`` the name of a GPU and of the link, or the path of a
-        ``.yaml`` file, such as ``{"gpu": "a40", "link": "nvlink"}``. Of the other settings only ``devices`` counts
+        ``.yaml`` file, such as ``{"gpu": "a40", "link": "nvlink"}``. Other settings than ``devices`` have no effect
         there.
 
     Returns
@@ -281,9 +281,10 @@ def execute(
     trusted
         Whether you trust who made a ``.pt2`` file, which then may run code when it is loaded.
     auto
-        Whether the fastest of all is chosen by every other run, and measured in the others (``run.chosen``).
+        Whether to choose the fastest schedule: every other run chooses, and the remaining runs measure it
+        (``run.chosen``).
     devices
-        Of the session; the most that a schedule uses if None.
+        Number of devices of the session; if None, the most that any schedule uses.
     **settings
         ``runs`` (36) measured and ``warmup`` (3) other runs of each, ``tolerance`` (1e-4) of outputs, ``seed`` (0),
         ``timeout_s`` (120) of a run, ``baselines`` (``("eager",)``), ``platform`` (``"cpu"``), ``virtual`` (False),
@@ -298,7 +299,7 @@ def execute(
     Raises
     ------
     HiosError
-        Objects that do not fit each other, a schedule that cannot run, a wrong output, or a worker that failed.
+        Inconsistent arguments, a schedule that cannot run, a wrong output, or a worker that failed.
 
     Examples
     --------
@@ -361,8 +362,7 @@ def report(*networks: tuple[Graph, CostsFile, Run | Schedule | Iterable[Schedule
     Raises
     ------
     HiosError
-        None is given, they are not all runs or all predictions, or graph, costs and the rest are not of the same
-        network.
+        No network is given, runs are mixed with predictions, or graph, costs and the rest belong to different networks.
 
     Examples
     --------

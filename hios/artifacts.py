@@ -49,7 +49,7 @@ _CLASSES = {
     "scenario": ("scenario_file", "ScenarioFile"),
     "result": ("serving_result_file", "ResultFile"),
 }
-#: JSON text without a match holds no number beyond float range, which needs a three-digit exponent or very many digits.
+#: JSON text without a match has no number beyond the range of floats: that takes a three-digit exponent or many digits.
 _PERHAPS_NOT_FINITE = re.compile(r"NaN|Infinity|[eE]\+?[0-9]{3}|[0-9]{200}")
 
 
@@ -142,11 +142,11 @@ def read_json(path: str | Path, report: Callable[[str], None] | None = None) -> 
 
     Args:
         path: the file.
-        report: is told of keys given twice and of numbers that are not finite, instead of an error that ends reading.
+        report: called with each duplicate key and each number that is not finite; without it, these are errors.
 
     Raises:
-        ArtifactError: missing, unreadable, damaged, nested too deeply, with half a surrogate, with a key given twice or
-            with a number that is not finite.
+        ArtifactError: missing, unreadable, damaged, nested too deeply, with a lone surrogate, a duplicate key, or a
+            number that is not finite.
     """
     path = Path(path)
     try:
@@ -215,7 +215,7 @@ def require_writable(path: str | Path) -> None:
     """Refuse an output that could not be written, before the work for it begins.
 
     Raises:
-        ArtifactError: its folder cannot be made or written, or something else than a file is in its place.
+        ArtifactError: its folder cannot be created or written, or the path is not a file.
     """
     path = Path(path).resolve()
     if path.exists() and not path.is_file():

@@ -1,6 +1,6 @@
 """Blocks of a graph: parts that run one after another, such as the modules of Inception or the cells of NASNet.
 
-IOS searches them one by one (section 4.2), and pictures show them. A graph states its blocks (graph.json) or has them
+IOS searches them one by one (section 4.2), and pictures show them. A graph states its blocks (graph.json), or they are
 found here.
 """
 
@@ -14,11 +14,10 @@ from hios.graph import Graph, topological_order
 
 
 def found_blocks(graph: Graph) -> tuple[tuple[str, ...], ...]:
-    """Operator ids by block: the graph cut behind every operator that all paths lead through (cut vertices).
+    """Operator ids by block: the graph cut after every operator that all paths lead through (cut vertices).
 
-    Such an operator ends the block of the operators before it, back to the one before of its kind; where several
-    follow one another directly, they are one block, a chain. So Inception-v3 falls into its stem, its modules and
-    its last pool.
+    Such an operator ends a block, which begins after the previous operator of that kind; several of them in direct
+    succession are one block, a chain. So Inception-v3 is divided into its stem, its modules and its last pool.
     """
     predecessors: list[list[int]] = [[] for _ in graph.operators]
     for edge in graph.edges:
@@ -53,7 +52,7 @@ def declared_blocks(
     Args:
         graph: with operators in the order in which the model computes them.
         modules: by operator id, the paths of the modules that compute it.
-        paths: modules that are one block each. Operators outside are blocks too: each run of them one.
+        paths: modules that are one block each. Each sequence of operators outside of them is a block, too.
 
     Raises:
         HiosError: the blocks cannot run one after another.

@@ -20,7 +20,7 @@ def lower_bound_ms(problem: Problem, devices: int) -> float:
     stream schedules add up to at most 1 in that measure; without contention a device has no such limit.
 
     Measured stages that beat the model loosen both: an operator counts only in the proportion by which the
-    best measured stage that holds it beats its longest group (path) or its modelled work. Merges are further choices
+    best measured stage that holds it beats its longest group (path) or its modeled work. Merges are further choices
     of their operators: in one that was measured on k devices each of them takes its time on the path, and as work a
     share, by w, of k times that. A merge that was not measured takes at least max(t*g) and sum(t*g*u), so an operator
     that can be merged counts at most t*g*u as work, with g >= 1 the least growth of its kernel in any merge that holds
@@ -31,8 +31,7 @@ def lower_bound_ms(problem: Problem, devices: int) -> float:
         devices: number M of devices.
 
     Examples:
-        Three equal operators that do not depend on each other, on two devices: one device has at least one and a half
-        to do.
+        Three equal, independent operators on two devices: one device has the work of at least one and a half of them.
 
         >>> import hios
         >>> graph = hios.Graph("three", tuple(hios.Operator(name, "conv") for name in "abc"), ())
@@ -51,7 +50,7 @@ def lower_bound_ms(problem: Problem, devices: int) -> float:
 
 
 class Least(NamedTuple):
-    """The least that every operator takes in any schedule, in milliseconds.
+    """The least time and work of every operator in any schedule, in milliseconds.
 
     ``time`` is from its start to its finish, ``work`` is device time of all its devices, ``work_on_one`` that of one of
     them. Of a merge or a measured stage, work is its share, so that the shares add up to no more than the whole.
@@ -87,7 +86,7 @@ class Taken(NamedTuple):
 
 
 def merge_choices(problem: Problem) -> Iterator[tuple[int, Taken, int]]:
-    """Operators with what they take in a merge at least, and its number of devices, for every merge that there may be.
+    """Operators with the least that they take in a merge, and its number of devices, for every possible merge.
 
     An operator's share is that of its work in the work of all operators of the merge.
     """
@@ -135,10 +134,10 @@ def stage_scales(problem: Problem) -> tuple[Mapping[int, float], Mapping[int, fl
         operators = [operator for group in stage for operator in group]
         longest = max(_group_ms(problem, group) for group in stage)
         work = sum(work_ms(problem, operator) for operator in operators)
-        for scale_of, modelled in ((path_scale, longest), (work_scale, work)):
-            if measured < modelled:
+        for scale_of, modeled in ((path_scale, longest), (work_scale, work)):
+            if measured < modeled:
                 for operator in operators:
-                    scale_of[operator] = min(scale_of.get(operator, 1.0), measured / modelled)
+                    scale_of[operator] = min(scale_of.get(operator, 1.0), measured / modeled)
     return path_scale, work_scale
 
 

@@ -46,14 +46,14 @@ class BoundVerdict:
 def judge_bounds(problem: Problem, schedule: Schedule, others: Iterable[Schedule] = ()) -> list[BoundVerdict]:
     """A verdict on each lower bound stated in a schedule.
 
-    A bound is wrong where something is faster: the schedule itself, all operators one after another on one device, or
-    each on as many as it takes least time on, or another schedule.
+    A bound is wrong if something is faster: the schedule itself, all operators one after another on one device or on as
+    many devices as are fastest for each, or another schedule.
 
     Args:
         problem: graph and costs.
         schedule: a valid schedule of the problem, see `hios.schedule_check.violations`.
-        others: further valid schedules of the problem; those for another number of devices are passed over, as times
-            may depend on it (``Problem.on``).
+        others: further valid schedules of the problem; those for another number of devices are skipped, as times may
+            depend on it (``Problem.on``).
     """
     problem = problem.on(schedule.devices)
     recomputed = lower_bound_ms(problem, schedule.devices)

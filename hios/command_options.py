@@ -16,7 +16,7 @@ from hios.errors import HiosError, shown
 from hios.formats.config_file import Config, ModelEntry, Scalar
 from hios.yaml_file import plain
 
-#: Seconds that no profile takes: JSON has no infinity.
+#: More seconds than any profile takes, as JSON has no infinity.
 _NO_BUDGET_S = 1e6
 
 
@@ -78,7 +78,7 @@ def partition_options(settings: Config) -> str:
 
 
 def _sharing(settings: Config) -> dict[str, Any]:
-    """What devices have of the machine."""
+    """How devices share the machine: ``--virtual`` and ``--cores-per-device``."""
     return {"virtual": settings.virtual, "cores_per_device": settings.cores_per_device}
 
 
@@ -150,7 +150,7 @@ def nested_values(entries: Iterable[str]) -> dict[str, Any]:
 
 
 def parsed_options(texts: Iterable[str], given: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Options of a model, of which some are given as ``name=value`` with values as in YAML.
+    """Options of a model, some of which are given as ``name=value`` with values as in YAML.
 
     Raises:
         HiosError: one without a name, with a value that is not text, a number, true or false, or one given twice.
@@ -180,7 +180,7 @@ def parsed_shapes(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """
     shapes: dict[str, tuple[int, ...]] = {}
     for text in texts:
-        name, _, sizes = text.rpartition("=")  # names of ONNX may hold any sign
+        name, _, sizes = text.rpartition("=")  # ONNX names may contain any character
         if not name or not re.fullmatch(r"[1-9][0-9]{0,8}(x[1-9][0-9]{0,8})*", sizes):
             raise HiosError(f"--input: found {shown(text, quoted=False)}; allowed: NAME=SIZES, such as x=1x3x224x224")
         if name in shapes:

@@ -1,4 +1,4 @@
-"""config.yaml: validated, defaults filled in and every name looked up before anything runs.
+"""config.yaml: validated, with defaults filled in and all names resolved before anything runs.
 
 Snakemake reads the file and merges ``--config`` into it; `resolve` turns that into the settings of a run.
 Light: neither torch nor Snakemake is imported.
@@ -33,9 +33,8 @@ def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | 
     Args:
         data: what was read.
         source: the file's name, for the messages.
-        cores: how many cores can be used, which limits the devices of platforms that have a core each; unchecked if
-            None.
-        models: where the model files lie; the project's if None.
+        cores: number of usable cores, which limits the devices on platforms whose devices are cores; unchecked if None.
+        models: folder of the model files; the project's if None.
 
     Raises:
         HiosError: one line with file, field, what was found and what is allowed.
@@ -50,9 +49,9 @@ def resolve(data: Any, source: str, *, cores: int | None = None, models: Path | 
 
 
 def without_files(data: Any, source: str, *, cores: int | None = None, models: Path | None = None) -> Config:
-    """As `resolve`, but no file or module that a model names is looked up, nor is the folder for the results.
+    """Like `resolve`, but without looking up files and modules of models, or the folder for the results.
 
-    What comes out does not depend on the current folder.
+    The result does not depend on the current folder.
     """
     given = artifacts.parsed(normalized(data, source), Config, source)
     settings = msgspec.structs.replace(
@@ -67,10 +66,10 @@ def without_files(data: Any, source: str, *, cores: int | None = None, models: P
 
 
 def normalized(data: Any, source: str) -> Any:
-    """What was read as JSON knows it; a label with nothing behind it means defaults.
+    """The data with JSON types; a label without a value stands for all defaults.
 
     Raises:
-        HiosError: a key that is not text, or a value that JSON does not know.
+        HiosError: a key that is not text, or a value that JSON cannot represent.
     """
     given = plain(data, source, ())
     if isinstance(given, dict):
@@ -108,7 +107,7 @@ def numbers_of_devices(settings: Config) -> tuple[int, ...]:
 
 
 def chooses(settings: Config) -> bool:
-    """Whether the fastest of what is executed is chosen."""
+    """Whether the fastest competitor is chosen by measurement (label ``auto``)."""
     return any(entry["algorithm"] == AUTO for entry in settings.algorithms.values())
 
 
@@ -209,7 +208,7 @@ def _resolved_algorithms(settings: Config, source: str) -> dict[str, dict[str, S
             given = {key: value for key, value in entry.items() if key != "algorithm"}
             if any(parameter.name == "seed" for parameter in algorithm.parameters):
                 given.setdefault("seed", settings.seed)
-            # Under its name alone an algorithm package.module:function would not be found again.
+            # An algorithm package.module:function cannot be looked up by its name alone.
             resolved[label] = {"algorithm": name, **algorithm.resolved(given)}
     for index, name in enumerate(settings.profile.stages_of):
         with _at(source, f"profile.stages_of[{index}]"):
@@ -233,7 +232,7 @@ def predicts(settings: Config) -> bool:
 
 
 def _check_platform(settings: Config, source: str) -> None:
-    """Refuse what the platform cannot use, and options of other platforms; their values are looked up later."""
+    """Refuse options that the platform does not support; their values are checked later."""
     for name, entry in platforms.PLATFORMS.items():
         for option in entry.options:
             given = getattr(settings, option.name) is not None
@@ -287,7 +286,7 @@ def _check_devices(settings: Config, source: str, cores: int | None) -> None:
 
 
 def _check_division(settings: Config, source: str) -> None:
-    """Refuse what only goes with a known number of devices."""
+    """Refuse settings that need a known number of devices."""
     if not platforms.find(settings.platform).GROUPS_CORES:
         raise HiosError(f"{source}: devices: found auto with platform {settings.platform}; allowed: with platform cpu")
     for key, given in (
@@ -299,7 +298,7 @@ def _check_division(settings: Config, source: str) -> None:
 
 
 def _check_baselines(settings: Config, source: str) -> None:
-    """Refuse what runs a model on another platform only."""
+    """Refuse baselines of other platforms."""
     if predicts(settings):
         return
     runtimes = platforms.find(settings.platform).RUNTIMES

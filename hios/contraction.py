@@ -1,4 +1,4 @@
-"""Contraction of merges: a problem in which every merge is one operator, and plans taken there and back."""
+"""Contraction of merges: a problem in which every merge is one operator, with plans converted in both directions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hios.schedule import StreamPlan
 
 
 class Contraction:
-    """A problem whose merges are operators, for all that places operators on streams and knows nothing of merges.
+    """A problem whose merges are single operators, for algorithms on streams that do not know about merges.
 
     Operators of a merge read the same value, so none depends on another, and contracting them makes no cycle. The
     merged operator takes `Problem.merge_ms`, on several devices ``Problem.merge_wide_ms``, and keeps a device busy by
@@ -28,7 +28,7 @@ class Contraction:
     Attributes:
         merges: the merges.
         problem: the problem with each of them as one operator.
-        members: by operator number of that problem, the operators of the other one that it stands for, ascending.
+        members: by operator number of that problem, the original operators that it stands for, ascending.
 
     Raises:
         ScheduleError: an operator is in two merges, or one of them cannot run as one operator.

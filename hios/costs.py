@@ -40,7 +40,7 @@ _MOST_SHARED_MEMORY_BYTES, _MOST_REGISTERS, _MOST_THREADS = 48 * 1024, 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a thread block of an operator asks of a GPU; of several kernels, those of the most demanding one."""
+    """What a thread block of an operator needs of a GPU; for several kernels, the most demanding one counts."""
 
     shared_memory_bytes: int
     registers: int
@@ -57,7 +57,7 @@ class Resources:
 
 
 def predicted_for(platform: Platform | None) -> str | None:
-    """The GPUs that times are predicted for, in words; None where they were measured, or nobody says."""
+    """The GPUs that times are predicted for, in words; None if times were measured, or if that is not stated."""
     if platform is None or not platform.predicted:
         return None
     gpu = platform.gpus[0] if platform.gpus else platform.gpu or "a GPU"
@@ -65,7 +65,7 @@ def predicted_for(platform: Platform | None) -> str | None:
 
 
 def measured_beside_other_work(platform: Platform | None) -> str | None:
-    """What other work took of the cores' time when costs were measured, in words; None where it was little."""
+    """The share of the cores' time that other work took when costs were measured, in words; None if it was small."""
     busy = None if platform is None else platform.busy_share
     if busy is None or busy <= BUSY:
         return None
@@ -95,7 +95,7 @@ class Costs:
             stated.
         wide_ms: t(v, k) by operator id and number of devices k of at least 2, for the numbers that are allowed.
         merge_wide_ms: the same of operators merged into one, by the operators.
-        disturbed: that other processes kept the cores busy meanwhile, in words; empty if they did not.
+        disturbed: in words, that other processes kept the cores busy during the measurement; empty if they did not.
         hardware: kind of hardware that times were measured on; None if unknown.
 
     Examples:
@@ -188,7 +188,7 @@ class Costs:
     def corun_factor(self, devices: int) -> float:
         """How many times as long operators, stages and merges take in schedules for so many devices.
 
-        Without an entry for the number, that of the next larger one counts, beyond the largest that of the largest.
+        If the number has no entry, the entry of the next larger number is used, or that of the largest.
         """
         if devices == 1 or not self.corun:
             return 1.0
@@ -231,7 +231,7 @@ class Costs:
 
 
 def defects(file: CostsFile) -> Iterator[str]:
-    """What is measured twice, so that one of the times would be lost."""
+    """Entries that are given twice, so that one of the times would be lost."""
     edges: set[tuple[str, str]] = set()
     for position, transfer in enumerate(() if isinstance(file.transfers, LinkModel) else file.transfers):
         ends = (transfer.source, transfer.target)

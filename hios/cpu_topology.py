@@ -1,6 +1,6 @@
-"""CPU topology: which logical CPUs share a core, a cache, a memory node or a socket, and groups of them.
+"""CPU topology: which logical CPUs share a core, a cache, a NUMA node or a socket, and groups of them.
 
-`read` asks Linux; everything else is a pure function of its answer.
+`read` queries Linux; everything else is a pure function of its result.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class LogicalCpu:
     """A logical CPU, which Linux schedules threads on, and where it is.
 
     Attributes:
-        number: by which Linux knows it.
+        number: its number in Linux.
         core: lowest number of the logical CPUs of its physical core.
         cache: lowest number of the logical CPUs that share its last level of cache.
         node: NUMA node.
         socket: physical package.
-        capacity: how much it does compared with the others: on hybrid processors, fast cores have a larger one.
+        capacity: its relative speed: on hybrid processors, fast cores have a larger capacity.
     """
 
     number: int
@@ -47,8 +47,8 @@ def read(usable: Collection[int] | None = None, system: Path = _SYSTEM) -> list[
     """The usable logical CPUs; whatever the system does not state counts as shared by all.
 
     Args:
-        usable: their numbers; those that this process may run on if None, which CPUs outside its cpuset or affinity
-            mask and CPUs that are offline are not.
+        usable: their numbers; if None, those that this process may run on: online CPUs within its cpuset and affinity
+            mask.
         system: where sysfs is mounted.
     """
     numbers = sorted(os.sched_getaffinity(0) if usable is None else usable)
@@ -85,11 +85,11 @@ def in_order(topology: Topology) -> list[int]:
 def groups(topology: Topology, devices: int, size: int) -> list[list[int]]:
     """Groups of logical CPUs, each a device.
 
-    As long as there are enough physical cores, a device gets one logical CPU of each of its own; siblings are used only
-    where they run out, and then a device gets whole physical cores if that is possible, so that no two devices share
-    one. A group lies within a last-level cache if enough groups do, else within a NUMA node, else within a socket, and
-    consists of equally fast cores where it can. Groups that come first are next to each other, as devices hand values
-    over; on hybrid processors they have the fast cores.
+    As long as there are enough physical cores, a device gets one logical CPU of each of its own cores. Siblings are
+    used only if cores run out; a device then gets whole physical cores if possible, so that no two devices share one. A
+    group stays within a last-level cache if enough groups fit, else within a NUMA node, else within a socket, and
+    consists of equally fast cores if possible. The first groups are neighbors, as devices exchange values, and get the
+    fast cores of hybrid processors.
 
     Args:
         topology: the logical CPUs that may be used.

@@ -1,4 +1,4 @@
-"""Tables as CSV files that spreadsheets open without running what is in them."""
+"""Tables as CSV files that are safe to open in spreadsheets: no cell is taken for a formula."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-#: How a formula begins, or text that is guarded already.
+#: First characters of a formula, and of text that is already guarded.
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 #: Ends the lines that csv makes: it quotes cells that hold one of these characters, and no others with line breaks.
@@ -19,7 +19,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
     Args:
         columns: names, in order.
-        rows: cells by column. None is an empty field; other keys than the columns are left out.
+        rows: cells by column. None is an empty field; keys that are not columns are left out.
     """
     lines = _Lines()
     writer = csv.writer(lines, lineterminator=_END)
@@ -31,17 +31,17 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 class _Lines(list[str]):
-    """What a csv writer writes to, a line a call."""
+    """The target of a csv writer: a list of lines."""
 
     def write(self, line: str) -> None:
         self.append(f"{line.removesuffix(_END)}\n")
 
 
 def guarded(text: str) -> str:
-    """Text as CSV files have it: an apostrophe before what a spreadsheet would take for a formula, and run."""
+    """Text with an apostrophe before anything that a spreadsheet would run as a formula."""
     return f"'{text}" if _FORMULA.match(text) else text
 
 
 def unguarded(text: str) -> str:
-    """What `guarded` was given."""
+    """The inverse of `guarded`."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text[1:]) else text

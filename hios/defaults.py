@@ -1,7 +1,7 @@
 """Defaults shared by command line, config.yaml and library; each is defined only here.
 
-Parameters of algorithms have theirs in the registry (`hios.schedulers`). Limits that nobody sets, such as how long a
-worker process may take to start, are in the module that uses them.
+Defaults of algorithm parameters are in the registry (`hios.schedulers`). Limits that users cannot set, such as how long
+a worker process may take to start, are in the module that uses them.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 TOLERANCE = 1e-4
 #: Longest time of one run, in seconds.
 TIMEOUT_S = 120.0
-#: Measured runs of every competitor, and runs before them.
+#: Measured runs of each competitor, and warm-up runs.
 RUNS = 36
 WARMUP = 3
-#: Of weights, inputs, and the order of competitors.
+#: Seed of weights, inputs, and the order of competitors.
 SEED = 0
-#: Least number of measurements of every operator and stage.
+#: Minimum number of measurements of each operator and stage.
 REPEATS = 20
-#: Seconds of measuring on until medians are certain.
+#: Seconds for repeating measurements until medians are certain.
 PROFILE_BUDGET_S: float = 120
 #: Algorithms whose stages are measured.
 STAGES_OF = ("greedy", "hios-lp")

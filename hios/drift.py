@@ -2,10 +2,10 @@
 
 A session times a fixed probe, convolutions and copies whose shapes never change, on every device throughout
 (``hios.platforms.probe_schedule``). If a network takes longer than predicted, drift is the part by which the probe
-takes longer too; the rest is an error of the prediction.
+takes longer too; the rest is the prediction error.
 
-Intervals of sums and ratios follow the method of variance estimates recovery, which needs nothing but the intervals of
-their parts: Zou and Donner, "Construction of confidence limits about effect measures: a general approach", Statistics
+Intervals of sums and ratios follow the method of variance estimates recovery, which needs only the intervals of their
+parts: Zou and Donner, "Construction of confidence limits about effect measures: a general approach", Statistics
 in Medicine 27 (2008), equations 4 and 5; ratios on the scale of logarithms.
 """
 
@@ -33,7 +33,7 @@ class Change:
     Attributes:
         device: the device.
         part: ``convolutions`` or ``copies``.
-        factor: running median of the slowest part over that of the fastest; 1 where they are not told apart.
+        factor: running median of the slowest part over that of the fastest; 1 if the difference is not significant.
         slowed: whether the slowest part is the later one.
     """
 
@@ -72,11 +72,11 @@ def ratio(now: Estimate, then: Estimate) -> Estimate:
 
 
 def speed(samples: Sequence[Sample], devices: int | None = None) -> Speed | None:
-    """Median speed over a session: the mean over its devices, each of which counts alike.
+    """Median speed over a session: the mean over its devices, with equal weights.
 
     Args:
         samples: of a session, or of a part of it.
-        devices: only so many devices count, from the first on; all if None.
+        devices: only this many devices count, from the first on; all if None.
 
     Returns:
         None without samples of these devices.
@@ -109,8 +109,8 @@ def between(now: Speed, then: Speed, copy_share: float) -> Estimate:
     Args:
         now: speed in the later session.
         then: speed in the earlier one.
-        copy_share: share of the network's time in operators that memory limits, 0 to 1; they drift as copies do, the
-            others as convolutions do.
+        copy_share: share of the network's time in memory-bound operators, 0 to 1; they drift as copies do, the others
+            as convolutions do.
     """
     compute, copies = ratio(now.compute_ms, then.compute_ms), ratio(now.copy_ms, then.copy_ms)
     return weighted([(1 - copy_share, compute), (copy_share, copies)])
@@ -120,8 +120,8 @@ def since(then: ProfiledSpeed | None, version: str, samples: Sequence[Sample], d
     """Drift of the devices of a schedule since its costs were measured; None if unknown.
 
     Args:
-        then: the speed when they were; None where it was not measured.
-        version: of the probe in the later session: other versions do not compare.
+        then: the speed at that time; None if it was not measured.
+        version: of the probe in the later session; other versions are not comparable.
         samples: of the later session.
         devices: how many the schedule has.
     """
@@ -151,8 +151,8 @@ def within(samples: Sequence[Sample]) -> Change | None:
 def _change(times: Sequence[float]) -> tuple[float, bool]:
     """The ratio of the slowest to the fastest running median, and whether the slowest comes later.
 
-    A running median is not moved by single outliers. Noise alone makes some of them larger than others, so they count
-    as one unless the intervals of two lie apart.
+    Single outliers do not change a running median. Noise alone makes some medians larger than others, so the ratio is 1
+    unless the intervals of two of them do not overlap.
     """
     length = max(min(_WINDOW, len(times) // 3), _FEWEST)
     running = [median(times[first : first + length]) for first in range(len(times) - length + 1)]

@@ -1,10 +1,10 @@
-"""``torch.compile(model, backend="hios")``: the parts that Dynamo finds in a model, each run the fastest way measured.
+"""``torch.compile(model, backend="hios")``: the subgraphs that Dynamo captures, each run in the fastest way measured.
 
-Every part between two graph breaks is treated as ``hios.optimize`` treats a model. A part that takes less than
-``least_ms`` (2 ms) by itself is left as it is: waking workers costs too much for it. Left as they are with a warning
-are parts with dynamic shapes, parts that are to be differentiated, and what ``hios.optimize`` cannot take: among others
-parts that write into inputs or buffers, which run once for every call of the user, and parts whose outputs share
-memory, as the next part may write into one of them.
+Each part between two graph breaks is treated as ``hios.optimize`` treats a model. A part that takes less than
+``least_ms`` (2 ms) by itself is left as it is: waking workers would cost too much. Also left as they are, with a
+warning: parts with dynamic shapes, parts that need gradients, and parts that ``hios.optimize`` does not support, such
+as those that write into inputs or buffers, which run exactly once per call, and those whose outputs share memory, as
+the next part may write into one of them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from hios.optimizing.optimize_options import Options
 from hios.optimizing.optimized_module import OptimizedModule, warn
 from hios.optimizing.report import Report
 
-#: What a placeholder of Dynamo's graph says if it is a parameter or buffer, which stays the same from call to call.
+#: Marks a placeholder of Dynamo's graph as a parameter or buffer, which stays the same from call to call.
 _STATIC = "_dynamo_static_input_type"
 
-#: The parts that were compiled last, with the reports of those that are gone.
+#: The parts that were compiled last, with the reports of those that no longer exist.
 _compiled: deque[tuple[weakref.ref[OptimizedModule], Report]] = deque(maxlen=1000)
 
 
@@ -45,7 +45,7 @@ def hios(
     Args:
         gm: the part.
         example_inputs: its inputs; parameters and buffers are among them.
-        mode: of ``torch.compile``; there are none.
+        mode: of ``torch.compile``; not supported.
         options: of ``torch.compile``: devices, algorithm, and the other keyword arguments of ``hios.optimize``.
 
     Returns:
@@ -55,7 +55,7 @@ def hios(
         HiosError: an option is unknown or not allowed.
     """
     if mode not in (None, "default"):
-        raise HiosError(f"torch.compile, backend hios: mode: found {mode}; allowed: none; options say what to do")
+        raise HiosError(f"torch.compile, backend hios: mode: found {mode}; allowed: none; use options instead")
     chosen = _options(options or {})
     if why := _left_alone(example_inputs):
         warn(f"a part of the model is left as it is: {why}")
@@ -64,7 +64,7 @@ def hios(
     bound = ModelPart(gm, example_inputs, static)
     dynamic = [value for value, fixed in zip(example_inputs, static, strict=True) if not fixed]
     if not any(isinstance(value, Tensor) for value in dynamic):
-        return gm.forward  # it computes the same at every call
+        return gm.forward  # it computes the same in every call
     try:
         optimized = accelerated(bound, dynamic, {}, chosen)
     except ExampleInputsError:
@@ -102,7 +102,7 @@ def _left_alone(example_inputs: Sequence[Any]) -> str:
 
 
 class ModelPart(nn.Module):
-    """A part with its parameters and buffers in their places: a model that takes the rest."""
+    """A part with its parameters and buffers bound: a model of the remaining inputs."""
 
     def __init__(self, part: fx.GraphModule, example_inputs: Sequence[Any], static: Sequence[bool]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The errors that hios raises on purpose; the command line prints their message and nothing else."""
+"""The errors that hios raises for users; the command line prints only their message."""
 
 import json
 import sys
@@ -33,7 +33,7 @@ _EXTRAS = {
 
 
 def shown(value: Any, *, quoted: bool = True) -> str:
-    """A value as messages show it: as JSON, cut where it is long.
+    """A value as messages show it: as JSON, shortened if it is long.
 
     Args:
         value: what was found, or is allowed.
@@ -59,7 +59,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def without_middle(message: str) -> str:
-    """A message of at most some thousand characters: its beginning says where, its end what is allowed."""
+    """A message shortened to a few thousand characters: its beginning says where, its end what is allowed."""
     if len(message) <= _LONGEST_MESSAGE:
         return message
     half = _LONGEST_MESSAGE // 2
@@ -73,7 +73,7 @@ def first_line(error: BaseException) -> str:
 
 
 def place(error: BaseException, file: str | Path) -> str:
-    """``file:line`` of the innermost line of a file that an error went through; the file alone where it did not."""
+    """``file:line`` of the innermost line of a file in an error's traceback; the file alone if it is not there."""
     if isinstance(error, SyntaxError) and error.filename == str(file):
         return f"{file}:{error.lineno}"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
@@ -81,9 +81,9 @@ def place(error: BaseException, file: str | Path) -> str:
 
 
 class HiosError(Exception):
-    """Something the user can mend: the message says where, what was found and what is allowed.
+    """An error that the user can fix: the message says where, what was found and what is allowed.
 
-    The middle of a very long message is left out: a file may hold names and values without end.
+    The middle of a very long message is left out, as names and values in a file may be arbitrarily long.
 
     Examples:
         >>> import hios
@@ -109,11 +109,11 @@ class ScheduleError(HiosError):
 
 
 class PlatformError(HiosError):
-    """The devices asked for are not there, or a worker died, hung or gave wrong results."""
+    """The requested devices do not exist, or a worker died, hung or gave wrong results."""
 
 
 class UnsupportedError(HiosError):
-    """A model uses something that a frontend or the kernel table does not know."""
+    """A model uses something that a frontend or the kernel table does not support."""
 
 
 class ExampleInputsError(HiosError):
@@ -121,7 +121,7 @@ class ExampleInputsError(HiosError):
 
 
 def missing_extra(what: str, error: ModuleNotFoundError) -> HiosError | None:
-    """What to install where a package is missing; None if no extra of hios has it.
+    """What to install if a package is missing; None if no extra of hios contains it.
 
     Args:
         what: what needs it, such as ``hios.optimize``.
@@ -135,10 +135,10 @@ def missing_extra(what: str, error: ModuleNotFoundError) -> HiosError | None:
 
 
 class HiosWarning(UserWarning):
-    """Something works, but not as the user may expect: an optimized model that runs as it was, and why.
+    """Something works, but not as the user may expect, such as a model that runs unoptimized, and why.
 
     Examples:
-        Turn these warnings into errors, so that nothing runs otherwise than expected:
+        Turn these warnings into errors:
 
         >>> import warnings, hios
         >>> with warnings.catch_warnings():
@@ -150,8 +150,8 @@ def warn(message: str, not_the_user: tuple[str, ...] = ()) -> None:
     """A ``HiosWarning`` at the line outside hios that led here.
 
     Args:
-        message: what works otherwise than expected, and what to do.
-        not_the_user: folders of other libraries on the way, whose lines tell the user nothing either.
+        message: what does not work as expected, and what to do.
+        not_the_user: folders of other libraries on the call stack that are not the user's code either.
     """
     folders = (str(Path(__file__).parent), *not_the_user)
     level, frame = 1, sys._getframe()

@@ -27,7 +27,7 @@ UNITS = ("conv-relu", "relu-sepconv", "operator")
 class Graph:
     """A directed acyclic graph of operators.
 
-    Parallel edges are allowed: an operator that takes a value twice has two. ``inputs``, ``outputs`` and
+    Parallel edges are allowed: an operator that reads a value twice has two. ``inputs``, ``outputs`` and
     ``weights`` are the entries of graph.json; synthetic graphs leave them empty. ``units`` says how operators were
     grouped into scheduling units.
 
@@ -72,11 +72,11 @@ class Graph:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits that tell graphs of one name apart, such as those of two image sizes.
+        """16 hexadecimal digits that distinguish graphs of the same name, such as those of two image sizes.
 
-        Costs and schedules state that of their graph. It rests on what both depend on: operators with type, calls,
-        shapes and dtype, edges, inputs, outputs, and the shapes of weights; not on their order, on the name, on
-        blocks, or on the values of weights.
+        Costs and schedules state the fingerprint of their graph. It covers what both depend on: operators with type,
+        calls, shapes and dtype, edges, inputs, outputs, and the shapes of weights; not their order, the name, blocks,
+        or the values of weights.
         """
         operators = [
             [operator.id, operator.type, operator.calls or None, operator.shapes, operator.dtype]
@@ -206,10 +206,10 @@ def topological_order(successors: Sequence[Iterable[int]], preference: Iterable[
 
     Args:
         successors: for every node, the nodes that come after it; parallel edges are allowed.
-        preference: every node once; of the nodes that could come next, the first in it does. None: by number.
+        preference: every node once; among the nodes that could come next, the first one in it does. None: by number.
 
     Returns:
-        All nodes in order; without the nodes on cycles, and those after them, where the graph has cycles.
+        All nodes in order; nodes on cycles, and those after them, are left out.
     """
     nodes = list(range(len(successors)) if preference is None else preference)
     rank = [0] * len(nodes)

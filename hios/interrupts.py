@@ -1,7 +1,7 @@
-"""Ctrl-C before a command of hios begins ends its process in silence: Python would print where it was importing.
+"""Ctrl-C before a command of hios begins ends its process silently, where Python would print a traceback of imports.
 
-`hios` imports this module before any other. It changes nothing where hios is a library of another program, in workers,
-and where interrupts are ignored, as in a job that a shell script runs in the background.
+`hios` imports this module before any other. It changes nothing if hios is used as a library, in workers, or if
+interrupts are ignored, as in a background job of a shell script.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def is_command() -> bool:
 
 
 def end_in_silence() -> bool:
-    """Let an interrupt end the process, if it is a command: it has begun nothing. Says whether it does."""
+    """Let an interrupt end the process if it is a command, which has not begun any work. Returns whether it is."""
     if not is_command() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return False
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -30,7 +30,7 @@ def end_in_silence() -> bool:
 
 
 def raise_again() -> None:
-    """Let an interrupt raise KeyboardInterrupt again, so that what has begun is undone."""
+    """Let an interrupt raise KeyboardInterrupt again, so that unfinished work is cleaned up."""
     if _SILENT:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

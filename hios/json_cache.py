@@ -27,7 +27,7 @@ def cache_folder() -> Path:
     given = os.environ.get("HIOS_CACHE")
     if given:
         return Path(given)
-    # The XDG specification has relative paths ignored.
+    # According to the XDG specification, relative paths are ignored.
     home = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (home if home.is_absolute() else Path.home() / ".cache") / "hios"
 
@@ -36,8 +36,8 @@ class JsonCache:
     """Entries in a folder.
 
     Args:
-        folder: where the files lie, made when the first is written.
-        advice: what to do where an entry cannot be written, for the message.
+        folder: where the files are saved, created with the first one.
+        advice: what to do if an entry cannot be written, for the message.
 
     Raises:
         ArtifactError: entries could not be written there.
@@ -53,8 +53,8 @@ class JsonCache:
 
         Args:
             key: all that the entry depends on, as JSON.
-            convert: makes the entry of the members that were written; for members that make none it returns None, or
-                raises ValueError, TypeError, KeyError or HiosError.
+            convert: builds the entry from the saved members; if they are invalid, it returns None or raises ValueError,
+                TypeError, KeyError or HiosError.
         """
         key = _as_read(key)
         try:

@@ -54,7 +54,7 @@ def _times(cores: Collection[int]) -> tuple[int, int]:
 
 
 class OtherWork:
-    """Measures how busy other processes keep some cores, from its creation until it is asked.
+    """Measures how busy other processes keep some cores, from its creation until `share` is called.
 
     Args:
         cores: by number.
@@ -68,7 +68,7 @@ class OtherWork:
         """Share of the cores' time used by others since its creation, including stolen time; 0 if unknown.
 
         Args:
-            children: process numbers of this process's own workers, whose work is not that of others.
+            children: process IDs of this process's own workers, whose work does not count as that of others.
         """
         total, idle, own = (after - earlier for after, earlier in zip(self._now(children), self._before, strict=True))
         return 0.0 if total <= 0 else round(min(max(0.0, 1 - (idle + own) / total), 1.0), 3)
@@ -94,7 +94,7 @@ def _ticks_of(pid: int) -> int:
 
 
 def private_bytes(pid: int) -> int:
-    """Memory that a process shares with no other, in bytes; 0 if the system does not tell."""
+    """Memory that a process shares with no other, in bytes; 0 if the system does not report it."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines()
     except OSError:

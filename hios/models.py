@@ -1,6 +1,6 @@
 """What MODEL may be: a network of models/, a function, or a file; and the files it depends on.
 
-Light, and nothing of the user's is imported or run here: modules are looked up and their imports read.
+Light; no user code is imported or run here: modules are located, and their imports are read from the source.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def model(text: str, directory: Path | None = None) -> Model:
 
     Args:
         text: a name, ``package.module:function``, or a path that ends in .pt2 or .onnx.
-        directory: where the registered networks lie; the project's models/ if None.
+        directory: folder of the registered networks; the project's models/ if None.
 
     Raises:
         HiosError: it is none of them.

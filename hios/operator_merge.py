@@ -3,7 +3,7 @@
 Convolutions that read the same value are merged by stacking their filters; smaller kernels are padded with zeros to
 the elementwise largest. The paper leaves the condition out under which that is correct: with kernel K and padding P
 of the merged convolution, k and p of one that is merged, P - floor((K - k) / 2) = p has to hold on each axis.
-All is worked out from graph.json; operators without calls and shapes cannot be merged.
+Everything is computed from graph.json; operators without calls and shapes cannot be merged.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def merged_kernel(members: Sequence[Convolution | None]) -> MergedKernel | None:
 
 
 def least_growth(members: Sequence[Convolution | None]) -> dict[int, float]:
-    """By position, the least growth of a convolution in any merge that holds it; without those that none holds.
+    """By position, the least growth of a convolution in any merge that contains it; without convolutions in no merge.
 
     The kernel K of a merge has a height and a width of its family, and all its members have the same padding for K.
     So for every such K the members of equal padding are considered together.
@@ -152,7 +152,7 @@ def least_growth(members: Sequence[Convolution | None]) -> dict[int, float]:
 
 
 def merge_candidates(members: Sequence[Convolution | None]) -> list[frozenset[int]]:
-    """Merges that are worth measuring, by position: for every kernel all that fit together, and all pairs."""
+    """Merges worth measuring, by position: for each kernel, all convolutions that fit together, and all pairs."""
     candidates: dict[frozenset[int], None] = {}
     for family in _families(members):
         merges = [frozenset(positions) for positions, _ in _largest_merges(family)]

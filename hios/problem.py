@@ -26,10 +26,10 @@ class Problem:
 
     Operators are numbers 0..n-1 in the order of the graph; parallel edges count once.
 
-    Times are those of one device that works alone. In a schedule for M devices, whether they all get work or not,
-    operators, stages and merges take the co-run factor of M times as long (``Costs.corun_factor``), as devices share
-    memory and cores; transfers do not. ``on(M)`` is the problem with those times. Evaluator, checker, bounds and
-    ``Algorithm.solve`` ask for it themselves; the functions of algorithms are given it.
+    Times are those of one device that works alone. In a schedule for M devices, whether or not all of them get work,
+    the times of operators, stages and merges are multiplied by the co-run factor of M (``Costs.corun_factor``), as
+    devices share memory and caches; transfer times are not. ``on(M)`` is the problem with those times. Evaluator,
+    checker, bounds and ``Algorithm.solve`` call it themselves; the functions of algorithms receive its result.
 
     Attributes:
         graph: the graph.
@@ -47,7 +47,7 @@ class Problem:
             several devices at once; at most as many as ``on`` was asked for.
         merge_wide_ms: the same of merged operators, by the operators.
         predicted_for: the GPUs that costs are predicted for, in words; empty if they were measured.
-        disturbed: that other processes kept the cores busy while costs were measured, in words; empty if they did not.
+        disturbed: in words, that other processes kept the cores busy while costs were measured; empty if they did not.
         devices: number of devices whose co-run factor the times hold; 0 if it is left to ``on``.
         probe: speed of the machine when the times were measured; None if unknown.
         cores_per_device: cores of each device that times were measured on; None if unknown.
@@ -85,7 +85,7 @@ class Problem:
         transfers: dict[tuple[int, int], float] = {}
         for edge in graph.edges:
             ends = (graph.index[edge.source], graph.index[edge.target])
-            # Of several values between two operators the largest counts, as they are sent at the same time.
+            # If two operators exchange several values, the largest counts, as they are sent at the same time.
             transfers[ends] = max(transfers.get(ends, 0.0), costs.transfer_ms(edge))
         self.predecessors: list[list[tuple[int, float]]] = [[] for _ in self.ids]
         self.successors: list[list[tuple[int, float]]] = [[] for _ in self.ids]
@@ -139,7 +139,7 @@ class Problem:
     def on(self, devices: int) -> Problem:
         """The problem with the times that operators, stages and merges have in a schedule for so many devices.
 
-        A problem that has them already stays as it is: a plan for fewer devices leaves the others idle.
+        A problem that already has them is returned unchanged: a plan for fewer devices leaves the others idle.
         """
         if self.devices:
             return self
@@ -159,8 +159,8 @@ class Problem:
     def _wide_on(self, wide_ms: Mapping[_Key, Mapping[int, float]], devices: int) -> dict[_Key, dict[int, float]]:
         """t(v, k) in schedules for so many devices, for the k that are possible.
 
-        t(v, k) was measured with k devices busy, so only what the others add to that makes it longer: the co-run
-        factor of all devices over that of k.
+        t(v, k) was measured with k devices busy, so it is multiplied by the co-run factor of all devices over that of
+        k devices.
         """
         allowed = {
             key: {
@@ -192,9 +192,9 @@ class Problem:
         key = frozenset(stage)
         if key in self.measured:
             return self.measured[key]
-        return self.modelled_stage_ms(stage)
+        return self.modeled_stage_ms(stage)
 
-    def modelled_stage_ms(self, stage: Stage) -> float:
+    def modeled_stage_ms(self, stage: Stage) -> float:
         """t(S) of a stage by the contention model alone, in milliseconds."""
         longest = max(sum(self.time[operator] for operator in group) for group in stage)
         if self.alpha is None:
@@ -209,16 +209,16 @@ class Problem:
         return merged_kernel([self.convolutions[operator] for operator in operators]) is not None
 
     def merge_ms(self, operators: Iterable[int]) -> float | None:
-        """Time of operators merged into one, in milliseconds: the measured one, else the modelled one.
+        """Time of operators merged into one, in milliseconds: the measured one, else the modeled one.
 
         None where they cannot be merged.
         """
         key = frozenset(operators)
         if key in self.measured_merges:
             return self.measured_merges[key]
-        return self.modelled_merge_ms(key)
+        return self.modeled_merge_ms(key)
 
-    def modelled_merge_ms(self, operators: Iterable[int]) -> float | None:
+    def modeled_merge_ms(self, operators: Iterable[int]) -> float | None:
         """Time of operators merged into one by a model alone, in milliseconds; None where they cannot be merged.
 
         Padding an operator's kernel from area k to the merged area K multiplies its operations, and so its time, by

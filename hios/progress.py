@@ -51,7 +51,7 @@ class Meter:
         total: how many units there are as far as is known.
         what: what is being done.
         unit: what is counted, in the plural.
-        deadline: when what is left is given up, by ``time.monotonic``.
+        deadline: when the remaining units are given up, by ``time.monotonic``.
     """
 
     def __init__(self, total: int, what: str, unit: str, deadline: float) -> None:

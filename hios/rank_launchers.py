@@ -68,7 +68,7 @@ def names(settings: Config) -> list[str]:
 
 
 def transport(settings: Config) -> str:
-    """How values travel, which follows from launcher and platform."""
+    """The transport of values, which follows from launcher and platform."""
     if settings.distribute.launcher != TORCHRUN:
         return "mpi"
     return "nccl" if settings.platform == "cuda" else "gloo"
@@ -95,8 +95,8 @@ def launch(settings: Config) -> str:
 
 
 def resources(settings: Config) -> dict[str, int | str]:
-    """Tasks that a cluster is asked for, as Snakemake's plugin for Slurm takes them; none where one task starts all."""
+    """Tasks to request from Slurm, as resources of Snakemake's plugin; empty if one task starts all ranks."""
     if settings.distribute.launcher == TORCHRUN:
         return {}
-    # 0: without it, the plugin would ask for as many tasks for every GPU as there are in all
+    # 0: without it, the plugin would request the total number of tasks for every GPU
     return {"mpi": settings.distribute.launcher, "tasks": ranks(settings), "tasks_per_gpu": 0}

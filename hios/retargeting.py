@@ -26,8 +26,8 @@ def retarget(schedule: Schedule, own: Graph, problem: Problem) -> Schedule:
     Args:
         schedule: of ``own``.
         own: the graph that it was made for.
-        problem: graph and costs that it is taken to. The graph has the same operators by id, type and Relax operators,
-            and the same edges; shapes may differ.
+        problem: graph and costs to adapt it to. The graph has the same operators by id, type and Relax operators, and
+            the same edges; shapes may differ.
 
     Raises:
         ScheduleError: the graphs differ in more than shapes, or it is no schedule of ``own``, or of operators that can

@@ -80,11 +80,11 @@ Plan = StagedPlan | StreamPlan
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """What an algorithm returns that has more to say than its plan.
+    """What an algorithm returns if it has more to report than its plan.
 
     ``lower_bound_ms`` is a bound that it proved, ``staged_lower_bound_ms`` one that holds for staged schedules only
-    and says more; ``notes`` tell the reader of schedule.json what the result rests on; ``cuts`` is that of `Schedule`;
-    ``allocation_time_s`` is how long it took to find the streams, where the order of launches is found apart from them.
+    and is tighter; ``notes`` tell the reader of schedule.json how the result was obtained; ``cuts`` is that of
+    `Schedule`; ``allocation_time_s`` is how long stream allocation took, if the launch order is found separately.
     Algorithms that have none of these return the plan alone.
 
     Examples:

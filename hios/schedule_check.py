@@ -1,7 +1,7 @@
-"""An independent check of a schedule: recomputed from its rows, by none of the evaluator's code.
+"""An independent check of a schedule: recomputed from its rows, without any of the evaluator's code.
 
-An algorithm or an evaluator that errs must not be judged by itself, so this module reads only the placements,
-the graph and the costs, and works the cost of a stage out again.
+A faulty algorithm or evaluator must not check itself, so this module reads only the placements, the graph and the
+costs, and computes the cost of a stage with its own code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SLACK = 1e-9
 
 
 def violations(problem: Problem, schedule: Schedule) -> list[str]:
-    """Everything that is wrong with a schedule, a line each; empty for a valid one.
+    """All violations of a schedule, one line each; empty for a valid one.
 
     Checked: every operator placed once, precedence with transfer times, outputs of a stage available only when
     the whole stage has finished, stages not shorter than they cost and not overlapping on a device, one
@@ -81,7 +81,7 @@ def violations(problem: Problem, schedule: Schedule) -> list[str]:
 
 
 def _impossible_numbers(schedule: Schedule) -> list[str]:
-    """Numbers that no comparison would refuse: NaN is neither above nor below anything.
+    """Numbers that comparisons would not catch: NaN is neither above nor below anything.
 
     A finish before 0 is left to the comparison with the start.
     """
@@ -202,7 +202,7 @@ def _stages(problem: Problem, schedule: Schedule, slack: float) -> list[str]:
 
 
 def _stage_cost(problem: Problem, groups: list[list[int]]) -> float:
-    """t(S) worked out here so that the evaluator is not checked by itself."""
+    """t(S), computed independently of the evaluator."""
     sums = [sum(problem.time[operator] for operator in group) for group in groups]
     if len(groups) == 1:
         return sums[0]
@@ -216,7 +216,7 @@ def _stage_cost(problem: Problem, groups: list[list[int]]) -> float:
 
 
 def _merge_cost(problem: Problem, operators: list[int]) -> float:
-    """Time of a merged stage, worked out here; that the stage can be merged is checked with the rows."""
+    """Time of a merged stage, computed independently; whether the stage can be merged is checked with the rows."""
     measured = problem.measured_merges.get(frozenset(operators))
     if measured is not None:
         return measured
@@ -301,7 +301,7 @@ def _merged_streams(problem: Problem, schedule: Schedule, slack: float) -> tuple
 
 
 def _alone(problem: Problem, row: Placement) -> float | None:
-    """What an operator costs on the devices of its row if it is alone there; None where the costs do not say."""
+    """Cost of an operator that is alone on the devices of its row; None if the costs do not state it."""
     number = problem.graph.index[row.operator]
     return problem.wide_ms.get(number, {}).get(len(row.devices)) if row.devices else problem.time[number]
 

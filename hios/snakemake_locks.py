@@ -1,4 +1,4 @@
-"""Locks that a Snakemake leaves in its folder when it is killed, and by which it would refuse to run there again."""
+"""Stale locks: a killed Snakemake leaves them in its folder, and would then refuse to run there again."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def remove_stale(folder: Path, node: str = "", *, submits: bool = False) -> None
                     lock.unlink(missing_ok=True)
             with tempfile.TemporaryFile(dir=folder) as new:  # its time is of the same clock: the file server's
                 old = os.fstat(new.fileno()).st_mtime - os.fstat(file.fileno()).st_mtime > _LONGEST_START_S
-            if alone or (old and not any((folder / _LOCKS).glob("*.lock"))):  # whoever was here before has ended
+            if alone or (old and not any((folder / _LOCKS).glob("*.lock"))):  # the earlier process has ended
                 file.truncate(0)
         fcntl.flock(file, fcntl.LOCK_SH)
         file.write(f"{name}\n")

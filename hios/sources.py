@@ -1,7 +1,7 @@
-"""Hashes of the code that each stage of the pipeline runs: an edit reruns what depends on it, and only that.
+"""Hashes of the code that each stage of the pipeline runs: an edit of hios reruns only the stages that depend on it.
 
 Parsing all of hios takes seconds, and Snakemake asks for the hashes at every start, and again in every job of a
-cluster: what was read of each file is cached on disk.
+cluster; so the result for each file is cached on disk.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Median, spread and confidence of repeated measurements; which candidate is faster, and which is taken.
 
-There is one meaning of "faster, with 95 %" in all of hios: `is_faster`, by the interval that `speedup_interval` gives
-and that is printed as "(95 %)". `interval` is about something else: how precisely one median is known.
+All of hios uses one definition of "faster with 95 % confidence": `is_faster`, by the interval of `speedup_interval`,
+which is printed as "(95 %)". `interval` is different: it says how precisely one median is known.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from collections.abc import Callable, Mapping, Sequence
 PRECISION = 0.02
 #: Probability with which the interval may miss the median.
 _MISS = 0.05
-#: The fewest samples whose range misses it no more often.
+#: The minimum number of samples whose range misses it no more often.
 FEWEST = 6
-#: With fewer rounds no interval can be of 95 %: that one of two equals wins all of five has a chance of 6 %.
+#: With fewer rounds there is no 95 % interval: one of two equals wins all of five rounds with a probability of 6 %.
 LEAST_ROUNDS = 6
 _RESAMPLES = 2000
 #: Position of the lower end among the ratios of all resamples in order; 2.5 % are below.
 _BELOW_RANK = _RESAMPLES // 40
-#: How many times the smallest median a steadier way may have: what noise may cost, also where runs spread so widely
-#: that they tell nothing apart.
+#: How many times the smallest median a steadier candidate may have: the most that noise may cost, also if runs vary so
+#: much that no difference is significant.
 _AS_FAST = 1.03
 #: Lower and upper end.
 Interval = tuple[float, float]
@@ -89,7 +89,7 @@ def speedup_interval(slower: Sequence[float], faster: Sequence[float]) -> Interv
         faster: latency of the same rounds, more than zero.
 
     Returns:
-        None where rounds are too few, or those of one competitor only.
+        None if there are too few rounds, or only those of one competitor.
     """
     if len(slower) != len(faster) or len(faster) < LEAST_ROUNDS or min(faster) <= 0:
         return None
@@ -106,7 +106,7 @@ def tells(bounds: Interval | None) -> bool:
 def is_faster(runs: Sequence[float], baseline: Sequence[float]) -> bool:
     """Whether runs are faster than a baseline with 95 % confidence: the speedup interval lies above 1.
 
-    With fewer than ``LEAST_ROUNDS`` rounds nothing is. Where both are equally fast, 2.5 % of all pairs seem faster.
+    False with fewer than ``LEAST_ROUNDS`` rounds. If both are equally fast, the result is True in 2.5 % of all cases.
 
     Args:
         runs: latency of every round.
@@ -137,17 +137,17 @@ def best(runs: Mapping[str, Sequence[float]], baseline: str | None = None) -> st
     With a baseline, only ways that are significantly faster than it take part: the 95 % interval of the speedup over
     it lies above 1. If there are none, or too few rounds for intervals, the baseline is taken.
 
-    The fastest has the smallest median. A way is tied with it if the 95 % interval of their ratio contains 1 and its
-    median is at most 3 % larger. So no more than noise is given up, and a way that is fast in most runs but takes twice
-    as long in every third does not win by the luck of its median; threads inside operators behave so on machines of few
-    cores. With too few rounds for intervals, the fastest is taken.
+    The fastest has the smallest median. A candidate is tied with it if the 95 % interval of their ratio contains 1 and
+    its median is at most 3 % larger. So at most noise is given up, and a candidate that is fast in most runs but takes
+    twice as long in every third does not win by its median alone; threads inside operators behave like this on machines
+    with few cores. With too few rounds for intervals, the fastest is taken.
 
-    A way that is just as fast as the baseline has a chance of 2.5 % to seem faster; among many such ways, one is taken
-    more often than that.
+    A candidate that is exactly as fast as the baseline seems faster with a probability of 2.5 %; with many such
+    candidates, one of them is taken more often than that.
 
     Args:
         runs: latency of every round, by name; rounds in the same order for all.
-        baseline: the way that is taken unless another is faster; None if all are equally welcome.
+        baseline: the candidate that is taken unless another one is faster; None to take the fastest.
     """
     if baseline is not None:
         runs = {name: own for name, own in runs.items() if name == baseline or is_faster(own, runs[baseline])}

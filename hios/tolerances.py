@@ -24,9 +24,9 @@ from torch import Tensor
 TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float32: 1e-4, torch.float64: 1e-8}
 #: Of `scaled`: what timed runs in TF32 are allowed.
 TF32_TOLERANCE = 2e-2
-#: What the size of the values adds to how they vary: numbers near each other are still rounded by their size.
+#: Share of the size of the values that is added to how much they vary: close numbers are still rounded by their size.
 _SIZE_SHARE = 0.1
-#: Bytes of a number from which on the tolerance that is given is what counts.
+#: Bytes of a number from which on the given tolerance is used.
 _FULL_BYTES = 4
 
 
@@ -81,8 +81,8 @@ TF32 = ReducedPrecision("TF32", TF32_TOLERANCE, scaled)
 def beyond(actual: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float) -> float | None:
     """The largest difference from a model's outputs, if one is beyond the tolerance; None if all are within.
 
-    Each output counts in units of its largest magnitude. Where numbers have 16 bits, rounding alone is more than what
-    32 bits deserve, and they are allowed what `difference` allows them. Whole numbers must be the same.
+    Each output is measured in units of its largest magnitude. For 16-bit numbers, rounding alone exceeds a tolerance
+    for 32 bits, so they are allowed what `difference` allows. Integers must be equal.
 
     Args:
         actual: outputs, of the shapes and dtypes of the model's.
@@ -109,7 +109,7 @@ def nan_in_words(output: Tensor) -> str:
 def difference(actual: Tensor, expected: Tensor) -> tuple[float, float]:
     """Largest difference, and the largest allowed one, which depends on how much the values vary.
 
-    Values that are not finite must be the same; else nothing is allowed and the difference is infinite.
+    Values that are not finite must be equal; otherwise the difference is infinite.
     """
     _, off = _apart(actual.double(), expected.double())
     finite = torch.isfinite(expected)

@@ -172,7 +172,7 @@ def _dynamic() -> Any:
         (lambda s: hios.export("squeezenet", (_image(),)), "export: inputs: found with the model squeezenet"),
         (lambda s: hios.export("nothing"), "unknown model nothing; allowed: "),
         (lambda s: hios.export(Branches(), (torch.ones(1),)), "model Branches: cannot be run with its defaults: "),
-        (lambda s: hios.export("net.onnx"), "net.onnx: found a model in ONNX, which is finished"),
+        (lambda s: hios.export("net.onnx"), "net.onnx: found a model in ONNX, which needs no export"),
         (lambda s: hios.extract(_dynamic()), "program: has dimensions that are not fixed, "),
         (
             lambda s: hios.execute(s.graph, s.weights, s.schedules[0], program=_dynamic()),

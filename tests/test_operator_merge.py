@@ -26,7 +26,7 @@ from hios.operator_merge import (
 from hios.problem import Stage
 from hios.profiling.stage_requests import RecordingProblem
 from hios.schedule import StagedPlan
-from hios.schedulers.opt.interval_bound import interval_bound_ms
+from hios.schedulers.opt.lower_bounds import interval_bound_ms
 from tests.convolution_graphs import Conv, conv_graph, conv_problem
 
 

@@ -113,7 +113,6 @@ def test_what_is_compiled_does_not_count(package: Path) -> None:
         ),
         ("workers/worker.py", {"convolutions", "distribute", "execute", "load", "partition", "profile"}),
         ("platforms/cpu/cpu_timing.py", {"convolutions", "partition", "profile"}),
-        ("platforms/cpu/wide_timing.py", {"convolutions", "partition", "profile"}),
         ("platforms/cpu/cpu_executing.py", {"execute"}),
         ("platforms/cuda/backend.py", {"execute"}),
         ("platforms/cuda/cuda_timing.py", {"convolutions", "partition", "profile"}),

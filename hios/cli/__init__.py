@@ -28,7 +28,7 @@ from hios.cli import (
     verify_command,
     versions_command,
 )
-from hios.cli.group import Group
+from hios.cli.error_exit import Group
 
 _COMMANDS = (
     export_command.command,

@@ -160,7 +160,7 @@ _SERVING = (
         type=float,
         default=1.0,
         show_default=True,
-        help="What the rates of the scenario are multiplied by.",
+        help="Factor for the rates of the scenario.",
     ),
     click.option(
         "--weights",

@@ -57,7 +57,7 @@ _MEASURING = (
 @output_option("costs.json")
 @costs_options(
     "Seconds for repeating measurements until medians are known to within 2 %, and for measuring stages; stages that "
-    "no time is left for are modelled."
+    "no time is left for are estimated by the contention model."
 )
 @click.option(
     "--widths",

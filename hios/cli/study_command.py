@@ -37,7 +37,7 @@ def _setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 type=click.FloatRange(0, min_open=True),
                 default=_BASE.p,
                 show_default=True,
-                help="Time of a transfer as a share of that of the operator before.",
+                help="Time of a transfer, as a share of the time of the operator before it.",
             ),
             click.option("--instances", type=click.IntRange(1), default=3, show_default=True, help="Random graphs."),
             click.option(
@@ -163,7 +163,7 @@ def ablation(output: Path, instances: int, seed: int, alpha: float, generator: s
 )
 @click.option("--channels", type=click.IntRange(1), default=_CONVOLUTIONS.channels, show_default=True)
 @click.option(
-    "--repeats", type=click.IntRange(1), default=_CONVOLUTIONS.repeats, show_default=True, help="Rounds of every size."
+    "--repeats", type=click.IntRange(1), default=_CONVOLUTIONS.repeats, show_default=True, help="Rounds for each size."
 )
 def convolutions(output: Path, sizes: tuple[int, ...], channels: int, repeats: int) -> None:
     """Convolutions alone on two cores: at once, one after the other, and handing their outputs over."""
@@ -188,9 +188,7 @@ def convolutions(output: Path, sizes: tuple[int, ...], channels: int, repeats: i
 @click.option("--copies", type=click.IntRange(1, MOST_SUB_BLOCKS), default=_TOP.copies, show_default=True)
 @click.option("--batch", "batches", type=click.IntRange(1), multiple=True, default=_TOP.batches, show_default=True)
 @click.option("--stages-gpu", "gpus", multiple=True, default=_TOP.gpus, show_default=True)
-@click.option(
-    "--steps", type=click.IntRange(1), default=_TOP.steps, show_default=True, help="Steps of learning of GPG."
-)
+@click.option("--steps", type=click.IntRange(1), default=_TOP.steps, show_default=True, help="Training steps of GPG.")
 @click.option("--samples", type=click.IntRange(1), default=_TOP.samples, show_default=True)
 @click.option("--transitions", type=click.IntRange(1), default=_TOP.transitions, show_default=True)
 @click.option("--launcher-steps", type=click.IntRange(1), default=_TOP.launcher_steps, show_default=True)
@@ -210,9 +208,9 @@ def top(
         raise HiosError(f"--label: found {', '.join(names) or 'none'}; required: a label of its own for each scenario")
     require_writable(output)
     given = {name: Scenario.read(path) for name, path in zip(names, scenarios, strict=True)}
-    found = run(experiment, given, TopStudy(**varied), gpu)
-    write(output, "top-study", found)
-    click.echo(f"{output}: {len(found.points)} point(s), simulated, {found.cpu_s:.1f} s of processor time")
+    study = run(experiment, given, TopStudy(**varied), gpu)
+    write(output, "top-study", study)
+    click.echo(f"{output}: {len(study.points)} point(s), simulated, {study.cpu_s:.1f} s of processor time")
 
 
 @command.command("predict")
@@ -225,7 +223,7 @@ def top(
     multiple=True,
     default=tuple(TARGETS),
     show_default=True,
-    help="Whose GPUs. May be given more than once.",
+    help="Papers whose GPUs to predict for. May be given more than once.",
 )
 def predict(graph: Path, output: Path, targets: tuple[str, ...]) -> None:
     """Predict the schedules of GRAPH on the GPUs of the papers, from their data sheets; nothing runs."""
@@ -237,5 +235,5 @@ def predict(graph: Path, output: Path, targets: tuple[str, ...]) -> None:
     require_writable(output)
     made = predict_targets(Graph.read(graph), dict.fromkeys(targets))
     write(output, "predicted", made)
-    found = made.missing or f"predicted for {', '.join(entry.platform.gpu or '' for entry in made.predictions)}"
-    click.echo(f"{output}: {found}, {made.seconds:.1f} s")
+    summary = made.missing or f"predicted for {', '.join(entry.platform.gpu or '' for entry in made.predictions)}"
+    click.echo(f"{output}: {summary}, {made.seconds:.1f} s")

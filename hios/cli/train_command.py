@@ -26,22 +26,24 @@ if TYPE_CHECKING:
     help="Stages of blocks, for the algorithm gpg; or a launcher of tasks with combined blocks, for a scenario served.",
 )
 @click.option(
-    "--steps", type=click.IntRange(1), help="Steps of learning; default: 6000 for stages, by --size for a launcher."
+    "--steps", type=click.IntRange(1), help="Training steps; default: 6000 for stages, by --size for a launcher."
 )
 @click.option(
     "--size",
     type=click.Choice(["small", "default", "paper"]),
     default="default",
     show_default=True,
-    help="Of the training of a launcher.",
+    help="Amount of training of a launcher.",
 )
 @click.option("--set", "changes", metavar="NAME=VALUE", multiple=True, help="Another setting of a launcher's training.")
 @click.option("--as-printed", is_flag=True, help="Train a launcher by Algorithm 1 of TOP as it is printed.")
+@click.option("--load", type=float, default=1.0, show_default=True, help="Factor for the rates of a scenario.")
 @click.option(
-    "--load", type=float, default=1.0, show_default=True, help="What the rates of a scenario are multiplied by."
-)
-@click.option(
-    "--sub-blocks", type=click.IntRange(1), default=4, show_default=True, help="Most blocks of a combination."
+    "--sub-blocks",
+    type=click.IntRange(1),
+    default=4,
+    show_default=True,
+    help="Largest number of blocks in a combination.",
 )
 @click.option(
     "--r", type=click.IntRange(1), default=3, show_default=True, help="Largest number of operators in a group."
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
     type=click.Choice(["relative", "paper"]),
     default="relative",
     show_default=True,
-    help="Of a stage: minus its share of the sequential time, or exp(-milliseconds).",
+    help="Reward of a stage: minus its share of the sequential time, or exp(-ms).",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random numbers.")
 def command(

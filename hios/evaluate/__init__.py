@@ -72,7 +72,7 @@ def evaluate(problem: Problem, plan: Plan) -> list[Placement]:
 
 
 def _evaluate_merged(problem: Problem, plan: StreamPlan) -> list[Placement]:
-    """Times of streams with merges: each is one operator, whose times all that it stands for have."""
+    """Times of streams with merges: each merge is one operator, and its operators all have its times."""
     contraction = Contraction(problem, plan.merges)
     require_merges(problem, plan)
     rows = evaluate(contraction.problem, contraction.contracted(plan))

@@ -50,8 +50,8 @@ def require_merges(problem: Problem, plan: StreamPlan) -> None:
         plan: a plan whose ``merges`` is not empty, each of operators that can run as one.
 
     Raises:
-        ScheduleError: operators of a merge have different devices, do not follow one another, take a number of devices
-            that the costs do not list for the merge, or share a device that has several streams.
+        ScheduleError: operators of a merge have different devices, are not consecutive, take a number of devices that
+            the costs do not list for the merge, or share a device that has several streams.
     """
     for merge in sorted(map(sorted, plan.merges)):
         names = ", ".join(problem.ids[operator] for operator in merge)
@@ -77,7 +77,7 @@ def require_merges(problem: Problem, plan: StreamPlan) -> None:
 
 
 def _follow(merge: Sequence[int], row: Sequence[int]) -> bool:
-    """Whether all operators of a merge stand in a row, one after another."""
+    """Whether all operators of a merge follow each other in a row."""
     places = [place for place, operator in enumerate(row) if operator in merge]
     return len(places) == len(merge) and places[-1] - places[0] < len(merge)
 

@@ -19,7 +19,7 @@ def evaluate_streams(problem: Problem, plan: StreamPlan) -> list[Placement]:
     t(u,v) where a predecessor is on another device. While the set C runs on a device, each member progresses at
     the rate 1/(a*|C| + (1-a)*max(sum of u over C, 1)), or 1 without contention.
 
-    An operator on several devices stands in the stream of each, so it starts when the operator before it on every one
+    An operator on several devices is in the stream of each, so it starts when the operator before it on every one
     of them has finished and its inputs have arrived on the first. It is alone on all of them and takes t(v, k).
 
     Raises:
@@ -82,7 +82,7 @@ class _Simulation:
                     self._following.setdefault(before, []).append(after)
                     self._waiting[after] += 1
         if plan.wide:
-            # What an operator leaves of its other devices is nothing: they wait for it. So it runs on the first alone.
+            # The other devices of an operator wait for it, so it runs on the first one alone.
             self._where.update({operator: (devices[0], 0) for operator, devices in plan.wide.items()})
             self._time = list(problem.time)
             for operator, devices in plan.wide.items():

@@ -1,4 +1,4 @@
-"""archive.json: what an archive of results holds, and how its page was made."""
+"""archive.json: the contents of an archive of results, and how its page was made."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class PageOrigin(Record, frozen=True):
     ]
     schedules: Annotated[
         tuple[Annotated[Text, doc("Label of a schedule.")], ...],
-        doc("The predicted schedules that it shows; all where none is named."),
+        doc("Labels of the predicted schedules that the page shows; if empty, all."),
     ] = ()
     config: OrAbsent[Annotated[Text, doc("File of the configuration that it shows.")]] = None
     figures: OrAbsent[Annotated[Text, doc("Folder of the papers' figures that it shows.")]] = None
     shown: Annotated[
-        tuple[Annotated[Text, doc("Id of a figure.")], ...], doc("Those of the figures that were drawn by then.")
+        tuple[Annotated[Text, doc("Id of a figure.")], ...], doc("Ids of the figures that had been drawn by then.")
     ] = ()
     serving: OrAbsent[Annotated[Text, doc("Folder of the serving results that it shows.")]] = None
 
 
 class ArchivedPage(Record, frozen=True):
-    """The page of an archive, and where its parts are in it."""
+    """The page of an archive, and where in the archive its parts are."""
 
     path: Annotated[_InsidePath, doc("The page.")]
     origin: PageOrigin
@@ -62,7 +62,7 @@ class MachineDescription(Record, frozen=True):
 
 
 class ArchiveFile(Record, frozen=True):
-    """An archive of results: what it holds, and how its page is made again."""
+    """An archive of results: its contents, and how to recreate its page."""
 
     made_at: Annotated[Timestamp, doc("Date and time by ISO 8601, UTC.")]
     hios: Annotated[Text, doc("Version of hios that made the archive.")]
@@ -75,5 +75,5 @@ class ArchiveFile(Record, frozen=True):
         Meta(min_length=1),
         doc("All files but archive.json itself and SHA256SUMS, by path."),
     ]
-    code: OrAbsent[Annotated[Text, doc("Commit of the checkout; absent where there was none.")]] = None
+    code: OrAbsent[Annotated[Text, doc("Commit of the checkout; absent outside of a checkout.")]] = None
     format_version: FormatVersion = 1

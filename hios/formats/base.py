@@ -52,16 +52,19 @@ Versions = Annotated[dict[str, Annotated[str, doc("A version.")]], doc("Versions
 
 
 class Allocation(Record, frozen=True, kw_only=True):
-    """What the process that measured (rank 0 of several) was given, by the system and by a batch system."""
+    """What the system and, if any, the batch system allotted to the process that measured (rank 0 of several)."""
 
     node: Annotated[Text, doc("Name of the node.")]
     cores: Annotated[
-        tuple[Annotated[Count, doc("Core number.")], ...], doc("Logical CPUs that it could run on: its cpuset.")
+        tuple[Annotated[Count, doc("Core number.")], ...],
+        doc("Logical CPUs that the process could run on: its affinity mask."),
     ]
     system: OrAbsent[Annotated[Literal["slurm", "pbs", "lsf"], doc("Batch system; absent outside of a job.")]] = None
     job: OrAbsent[Annotated[Text, doc("Number of the job.")]] = None
     partition: OrAbsent[Annotated[Text, doc("Partition or queue of the job.")]] = None
-    gpus: OrAbsent[Annotated[Text, doc("GPUs that it could see, as CUDA_VISIBLE_DEVICES names them.")]] = None
+    gpus: OrAbsent[
+        Annotated[Text, doc("GPUs that were visible to the process, as CUDA_VISIBLE_DEVICES names them.")]
+    ] = None
 
 
 class Platform(Record, frozen=True):
@@ -111,20 +114,24 @@ class Platform(Record, frozen=True):
     cudnn: OrAbsent[Annotated[str, doc("Version of cuDNN, as one number.")]] = None
     peer_access: OrAbsent[
         Annotated[
-            bool, doc("Whether GPUs copy from each other's memory without the host's; absent where there is one.")
+            bool,
+            doc(
+                "Whether GPUs copy directly between their memories, without the host's; absent if there is only one"
+                " GPU."
+            ),
         ]
     ] = None
     tf32: OrAbsent[
         Annotated[
             bool,
-            doc("Whether convolutions of float32 were timed in TF32, as torch has it by default on GPUs that can."),
+            doc("Whether float32 convolutions were timed in TF32, which is torch's default on GPUs that support it."),
         ]
     ] = None
     processor: OrAbsent[Annotated[str, doc("Model name of the processor.")]] = None
     load_average: OrAbsent[
         Annotated[
             NonNegative,
-            doc("Load average over one minute when the measurement began; earlier steps of the pipeline count in it."),
+            doc("Load average over one minute when the measurement began; it includes earlier steps of the pipeline."),
         ]
     ] = None
     busy_share: OrAbsent[
@@ -137,20 +144,18 @@ class Platform(Record, frozen=True):
         Annotated[bool, doc("Whether times are predicted (platform model); absent where they were measured.")]
     ] = None
     gpu: OrAbsent[Annotated[Text, doc("GPU of all devices that times are predicted for: name or file.")]] = None
-    link: OrAbsent[Annotated[Text, doc("What lies between two of them: name or file.")]] = None
+    link: OrAbsent[Annotated[Text, doc("Link between two of these GPUs: name or file.")]] = None
     virtual: OrAbsent[
         Annotated[
             bool,
-            doc(
-                "Whether devices or ranks shared cores or GPUs: then their times say little. Absent where they did not."
-            ),
+            doc("Whether devices or ranks shared cores or GPUs; their times then mean little. Absent if they did not."),
         ]
     ] = None
     allocation: OrAbsent[Allocation] = None
 
     @property
     def hardware(self) -> str | None:
-        """The kind of its devices: the GPUs, or the processor; None where nothing was measured or nobody says."""
+        """The kind of its devices: the GPUs, or the processor; None where nothing was measured or it is not stated."""
         if self.predicted:
             return None
         return ", ".join(dict.fromkeys(self.gpus)) if self.gpus else self.processor

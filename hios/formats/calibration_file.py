@@ -1,4 +1,4 @@
-"""calibration.json: what serving the models of a scenario takes on this machine, beyond the times of costs.json."""
+"""calibration.json: overheads of serving the models of a scenario on this machine, beyond costs.json."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from hios.formats.scenario_file import Overheads
 
 
 class PairFactor(Record, frozen=True):
-    """How much a run of one model is slowed down by a run of another model, or its own, on another lane."""
+    """How much a run of a model is slowed down by a run of another model, or of the same one, on another lane."""
 
     model: Annotated[Label, doc("The model that is slowed down.")]
     beside: Annotated[Label, doc("The model that runs on the other lane.")]
-    factor: Annotated[AboveZero, doc("Mean time of a task while the other model runs, over that of a task alone.")]
+    factor: Annotated[AboveZero, doc("Mean time of a task while the other model runs, over its mean time alone.")]
 
 
 class CalibrationFile(Record, frozen=True, kw_only=True):
@@ -37,19 +37,19 @@ class CalibrationFile(Record, frozen=True, kw_only=True):
     models: Annotated[
         dict[Label, Annotated[AboveZero, doc("Mean time of a task alone on a lane, over the sum of its operators.")]],
         Meta(min_length=1),
-        doc("Factor of the times of costs.json, by model."),
+        doc("Factors for the times of costs.json, by model."),
     ]
-    overheads: Annotated[Overheads, doc("Time per task, run, stage and hand-over; those of the scenario do not count.")]
+    overheads: Annotated[
+        Overheads, doc("Overheads per task, run, stage and transfer; they replace those of the scenario.")
+    ]
     corun: Annotated[tuple[PairFactor, ...], doc("Slow-down by pair of models; 1 for pairs that are not listed.")] = ()
     jitter: Annotated[
         tuple[AboveZero, ...],
         Meta(min_length=2),
-        doc(
-            "Times of runs over their mean at evenly spaced quantiles, from the least to the largest; their mean is 1."
-        ),
+        doc("Run times over their mean, at evenly spaced quantiles in ascending order; their mean is 1."),
     ]
-    seconds: Annotated[NonNegative, doc("How long it took, with the start of servers.")]
-    measured_at: OrAbsent[Annotated[Timestamp, doc("When it began, UTC.")]] = None
+    seconds: Annotated[NonNegative, doc("How long the calibration took, including the start of servers.")]
+    measured_at: OrAbsent[Annotated[Timestamp, doc("When the calibration began, UTC.")]] = None
     platform: OrAbsent[Platform] = None
     versions: OrAbsent[Versions] = None
     format_version: FormatVersion = 1

@@ -47,7 +47,7 @@ ModelLabel = Annotated[
 Scalar = bool | int | float | str
 #: Keyword arguments of a function that builds a network.
 ModelOptions = Mapping[str, Scalar]
-#: A list of values, each once.
+#: A list of values without duplicates.
 _Several = Meta(min_length=1, extra_json_schema={"uniqueItems": True})
 _Layers = Annotated[int, Meta(ge=3)]
 Runtime = Literal[
@@ -75,12 +75,14 @@ class ModelEntry(Record, frozen=True):
         ]
     ] = None
     image_size: OrAbsent[
-        Annotated[Positive, doc("Height and width of the input in pixels; the network's own if left out.")]
+        Annotated[
+            Positive, doc("Height and width of the input in pixels; the size of the network's paper if left out.")
+        ]
     ] = None
     batch_size: OrAbsent[
         Annotated[
             Positive,
-            doc("Inputs at a time; the network's own default if left out, which is 1 for those of models/."),
+            doc("Number of inputs per inference; the network's default if left out, which is 1 for those of models/."),
         ]
     ] = None
     classifier: Annotated[bool, doc("Whether the classifier is appended; the papers leave it out.")] = False
@@ -101,27 +103,27 @@ class ModelEntry(Record, frozen=True):
                 ],
             ],
             doc(
-                "Shapes of inputs by name, of an .onnx or .pt2 file that leaves dimensions open (.pt2 files need "
-                "`trusted` too); of an .onnx input without dimensions its value, such as [16000]."
+                "Shapes by input name, for an .onnx or .pt2 file that leaves dimensions open (.pt2 files need "
+                "`trusted` too). For an .onnx input that is a single integer, its value, such as [16000]."
             ),
         ]
     ] = None
     below: OrAbsent[
         Annotated[
-            dict[Text, Annotated[Positive, doc("What values of the input are less than.")]],
-            doc("Limits of inputs of whole numbers by name; as the model declares if left out, else 2."),
+            dict[Text, Annotated[Positive, doc("Upper limit; values are smaller.")]],
+            doc("Upper limits of integer inputs by name; if left out, what the model declares, else 2."),
         ]
     ] = None
     units: OrAbsent[
         Annotated[
             Literal["conv-relu", "relu-sepconv", "operator"],
-            doc("What is one operator of the graph; as the network declares if left out, else conv-relu."),
+            doc("What counts as one operator; if left out, what the network declares, else conv-relu."),
         ]
     ] = None
     trusted: OrAbsent[
         Annotated[
             bool,
-            doc("Whether a .pt2 file is loaded even if loading it can run code, as you trust who made it."),
+            doc("Whether to load a .pt2 file even if loading it can run code. Set it only if you trust who made it."),
         ]
     ] = None
 
@@ -130,56 +132,64 @@ class Profile(Record, frozen=True):
     """How costs are measured."""
 
     stages_of: Annotated[
-        tuple[Annotated[Text, doc("Name in the registry.")], ...],
+        tuple[Annotated[Text, doc("Name of an algorithm (`hios algorithms`).")], ...],
         Meta(min_length=1, extra_json_schema={"uniqueItems": True}),
-        doc("Algorithms of the registry whose stages are measured, each once; at least one."),
+        doc("Algorithms whose stages are measured; at least one, without duplicates."),
     ] = defaults.STAGES_OF
-    repeats: Annotated[Positive, doc("Least number of measurements of every operator and stage.")] = defaults.REPEATS
+    repeats: Annotated[Positive, doc("Minimum number of measurements of each operator and stage.")] = defaults.REPEATS
     budget: Annotated[
         Amount,
-        doc("Seconds for measuring on until medians are certain, and for stages; those left out are modelled."),
+        doc(
+            "Seconds for repeating measurements until medians are certain, and for measuring stages; the time "
+            "of stages that are not reached is estimated by the contention model."
+        ),
     ] = defaults.PROFILE_BUDGET_S
     widths: Annotated[
         tuple[Annotated[int, Meta(ge=2), doc("Number of devices.")], ...],
         Meta(extra_json_schema={"uniqueItems": True}),
         doc(
-            "Numbers of devices that operators, and convolutions of one value merged into one, are also measured on at "
-            "once, each once, at most the largest of `devices`; with platform cpu."
+            "Also measure operators, and merged convolutions of one input, on these numbers of devices at once;"
+            " each at most the largest of `devices`, without duplicates. Platform cpu only."
         ),
     ] = ()
     cache: Annotated[
         bool | Text,
-        doc("Whether measurements of other runs and networks are used and kept, or the folder for them."),
+        doc("Whether to reuse and save measurements across runs and networks; or the folder to cache them in."),
     ] = True
 
 
 class Execute(Record, frozen=True):
     """How schedules are run."""
 
-    runs: Annotated[Positive, doc("Timed runs of every competitor.")] = defaults.RUNS
-    warmup: Annotated[Count, doc("Untimed runs before them.")] = defaults.WARMUP
-    tolerance: Annotated[AboveZero, doc("Largest difference from the output of eager PyTorch.")] = defaults.TOLERANCE
+    runs: Annotated[Positive, doc("Timed runs of each competitor.")] = defaults.RUNS
+    warmup: Annotated[Count, doc("Untimed runs before the timed ones.")] = defaults.WARMUP
+    tolerance: Annotated[
+        AboveZero, doc("Allowed difference from the outputs of eager PyTorch, absolute plus relative.")
+    ] = defaults.TOLERANCE
     baselines: Annotated[
         tuple[
             Annotated[
                 Runtime,
                 doc(
-                    "Eager PyTorch, torch.compile, ONNX Runtime or OpenVINO; on GPUs also PyTorch in a CUDA graph, "
-                    "torch.compile in its modes reduce-overhead and max-autotune, or TensorRT, and neither ONNX "
-                    "Runtime nor OpenVINO."
+                    "Eager PyTorch, torch.compile, ONNX Runtime or OpenVINO. On GPUs neither ONNX Runtime nor OpenVINO,"
+                    " but also PyTorch in a CUDA graph, torch.compile in its modes reduce-overhead and max-autotune, "
+                    "and TensorRT."
                 ),
             ],
             ...,
         ],
         Meta(min_length=1, extra_json_schema={"uniqueItems": True}),
         doc(
-            "What else runs the networks as they are, with the cores of one device and with those of all, each once; "
-            "eager PyTorch always does."
+            "Runtimes that also run the whole network, with the cores of one device and with those of all "
+            "devices; without duplicates. Eager PyTorch always takes part."
         ),
     ] = ("eager",)
     other_hardware: Annotated[
         bool,
-        doc("Whether schedules run on other hardware than was profiled, which is refused otherwise; runs are marked."),
+        doc(
+            "Whether schedules may run on other hardware than was profiled, which is refused otherwise; the "
+            "results say so."
+        ),
     ] = False
 
 
@@ -190,36 +200,37 @@ class Distribute(Record, frozen=True):
         tuple[Annotated[Text, doc("Label of an algorithm for several devices.")], ...],
         Meta(extra_json_schema={"uniqueItems": True}),
         doc(
-            "Labels of algorithms whose schedules also run with a rank for each device, each once; none leaves it out."
+            "Labels of algorithms whose schedules also run with one rank per device, without duplicates; an "
+            "empty list skips this step."
         ),
     ] = ()
     devices: OrAbsent[
         Annotated[
             DeviceCount,
-            doc("Number of ranks: one above 1 that `devices` lists; the largest of these if left out."),
+            doc("Number of ranks: a number above 1 that `devices` lists; the largest of these if left out."),
         ]
     ] = None
     launcher: Annotated[
         Literal["torchrun", "srun", "mpirun"],
         doc(
-            "What starts the ranks: torchrun on one node, by Gloo or with platform cuda by NCCL; srun within a Slurm "
-            "job, or mpirun, on one node or several, by MPI."
+            "What starts the ranks: torchrun on one node, with Gloo, or NCCL on platform cuda; srun in a Slurm "
+            "job, or mpirun, on one node or several, with MPI."
         ),
     ] = "torchrun"
     mpi: OrAbsent[
         Annotated[
             str,
             Meta(pattern=f"^[a-z][a-z0-9_]*{END}"),
-            doc("What srun takes as --mpi, such as pmix; the cluster's default if left out; with launcher srun."),
+            doc("Value of srun's --mpi, such as pmix; the cluster's default if left out. Launcher srun only."),
         ]
     ] = None
 
 
-#: One algorithm; its keys but ``algorithm`` are those of its parameters.
+#: One algorithm; its keys other than ``algorithm`` are its parameters.
 AlgorithmEntry = Annotated[
     dict[str, Annotated[Scalar, doc("Value of a parameter.")]],
     Meta(
-        description="One algorithm and, by the names of its paper, its parameters; the registry checks them.",
+        description="One algorithm, and its parameters by the names of its paper; the registry checks them.",
         extra_json_schema={
             "properties": {
                 "algorithm": {
@@ -238,22 +249,25 @@ SERIES = ("devices", "operators", "edges", "layers", "p")
 
 
 class SimulationDefaults(Record, frozen=True):
-    """The settings of the simulation where they do not vary: those of HIOS."""
+    """Settings of the simulation that do not vary in a figure; the defaults are those of HIOS."""
 
     devices: Annotated[DeviceCount, doc("Number of devices.")] = 4
     operators: Annotated[Positive, doc("Operators of a graph.")] = 200
     edges: Annotated[
-        Positive, doc("Edges of a graph; where the operators vary, the edges keep their ratio to the operators.")
+        Positive,
+        doc("Edges of a graph; where the number of operators varies, the ratio of edges to operators stays the same."),
     ] = 400
     layers: Annotated[_Layers, doc("Layers of a graph.")] = 14
-    p: Annotated[AboveZero, doc("Time of a transfer as a share of that of the operator before.")] = 0.8
+    p: Annotated[AboveZero, doc("Time of a transfer, as a share of the time of the operator before it.")] = 0.8
 
 
 class SimulationStudy(Record, frozen=True):
     """HIOS's simulation (section V): random graphs, one parameter varied at a time."""
 
     instances: OrAbsent[
-        Annotated[Positive, doc("Random graphs of every setting; 3 with scale quick, 30 with full if left out.")]
+        Annotated[
+            Positive, doc("Random graphs for each setting; if left out, 3 with scale quick and 30 with scale full.")
+        ]
     ] = None
     base: SimulationDefaults = field(default_factory=SimulationDefaults)
     devices: Annotated[
@@ -269,14 +283,20 @@ class SimulationStudy(Record, frozen=True):
         tuple[Annotated[_Layers, doc("Number of layers.")], ...], _Several, doc("Numbers of layers (figure 10).")
     ] = (6, 10, 14, 18, 22)
     p: Annotated[
-        tuple[Annotated[AboveZero, doc("A share.")], ...], _Several, doc("Times of transfers as shares (figure 11).")
+        tuple[Annotated[AboveZero, doc("A share.")], ...],
+        _Several,
+        doc("Transfer times as shares of operator times (figure 11)."),
     ] = (0.4, 0.6, 0.8, 1.0, 1.2)
     window: Annotated[int, Meta(ge=2), doc("Largest number of operators that hios-lp and hios-mr group.")] = 2
-    alpha: Annotated[Share, doc("Share of serialization of the contention model.")] = 0.5
+    alpha: Annotated[Share, doc("Share of serialization in the contention model.")] = 0.5
     moves: Annotated[
-        Positive, doc("Moves of each of the two chains of hios-opt, which has no time limit, for equal results.")
+        Positive,
+        doc(
+            "Moves of each of the two search chains of hios-opt. There is no time limit, so that two runs give "
+            "equal results."
+        ),
     ] = 100000
-    seed: Annotated[Count, doc("Seed of the first instance; the others count on from it.")] = defaults.SEED
+    seed: Annotated[Count, doc("Seed of the first instance; the next ones count up from it.")] = defaults.SEED
 
 
 #: The data of figures, by the first part of its name.
@@ -303,15 +323,15 @@ class ConvolutionStudy(Record, frozen=True):
         Annotated[
             tuple[Annotated[Positive, doc("Height and width in pixels.")], ...],
             _Several,
-            doc("Sizes of the images; 8 to 256 px with scale quick, to 1024 px with full if left out."),
+            doc("Sizes of the images; if left out, 8 to 256 px with scale quick, and to 1024 px with scale full."),
         ]
     ] = None
     channels: Annotated[Positive, doc("Channels of images and outputs.")] = 48
-    repeats: Annotated[Positive, doc("Rounds of every size.")] = 15
+    repeats: Annotated[Positive, doc("Rounds for each size.")] = 15
 
 
 class TopStudy(Record, frozen=True):
-    """Experiments of TOP on the scenarios of serving, simulated (TOP, figures 13, 18, 20 to 24, 26 and 27)."""
+    """Experiments of TOP on the serving scenarios, simulated (TOP, figures 13, 18, 20 to 24, 26 and 27)."""
 
     most: Annotated[
         int, Meta(ge=1, le=MOST_SUB_BLOCKS), doc("Largest number of sub-blocks of a combined block (figure 18).")
@@ -327,24 +347,28 @@ class TopStudy(Record, frozen=True):
         _Several,
         doc("Described GPUs whose stages are compared (figure 20)."),
     ] = ("rtx2080-super", "v100-sxm2", "a100-pcie-40gb", "h100-sxm")
-    steps: Annotated[Positive, doc("Steps of learning of GPG (figures 13 and 21; the paper: 6000).")] = 1000
+    steps: Annotated[Positive, doc("Training steps of GPG (figures 13 and 21; the paper: 6000).")] = 1000
     samples: Annotated[Positive, doc("Combinations of blocks for each number of sub-blocks (figure 13).")] = 6
     transitions: Annotated[
-        Positive, doc("Combinations with more transitions (S, S') are left to no one (figure 13): they take minutes.")
+        Positive,
+        doc(
+            "Combinations of blocks with more transitions (S, S') than this are skipped (figure 13), as they "
+            "take minutes."
+        ),
     ] = 100_000
     launcher_steps: Annotated[
-        Positive, doc("Steps of learning of the launcher, in its smallest size (figure 22; the paper: 8000).")
+        Positive, doc("Training steps of the launcher, in its smallest size (figure 22; the paper: 8000).")
     ] = 600
 
 
 class PruningStudy(Record, frozen=True):
-    """IOS with tighter and wider pruning (IOS, figure 9), on the networks of the configuration."""
+    """IOS with tighter and looser pruning (IOS, figure 9), on the networks of the configuration."""
 
     models: OrAbsent[
         Annotated[
             tuple[Annotated[Text, doc("Label of a network.")], ...],
             _Several,
-            doc("Networks by their labels; all if left out."),
+            doc("Labels of networks; all if left out."),
         ]
     ] = None
     r: Annotated[
@@ -375,15 +399,15 @@ class ImageStudy(Record, frozen=True):
             ],
             Meta(min_length=1),
             doc(
-                "Sizes by network. If left out, {inception_v3: [299, 512]} with scale quick; with full also 1024, and "
-                "{nasnet_large: [331, 512]}."
+                "Sizes by network. If left out, {inception_v3: [299, 512]} with scale quick; with scale full also "
+                "1024, and {nasnet_large: [331, 512]}."
             ),
         ]
     ] = None
 
 
 class BatchStudy(Record, frozen=True):
-    """Networks with several batch sizes, and schedules for one run with the others (IOS, figure 11, table 3)."""
+    """Networks with several batch sizes, and schedules that run with another batch size (IOS, figure 11, table 3)."""
 
     sizes: OrAbsent[
         Annotated[
@@ -392,7 +416,9 @@ class BatchStudy(Record, frozen=True):
                 Annotated[tuple[Annotated[Positive, doc("Images in a batch.")], ...], _Several, doc("Batch sizes.")],
             ],
             Meta(min_length=1),
-            doc("Batch sizes by network; {inception_v3: [1, 4]} with scale quick, with 16 with full if left out."),
+            doc(
+                "Batch sizes by network. If left out, {inception_v3: [1, 4]} with scale quick; with scale full also 16."
+            ),
         ]
     ] = None
     image_size: OrAbsent[
@@ -401,15 +427,15 @@ class BatchStudy(Record, frozen=True):
 
 
 class TransformerStudy(Record, frozen=True):
-    """Networks of single operators by Opara and Nimble (Opara, figure 7)."""
+    """Networks whose Relax operators are scheduled one by one, by Opara and Nimble (Opara, figure 7)."""
 
     models: OrAbsent[
         Annotated[
             tuple[_NetworkFile, ...],
             _Several,
             doc(
-                "Networks in full size; BERT and T5 of two layers with scale quick, BERT, T5, GoogLeNet and "
-                "Inception-v3 with full if left out."
+                "Networks in full size. If left out, BERT and T5 with two layers each with scale quick; BERT, T5, "
+                "GoogLeNet and Inception-v3 with scale full."
             ),
         ]
     ] = None
@@ -419,14 +445,15 @@ class Study(Record, frozen=True):
     """Figures and tables of the papers (`snakemake figures`)."""
 
     scale: Annotated[
-        Literal["quick", "full"], doc("How many instances are drawn: quick to try things out, full as the papers.")
+        Literal["quick", "full"],
+        doc("How many instances are drawn: quick to try things out, full for as many as in the papers."),
     ] = "quick"
     sessions: Annotated[
         tuple[Annotated[Session, doc("Name of a session.")], ...],
         Meta(extra_json_schema={"uniqueItems": True}),
         doc(
-            "What the page of the report draws figures from, each once: those that need nothing else are part of "
-            "`snakemake --cores all`. Without any, the page has no figures of the papers."
+            "Sessions whose figures are part of the report, without duplicates; `snakemake --cores all` draws "
+            "those that need nothing else. With an empty list, the report has no figures of the papers."
         ),
     ] = ("networks", "simulation", "predictions")
     archives: Annotated[
@@ -434,14 +461,15 @@ class Study(Record, frozen=True):
             Annotated[
                 str,
                 Meta(pattern=rf"^(.*/)?[A-Za-z0-9][A-Za-z0-9_.-]*\.zip{END}"),
-                doc("An archive; the name of the file without .zip is that of the machine."),
+                doc("An archive; the file name without .zip names the machine."),
             ],
             ...,
         ],
         Meta(extra_json_schema={"uniqueItems": True}),
         doc(
-            "Archives of runs on other machines (`snakemake archive`), which figures of several machines show beside "
-            "this one (IOS, figures 14 and 15; Opara, figure 9); paths are relative to the working folder."
+            "Archives of runs on other machines (`snakemake archive`), which figures that compare machines show"
+            " next to this one (IOS, figures 14 and 15; Opara, figure 9). Paths are relative to the working "
+            "folder."
         ),
     ] = ()
     simulation: SimulationStudy = field(default_factory=SimulationStudy)
@@ -454,36 +482,40 @@ class Study(Record, frozen=True):
 
 
 class Serving(Record, frozen=True):
-    """Several models on one device: scenarios under policies, simulated and perhaps run (TOP)."""
+    """Several models on one device: scenarios under policies, simulated and optionally run (TOP)."""
 
     policies: Annotated[
         tuple[Annotated[Text, doc("Name of a policy, as hios simulate takes it.")], ...],
         Meta(extra_json_schema={"uniqueItems": True}),
-        doc("Policies that every scenario is simulated under, each once; without any, serving is left out."),
+        doc("Policies to simulate each scenario under, without duplicates; an empty list skips serving."),
     ] = ()
     loads: Annotated[
-        tuple[Annotated[AboveZero, doc("What the rates of a scenario are multiplied by.")], ...],
+        tuple[Annotated[AboveZero, doc("Factor for the rates of a scenario.")], ...],
         _Several,
-        doc("Loads of every scenario, each once."),
+        doc("Loads for each scenario, without duplicates."),
     ] = (0.8,)
     measure: Annotated[
         bool,
         doc(
-            "Whether scenarios also run for real on the cores of this machine, one policy after another; platform cpu."
+            "Whether scenarios also run for real on the cores of this machine, one policy after another. "
+            "Platform cpu only."
         ),
     ] = False
     scenarios: Annotated[
         dict[Label, Annotated[Text, doc("A scenario file; its path is relative to the working folder.")]],
-        doc("Scenarios by label, in place of the one of all networks that the label networks stands for."),
+        doc("Scenarios by label. If left out, a single scenario with all networks, under the label networks."),
     ] = field(default_factory=dict)
     duration_s: Annotated[
         AboveZero,
-        doc("How long tasks arrive in the scenario of all networks, seconds; other scenarios state their own."),
+        doc(
+            "Seconds for which tasks arrive in the scenario with all networks; other scenarios state their own "
+            "duration."
+        ),
     ] = 60.0
     slo_scale: Annotated[
         AboveZero,
         doc(
-            "Latency within which a task counts as goodput in that scenario, as a multiple of its time alone on a lane."
+            "Latency up to which a task counts as goodput in that scenario, as a multiple of its time alone on a lane."
         ),
     ] = 5.0
 
@@ -499,16 +531,16 @@ class Config(Record, frozen=True, kw_only=True):
     platform: Annotated[
         Literal["cpu", "cuda", "model"],
         doc(
-            "Where costs are measured and schedules run: devices are cores or GPUs. model predicts costs for GPUs that "
-            "are not here, and runs nothing."
+            "Where costs are measured and schedules run. cpu: devices are cores or groups of cores; cuda: "
+            "devices are GPUs; model: costs are predicted for GPUs that are not here, and nothing runs."
         ),
     ] = "cpu"
     gpu: OrAbsent[
         Annotated[
             Text,
             doc(
-                "GPU to predict for: a name (docs/gpus.md lists them), or a .yaml file, whose path is relative to the "
-                "working folder unless absolute; with platform model."
+                "GPU to predict for: a name (docs/gpus.md lists them) or a .yaml file; a relative path starts at "
+                "the working folder. Platform model only."
             ),
         ]
     ] = None
@@ -516,20 +548,23 @@ class Config(Record, frozen=True, kw_only=True):
         Annotated[
             Text,
             doc(
-                "What lies between two GPUs: a word of the GPU's description (docs/gpus.md lists them), or a .yaml "
-                "file, whose path is relative to the working folder unless absolute; the first that the GPU lists if "
-                "left out; with platform model."
+                "Link between two GPUs: a name from the GPU's description (docs/gpus.md lists them) or a .yaml "
+                "file; a relative path starts at the working folder. The first link of the description if left out."
+                " Platform model only."
             ),
         ]
     ] = None
     virtual: Annotated[
         bool,
-        doc("Whether devices share cores or GPUs where there are fewer of them; times say little then."),
+        doc("Whether several devices may share a core or GPU if there are too few. Times then mean little."),
     ] = False
     cores_per_device: OrAbsent[
         Annotated[
             Positive,
-            doc("Cores of each device, with a thread on each inside every operator; 1 if left out; with platform cpu."),
+            doc(
+                "Number of cores of each device, used by threads inside each operator; 1 if left out. Platform cpu "
+                "only."
+            ),
         ]
     ] = None
     devices: Annotated[
@@ -539,8 +574,9 @@ class Config(Record, frozen=True, kw_only=True):
         ]
         | Literal["auto"],
         doc(
-            "Numbers of devices to schedule for, each once; or auto, with platform cpu: for each network the division "
-            "of the machine's cores into devices that `hios partition` measures to be fastest."
+            "Numbers of devices to schedule for, without duplicates. Or auto, with platform cpu: for each "
+            "network, the division of the machine's cores into devices that `hios partition` measures to be the"
+            " fastest."
         ),
     ] = (1, 2)
     algorithms: Annotated[
@@ -556,25 +592,30 @@ class Config(Record, frozen=True, kw_only=True):
     seed: Annotated[
         int,
         Meta(ge=0, le=9223372036854775807),
-        doc("Seed of weights, inputs and of every algorithm that is not given one itself."),
+        doc("Seed of weights, inputs and randomized algorithms that are not given a seed of their own."),
     ] = defaults.SEED
     results: Annotated[
         str,
         Meta(pattern="^[^{}<>*]*[^{}<>*/]$"),
-        doc("Folder of everything that is written, not a file; no braces or angle brackets, no slash at the end."),
+        doc(
+            "Folder for everything that is written. Its name must not contain braces, angle brackets or "
+            "asterisks, nor end with a slash."
+        ),
     ] = "results"
 
     def __post_init__(self) -> None:
         for label, entry in self.algorithms.items():
             if not isinstance(entry.get("algorithm", label), str) or entry.get("algorithm") == "":
-                raise ValueError("the name of an algorithm is text")
+                raise ValueError(f"algorithms.{label}.algorithm: required: the name of an algorithm, as text")
         if unknown := set(self.study.pruning.models or ()) - self.models.keys():
             known = ", ".join(self.models)
             raise ValueError(
                 f"study.pruning.models: found {', '.join(sorted(unknown))}; allowed: labels of networks, {known}"
             )
         if taken := self.models.keys() & TAKEN:
-            raise ValueError(f"networks cannot be called {', '.join(taken)}")
+            raise ValueError(
+                f"models: found the label {', '.join(taken)}; allowed: other labels, as this folder holds other results"
+            )
         machines = [PurePosixPath(path).stem for path in self.study.archives]
         if twice := {name for name in machines if machines.count(name) > 1}:
             raise ValueError(
@@ -601,4 +642,4 @@ class Config(Record, frozen=True, kw_only=True):
             *((f"study.simulation.{name}", getattr(self.study.simulation, name)) for name in SERIES),
         ):
             if len(set(values)) < len(values):
-                raise ValueError(f"{name}: each is given once")
+                raise ValueError(f"{name}: found a value twice; allowed: each value once")

@@ -18,20 +18,24 @@ class ConvolutionSize(Record, frozen=True):
     image_size: Annotated[Positive, doc("Height and width of the image in pixels.")]
     alone_ms: Annotated[NonNegative, doc("A convolution on one core while the other core is idle.")]
     both_cores_ms: Annotated[NonNegative, doc("A convolution with a thread on each of two cores.")]
-    at_once_ms: Annotated[
-        NonNegative, doc("Two convolutions at once, each on a core of its own, until both have finished.")
+    at_once_ms: Annotated[NonNegative, doc("Two convolutions at once, each on its own core, until both have finished.")]
+    hand_over_ms: Annotated[
+        NonNegative, doc("Transfer of its output between the processes of the two cores, through shared memory.")
     ]
-    hand_over_ms: Annotated[NonNegative, doc("Its output from one core's process to the other's by shared memory.")]
     output_bytes: Annotated[Positive, doc("Bytes of its output.")]
 
 
 class Pair(Record, frozen=True):
     """Operators of two kinds on two cores at once."""
 
-    kinds: Annotated[tuple[PairKind, PairKind], doc("What is timed, and what runs on the other core meanwhile.")]
+    kinds: Annotated[
+        tuple[PairKind, PairKind], doc("The operator that is timed, and the one that runs on the other core meanwhile.")
+    ]
     image_size: Annotated[Positive, doc("Height and width of the image in pixels.")]
-    alone_ms: Annotated[NonNegative, doc("The first alone, milliseconds.")]
-    beside_ms: Annotated[NonNegative, doc("The first while the second runs on the other core, milliseconds.")]
+    alone_ms: Annotated[NonNegative, doc("Time of the first operator alone, milliseconds.")]
+    beside_ms: Annotated[
+        NonNegative, doc("Time of the first operator while the second runs on the other core, milliseconds.")
+    ]
 
 
 class ConvolutionsFile(Record, frozen=True):
@@ -42,8 +46,12 @@ class ConvolutionsFile(Record, frozen=True):
     measured_at: Annotated[Timestamp, doc("When the session began: date and time by ISO 8601, UTC.")]
     kernel: Annotated[Positive, doc("Height and width of the filters.")]
     channels: Annotated[Positive, doc("Channels of images and outputs.")]
-    repeats: Annotated[Positive, doc("Rounds; every round measures all of a size, one after another.")]
-    sizes: Annotated[tuple[ConvolutionSize, ...], Meta(min_length=1), doc("One entry an image size, in order.")]
-    pairs: Annotated[tuple[Pair, ...], doc("Pairs of kinds, of the size in the middle.")]
+    repeats: Annotated[
+        Positive, doc("Number of rounds; each round takes all measurements of a size, one after another.")
+    ]
+    sizes: Annotated[
+        tuple[ConvolutionSize, ...], Meta(min_length=1), doc("One entry per image size, in ascending order.")
+    ]
+    pairs: Annotated[tuple[Pair, ...], doc("Pairs of operators, for the middle image size.")]
     seconds: Annotated[NonNegative, doc("Time of the whole session, seconds.")]
     format_version: FormatVersion = 1

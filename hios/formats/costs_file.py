@@ -1,4 +1,4 @@
-"""costs.json: times, how they were measured, and the models of what was not."""
+"""costs.json: measured times, how they were measured, and models for what was not measured."""
 
 from __future__ import annotations
 
@@ -54,21 +54,21 @@ class _Timed(Record, frozen=True, kw_only=True):
 
 
 class BlockResources(Record, frozen=True):
-    """What a thread block of the operator's most demanding kernel asks of a GPU (Opara).
+    """What one thread block of the operator's most demanding kernel needs of a GPU (Opara).
 
-    That is the kernel of which a block takes the largest share of the shared memory, registers or threads that a block
-    can have. An operator that launches none has 0, 0 and 1.
+    The most demanding kernel is the one whose blocks take the largest share of the shared memory, registers or threads
+    that a block can have. An operator that launches no kernel has 0, 0 and 1.
     """
 
     shared_memory_bytes: Annotated[Count, doc("Shared memory of a block.")]
-    registers: Annotated[Count, doc("Registers of a block, of all its threads together.")]
+    registers: Annotated[Count, doc("Registers of a block, summed over its threads.")]
     threads: Annotated[Positive, doc("Threads of a block.")]
     blocks: OrAbsent[
         Annotated[
             Positive,
             doc(
-                "Blocks of that kernel: with few of them an operator leaves room on the GPU for others. For readers; "
-                "no algorithm uses it. Absent where the operator launches no kernel."
+                "Number of blocks of that kernel; an operator with few blocks leaves room on the GPU for others. "
+                "Informative: no algorithm uses it. Absent if the operator launches no kernel."
             ),
         ]
     ] = None
@@ -76,8 +76,8 @@ class BlockResources(Record, frozen=True):
         Annotated[
             Share,
             doc(
-                "Share of the warps that the GPU can hold which that kernel is estimated to keep there, by "
-                "torch.profiler. For readers, who see why a stage gains or not; no algorithm uses it."
+                "Estimated occupancy of that kernel, by torch.profiler: the share of the warps that the GPU can "
+                "hold. Informative, to see why a stage gains or not: no algorithm uses it."
             ),
         ]
     ] = None
@@ -98,8 +98,8 @@ class OperatorCost(_Timed, frozen=True, kw_only=True):
     wide_ms: Annotated[
         dict[_Width, Annotated[NonNegative, doc("t(v, k), milliseconds.")]],
         doc(
-            "t(v, k): execution time on k devices at once, by k (2 to 1024); an operator may take only the numbers of "
-            "devices listed here, or one."
+            "t(v, k): execution time on k devices at once, by k (2 to 1024). An operator may take one device, "
+            "or one of the numbers of devices listed here."
         ),
     ] = msgspec.field(default_factory=dict)
 
@@ -124,7 +124,7 @@ class LinkModel(Record, frozen=True):
 
 
 class LinkError(Record, frozen=True):
-    """Relative errors of the transfers that it was fitted to."""
+    """Relative errors on the transfers that the model was fitted to."""
 
     median: Annotated[NonNegative, doc("Median.")]
     largest: Annotated[NonNegative, doc("Largest.")]
@@ -134,8 +134,8 @@ class LinkError(Record, frozen=True):
 class Link(Record, frozen=True):
     """Latency and bandwidth between two devices.
 
-    Fitted to measured transfers of 1 KB and more by least squares of relative errors. It says what the link is like;
-    t(u,v) is what transfers state.
+    Fitted to measured transfers of 1 KB and more, by least squares of relative errors. It describes the link; t(u,v) is
+    stated by `transfers`.
     """
 
     latency_ms: Annotated[NonNegative, doc("Latency, milliseconds.")]
@@ -169,8 +169,8 @@ class MergeCost(_Timed, frozen=True, kw_only=True):
     wide_ms: Annotated[
         dict[_Width, Annotated[NonNegative, doc("Time on k devices, milliseconds.")]],
         doc(
-            "Time of the merged operator on k devices at once, by k (2 to 1024); it may take only the numbers of "
-            "devices listed here, or one."
+            "Time of the merged operator on k devices at once, by k (2 to 1024). It may take one device, or one"
+            " of the numbers of devices listed here."
         ),
     ] = msgspec.field(default_factory=dict)
 
@@ -184,13 +184,14 @@ class ContentionError(Record, frozen=True):
 
     median: Annotated[NonNegative, doc("Median.")]
     p90: Annotated[NonNegative, doc("90th percentile.")]
-    stages: Annotated[Positive, doc("Number of these stages.")]
+    stages: Annotated[Positive, doc("Number of stages.")]
 
 
 class ContentionModel(Record, frozen=True):
     """How operators slow each other on one device where no stage was measured; default blend with alpha 0.5.
 
-    Fitted to measured stages, together with the utilizations, where that predicts others better than their sum does.
+    Fitted to measured stages, together with the utilizations, if that predicts other stages better than the sum of the
+    operators' times does.
     """
 
     kind: Annotated[
@@ -204,13 +205,13 @@ class ContentionModel(Record, frozen=True):
 class CorunFactor(Record, frozen=True):
     """One number of devices."""
 
-    devices: Annotated[int, Meta(ge=2, le=1024), doc("Number M of devices, each once.")]
+    devices: Annotated[int, Meta(ge=2, le=1024), doc("Number M of devices, without duplicates.")]
     factor: Annotated[
         float,
         Meta(ge=1),
         doc(
-            "Median of the time of all operators while M devices run them at once, over that on one device alone; 1 "
-            "where the interval holds 1."
+            "Median time of all operators while M devices run them at once, over the median time on one device "
+            "alone; 1 if the interval contains 1."
         ),
     ]
     interval: OrAbsent[
@@ -221,8 +222,8 @@ class CorunFactor(Record, frozen=True):
         Annotated[
             bool,
             doc(
-                "True where other work kept the cores busy when it was measured: the factor then holds that work, too. "
-                "Absent where it did not."
+                "True if other work kept the cores busy during the measurement; the factor then includes the effect"
+                " of that work. Absent otherwise."
             ),
         ]
     ] = None
@@ -231,35 +232,33 @@ class CorunFactor(Record, frozen=True):
 class ProfileSummary(Record, frozen=True):
     """How the measurement went.
 
-    Entries from the cache are of other sessions, so that not all times of this file were taken together.
+    Entries from the cache were measured in other sessions, so not all times of this file come from one session.
     """
 
     seconds: Annotated[NonNegative, doc("How long it took, seconds.")]
-    budget_s: Annotated[
-        NonNegative, doc("How long it was to take at most beyond the least number of repeats, seconds.")
-    ]
-    repeats: Annotated[Positive, doc("Least number of measurements.")]
-    precision: Annotated[
-        AboveZero, doc("Width of the interval of a median, as a share of it, at which measuring ends.")
-    ]
+    budget_s: Annotated[NonNegative, doc("Time budget beyond the minimum number of repeats, seconds.")]
+    repeats: Annotated[Positive, doc("Minimum number of measurements.")]
+    precision: Annotated[AboveZero, doc("Relative width of a median's interval at which its measurement ends.")]
     measured: Annotated[
         Count,
-        doc("Entries measured in this session; operators, stages and merges of equal signature are one."),
+        doc(
+            "Number of entries measured in this session; operators, stages and merges of equal signature count as one."
+        ),
     ]
-    imprecise: Annotated[Count, doc("Entries whose interval stayed wider than that.")]
+    imprecise: Annotated[Count, doc("Number of entries whose interval stayed wider than that.")]
     modelled: Annotated[
         Count,
-        doc("Stages and merges that algorithms or widths asked for and the budget left to the models."),
+        doc("Number of stages and merges that algorithms or widths asked for, but that the budget left to the models."),
     ]
-    cached: Annotated[Count, doc("Entries taken from the cache.")]
+    cached: Annotated[Count, doc("Number of entries taken from the cache.")]
     cached_from: OrAbsent[Annotated[Timestamp, doc("When the oldest of these was measured, UTC.")]] = None
     cached_until: OrAbsent[Annotated[Timestamp, doc("When the newest of these was measured, UTC.")]] = None
     kept: OrAbsent[
         Annotated[
             bool,
             doc(
-                "Whether what was measured was added to the cache: not where other work kept the cores busy. Absent "
-                "without a cache."
+                "Whether measurements were added to the cache; they are not if other work kept the cores busy. "
+                "Absent without a cache."
             ),
         ]
     ] = None
@@ -267,8 +266,8 @@ class ProfileSummary(Record, frozen=True):
         Annotated[
             AboveZero,
             doc(
-                "Time of the operators that the cache knows, measured again, over their time in the cache; where it is "
-                "too far from 1 they are measured anew."
+                "Time of cached operators, measured again, over their time in the cache. If it is too far from 1, "
+                "all of them are measured again."
             ),
         ]
     ] = None
@@ -305,10 +304,11 @@ class CostsFile(Record, frozen=True):
     corun: Annotated[
         tuple[CorunFactor, ...],
         doc(
-            "How much longer operators take while other devices work too, since devices share memory and cores. In a "
-            "schedule for M devices, times of operators, stages and merges, measured or modelled, are multiplied by "
-            "the factor of M; transfers are not. Without an entry for M, that of the next larger number counts, beyond "
-            "the largest that of the largest; absent, nothing is multiplied."
+            "Co-run factors: how many times as long operators take while other devices are busy too, since "
+            "devices share memory and caches. In a schedule for M devices, times of operators, stages and "
+            "merges, measured or modeled, are multiplied by the factor for M; transfer times are not. If there "
+            "is no entry for M, the factor of the next larger number is used, or that of the largest number. If"
+            " absent, times are not multiplied."
         ),
     ] = ()
     link: OrAbsent[Link] = None
@@ -316,8 +316,8 @@ class CostsFile(Record, frozen=True):
     graph_fingerprint: Annotated[
         Fingerprint,
         doc(
-            "Fingerprint of the graph that was measured: tells graphs of one name apart, such as those of two image "
-            "sizes. Absent in files by hand."
+            "Fingerprint of the graph that was measured. It distinguishes graphs of the same name, such as "
+            "those of two image sizes. Absent in files written by hand."
         ),
     ] = ""
     platform: OrAbsent[Platform] = None

@@ -10,7 +10,7 @@ _Cell = Annotated[bool | int | float | str | None, doc("A cell; null where there
 
 
 class ComparedNumber(Record, frozen=True):
-    """A published statement and what was found of it."""
+    """A published statement, and what was found here."""
 
     key: Annotated[Text, doc("Key in published.yaml.")]
     what: Annotated[Text, doc("What the number is.")]
@@ -20,21 +20,22 @@ class ComparedNumber(Record, frozen=True):
     source: Annotated[Text, doc("Where it is stated.")]
     tolerance: Annotated[Share, doc("Relative difference that counts as agreement.")]
     verdict: Annotated[
-        Literal["agrees", "same direction", "differs", "not on this machine"], doc("Computed from the numbers.")
+        Literal["agrees", "same direction", "differs", "not on this machine"],
+        doc("Verdict, computed from the numbers."),
     ]
-    found: Annotated[str, doc("What was found here, in words; empty where nothing can be.")] = ""
-    by: Annotated[str, doc("What found it; empty where nothing did.")] = ""
+    found: Annotated[str, doc("What was found here, in words; empty if hios cannot produce it.")] = ""
+    by: Annotated[str, doc("How it was found; empty if it was not.")] = ""
 
 
 class FigureOrigin(Record, frozen=True):
-    """How the files of a figure came about."""
+    """How the files of a figure were made."""
 
-    drawing_s: Annotated[NonNegative, doc("Time of drawing without the start of Python, seconds.")]
+    drawing_s: Annotated[NonNegative, doc("Time to draw the figure, without the start of Python, seconds.")]
     session_s: Annotated[
         NonNegative,
         doc("Time of its sessions, seconds: processor time of simulations, profiling and timed runs of networks."),
     ]
-    code: OrAbsent[Annotated[Text, doc("Commit of the checkout that drew it; absent where there was none.")]] = None
+    code: OrAbsent[Annotated[Text, doc("Commit of the checkout that drew it; absent outside of a checkout.")]] = None
 
 
 class FigureFile(Record, frozen=True):
@@ -45,11 +46,11 @@ class FigureFile(Record, frozen=True):
     number: Annotated[Text, doc("Its number in the paper.")]
     title: Annotated[Text, doc("What it shows.")]
     caption: Annotated[Text, doc("What is varied, what is plotted, and what the marks mean.")]
-    needs: Annotated[tuple[Text, ...], doc("What it needs.")]
+    needs: Annotated[tuple[Text, ...], doc("Sessions that it needs.")]
     state: Annotated[Literal["drawn", "needs a GPU", "not drawn"], doc("Whether the rows were found here.")]
-    missing: Annotated[str, doc("Why it is not drawn; empty where it is.")]
-    command: Annotated[str, doc("What would produce its data; empty where the pipeline does.")]
-    reason: Annotated[str, doc("Why numbers differ, in one sentence; empty where nothing is to be explained.")]
+    missing: Annotated[str, doc("Why it is not drawn; empty if it is.")]
+    command: Annotated[str, doc("Command that would produce its data; empty if the pipeline does.")]
+    reason: Annotated[str, doc("Why numbers differ, in one sentence; empty if there is nothing to explain.")]
     columns: Annotated[tuple[Text, ...], doc("Columns of the table.")]
     rows: Annotated[tuple[dict[str, _Cell], ...], doc("The table.")]
     comparisons: Annotated[tuple[ComparedNumber, ...], doc("Every published statement.")]

@@ -1,4 +1,4 @@
-"""graph.json: operators with their calls, which are the intermediate representation of the project, and edges."""
+"""graph.json: the operators with their calls, and the edges; the project's intermediate representation."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Value(Record, frozen=True):
 
     schema_extra: ClassVar = {"minProperties": 1}
 
-    operator: OrAbsent[Annotated[Text, doc("Id of the operator that makes it.")]] = None
-    item: OrAbsent[Annotated[Count, doc("Which of the operator's outputs, where it has several.")]] = None
+    operator: OrAbsent[Annotated[Text, doc("Id of the operator that produces it.")]] = None
+    item: OrAbsent[Annotated[Count, doc("Which of the operator's outputs, if it has several.")]] = None
     input: OrAbsent[Annotated[Text, doc("Name of an input of the graph.")]] = None
     weight: OrAbsent[Annotated[Text, doc("Name of a tensor in the weights file.")]] = None
     call: OrAbsent[Annotated[Count, doc("Position of an earlier call of the same operator.")]] = None
@@ -80,7 +80,10 @@ class TensorSpec(Record, frozen=True):
     below: OrAbsent[
         Annotated[
             Positive,
-            doc("Of an input of whole numbers: they stay below this, such as the size of a vocabulary; 2 if left out."),
+            doc(
+                "For an integer input: upper limit of its values, which are smaller, such as the size of a "
+                "vocabulary; 2 if left out."
+            ),
         ]
     ] = None
 
@@ -89,9 +92,9 @@ class Shapes(Record, frozen=True):
     """Shapes of its tensors."""
 
     inputs: Annotated[
-        tuple[Shape, ...], doc("Shape of every tensor that it reads from other operators and graph inputs.")
+        tuple[Shape, ...], doc("Shape of each tensor that the operator reads from other operators and graph inputs.")
     ]
-    outputs: Annotated[tuple[Shape, ...], doc("Shape of every tensor that it makes.")]
+    outputs: Annotated[tuple[Shape, ...], doc("Shape of each tensor that the operator produces.")]
 
 
 class Operator(Record, frozen=True):
@@ -107,14 +110,14 @@ class Operator(Record, frozen=True):
     id: Annotated[Text, doc("Unique name.")]
     type: Annotated[Text, doc("Kind of the unit, such as conv2d-relu, max_pool2d, concat.")]
     calls: Annotated[
-        tuple[Call, ...], doc("The Relax operators it runs, in order; the last one makes its output.")
+        tuple[Call, ...], doc("The Relax operators that it consists of, in order; the last one produces its output.")
     ] = ()
     shapes: OrAbsent[Shapes] = None
     dtype: OrAbsent[DType] = None
     dtypes: OrAbsent[
         Annotated[
             tuple[DType, ...],
-            doc("Element type of every tensor that it makes, where they differ; dtype is that of the first."),
+            doc("Element type of each output, if they differ; dtype is that of the first."),
         ]
     ] = None
     flops: OrAbsent[Annotated[Amount, doc("Floating-point operations (a multiply-add counts two).")]] = None
@@ -122,15 +125,15 @@ class Operator(Record, frozen=True):
         Annotated[
             Count,
             doc(
-                "Bytes read and written: inputs, weights (of a table the rows looked up) and outputs, each once. "
-                "Operators that only give another view of a value count as if they copied it."
+                "Bytes read and written: inputs, weights (only the rows looked up, for a table) and outputs, each "
+                "once. Operators that only return a view of a value count as if they copied it."
             ),
         ]
     ] = None
 
     @property
     def output_types(self) -> tuple[tuple[tuple[int, ...], str], ...]:
-        """Shape and dtype of every tensor that it makes; none where the graph does not state them."""
+        """Shape and dtype of each output; empty if the graph does not state them."""
         if self.shapes is None or self.dtype is None:
             return ()
         dtypes = self.dtypes or (self.dtype,) * len(self.shapes.outputs)
@@ -138,7 +141,7 @@ class Operator(Record, frozen=True):
 
 
 class Edge(Record, frozen=True):
-    """A dependency: a value that target takes from source.
+    """A dependency: a value that target reads from source.
 
     Examples:
         >>> import hios
@@ -158,7 +161,7 @@ class GraphFile(Record, frozen=True):
     operators: Annotated[tuple[Operator, ...], Meta(min_length=1), doc("The scheduling units.")]
     edges: Annotated[
         tuple[Edge, ...],
-        doc("One edge per value that an operator takes from another; a value taken twice is two edges."),
+        doc("One edge per value that an operator reads from another; a value that is read twice is two edges."),
     ]
     inputs: Annotated[tuple[TensorSpec, ...], doc("Inputs of the network.")] = ()
     outputs: Annotated[tuple[Value, ...], doc("Outputs of the network, in order.")] = ()

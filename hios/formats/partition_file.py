@@ -29,11 +29,14 @@ class Partition(Record, frozen=True, kw_only=True):
     devices: Annotated[DeviceCount, doc("Number of devices.")]
     cores_per_device: Annotated[Positive, doc("Cores of each device, and threads inside its operators.")]
     algorithm: Annotated[Text, doc("Algorithm that scheduled for them: sequential for one device.")]
-    predicted_ms: Annotated[NonNegative, doc("Latency of the schedule under costs measured on such devices.")]
+    predicted_ms: Annotated[NonNegative, doc("Predicted latency of the schedule, with costs measured on such devices.")]
     latency_ms: OrAbsent[
         Annotated[
             Latency,
-            doc("As measured, copies of inputs and outputs included; absent where the prediction ruled it out."),
+            doc(
+                "Measured latency, including copies of inputs and outputs; absent if the prediction ruled this "
+                "division out."
+            ),
         ]
     ] = None
 
@@ -44,16 +47,18 @@ class PartitionFile(Record, frozen=True, kw_only=True):
     graph: Annotated[Text, doc("Name of the graph.")]
     graph_fingerprint: Annotated[Fingerprint, doc("Fingerprint of the graph.")]
     cores: Annotated[Positive, doc("Cores that were divided.")]
-    partitions: Annotated[tuple[Partition, ...], Meta(min_length=1), doc("The ways, one device of all cores first.")]
-    devices: Annotated[DeviceCount, doc("Devices of the chosen one.")]
-    cores_per_device: Annotated[Positive, doc("Cores of each device of the chosen one.")]
+    partitions: Annotated[
+        tuple[Partition, ...], Meta(min_length=1), doc("The divisions, starting with one device of all cores.")
+    ]
+    devices: Annotated[DeviceCount, doc("Number of devices of the chosen division.")]
+    cores_per_device: Annotated[Positive, doc("Cores of each device of the chosen division.")]
     reason: Annotated[Text, doc("Why it was chosen, in words.")]
     processor: Annotated[str, doc("Model name of the processor.")] = ""
     busy_share: OrAbsent[
         Annotated[Share, doc("Share of their time that the cores spent on other work before the measurement.")]
     ] = None
     virtual: OrAbsent[
-        Annotated[bool, doc("Whether devices shared cores: then times say little. Absent where they did not.")]
+        Annotated[bool, doc("Whether devices shared cores; times then mean little. Absent if they did not.")]
     ] = None
     measured_at: OrAbsent[Annotated[Timestamp, doc("When the measurement ended, UTC.")]] = None
     versions: OrAbsent[Versions] = None

@@ -24,7 +24,7 @@ class PredictionFile(Record, frozen=True):
 
     graph: Annotated[Text, doc("Name of the graph.")]
     graph_fingerprint: Annotated[Fingerprint, doc("Fingerprint of the graph.")]
-    predictions: Annotated[tuple[GpuPrediction, ...], doc("One for every target.")]
+    predictions: Annotated[tuple[GpuPrediction, ...], doc("One entry for each target.")]
     seconds: Annotated[NonNegative, doc("Time of predicting and scheduling, seconds.")]
-    missing: Annotated[str, doc("Why nothing can be predicted for the network; empty where it can.")] = ""
+    missing: Annotated[str, doc("Why nothing can be predicted for the network; empty if it can.")] = ""
     format_version: FormatVersion = 1

@@ -1,4 +1,4 @@
-"""The speed of the machine by a fixed probe, as costs.json, schedule.json and run.json state it."""
+"""The speed of the machine, measured with a fixed probe, as costs.json, schedule.json and run.json state it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Annotated
 
 from hios.formats.base import AboveZero, Count, NonNegative, Record, Share, Text, doc
 
-Version = Annotated[Text, doc("Tells what the probe does from what others do: times of different work do not compare.")]
+Version = Annotated[
+    Text, doc("Version of the probe: identifies the work that it does, as times of different work are not comparable.")
+]
 
 
 class Estimate(Record, frozen=True):
@@ -33,16 +35,18 @@ class Sample(Record, frozen=True):
     copy_ms: Annotated[AboveZero, doc("Milliseconds of its copies.")]
 
 
-Samples = Annotated[tuple[Sample, ...], doc("Every timing of the probe in this session.")]
+Samples = Annotated[tuple[Sample, ...], doc("All timings of the probe in this session.")]
 
 
 class ProfiledSpeed(Record, frozen=True):
     """The speed of the machine when costs were measured."""
 
     version: Version
-    speed: Annotated[Speed, doc("While t(v) was measured; of operators from the cache, in the session that did so.")]
+    speed: Annotated[
+        Speed, doc("While t(v) was measured; for operators from the cache, in the session that measured them.")
+    ]
     copy_share: Annotated[
-        Share, doc("Share of the network's time in operators that memory limits: they drift as copies do.")
+        Share, doc("Share of the network's time spent in memory-bound operators, which drift as copies do.")
     ]
 
 
@@ -56,5 +60,5 @@ class RunProbe(Record, frozen=True):
     """The speed of the machine while schedules ran."""
 
     version: Version
-    speed: Annotated[Speed, doc("Over all of the session and its devices.")]
+    speed: Annotated[Speed, doc("Over the whole session and all its devices.")]
     samples: Samples

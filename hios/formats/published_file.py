@@ -31,30 +31,33 @@ class PublishedNumber(Record, frozen=True):
     most: OrAbsent[Annotated[float, doc("Upper end of a range; absent where only the lower end is stated.")]] = None
     cases: OrAbsent[Annotated[dict[Text, _Number], Meta(min_length=1), doc("Values by case, in their order.")]] = None
     neutral: OrAbsent[
-        Annotated[float, doc("What no effect would be, such as 1 for a speedup: decides about the direction.")]
+        Annotated[
+            float,
+            doc("Value that means no effect, such as 1 for a speedup; it decides which direction a number points in."),
+        ]
     ] = None
     source: OrAbsent[Source] = None
     hardware: OrAbsent[Annotated[Text, doc("What it was measured on, if not what the figure says.")]] = None
     tolerance: OrAbsent[Annotated[Share, doc("Relative difference that counts as agreement, if not the figure's.")]] = (
         None
     )
-    note: OrAbsent[Annotated[Text, doc("What a reader has to know about it.")]] = None
+    note: OrAbsent[Annotated[Text, doc("Remarks for the reader.")]] = None
 
 
 class PublishedFigure(Record, frozen=True):
     """What is published of one figure or table."""
 
-    hardware: Annotated[Text, doc("What it was measured on; simulation or exact where nothing was.")]
+    hardware: Annotated[Text, doc("What it was measured on; simulation or exact if nothing was measured.")]
     source: Source
     tolerance: Annotated[
-        Share, doc("Relative difference that counts as agreement; stated before anything was compared.")
+        Share, doc("Relative difference that counts as agreement; it was set before anything was compared.")
     ]
     numbers: Annotated[
-        dict[Text, PublishedNumber], doc("Statements by a short name; none where a figure has no number in words.")
+        dict[Text, PublishedNumber], doc("Statements by a short name; empty if a figure has no published number.")
     ]
 
 
 class PublishedFile(Record, frozen=True):
-    """All published numbers, by figure: id of the registry, or PAPER_text for what stands in the text alone."""
+    """All published numbers, by figure: the id in the registry, or PAPER_text for numbers that are only in the text."""
 
     figures: Annotated[dict[Text, PublishedFigure], Meta(min_length=1), doc("Figures and tables by id.")]

@@ -1,4 +1,4 @@
-"""run.json: latencies of schedules and of what they are compared with."""
+"""run.json: latencies of schedules and of the baselines that they are compared with."""
 
 from __future__ import annotations
 
@@ -26,25 +26,23 @@ _End = Annotated[AboveZero, doc("One end.")]
 Interval = Annotated[
     tuple[_End, _End],
     doc(
-        "95 % interval of the speedup: lower and upper end of a bootstrap over rounds, in which both have their runs "
-        "of the same rounds. Absent where rounds are fewer than six."
+        "95 % interval of the speedup: lower and upper end of a paired bootstrap over rounds. Absent with "
+        "fewer than six rounds."
     ),
 ]
 Launch = Annotated[
     Literal["graph", "streams"],
-    doc(
-        "On GPUs: whether every run is the replay of a CUDA graph, or launches every operator on its stream. Absent on "
-        "cores."
-    ),
+    doc("On GPUs: whether each run replays a CUDA graph, or launches each operator on its stream. Absent on cores."),
 ]
 NoGraph = Annotated[str, doc("Why it could not be captured in a CUDA graph.")]
 _PeakMemory = Annotated[
     Positive,
     doc(
-        "Peak memory, bytes. On cores: of one run after the measured ones, what each worker process had for itself at "
-        "most, weights among it, added up; all schedules of a device have one process. On GPUs: what torch allocated "
-        "at most, by a schedule in a run that launches every operator by itself, by a reference since it was loaded, "
-        "with what compiling and capturing took. Absent where the system does not tell."
+        "Peak memory, bytes. On cores: in one run after the measured ones, the peak private memory of each "
+        "worker process, weights included, summed over processes; all schedules of a device share one "
+        "process. On GPUs: the peak of torch's allocations; for a schedule, in a run that launches each "
+        "operator separately; for a reference, since it was loaded, including compilation and capture. "
+        "Absent if the system does not report it."
     ),
 ]
 #: The runtimes that outputs are compared with.
@@ -69,29 +67,23 @@ class RunPlatform(Platform, frozen=True):
     transport: OrAbsent[
         Annotated[
             Literal["gloo", "mpi", "nccl"],
-            doc(
-                "What moved values between devices that were ranks of a launcher; absent where devices shared the "
-                "memory of one node."
-            ),
+            doc("What moved values between ranks; absent if devices shared the memory of one node."),
         ]
     ] = None
-    hosts: OrAbsent[Annotated[tuple[Annotated[Text, doc("Name of a host.")], ...], doc("Host of every rank.")]] = None
+    hosts: OrAbsent[Annotated[tuple[Annotated[Text, doc("Name of a host.")], ...], doc("Host of each rank.")]] = None
     clocks: OrAbsent[
         Annotated[
             Literal["shared", "compared"],
             doc(
-                "How times of several ranks were brought together: all ranks had the clock of one host, or clocks of "
-                "other hosts were compared with rank 0's by ping before every run."
+                "How the clocks of several ranks were synchronized: all ranks used the clock of one host, or clocks"
+                " of other hosts were compared with rank 0's by ping before each run."
             ),
         ]
     ] = None
     clock_uncertainty_ms: OrAbsent[
         Annotated[
             NonNegative,
-            doc(
-                "By how much a compared clock may have been off at most, half of the round trip of a ping, "
-                "milliseconds."
-            ),
+            doc("Largest possible error of a compared clock: half of the round trip of a ping, milliseconds."),
         ]
     ] = None
 
@@ -109,47 +101,54 @@ class Latency(Record, frozen=True):
 
 
 class Ceiling(Record, frozen=True):
-    """One number of devices."""
+    """Throughput for one number of devices."""
 
     devices: Annotated[DeviceCount, doc("Number of copies.")]
     latency_ms: Latency
     throughput_ratio: Annotated[
         AboveZero,
-        doc("Throughput of the copies over one copy; equals the number of devices on a machine that shares nothing."),
+        doc(
+            "Throughput of the copies over that of one copy; it equals the number of devices if they share no "
+            "resources."
+        ),
     ]
 
 
 class ReferenceResult(Record, frozen=True):
     """One reference."""
 
-    name: Annotated[Text, doc("What it is.")]
+    name: Annotated[Text, doc("Name of the reference.")]
     threads: Annotated[
         Positive,
-        doc("Threads inside an operator; for a parallel session of ONNX Runtime, operators that run side by side."),
+        doc(
+            "Threads inside each operator; for a parallel session of ONNX Runtime, the number of operators that"
+            " run side by side."
+        ),
     ]
     latency_ms: Latency
     kind: OrAbsent[
         Annotated[
             ReferenceKind,
             doc(
-                "What runs it: the engine's sequential schedule on one device of several cores, eager PyTorch, "
-                "torch.compile, ONNX Runtime, OpenVINO, and on GPUs PyTorch in a CUDA graph, torch.compile in other "
-                "modes, or TensorRT."
+                "Runtime: the engine's sequential schedule on one device of several cores, eager PyTorch, "
+                "torch.compile, ONNX Runtime, OpenVINO; on GPUs also PyTorch in a CUDA graph, torch.compile in "
+                "other modes, or TensorRT."
             ),
         ]
     ] = None
     compile_time_s: OrAbsent[
         Annotated[
             NonNegative,
-            doc("Seconds that torch.compile took without what its caches hold, the first inference among them."),
+            doc("Seconds that torch.compile took without its caches, including the first inference."),
         ]
     ] = None
     precision: OrAbsent[
         Annotated[
             Text,
             doc(
-                "Precision that a runtime was told to compute in that would choose one itself, such as f32: OpenVINO "
-                "takes bfloat16 on processors that have it. Absent where the model's own precision is what counts."
+                "Precision that was requested from a runtime that would otherwise choose one itself, such as f32; "
+                "OpenVINO uses bfloat16 on processors that support it. Absent if the runtime uses the model's "
+                "precision."
             ),
         ]
     ] = None
@@ -158,7 +157,7 @@ class ReferenceResult(Record, frozen=True):
     largest_difference: OrAbsent[
         Annotated[
             NonNegative,
-            doc("Largest absolute difference of any output of any run from what outputs were compared with."),
+            doc("Largest absolute difference of any output of any run from the reference outputs."),
         ]
     ] = None
     peak_memory_bytes: OrAbsent[_PeakMemory] = None
@@ -176,21 +175,21 @@ class Baseline(Record, frozen=True):
 class Chosen(Record, frozen=True):
     """The fastest of all schedules, the sequential one on one device, and that one with all cores.
 
-    It is chosen by the first, third, fifth ... run of each; its latency and speedup are of the runs between.
+    The odd-numbered runs of each competitor choose it; its latency and speedup are those of the even-numbered runs.
     """
 
     label: Annotated[Text, doc("Name of the schedule in the report, or of the reference.")]
     algorithm: Annotated[Text, doc("Algorithm.")]
     devices: Annotated[DeviceCount, doc("Devices.")]
     cores: Annotated[Positive, doc("Cores of all its devices together.")]
-    candidates: Annotated[Positive, doc("Among how many it was chosen.")]
+    candidates: Annotated[Positive, doc("Number of candidates.")]
     latency_ms: Latency
     speedup: Annotated[AboveZero, doc("Median of the baseline over the median of the chosen one, in the same runs.")]
     speedup_interval: OrAbsent[Interval] = None
 
 
 class ScheduleResult(Record, frozen=True):
-    """A schedule that ran."""
+    """Measured latency of one schedule."""
 
     label: Annotated[Text, doc("Name of the schedule in the report.")]
     algorithm: Annotated[Text, doc("Algorithm.")]
@@ -198,24 +197,24 @@ class ScheduleResult(Record, frozen=True):
     devices: Annotated[DeviceCount, doc("Devices.")]
     predicted_ms: Annotated[NonNegative, doc("Latency under the cost model, milliseconds.")]
     lower_bound_ms: Annotated[NonNegative, doc("Lower bound under the cost model, milliseconds.")]
-    scheduling_time_s: Annotated[NonNegative, doc("Seconds.")]
+    scheduling_time_s: Annotated[NonNegative, doc("Time that the algorithm took, seconds.")]
     latency_ms: Latency
     prediction_error: Annotated[float, doc("(predicted - measured) / measured.")]
     speedup: Annotated[AboveZero, doc("Median of the baseline over the median of this schedule.")]
-    share_of_ceiling: Annotated[AboveZero, doc("Speedup over the ceiling of as many devices.")]
+    share_of_ceiling: Annotated[AboveZero, doc("Speedup as a share of the ceiling for the same number of devices.")]
     largest_difference: Annotated[
         NonNegative,
         doc(
-            "Largest absolute difference of any output of any run from what outputs were compared with; where GPUs "
-            "were timed in TF32, of one run in full float32."
+            "Largest absolute difference of any output of any run from the reference outputs; if GPUs were "
+            "timed in TF32, of one run in full float32."
         ),
     ]
     predicted: Annotated[tuple[Placement, ...], doc("The schedule's placements.")]
     measured: Annotated[
         tuple[Placement, ...],
         doc(
-            "The same operators with the times of the run whose latency is the median; on GPUs of a run of its own, as "
-            "events around every operator slow it, with times from the start of each GPU."
+            "The same operators with the times of the run whose latency is the median. On GPUs, of a separate "
+            "run, as events around each operator slow it down; times count from the start of each GPU."
         ),
     ]
     speedup_interval: OrAbsent[Interval] = None
@@ -229,8 +228,8 @@ class ScheduleResult(Record, frozen=True):
         Annotated[
             Estimate,
             doc(
-                "How many times as long the probe took on the devices of the schedule as when its costs were measured. "
-                "Absent where they do not hold the probe."
+                "Drift: how many times as long the probe took on the devices of the schedule as when its costs were"
+                " measured. Absent if the costs do not contain the probe."
             ),
         ]
     ] = None
@@ -242,7 +241,7 @@ class ScheduleResult(Record, frozen=True):
 
 
 class Run(Record, frozen=True):
-    """Measured executions of the schedules of one graph, interleaved in one session with the references.
+    """Measured runs of the schedules of one graph, interleaved in one session with the references.
 
     Examples:
         >>> import hios
@@ -254,34 +253,34 @@ class Run(Record, frozen=True):
     platform: RunPlatform
     versions: Versions
     seed: Annotated[int, doc("Seed of the input and of the order of the competitors.")]
-    runs: Annotated[Positive, doc("Measured runs of every competitor.")]
-    warmup: Annotated[Count, doc("Runs of every competitor before the measured ones.")]
+    runs: Annotated[Positive, doc("Measured runs of each competitor.")]
+    warmup: Annotated[Count, doc("Warm-up runs of each competitor, before the measured ones.")]
     tolerance: Annotated[
         AboveZero,
         doc(
-            "Allowed difference from what outputs were compared with, absolute plus relative; timed runs in TF32 are "
-            "held to 0.02 of the largest value of an output, or this if it is larger."
+            "Allowed difference from the reference outputs, absolute plus relative. For timed runs in TF32 it "
+            "is 0.02 of the largest value of an output, or this tolerance if it is larger."
         ),
     ]
     ceilings: Annotated[
         tuple[Ceiling, ...],
         doc(
-            "What this machine gives several devices at most: independent copies of the model, one per device, over "
-            "one copy; an entry for every number of devices above one that a schedule has. The latency of a run is the "
-            "harmonic mean over its copies."
+            "The most that several devices of this machine can gain: throughput of independent copies of the "
+            "model, one per device, over that of one copy. An entry for each number of devices above one that a"
+            " schedule uses. The latency of a run is the harmonic mean over its copies."
         ),
     ]
     references: Annotated[tuple[ReferenceResult, ...], doc("Other ways to run the same network.")]
     baseline: Baseline
-    results: Annotated[tuple[ScheduleResult, ...], doc("One entry a schedule.")]
+    results: Annotated[tuple[ScheduleResult, ...], doc("One entry per schedule.")]
     chosen: OrAbsent[Chosen] = None
     measured_at: OrAbsent[Annotated[Timestamp, doc("When the session began: date and time by ISO 8601, UTC.")]] = None
     checked_against: OrAbsent[
         Annotated[
             Checked,
             doc(
-                "What outputs were compared with: eager PyTorch, ONNX Runtime, or the sequential schedule of the "
-                "engine where no program was given."
+                "Source of the reference outputs: eager PyTorch, ONNX Runtime, or the engine's sequential schedule "
+                "if no program was given."
             ),
         ]
     ] = None
@@ -290,8 +289,8 @@ class Run(Record, frozen=True):
         Annotated[
             Text,
             doc(
-                "Hardware that the costs of schedules were measured on, where it is of another kind than that of this "
-                "run, which was asked for (--other-hardware): predictions are for that hardware."
+                "Hardware that the costs of the schedules were measured on, if it differs from the hardware of this"
+                " run (allowed by --other-hardware). Predictions are for that hardware."
             ),
         ]
     ] = None

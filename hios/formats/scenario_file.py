@@ -1,4 +1,4 @@
-"""scenario.yaml: several models on one device, with the tasks that arrive for them."""
+"""scenario.yaml: several models on one device, and the tasks that arrive for them."""
 
 from __future__ import annotations
 
@@ -36,14 +36,17 @@ class ModelOfScenario(Record, frozen=True):
     rate: OrAbsent[
         Annotated[
             AboveZero,
-            doc("Tasks that arrive in a second on average; required, or share, unless arrivals are a file."),
+            doc(
+                "Mean number of tasks that arrive per second; this or `share` is required, unless arrivals come "
+                "from a file."
+            ),
         ]
     ] = None
     share: OrAbsent[
         Annotated[
             AboveZero,
             doc(
-                "In place of rate: the share of the time of all lanes that the operators of its tasks take, one after "
+                "Instead of `rate`: the share of the time of all lanes that the tasks' operators take, one after "
                 "another."
             ),
         ]
@@ -54,19 +57,21 @@ class ModelOfScenario(Record, frozen=True):
     ] = None
     queue: Annotated[Positive, doc("Tasks that may wait in the queue.")] = 256
     overflow: Annotated[
-        Overflow, doc("What is dropped where the queue is full: the task that arrives, or the oldest one that waits.")
+        Overflow, doc("What to drop if the queue is full: the task that arrives, or the oldest one in the queue.")
     ] = "reject"
     deadline_ms: OrAbsent[
         Annotated[
             AboveZero,
-            doc("A task that is still in the queue so long after its arrival expires; none does if left out."),
+            doc(
+                "A task that is still in the queue this long after its arrival expires; tasks never expire if left out."
+            ),
         ]
     ] = None
     slo_ms: OrAbsent[
         Annotated[
             AboveZero,
             doc(
-                "Latency from arrival within which a completed task counts as goodput; every completed task does if "
+                "Latency since arrival up to which a completed task counts as goodput; all completed tasks do if "
                 "left out."
             ),
         ]
@@ -74,14 +79,14 @@ class ModelOfScenario(Record, frozen=True):
     slo_scale: OrAbsent[
         Annotated[
             AboveZero,
-            doc("In place of slo_ms: a multiple of the time of the model's operators one after another."),
+            doc("Instead of `slo_ms`: a multiple of the time of the model's operators, one after another."),
         ]
     ] = None
     interval_s: OrAbsent[
         Annotated[
             float,
             Meta(gt=0, le=1),
-            doc("Seconds between two tasks that leave the queue, with the launcher fixed; 1 / rate if left out."),
+            doc("Launcher fixed: seconds between two tasks that leave the queue; 1 / rate if left out."),
         ]
     ] = None
 
@@ -92,13 +97,13 @@ class ModelOfScenario(Record, frozen=True):
 
 
 class Overheads(Record, frozen=True):
-    """What running takes beyond the times of costs.json, in the simulation."""
+    """Overheads of the simulation, beyond the times of costs.json."""
 
-    task_ms: Annotated[NonNegative, doc("For every task, at its first block; milliseconds.")] = 0.0
-    run_ms: Annotated[NonNegative, doc("For every run of a block or combined block; milliseconds.")] = 0.0
-    stage_ms: Annotated[NonNegative, doc("For every stage; milliseconds.")] = 0.0
+    task_ms: Annotated[NonNegative, doc("Per task, at its first block; milliseconds.")] = 0.0
+    run_ms: Annotated[NonNegative, doc("Per run of a block or combined block; milliseconds.")] = 0.0
+    stage_ms: Annotated[NonNegative, doc("Per stage; milliseconds.")] = 0.0
     hand_over_ms: Annotated[
-        NonNegative, doc("For every stage that runs on several lanes, as values change lanes there; milliseconds.")
+        NonNegative, doc("Per stage that runs on several lanes, as values pass from lane to lane; milliseconds.")
     ] = 0.0
 
 
@@ -122,8 +127,8 @@ class TopSettings(Record, frozen=True):
             ...,
         ],
         doc(
-            "Combined blocks; every block that none of them holds is a combined block of its own. Without any, "
-            "neighboring blocks of a model are combined, as many as most says."
+            "Combined blocks; each block that is in none of them is a combined block of its own. If left out, "
+            "up to `most` neighboring blocks of a model are combined."
         ),
     ] = ()
     most: OrAbsent[
@@ -131,38 +136,43 @@ class TopSettings(Record, frozen=True):
             int,
             Meta(ge=1, le=MOST_SUB_BLOCKS),
             doc(
-                "Blocks of a combined block where none is stated (H of TOP), 1 to combine nothing; if left out 2 for "
-                "top and 1 for top-open."
+                "Number of blocks of a combined block if `combined` is left out (H of TOP); 1 combines nothing. If "
+                "left out, 2 for top and 1 for top-open."
             ),
         ]
     ] = None
-    slots: Annotated[Positive, doc("Instances that may wait before a block.")] = 1
+    slots: Annotated[Positive, doc("Number of instances that may wait for a block.")] = 1
     max_wait_ms: OrAbsent[
         Annotated[
             AboveZero,
             doc(
-                "A combined block with an instance that has waited longer goes first; twice the longest combined block "
-                "if left out."
+                "A combined block with an instance that has waited longer than this goes first; twice the time of "
+                "the longest combined block if left out."
             ),
         ]
     ] = None
     weights: Annotated[
         str,
-        doc("Launcher that hios train --learn launcher wrote, for the policies learned and learned-static; or none."),
+        doc("Launcher that `hios train --learn launcher` wrote, for the policies learned and learned-static."),
     ] = ""
     stages: Annotated[
         Literal["ios", "gpg"],
         doc(
-            "Where the stages of a combined block come from. ios: those of its blocks by IOS side by side, the first "
-            "of all, then the second; gpg: GPG chooses them for all its blocks together, as TOP does."
+            "How the stages of a combined block are found. ios: IOS finds the stages of each block alone; the "
+            "first stages of all blocks run side by side, then the second ones. gpg: GPG chooses the stages of "
+            "all its blocks together, as TOP does."
         ),
     ] = "ios"
     stage_policy: Annotated[
         str,
-        doc("With stages: gpg, the policy that hios train wrote; without one, nothing was learned. Relative path."),
+        doc("With `stages: gpg`: policy that `hios train` wrote, a relative path; an untrained policy if left out."),
     ] = ""
     stage_passes: Annotated[
-        Positive, doc("With stages: gpg, passes of GPG over a combined block, the best counts; 1: as published.")
+        Positive,
+        doc(
+            "With `stages: gpg`: number of passes of GPG over a combined block, of which the best counts; 1 as "
+            "published."
+        ),
     ] = 64
     r: Annotated[Positive, doc("Largest number of operators in a group of a stage.")] = 3
     s: Annotated[Positive, doc("Largest number of groups of a block in a stage.")] = 8
@@ -180,7 +190,9 @@ class ScenarioFile(Record, frozen=True):
     """Several models that share one device, and the tasks that arrive for them."""
 
     models: Annotated[
-        dict[Label, ModelOfScenario], Meta(min_length=1), doc("Models by label; at least one. Order means nothing.")
+        dict[Label, ModelOfScenario],
+        Meta(min_length=1),
+        doc("Models by label; at least one. Their order has no meaning."),
     ]
     arrivals: Annotated[
         str,
@@ -190,20 +202,28 @@ class ScenarioFile(Record, frozen=True):
             "CSV file with the columns time_s,model and a row for each task."
         ),
     ] = "poisson"
-    duration_s: Annotated[AboveZero, doc("How long tasks arrive and run; what is left then is counted as such.")] = 60.0
+    duration_s: Annotated[
+        AboveZero,
+        doc(
+            "Seconds for which tasks arrive and run; tasks that are unfinished at the end are counted as "
+            "waiting or in flight."
+        ),
+    ] = 60.0
     lanes: Annotated[
         DeviceCount,
-        doc("Cores that run operators of any model, each with one worker; 1 where costs are those of a GPU."),
+        doc(
+            "Number of cores that run operators of any model, each with one worker; 1 if the costs are those of a GPU."
+        ),
     ] = 2
-    seed: Annotated[Count, doc("Seed of the arrivals; the same tasks arrive for every policy.")] = defaults.SEED
+    seed: Annotated[Count, doc("Seed of the arrivals; the same tasks arrive under each policy.")] = defaults.SEED
     repeats: Annotated[
-        Positive, doc("Traces of arrivals, each with a seed of its own; six or more give 95 % intervals.")
+        Positive, doc("Number of traces of arrivals, each with its own seed; six or more give 95 % intervals.")
     ] = 1
     launcher: Annotated[
         LauncherKind,
         doc(
-            "open: tasks leave a queue as soon as there is room; fixed: one every interval_s; water-filling: at rates "
-            "that share the device evenly, up to each model's own rate."
+            "How fast tasks leave the queues. open: as soon as there is room; fixed: one every interval_s; "
+            "water-filling: at rates that share the device evenly, up to each model's own rate."
         ),
     ] = "open"
     top: TopSettings = field(default_factory=TopSettings)

@@ -1,4 +1,4 @@
-"""schedule.json: a row for every operator."""
+"""schedule.json: a row for each operator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Parameter = bool | int | float | str | None
 
 
 class Placement(Record, frozen=True):
-    """One operator's place.
+    """Where and when one operator runs.
 
     Examples:
         >>> import hios
@@ -50,8 +50,8 @@ class Placement(Record, frozen=True):
         tuple[Annotated[int, Meta(ge=0, le=1023), doc("Device, from 0.")], ...],
         Meta(min_length=2, extra_json_schema={"uniqueItems": True}),
         doc(
-            "All devices of an operator that takes several at once, the first of which is device; absent for one. "
-            "Stream schedules only, on devices with the single stream 0."
+            "All devices of a wide operator, which takes several at once; the first is `device`. Absent for one"
+            " device. Stream schedules only, on devices whose only stream is 0."
         ),
     ] = ()
 
@@ -73,11 +73,11 @@ class ScheduleFile(Record, frozen=True):
         dict[str, Annotated[Parameter, doc("Value of a parameter.")]],
         doc("Parameters of the algorithm, by the names of its paper."),
     ]
-    devices: Annotated[DeviceCount, doc("Number of devices it was made for.")]
+    devices: Annotated[DeviceCount, doc("Number of devices that the schedule is for.")]
     latency_ms: Annotated[NonNegative, doc("Predicted latency: the last finish, milliseconds.")]
     lower_bound_ms: Annotated[NonNegative, doc("No schedule can be faster under these costs, milliseconds.")]
     scheduling_time_s: Annotated[NonNegative, doc("Time the algorithm took, seconds.")]
-    placements: Annotated[tuple[Placement, ...], Meta(min_length=1), doc("One row an operator, in launch order.")]
+    placements: Annotated[tuple[Placement, ...], Meta(min_length=1), doc("One row per operator, in launch order.")]
     graph: Annotated[Text, doc("Name of the graph.")] = ""
     merges: Annotated[
         tuple[
@@ -89,33 +89,33 @@ class ScheduleFile(Record, frozen=True):
             ...,
         ],
         doc(
-            "Operators that run merged into one (IOS). In a staged schedule a merge is a whole stage, and every row of "
-            "it has a stream of its own. In a stream schedule its rows follow one another and have the same devices, "
-            "stream and times, on devices with the single stream 0."
+            "Operators that run merged into one (IOS). In a staged schedule a merge is a whole stage, and each "
+            "of its rows has a stream of its own. In a stream schedule the rows of a merge are consecutive and "
+            "have the same devices, stream and times, on devices whose only stream is 0."
         ),
     ] = ()
     notes: Annotated[
-        dict[str, Annotated[str, doc("One note.")]], doc("What the result rests on, in words, by topic.")
+        dict[str, Annotated[str, doc("One note.")]], doc("Notes on how the result was obtained, in words, by topic.")
     ] = msgspec.field(default_factory=dict)
     graph_fingerprint: Annotated[
         Fingerprint,
         doc(
-            "Fingerprint of the graph that was scheduled: tells graphs of one name apart, such as those of two image "
-            "sizes. Absent in files by hand."
+            "Fingerprint of the graph that was scheduled. It distinguishes graphs of the same name, such as "
+            "those of two image sizes. Absent in files written by hand."
         ),
     ] = ""
     staged_lower_bound_ms: Annotated[
         NonNegative,
         doc(
-            "No staged schedule can be faster under these costs, milliseconds; only where this says more than "
+            "No staged schedule can be faster under these costs, milliseconds; present only if it is above "
             "lower_bound_ms."
         ),
     ] = 0.0
     cuts: Annotated[
         Count,
         doc(
-            "Places at which the search cut the graph to keep its time within limits (states of ios): with more than "
-            "0, the schedule is the best of those in which no stage crosses a cut, and a better one may exist."
+            "Number of places where the search cut the graph to limit its time (parameter states of ios). Above"
+            " 0, the schedule is the best of those in which no stage crosses a cut, and a better one may exist."
         ),
     ] = 0
     probe: OrAbsent[ProfiledSpeed] = None
@@ -123,8 +123,8 @@ class ScheduleFile(Record, frozen=True):
         Annotated[
             Positive,
             doc(
-                "Cores of each device that the costs were measured with: it runs on such devices only. Absent where "
-                "devices are no cores, or costs do not say."
+                "Cores of each device that the costs were measured with; the schedule runs only on such devices. "
+                "Absent if devices are not cores, or if the costs do not state it."
             ),
         ]
     ] = None
@@ -132,8 +132,8 @@ class ScheduleFile(Record, frozen=True):
         Annotated[
             Text,
             doc(
-                "Kind of hardware that the costs were measured on: the processor or the GPUs. Absent where nothing was "
-                "measured, or costs do not say."
+                "Kind of hardware that the costs were measured on: the processor or the GPUs. Absent if nothing was"
+                " measured, or if the costs do not state it."
             ),
         ]
     ] = None
@@ -141,7 +141,7 @@ class ScheduleFile(Record, frozen=True):
         Annotated[
             NonNegative,
             doc(
-                "Time that stream allocation alone took, seconds; of algorithms that allocate streams (nimble, opara)."
+                "Time that stream allocation alone took, seconds; for algorithms that allocate streams (nimble, opara)."
             ),
         ]
     ] = None

@@ -1,4 +1,4 @@
-"""result.json: what a policy made of a scenario, simulated or run."""
+"""result.json: how a policy served a scenario, simulated or run."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from hios.formats.config_file import Label
 _Bound = Annotated[NonNegative, doc("Lower, then upper bound.")]
 _Interval = Annotated[
     tuple[_Bound, _Bound],
-    doc("Bounds of the mean over the repeats with a probability of 95 % (bootstrap); absent below six repeats."),
+    doc("95 % confidence interval of the mean over the repeats (bootstrap); absent with fewer than six repeats."),
 ]
-_Milliseconds = Annotated[NonNegative, doc("Milliseconds from the scheduled arrival; absent where nothing completed.")]
+_Milliseconds = Annotated[NonNegative, doc("Milliseconds since the scheduled arrival; absent if no task completed.")]
 
 
 class ServedResult(Record, frozen=True, kw_only=True):
-    """One model, or all together; tasks of all repeats.
+    """Results of one model, or of all together; counts are over all repeats.
 
     offered = completed + dropped + expired + failed + waiting + in_flight.
     """
 
     offered: Annotated[Count, doc("Tasks that arrived.")]
-    completed: Annotated[Count, doc("Tasks that were answered before the end.")]
-    dropped: Annotated[Count, doc("Tasks that a full queue turned away or pushed out.")]
-    expired: Annotated[Count, doc("Tasks whose deadline passed in the queue.")]
-    failed: Annotated[Count, doc("Tasks that an error ended.")]
+    completed: Annotated[Count, doc("Tasks that completed before the end.")]
+    dropped: Annotated[Count, doc("Tasks that were rejected by a full queue, or dropped from one.")]
+    expired: Annotated[Count, doc("Tasks whose deadline passed while they were in the queue.")]
+    failed: Annotated[Count, doc("Tasks that ended with an error.")]
     waiting: Annotated[Count, doc("Tasks in the queue at the end.")]
-    in_flight: Annotated[Count, doc("Tasks between queue and answer at the end.")]
-    goodput: Annotated[Count, doc("Completed tasks within slo_ms; all of them where there is none.")]
+    in_flight: Annotated[Count, doc("Tasks that had left the queue but were not completed at the end.")]
+    goodput: Annotated[Count, doc("Completed tasks within slo_ms; all completed tasks if there is no slo_ms.")]
     p50_ms: OrAbsent[_Milliseconds] = None
     p90_ms: OrAbsent[_Milliseconds] = None
     p99_ms: OrAbsent[_Milliseconds] = None
@@ -54,8 +54,8 @@ class ServedResult(Record, frozen=True, kw_only=True):
         Annotated[
             NonNegative,
             doc(
-                "The 99th percentile is at most this with a probability of 99 %: LoadGen's early-stopping estimate. "
-                "Absent below 662 completed tasks."
+                "Upper bound of the 99th percentile with 99 % confidence: LoadGen's early-stopping estimate. Absent"
+                " with fewer than 662 completed tasks."
             ),
         ]
     ] = None
@@ -69,42 +69,42 @@ class ServedResult(Record, frozen=True, kw_only=True):
 
 
 class LateSends(Record, frozen=True):
-    """How late the load generator sent tasks, where a scenario was run; latencies hold that time."""
+    """How late the load generator sent tasks, if the scenario was run; latencies include that delay."""
 
     share: Annotated[Share, doc("Share of the tasks that were sent more than 1 ms late.")]
-    most_ms: Annotated[NonNegative, doc("The latest, milliseconds.")]
+    most_ms: Annotated[NonNegative, doc("The largest delay, milliseconds.")]
 
 
 class Candidate(Record, frozen=True):
-    """A policy that auto compared on traces that it was not to be judged by."""
+    """A policy that auto compared, on traces other than those of the result."""
 
     policy: Annotated[Text, doc("Name of the policy.")]
-    goodput_per_s: Annotated[NonNegative, doc("Completed tasks within their SLO in a second.")]
+    goodput_per_s: Annotated[NonNegative, doc("Goodput: completed tasks within their SLO per second.")]
     mean_ms: OrAbsent[_Milliseconds] = None
     left_out: OrAbsent[Annotated[Text, doc("Why the policy could not be compared.")]] = None
 
 
 class ResultFile(Record, frozen=True, kw_only=True):
-    """What a policy made of a scenario."""
+    """How a policy served a scenario."""
 
     policy: Annotated[Text, doc("Name of the policy.")]
     chosen: OrAbsent[Annotated[Text, doc("The policy that auto chose.")]] = None
-    candidates: Annotated[tuple[Candidate, ...], doc("What auto compared, best first.")] = ()
-    simulated: Annotated[bool, doc("Whether times are predicted by the simulator; else they were measured.")]
+    candidates: Annotated[tuple[Candidate, ...], doc("The policies that auto compared, best first.")] = ()
+    simulated: Annotated[bool, doc("Whether times were simulated; otherwise they were measured.")]
     launcher: Annotated[
         Literal["open", "fixed", "water-filling", "learned"],
         doc("How fast tasks leave the queues; learned: as a trained launcher decides."),
     ]
     lanes: Annotated[DeviceCount, doc("Lanes of the device.")]
     device: OrAbsent[Annotated[Literal["lanes", "gpu"], doc("What the models share: lanes, or a GPU.")]] = None
-    duration_s: Annotated[AboveZero, doc("How long a repeat took, seconds.")]
+    duration_s: Annotated[AboveZero, doc("Duration of each repeat, seconds.")]
     seed: Annotated[Count, doc("Seed of the first trace of arrivals.")]
-    repeats: Annotated[Positive, doc("Traces of arrivals; counts are sums over them.")] = 1
+    repeats: Annotated[Positive, doc("Number of traces of arrivals; counts are sums over them.")] = 1
     arrivals: Annotated[Text, doc("periodic, poisson, or the CSV file.")]
-    load: Annotated[AboveZero, doc("What the rates of the scenario were multiplied by.")] = 1.0
-    utilisation: Annotated[Share, doc("Share of their time that lanes were busy.")]
+    load: Annotated[AboveZero, doc("Factor by which the rates of the scenario were multiplied.")] = 1.0
+    utilisation: Annotated[Share, doc("Share of the time that lanes were busy.")]
     models: Annotated[dict[Label, ServedResult], Meta(min_length=1), doc("Results by model.")]
-    total: Annotated[ServedResult, doc("All models together; latencies of all tasks in one.")]
+    total: Annotated[ServedResult, doc("All models together; percentiles are over the tasks of all models.")]
     queue_variance: Annotated[
         NonNegative, doc("Mean over time of the population variance of the queues' lengths (TOP, section IV).")
     ]
@@ -113,16 +113,21 @@ class ResultFile(Record, frozen=True, kw_only=True):
     ]
     work_share: Annotated[
         NonNegative,
-        doc("Least device time of the completed tasks over the time of all lanes: throughput weighted by work."),
+        doc("Minimum device time of the completed tasks, over the time of all lanes: throughput weighted by work."),
     ]
     bound_per_s: Annotated[
         NonNegative,
-        doc("No policy can complete more tasks in a second, by their least device time (linear program)."),
+        doc(
+            "Upper bound on the tasks per second that any policy can complete, from their minimum device times "
+            "(linear program)."
+        ),
     ]
-    promoted: OrAbsent[Annotated[Count, doc("Runs that went first as they had waited longer than max_wait_ms.")]] = None
-    block_runs: OrAbsent[Annotated[Count, doc("Blocks that ran, an instance each.")]] = None
+    promoted: OrAbsent[
+        Annotated[Count, doc("Number of runs that went first because they had waited longer than max_wait_ms.")]
+    ] = None
+    block_runs: OrAbsent[Annotated[Count, doc("Number of block instances that ran.")]] = None
     control_share: OrAbsent[
-        Annotated[NonNegative, doc("Time for launching, dispatch and results over the time that lanes were busy.")]
+        Annotated[NonNegative, doc("Time for launching, dispatch and results, over the time that lanes were busy.")]
     ] = None
     late: OrAbsent[LateSends] = None
     measured_at: OrAbsent[Annotated[Timestamp, doc("When the run began, UTC.")]] = None

@@ -32,7 +32,7 @@ class Setting(Record, frozen=True):
     operators: Annotated[Positive, doc("Operators of a graph.")]
     edges: Annotated[Positive, doc("Edges of a graph.")]
     layers: Annotated[Annotated[int, Meta(ge=3)], doc("Layers of a graph.")]
-    p: Annotated[AboveZero, doc("Time of a transfer as a share of that of the operator before.")]
+    p: Annotated[AboveZero, doc("Time of a transfer, as a share of the time of the operator before it.")]
 
     @property
     def name(self) -> str:
@@ -41,16 +41,18 @@ class Setting(Record, frozen=True):
 
     @property
     def graphs(self) -> str:
-        """The graphs that are drawn: those of two settings differ in transfers at most if this is the same."""
+        """Identifies the random graphs: settings with the same value differ at most in transfer times."""
         return f"n{self.operators}-e{self.edges}-l{self.layers}"
 
 
 class Instance(Record, frozen=True):
     """One random graph."""
 
-    seed: Annotated[Count, doc("Seed that it is drawn with.")]
+    seed: Annotated[Count, doc("Seed of the graph.")]
     latency_ms: _Latencies
-    bound_ms: Annotated[NonNegative, doc("No schedule is shorter: the bound that hios-opt proves, milliseconds.")]
+    bound_ms: Annotated[
+        NonNegative, doc("Lower bound on the latency of every schedule, proved by hios-opt, milliseconds.")
+    ]
     even_layers_ms: Annotated[
         dict[Text, Annotated[NonNegative, doc("Latency under the cost model, milliseconds.")]],
         doc("Latency of the algorithms for one device on a graph with layers of equal size, by algorithm."),
@@ -68,31 +70,34 @@ class SimulationFile(Record, frozen=True):
     window: Annotated[Annotated[int, Meta(ge=2)], doc("Largest number of operators that hios-lp and hios-mr group.")]
     alpha: Annotated[Share, doc("Share of serialization of the contention model.")]
     moves: Annotated[Positive, doc("Moves of each of the two chains of hios-opt.")]
-    instances: Annotated[tuple[Instance, ...], Meta(min_length=1), doc("One for every seed.")]
+    instances: Annotated[tuple[Instance, ...], Meta(min_length=1), doc("One entry per seed.")]
     cpu_s: Annotated[
         NonNegative,
-        doc("Processor time of the setting, seconds; what settings of the same graphs share counts for the first."),
+        doc(
+            "Processor time of the setting, seconds; work that settings with the same graphs share counts for "
+            "the first of them."
+        ),
     ]
     format_version: FormatVersion = 1
 
 
 class Variant(Record, frozen=True):
-    """Some deviations of the released program, and the latencies with them."""
+    """A set of deviations of the released program, and the latencies with them."""
 
-    deviations: Annotated[tuple[Text, ...], doc("Those in force, by name; none is the paper.")]
+    deviations: Annotated[tuple[Text, ...], doc("Active deviations by name; an empty list is the paper's algorithm.")]
     latency_ms: Annotated[
-        dict[Text, Annotated[tuple[NonNegative, ...], doc("Milliseconds, one value an instance.")]],
+        dict[Text, Annotated[tuple[NonNegative, ...], doc("Milliseconds, one value per instance.")]],
         doc("Latency by algorithm."),
     ]
 
 
 class AblationFile(Record, frozen=True):
-    """How much each deviation of the released program from the paper changes."""
+    """How much each deviation of the released program from the paper changes the results."""
 
     setting: Setting
     generator: Annotated[Text, doc("Function of hios.study.random_graphs that draws the graphs.")]
     sequential_ms: Annotated[
-        tuple[NonNegative, ...], Meta(min_length=1), doc("Latency of the sequential schedule, one value an instance.")
+        tuple[NonNegative, ...], Meta(min_length=1), doc("Latency of the sequential schedule, one value per instance.")
     ]
     variants: Annotated[tuple[Variant, ...], Meta(min_length=1), doc("Sets of deviations.")]
     cpu_s: Annotated[NonNegative, doc("Processor time, seconds.")]

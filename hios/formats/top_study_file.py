@@ -15,27 +15,29 @@ DP, GPG, GPG_ONE_PASS, CURVE = "dynamic programming", "GPG", "GPG, one pass", "l
 
 
 class TopPoint(Record, frozen=True):
-    """What one system achieves at one value of what is varied."""
+    """What one system achieves for one value of the varied parameter."""
 
     scenario: Annotated[Text, doc("Label of the scenario.")]
     models: Annotated[Positive, doc("Models of the scenario.")]
-    system: Annotated[Text, doc("A policy, a GPU, or a way to find stages.")]
-    x: Annotated[NonNegative, doc("What is varied: sub-blocks, copies, batch size, steps, or TFLOPS of a GPU.")]
-    values: Annotated[
-        dict[Text, Annotated[float, doc("A number; its unit is in its name.")]], doc("What was found, by name.")
+    system: Annotated[Text, doc("A policy, a GPU, or a method of finding stages.")]
+    x: Annotated[
+        NonNegative, doc("Value of the varied parameter: sub-blocks, copies, batch size, steps, or TFLOPS of a GPU.")
     ]
+    values: Annotated[dict[Text, Annotated[float, doc("A number; its unit is in its name.")]], doc("Results by name.")]
 
 
 class TopStudyFile(Record, frozen=True):
     """One experiment."""
 
-    experiment: Annotated[Experiment, doc("What was varied.")]
+    experiment: Annotated[Experiment, doc("The varied parameter.")]
     device: Annotated[
-        Literal["lanes", "gpu"], doc("What the models share: lanes, or a GPU. Times are those of its costs.")
+        Literal["lanes", "gpu"], doc("What the models share: lanes, or a GPU, whose costs the times come from.")
     ]
-    points: Annotated[tuple[TopPoint, ...], doc("What was found.")]
+    points: Annotated[tuple[TopPoint, ...], doc("The results.")]
     cpu_s: Annotated[NonNegative, doc("Processor time of the experiment, seconds.")]
     gpu: OrAbsent[
-        Annotated[Text, doc("Name of the GPU of all costs; absent on lanes, and where they are of several.")]
+        Annotated[
+            Text, doc("Name of the GPU of all costs; absent on lanes, and if the costs are those of several GPUs.")
+        ]
     ] = None
     format_version: FormatVersion = 1

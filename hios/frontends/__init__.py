@@ -1,8 +1,7 @@
 """From a model to graph.json: torch.export or ONNX -> Relax -> scheduling units.
 
 export              a model (`hios.models`) to program.pt2, with open dimensions fixed
-model_registry      a network of models/ by name, with seeded random weights
-model_function      calling a function that builds a network
+model_registry      networks of models/ by name, with seeded random weights, and those of a user's function
 model_declarations  what a model declares about itself: units, blocks
 program             program.pt2: torch.export, saving and loading
 program_interface   inputs and outputs of a program: tensors, and the structure they come in

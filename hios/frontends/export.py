@@ -15,8 +15,7 @@ from hios.formats.config_file import ModelOptions
 from hios.frontends import program as programs
 from hios.frontends.example_inputs import example_inputs
 from hios.frontends.model_declarations import Declarations
-from hios.frontends.model_function import build_function, built
-from hios.frontends.model_registry import build_model
+from hios.frontends.model_registry import build_function, build_model, built
 from hios.frontends.program import Program
 from hios.frontends.program_interface import copied, flat_module, plain, type_text
 from hios.graph import TensorSpec
@@ -46,7 +45,7 @@ def export(
     chosen = model(text)
     check(chosen, options, trusted)
     if chosen.kind == "onnx":
-        raise HiosError(f"{text}: found a model in ONNX, which is finished; allowed: to extract its graph")
+        raise HiosError(f"{text}: found a model in ONNX, which needs no export; use hios extract")
     if chosen.kind == "pt2":
         program = replace(Program.read(text, trusted=trusted), name=Path(text).stem)
         return replace(program, exported=with_shapes(text, program.exported, inputs or {}))
@@ -130,8 +129,8 @@ def with_shapes(text: str, program: ExportedProgram, shapes: Mapping[str, Sequen
     """The program for inputs of these shapes; itself if all of its dimensions are fixed.
 
     Args:
-        text: what the user calls it, for messages.
-        program: stays as it is.
+        text: the user's name for the program, for messages.
+        program: is not changed.
         shapes: of inputs by name; those without open dimensions may be left out.
 
     Raises:

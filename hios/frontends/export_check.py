@@ -48,9 +48,9 @@ def require_faithful(program: ExportedProgram, module: nn.Module, inputs: tuple[
         off, allowed = difference(ours, theirs)
         if not off <= allowed:
             raise UnsupportedError(
-                f"{name}: what torch.export made of it differs from the model by up to {off:.3g} on other inputs than "
-                "the example inputs; let outputs depend on inputs, weights and buffers only, not on other things "
-                "that the model keeps"
+                f"{name}: the exported program differs from the model by up to {off:.3g} on other inputs than "
+                "the example inputs; make outputs depend only on inputs, weights and buffers, not on other state "
+                "of the model"
             )
 
 

@@ -130,7 +130,7 @@ def _with_limits(graph: Graph, below: Mapping[str, int]) -> Graph:
     """The graph with the input limits given by the user.
 
     Raises:
-        HiosError: of an input that is not there, or does not hold integers.
+        HiosError: for an input that does not exist, or that does not hold integers.
     """
     known = {entry.name: entry for entry in graph.inputs}
     for name, limit in below.items():

@@ -26,7 +26,7 @@ def require_equal(graph: Graph, weights: Mapping[str, Tensor], program: Callable
     Args:
         graph: what was extracted.
         weights: its weights by name.
-        program: the module of the program, or anything else that maps the inputs to the outputs.
+        program: the module of the program, or any other function from inputs to outputs.
 
     Raises:
         UnsupportedError: a kernel is missing, or shape or dtype of an output differ.

@@ -21,8 +21,8 @@ class Declarations:
     Attributes:
         units: one of ``hios.graph.UNITS``; None if the model declares none.
         blocks: paths of the submodules, each of which is a block; empty if the model declares none.
-        below: for each input what its integers stay below, such as the size of a vocabulary, as the example
-            inputs show it; None for other inputs. Empty where nothing is known.
+        below: for each integer input the upper limit of its values, such as the size of a vocabulary, as the example
+            inputs show it; None for other inputs. Empty if nothing is known.
     """
 
     units: str | None = None
@@ -43,8 +43,8 @@ class Declarations:
             if path not in known:
                 near = ", ".join(sorted(name for name in known if "." not in name))
                 raise HiosError(
-                    f"hios_blocks: found {path}, which is no submodule of {type(module).__name__}; allowed: paths of "
-                    f"its submodules, such as those of {near}"
+                    f"hios_blocks: found {path}, which is not a submodule of {type(module).__name__}; allowed: paths "
+                    f"of its submodules, such as those of {near}"
                 )
         return declared
 

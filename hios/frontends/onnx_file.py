@@ -1,7 +1,7 @@
 """program.onnx: checking, loading and copying ONNX files, and running them with ONNX Runtime.
 
 An ONNX file holds no code. Operators from other domains than ONNX's own, which libraries implement, are refused,
-and weights in separate files are read only if these are in the folder of the model.
+and weights in separate files are read only if the files are in the folder of the model.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def load(path: str | Path, batch_size: int | None = None, shapes: Shapes | None 
     Raises:
         ArtifactError: missing, damaged, or its weights lie outside its folder.
         UnsupportedError: operators that are not ONNX's own, shapes that are not fixed, or elements that torch lacks.
-        HiosError: another batch size or shape than the one that the file fixes, or of an input that it does not have.
+        HiosError: a batch size or shape that differs from the one fixed by the file, or an unknown input.
     """
     path = Path(path)
     try:
@@ -140,7 +140,7 @@ def tensor_type(value: ValueInfoProto) -> TensorType:
 
 
 def interface(graph: GraphProto, session: Session) -> tuple[list[TensorType], list[TensorType]]:
-    """Shapes and dtypes of inputs and outputs; what shape inference cannot tell of an output is taken from a run."""
+    """Shapes and dtypes of inputs and outputs; shapes that inference cannot determine are taken from a run."""
     inputs = [tensor_type(value) for value in inputs_of(graph)]
     outputs = [tensor_type(value) for value in graph.output]
     if any(size < 1 for shape, _ in outputs for size in shape):

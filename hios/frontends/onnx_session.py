@@ -29,7 +29,7 @@ class Session:
         if parallel:
             options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
         options.add_session_config_entry("session.force_spinning_stop", "1")  # others use its cores in turn
-        options.log_severity_level = 3  # errors; its warnings are about its own optimisations
+        options.log_severity_level = 3  # errors only; warnings are about its own optimizations
         self._names: list[str] = []
         try:
             self._session = onnxruntime.InferenceSession(

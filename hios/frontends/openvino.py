@@ -30,7 +30,7 @@ def converted(program: ExportedProgram, name: str) -> openvino.Model:
     """A program as a model of OpenVINO.
 
     Args:
-        program: stays as it is.
+        program: is not changed.
         name: of the program or model, for messages.
 
     Raises:

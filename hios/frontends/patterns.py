@@ -1,9 +1,9 @@
 """Fusion patterns: which Relax operators form one scheduling unit.
 
-Patterns are written in TVM's pattern language and tried in order; the first that matches wins, so longer ones stand
+Patterns are written in TVM's pattern language and tried in order; the first that matches wins, so longer ones come
 before their parts. An operator that no pattern takes is a unit of its own. To add a unit, add its pattern to a kind
-of ``UNITS``; ``folds_sums`` names the units that also take in the sums that they alone read, which have any number of
-terms and so no pattern.
+of ``UNITS``; ``folds_sums`` names the units that also absorb sums that only they read, which have any number of terms
+and so no pattern.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class FusionPattern:
     """A kind of scheduling unit: its ``type`` in graph.json and its Relax operators.
 
     ``operators`` are their names in order, ``weights`` are subpatterns that must depend on weights only, ``accepts``
-    says of matched calls, in order, what the pattern language cannot.
+    checks matched calls, in order, for conditions that the pattern language cannot express.
     """
 
     type: str

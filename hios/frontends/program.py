@@ -69,8 +69,8 @@ def export(module: nn.Module, inputs: tuple[Tensor, ...], model: nn.Module | Non
         model: named in messages instead of the module, if the module is only a wrapper around it.
 
     Raises:
-        UnsupportedError: torch.export cannot trace it (the message is its own first line, with the line of the file
-            that defines the module), or its program does not do what it does, or has other inputs and outputs than
+        UnsupportedError: torch.export cannot trace it (the message is the first line of torch's, with the line of the
+            file that defines the module), the program differs from the module, or has inputs or outputs that are not
             tensors.
     """
     model = module if model is None else model

@@ -37,8 +37,8 @@ def copied(program: ExportedProgram) -> ExportedProgram:
 def plain(program: ExportedProgram, name: str) -> ExportedProgram:
     """A program with tensors only, in structures that need no lookup by name when loaded.
 
-    Outputs that are None are left out. Outputs become a flat tuple where they were not all tensors, or are in
-    something with a type of its own, such as a named tuple.
+    Outputs that are None are left out. Outputs become a flat tuple if they are not all tensors, or if they are in a
+    container of a custom type, such as a named tuple.
 
     Args:
         program: is changed.

@@ -1,9 +1,9 @@
 """Loading program.pt2 without trust: a copy without anything that torch's loader could execute.
 
-torch.export.load unpickles what an archive asks it to, looks up operators by attribute, evaluates expressions of
-shapes, imports modules that a tree of outputs names, and writes names of nodes into Python code that it then runs. So
-torch never sees the file itself. What an archive may hold is listed here; it is read with torch's own reader, checked,
-and written into a new archive from the parts that were checked; anything else is refused. The lists follow
+torch.export.load unpickles anything that an archive contains, looks up operators by attribute, evaluates shape
+expressions, imports modules that a tree of outputs names, and writes names of nodes into Python code that it then runs.
+Therefore, torch never loads the file itself. This module lists what an archive may contain, reads it with torch's own
+reader, checks it, and writes a new archive from the checked parts; anything else is refused. The lists follow
 ``torch._export.serde.schema`` of the torch that is pinned.
 """
 
@@ -25,7 +25,7 @@ from hios.errors import ArtifactError, first_line
 
 _PROGRAM = "models/model.json"
 _EXAMPLES = "data/sample_inputs/model.pt"
-#: Where tensors lie, with the file that describes them there; and their names.
+#: Folders of tensors, with the file that describes them, and the names of tensors.
 _TENSORS = {"data/weights/": "model_weights_config.json", "data/constants/": "model_constants_config.json"}
 _TENSOR = re.compile(r"data/weights/weight_[0-9]+|data/constants/tensor_[0-9]+")
 #: Records that the copy writes itself or omits.
@@ -67,7 +67,7 @@ _TABLES = {
 }
 #: Code, and data for torch's own tools only, with the replacement in the copy.
 _REPLACED: Mapping[str, object] = {"guards_code": [], "treespec_namedtuple_fields": {}, "range_constraints": {}}
-#: Why keys that a program may have are refused.
+#: Reasons for refusing keys that a program may have.
 _REASONS = {
     "as_operator": "an operator as an argument",
     "as_graph": "a program within the program (control flow)",
@@ -75,7 +75,7 @@ _REASONS = {
     "custom_obj": "a custom object, which is pickled",
     "custom_obj_values": "a custom object, which is pickled",
 }
-#: What is kept of the metadata of a node: where in the model it comes from.
+#: Metadata of a node that is kept: where in the model it comes from.
 _METADATA = ("stack_trace", "nn_module_stack", "torch_fn")
 
 _OPERATOR = re.compile(r"torch\.ops\.aten\.(\w+)\.(\w+)", re.ASCII)
@@ -101,7 +101,7 @@ def without_code(stream: BinaryIO, path: Path) -> io.BytesIO:
         path: its name, for messages.
 
     Raises:
-        ArtifactError: the file asks for pickle, or holds anything else by which loading could run code.
+        ArtifactError: the file needs pickle, or contains anything else that could run code when loaded.
     """
     try:
         reader = PT2ArchiveReader(stream)

@@ -95,8 +95,8 @@ def read(function: relax.Function, parameters: Mapping[str, Weight], origins: Ma
 def origins(module: tvm.IRModule, made: Iterable[tuple[Origin, Any]]) -> dict[str, Origin]:
     """The origin of each Relax variable.
 
-    An importer goes through the nodes of a model in order. What it binds for a node ends with the value of the node,
-    unless that is no variable or one that was bound before.
+    An importer visits the nodes of a model in order. The last variable that it binds for a node is the value of the
+    node, unless that is not a variable, or one that was bound before.
 
     Args:
         module: what was imported, as the importer left it.

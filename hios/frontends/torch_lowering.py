@@ -32,7 +32,7 @@ _DROPPED: Mapping[str, Mapping[str, Any]] = {
 
 
 def lower(program: ExportedProgram) -> Lowered:
-    """Import a program into Relax, canonicalise it, remove dead code and read the result.
+    """Import a program into Relax, canonicalize it, remove dead code and read the result.
 
     Raises:
         UnsupportedError: Relax lacks an operator, or a shape is not fixed.

@@ -2,7 +2,7 @@
 
 The counting rule of the papers has no operator for the sum of a consumer's inputs: engines add while they read. So a
 sum joins the unit that reads it if no other does. A sum that several operators read is an operator of its own, and so
-is one made by a module of its own, by which a model can ask for it.
+is one that has a submodule of its own, which is how a model can request it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def flops(function: str, attributes: Mapping[str, Any], arguments: Sequence[Shap
 
     Convolutions, matrix products and attention are counted exactly (of attention the two products, without
     softmax, as torch does), pooling one per element of the window, reductions one per element of the input,
-    operators that only make, move or convert data none, everything else one per element of the output.
+    operators that only create, move or convert data as none, and everything else as one per element of the output.
 
     Args:
         function: Relax operator name.

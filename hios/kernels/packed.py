@@ -1,7 +1,7 @@
 """Convolutions prepared for the CPU: filters in oneDNN's layout, channels-last images, fused activation.
 
-``torch.conv2d`` reorders filters, and images in the usual order, at every call, and applies the activation in a pass of
-its own. Filters of a schedule never change, so that is done once, when the operator is compiled.
+``torch.conv2d`` reorders filters, and images in the default layout, in every call, and applies the activation in a
+separate pass. The filters of a schedule never change, so this is done once, when the operator is compiled.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ optimize_options     the options of the user
 budget               the time limit, and progress messages
 cache_key            what a cached choice or a prepared model depends on: structure, code, weights
 choice_cache         choices and prepared models on disk
-argument_binding     positional and keyword arguments in the form of the example
-tracing              a model with nested inputs and outputs as a graph with flat ones
+tracing              a model with nested inputs and outputs as a graph with flat ones, and how calls fit it
 fast_paths           operators that PyTorch fuses by itself, written out
 purity               whether a model has side effects: only one without is run more often than its user runs it
 guards               whether a model has changed since it was optimized

@@ -35,7 +35,8 @@ from hios.versions import versions
 
 #: Software whose version changes what is fastest.
 _PACKAGES = ("torch", "apache-tvm", "onnx", "onnxruntime", "onnxscript", "openvino", "numpy")
-#: Share of the budget that the race may keep, and what it keeps at least; ways that reach the final rounds.
+#: Share of the budget reserved for the race, the minimum reserved in seconds, and the number of ways in the final
+#: rounds.
 _RACE_SHARE, _LEAST_SHARE, _FINALISTS = 0.5, 0.15, 3
 
 
@@ -47,8 +48,8 @@ class Tuned(NamedTuple):
         candidate: the way.
         run: runs it.
         close: shuts down its workers or runtime.
-        preparation: everything that raced, where the choice is to be made again; closing it ends all of it.
-        race: the race, where the choice is to be made again.
+        preparation: everything that raced, if the choice is to be made again; closing it shuts all of it down.
+        race: the race, if the choice is to be made again.
     """
 
     report: Report
@@ -64,7 +65,7 @@ class Autotune:
     """A model whose candidates are compared.
 
     Args:
-        model: only computes, so that it may be run as often as needed.
+        model: has no side effects, so it may run as often as needed.
         args: example inputs.
         kwargs: example inputs by keyword.
         options: what the user asks for.
@@ -175,7 +176,7 @@ class Autotune:
         Args:
             budget: what is left of it.
             latency_ms: of the model itself.
-            expected: the tensors that the model gives for the example inputs.
+            expected: the model's output tensors for the example inputs.
             flat: the tensors of what the model returned.
 
         Raises:

@@ -14,8 +14,8 @@ from hios.artifacts import replacing
 from hios.machine import usable_cores
 from hios.progress import bar
 
-#: First guesses of what each step takes, on the safe side, for a machine on which it never ran: seconds, seconds for
-#: each module of the model, and calls of the model. What the step took there takes their place.
+#: Conservative first estimates of the time of each step, for a machine on which it never ran: seconds, seconds per
+#: module of the model, and calls of the model. Measured times on the machine replace them.
 _GUESSES = {
     "export": (1.5, 0.015, 3.0),
     "openvino": (2.0, 0.01, 5.0),
@@ -25,9 +25,9 @@ _GUESSES = {
     "costs": (3.0, 0.01, 12.0),
     "engine": (3.0, 0.0, 5.0),
 }
-#: How much longer than the last time a step may take.
+#: How many times as long as the last time a step may take.
 _MARGIN = 1.25
-#: Seconds between two looks at the bar.
+#: Seconds between two updates of the progress bar.
 _REDRAWN_S = 0.5
 
 
@@ -37,8 +37,8 @@ class Budget:
     Args:
         seconds: the budget.
         name: of the model.
-        modules: how many modules it has, by which the time of steps is predicted.
-        folder: where it is kept how long steps took; None for nowhere.
+        modules: how many modules it has; predicted times of steps depend on it.
+        folder: where the durations of steps are saved; None to save nothing.
     """
 
     def __init__(self, seconds: float, name: str, modules: int, folder: Path | None) -> None:
@@ -98,11 +98,12 @@ class Budget:
     def predicted_s(self, step: str, concurrent: int = 0) -> float:
         """Seconds that a step is expected to take.
 
-        It rests on how long the step took here before, and on how much longer than expected the steps of this run took.
+        The prediction uses how long the step took here before, and how much longer than expected the steps of this run
+        took.
 
         Args:
             step: one of those that have a first guess.
-            concurrent: how many other processes prepare something meanwhile: they share the cores.
+            concurrent: how many other processes prepare something at the same time; they share the cores.
         """
         pace = max(1.0, self._taken / self._expected) if self._expected else 1.0
         return pace * self._usual_s(step, concurrent)
@@ -120,8 +121,8 @@ class Budget:
 
         Args:
             steps: one after another.
-            keep_s: seconds that are to be left after them.
-            concurrent: how many other processes prepare something meanwhile.
+            keep_s: seconds to leave after them.
+            concurrent: how many other processes prepare something at the same time.
         """
         needed, left = sum(self.predicted_s(step, concurrent) for step in steps), self.left_s - keep_s
         if needed <= left:

@@ -1,7 +1,7 @@
 """Cache keys of choices and of prepared models, computed without exporting the model.
 
-The key of a choice has the model's structure, code and attributes, the types of its inputs, and what torch was told. A
-prepared model is also known by the contents of its state: all parameters, buffers and other tensors that modules hold.
+The key of a choice covers the model's structure, code and attributes, the types of its inputs, and torch's settings.
+The key of a prepared model also covers the contents of its state: all parameters, buffers and other tensors of modules.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from hios.machine import usable_cores
 
 #: Environment variables that change how intra-operator threads wait and where they run.
 _VARIABLES = ("GOMP_", "KMP_", "OMP_")
-#: Attributes that every module has: tables that are looked at by themselves, and hooks, which no optimized model has.
+#: Attributes that every module has: tables that are examined separately, and hooks, which no optimized model has.
 _OWN = frozenset(nn.Module().__dict__) - {"training"}
 #: Depth to which containers and objects among the attributes are examined.
 _DEPTH = 4
-#: Packages that are known by their versions, and what comes with Python.
+#: Packages that are identified by their versions, and the standard library.
 _BY_VERSION = frozenset({"torch", "hios", *sys.stdlib_module_names} - {"__main__"})
 _INSTALLED = ("site-packages", "dist-packages")
-#: Values that code and attributes show as they are.
+#: Types whose values are part of the key as they are.
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype)
 _PLAIN = (*_CONSTANTS, torch.device, torch.Size)
 
@@ -121,7 +121,7 @@ def _text(value: Any, depth: int) -> str:
     if inspect.isroutine(value) or inspect.isclass(value):
         return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
     if isinstance(value, nn.Module | fx.Graph):
-        return type(value).__qualname__  # modules are looked at by themselves, graphs as code
+        return type(value).__qualname__  # modules are examined separately, graphs as code
     return f"{type(value).__qualname__}{_text(getattr(value, '__dict__', {}), depth - 1)}"
 
 

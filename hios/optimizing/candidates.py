@@ -27,8 +27,8 @@ class Candidate:
     Attributes:
         label: what the report calls it.
         kind: one of ``WAYS``.
-        threads: threads inside operators of a runtime; 0 of a schedule.
-        schedule: what the engine runs; None of a runtime.
+        threads: threads inside operators of a runtime; 0 for a schedule.
+        schedule: what the engine runs; None for a runtime.
         wide: whether the one device of the schedule has all cores, with a thread on each inside every operator.
     """
 
@@ -60,7 +60,7 @@ class Candidate:
         """The tasks of an engine that runs only this schedule, and the cores of its workers: devices with work only.
 
         Args:
-            graph: that the schedule is of.
+            graph: of the schedule.
             divisions: as of `cores`.
             everything: as of `cores`.
         """

@@ -1,8 +1,8 @@
 """The cache on disk: which candidate was the fastest for a model here, and its files, ready to be loaded.
 
-A choice is known by the model's code, attributes and shapes, and by all that measurements depend on
-(`hios.optimizing.cache_key`); other weights share it. What runs it - graph and weights, or what another runtime loads -
-is known by the contents of the weights, too: a model whose state changed never gets what was made for another state.
+The key of a choice covers the model's code, attributes and shapes, and the measurement environment
+(`hios.optimizing.cache_key`); models with other weights share it. The key of what runs it - graph and weights, or the
+files of another runtime - also covers the contents of the weights: a model never gets what was made for other weights.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class ChoiceCache:
     """The cached choice of one key.
 
     Args:
-        folder: where choices lie, made when the first is written; None keeps nothing.
-        key: all that the choice rests on, as JSON.
+        folder: where choices are saved, created with the first one; None saves nothing.
+        key: everything that the choice depends on, as JSON.
 
     Raises:
         ArtifactError: choices could not be written there.
@@ -72,7 +72,7 @@ class ModelStore:
     """Folders with the files that run a model with given weights.
 
     Args:
-        folder: where they lie; None keeps nothing, and files are made in a temporary folder.
+        folder: where they are saved; None saves nothing, and files are made in a temporary folder.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -86,7 +86,7 @@ class ModelStore:
         if not path.is_dir():
             return None
         with contextlib.suppress(OSError):
-            os.utime(path)  # used: it stays longer
+            os.utime(path)  # mark it as recently used
         return path
 
     @contextlib.contextmanager

@@ -57,7 +57,7 @@ class Guards:
         self._tensors = [value for value in (*self._held, *plain) if isinstance(value, Tensor)]
         self._counted = [tensor for tensor in self._tensors if not tensor.is_inference()]
         self._plain_held = plain
-        # Lists are compared: of what is the very same object Python asks nothing more, so that this takes little.
+        # Comparing lists is fast, as Python does not look further into elements that are the same object.
         self._training = self._modes()
         self._set = self._values()
         self._kinds = self._code()

@@ -1,8 +1,8 @@
 """Repeating a choice made on a busy machine during the user's own calls, once the cores are idle.
 
 No call is made twice, and none waits: each is run by one of the candidates, all of which give equal outputs, and these
-take turns. Until the cores are idle all calls are run by the provisional choice, and every ``LOOK_S`` seconds one of
-them reads how busy the cores were since the last look, which takes less than a millisecond.
+take turns. Until the cores are idle, the provisional choice runs all calls, and every ``LOOK_S`` seconds a call checks
+how busy the cores have been since the last check, which takes less than a millisecond.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hios.optimizing.runtimes import Run
 
 #: Seconds between two checks whether other processes keep the cores busy.
 LOOK_S = 10.0
-#: Rounds after which candidates leave that are clearly slower, and how many times the shortest median these take.
+#: Rounds after which clearly slower candidates drop out: those whose median is this many times the shortest one.
 _QUALIFYING, _SLOWER = 4, 1.3
 
 

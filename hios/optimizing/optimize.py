@@ -28,11 +28,11 @@ from hios.optimizing.tracing import Inputs, Outputs
 from hios.progress import on_terminals_only
 from hios.tolerances import beyond
 
-#: Runs of the model that show how long it takes, before anything else.
+#: Number of initial runs that show how long the model takes.
 _TIMED = 3
 #: A candidate slower than the fastest by more than this factor on a busy machine is not tried in the user's own calls.
 _ABLE = 3.0
-#: Milliseconds after which fewer runs have to do.
+#: Milliseconds after which fewer initial runs are made.
 _TIMED_MS = 500.0
 
 
@@ -80,20 +80,20 @@ def optimize(
         example_keywords: keyword arguments.
         devices: cores to schedule for, each a worker process pinned to it; if None, the physical cores are divided
             among 2, 4 and 8 devices, if there are that many, and the divisions that are predicted to be fast take part.
-        algorithm: ``auto``, or the name of one whose schedule is used whatever is measured (``hios algorithms``).
+        algorithm: ``auto``, or the name of an algorithm whose schedule is used regardless of the measurements.
         parameters: of a named algorithm.
         platform: ``cpu``.
         units: scheduling units; as the model declares if None.
         cache: folder for measurements and choices; None for ``$HIOS_CACHE`` or the user's cache folder, False for none.
         tolerance: how far outputs may be from the model's, absolute plus relative, in units of their largest magnitude;
-            numbers of 16 bits may differ by what their precision gives.
+            16-bit numbers may differ by their precision.
         least_ms: with ``auto``, a model that takes less time is left as it is, as waking workers costs too much for it.
-        budget_s: seconds that all of it is planned to take, but for ways that are asked for by name. What is not
+        budget_s: seconds that everything together should take, except for ways that are named in ``way``. What is not
             expected to fit is not started, or is stopped where it can be, and the report says so. Steps within this
             process cannot be stopped; how long each takes is known from earlier calls.
         timeout_s: longest time of one call.
-        way: ``auto`` for the fastest; ``eager``, ``schedule``, ``openvino``, ``onnxruntime`` or ``compile`` for this
-            one whatever is measured; several of them for the fastest of these and the model as it is.
+        way: ``auto`` for the fastest; ``eager``, ``schedule``, ``openvino``, ``onnxruntime`` or ``compile`` to use that
+            way regardless of the measurements; several of them for the fastest of these and the model as it is.
 
     Raises:
         HiosError: an option is not allowed, a package is missing, or the model cannot run on the example inputs.
@@ -177,7 +177,8 @@ class _Optimizer:
             kept = autotune.kept()
             if kept is not None and kept[1] == itself(autotune.threads):
                 return OptimizedModule(self.model, kept[0])
-            # A model is run as often as needed once it is known to only compute; the same code was before a choice.
+            # Once a model is known to have no side effects, it may run as often as needed; a cached choice implies it
+            # was checked.
             known = kept is not None and is_in_files(self.model)
             if not known:
                 self._require_pure()
@@ -197,7 +198,7 @@ class _Optimizer:
 
         Raises:
             ExampleInputsError: it cannot run on them.
-            UnsupportedError: nothing of what it gives is computed.
+            UnsupportedError: none of its outputs is computed.
         """
         try:
             with torch.no_grad():

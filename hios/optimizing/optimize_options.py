@@ -101,7 +101,7 @@ class Options:
     def divisions(self) -> list[list[list[int]]]:
         """Cores of every device, for each considered division of the machine.
 
-        One way, with a core for each device, where the user says how many devices there are.
+        A single division, with one core per device, if the user sets the number of devices.
         """
         if self.devices is not None:
             return [cpu.device_cores(self.devices)]

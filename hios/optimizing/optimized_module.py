@@ -18,7 +18,7 @@ from hios.optimizing.guards import Guards
 from hios.optimizing.report import Report
 from hios.optimizing.tracing import Inputs, Outputs
 
-#: Lines of these folders are not the user's.
+#: Code in these folders is not the user's.
 _NOT_THE_USER = (str(Path(torch.__file__).parent),)
 
 
@@ -32,8 +32,8 @@ def torch_threads(count: int) -> Iterator[None]:
     """Set the number of intra-operator threads of torch in the calling thread.
 
     Torch keeps the number for each thread, so callers neither wait for nor disturb each other, and calls may be nested.
-    A thread that uses torch for the very first time meanwhile takes this number over and keeps it, though: have threads
-    that are to use more run something of torch before.
+    However, a thread that uses torch for the first time during the context inherits this number and keeps it: threads
+    that should use more must have used torch before.
     """
     before = torch.get_num_threads()
     if before == count:
@@ -68,11 +68,11 @@ class Runner:
 class OptimizedModule(nn.Module):
     """A model, run in the way that was chosen for it.
 
-    It takes and gives what the model does. Parameters, buffers, submodules and ``state_dict`` are the model's own;
-    other attributes are read from the model and set on it, but for those that this class or every module has. It is
-    for inference: outputs carry no gradient. The model itself runs, with one ``HiosWarning`` for each cause, where
-    inputs are not of the example's structure, shapes and dtypes, require a gradient or are transformed by torch.func,
-    under autocast, when the model was changed since (`hios.optimizing.guards` says what is seen of that), in a
+    Its inputs and outputs are those of the model. Parameters, buffers, submodules and ``state_dict`` are the model's
+    own; other attributes are read from the model and set on it, except for those that this class or every module has.
+    It is for inference: outputs carry no gradient. The model itself runs, with one ``HiosWarning`` for each cause,
+    where inputs are not of the example's structure, shapes and dtypes, require a gradient or are transformed by
+    torch.func, under autocast, when the model has changed since (`hios.optimizing.guards` says what is detected), in a
     forked process, and when a worker failed.
 
     Args:

@@ -1,7 +1,7 @@
 """The fastest way to divide the cores of this machine into devices for a network.
 
-One device of all n cores, 2 of n/2, 4 of n/4, ..., n of one: each is predicted before any is run, from costs that are
-measured on such devices; those whose prediction is near the best are measured, in turns.
+The divisions are one device of all n cores, 2 devices of n/2, 4 of n/4, ..., n of one core. Each is predicted first,
+from costs measured on such devices; those whose prediction is near the best then run in turns, and are measured.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class PartitionSettings:
         algorithm: schedules for several devices; one device runs the sequential schedule.
         parameters: of the algorithm.
         cores: how many are divided; None for the physical cores that this process may use.
-        repeats: least number of measurements of every operator and stage.
-        budget_s: seconds of measuring costs, of each partition.
+        repeats: minimum number of measurements of each operator and stage.
+        budget_s: seconds for measuring the costs of each partition.
         cache: folder of measurements; None measures everything.
-        runs: measured runs of every promising partition.
+        runs: measured runs of each promising partition.
         warmup: runs before them.
         tolerance: allowed difference of outputs from those of one device, absolute plus relative.
         seed: of the input and of the order of runs.

@@ -55,7 +55,7 @@ class Preparation:
     """Everything prepared for one model; closing it stops the workers and releases the rest.
 
     Args:
-        model: only computes, so that it may be run as often as needed.
+        model: has no side effects, so it may run as often as needed.
         args: example inputs.
         kwargs: example inputs by keyword.
         options: what the user asks for.
@@ -83,7 +83,7 @@ class Preparation:
     engine: Engine | None = None
     traced: Traced | None = None
     exported: Exported | None = None
-    #: Conversions in processes of their own, by what they are for.
+    #: Conversions in separate processes, by runtime and file.
     _conversions: dict[str, Conversion] = field(default_factory=dict, init=False)
 
     def prepare(self, today: Candidate) -> None:
@@ -187,7 +187,7 @@ class Preparation:
         self.budget.show("writing the program")
         try:
             programs.save(self._program(), path)
-        except Exception as error:  # torch cannot save all that it can export, and says so with many types
+        except Exception as error:  # torch raises many types of errors for programs it cannot save
             return f"torch.export cannot save the model: {first_line(error)}"
         return ""
 

@@ -20,19 +20,19 @@ from hios.tolerances import beyond
 
 #: Runs of every candidate before any is measured.
 _WARMUP = 3
-#: Final rounds come in threes, at most this many: a third chooses, a third says whether that is faster than the model,
-#: and a third is reported.
+#: Maximum number of final rounds, a multiple of three: a third chooses the fastest, a third tests whether it is faster
+#: than the model, and a third is reported.
 _MOST_ROUNDS = 42
-#: A third of them has an interval of 95 %.
+#: Minimum number of final rounds: a third of them is enough for a 95 % interval.
 FEWEST_ROUNDS = 18
-#: Pairs of calls to check whether a cached choice still holds, and seconds after which two pairs must suffice.
+#: Pairs of calls to check whether a cached choice still holds, and seconds after which two pairs are enough.
 _PAIRS, _PAIRS_S, _FEWEST_PAIRS = 7, 1.0, 2
-#: Fewer do, too, where all of them differ by this factor the same way.
+#: Fewer pairs are also enough if all of them differ by this factor in the same direction.
 _CLEARLY = 1.2
 #: A candidate slower than the fastest by this factor while warming up drops out.
 _HOPELESS = 1.5
 #: Qualifying rounds, and how many times the shortest median a candidate may have after them. They are not part of the
-#: final rounds, so that leaving the race early says nothing about who wins it.
+#: final rounds, so that dropping out early does not bias the result.
 _QUALIFYING = ((3, 1.3), (4, 1.15))
 
 
@@ -47,7 +47,7 @@ class Race:
         tolerance: allowed difference from them, absolute plus relative.
         deadline: when to end, by ``time.monotonic``.
         forced: labels of which one is taken whatever is measured; empty for the fastest of all.
-        shown: called with what is being done, and the share of it that is done, from 0 to 1.
+        shown: called with the current step, and the share of it that is done, from 0 to 1.
     """
 
     candidates: Sequence[Candidate]
@@ -64,7 +64,7 @@ class Race:
     left: dict[str, list[float]] = field(default_factory=dict)
     #: Milliseconds of the qualifying rounds of the model as it runs today.
     today_ms: list[float] = field(default_factory=list)
-    #: By how much outputs differ, by label of candidates that compute something else.
+    #: By how much outputs differ, by label of candidates with wrong outputs.
     wrong: dict[str, float] = field(default_factory=dict)
     #: Why a candidate could not run, by label.
     failed: dict[str, str] = field(default_factory=dict)
@@ -192,15 +192,15 @@ class Race:
 
         Among those statistically tied with the fastest, it is the one with the smallest 80th percentile
         (`hios.statistics`). The model as it runs today stays unless the interval of the speedup over it lies
-        above 1 in rounds that had no part in choosing. Anything but the model itself has to outrun it so with one
-        thread, too, and with all: else it runs itself, with the threads that suit it. What is reported (`reported`) are
-        rounds that had no part in either.
+        above 1 in rounds that did not take part in choosing. Any other way must be faster than the model with one
+        thread and with all threads; otherwise the model runs itself, with whichever number of threads is faster. The
+        report (`reported`) uses rounds that took part in neither.
 
         Returns:
             The candidate, and why this one, in words.
 
         Raises:
-            HiosError: all that were forced compute something else than the model, or failed.
+            HiosError: all candidates that the user asked for have wrong outputs, or failed.
         """
         today = self.candidates[0]
         racing = [candidate for candidate in self.candidates if self.latencies.get(candidate.label)]
@@ -210,7 +210,7 @@ class Race:
             return today, "the budget (budget_s) was spent before anything could be compared"
         label = best({candidate.label: self.latencies[candidate.label][::3] for candidate in racing})
         taken = next(candidate for candidate in racing if candidate.label == label)
-        if taken.kind != EAGER:  # it has to outrun the model with every number of threads
+        if taken.kind != EAGER:  # it must be faster than the model with every number of threads
             alike = [c for c in racing if c.kind == EAGER and not self._outruns(taken, c)]
             taken = min(alike, key=lambda c: spread(self.latencies[c.label][1::3])[0], default=taken)
         if taken is today:

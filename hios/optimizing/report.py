@@ -9,8 +9,8 @@ from typing import Any
 from hios.errors import ArtifactError
 from hios.machine import BUSY
 
-#: What became of a way: it raced to the end, left the race as clearly slower, computes something else than the model,
-#: could not be prepared or run, or was not prepared at all.
+#: Outcome of a candidate: it finished the race, dropped out as clearly slower, has outputs that differ from the
+#: model's, could not be prepared or run, or was not prepared at all.
 OUTCOMES = ("raced", "slower", "different", "refused", "not started")
 
 
@@ -26,12 +26,12 @@ class WayReport:
         median_ms: median latency, milliseconds; None where nothing was measured.
         p20_ms: 20th percentile.
         p80_ms: 80th percentile.
-        runs: how many runs these rest on.
+        runs: number of runs behind these percentiles.
         speedup: median of the model itself over this median, in the same rounds.
-        low: lower end of its 95 % interval (`hios.statistics.speedup_interval`); 0 where runs are too few for one.
-        high: upper end; None where runs are too few for one.
+        low: lower end of its 95 % interval (`hios.statistics.speedup_interval`); 0 with too few runs for an interval.
+        high: upper end; None with too few runs for an interval.
         memory_mb: memory in addition to that of the model, in MB (10^6 bytes); None where it was not measured.
-        prepare_s: seconds that it took to prepare; None where it was not.
+        prepare_s: seconds that preparing it took; None if it was not prepared.
     """
 
     label: str
@@ -83,7 +83,7 @@ class Report:
         model: class of the model.
         chosen: label of the way that the module runs.
         reason: why, in words.
-        ways: every way that was considered; none if nothing was measured.
+        ways: all candidates that were considered; empty if nothing was measured.
         measured_at: when, UTC; empty if nothing was measured.
         busy_share: share of the cores' time that other work took while the ways raced.
         cached: whether the numbers are those of an earlier call.

@@ -15,7 +15,7 @@ from typing import IO
 
 from hios.workers.pool import import_folders
 
-#: Longest line of an error that is told.
+#: Maximum number of characters of an error line that is passed on.
 _LONGEST = 300
 
 
@@ -25,13 +25,13 @@ class Conversion:
     Args:
         kind: as of `hios.optimizing.runtimes.convert`.
         program: program.pt2.
-        path: where the result is to be.
+        path: where to write the result.
         threads: inside operators.
     """
 
     def __init__(self, kind: str, program: Path, path: Path, threads: int) -> None:
         self._began = time.monotonic()
-        #: Seconds that it took, or after which it was ended.
+        #: Seconds that it took, or after which it was stopped.
         self.took_s = 0.0
         self._path, self._partial = path, path.with_name(f"partial-{path.name}")
         command = [sys.executable, "-P", "-m", "hios.optimizing.runtime_conversion"]
@@ -65,7 +65,7 @@ class Conversion:
             self.took_s = time.monotonic() - self._began
             return f"not prepared within {self.took_s:.0f} s, which the budget (budget_s) had for it"
         if code == 0:
-            # Not now: the result may have waited long for this call. The clock is that of all processes.
+            # Not the current time, as the result may be older than this call. All processes share this clock.
             self.took_s = float(self._lines()[-1]) - self._began
             self._partial.replace(self._path)
             return ""

@@ -22,7 +22,7 @@ from hios.models import RUNTIMES
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-#: From the tensors of the inputs to those of the outputs, which no later call touches.
+#: From the input tensors to the output tensors, which no later call overwrites.
 Run = Callable[[list[Tensor]], list[Tensor]]
 
 
@@ -46,12 +46,12 @@ def convert(kind: str, program: ExportedProgram, path: Path, threads: int) -> No
 
     Args:
         kind: ``openvino``, ``onnxruntime`` or ``compile``.
-        program: stays as it is.
+        program: is not changed.
         path: from `file`.
         threads: inside operators, of TorchInductor.
 
     Raises:
-        UnsupportedError: the runtime cannot take it; the message is the first line of its own.
+        UnsupportedError: the runtime cannot convert it; the message is the first line of the runtime's error.
     """
     if kind == "openvino":
         from hios.frontends import openvino
@@ -95,7 +95,7 @@ def load(kind: str, path: Path, threads: int, strides: Sequence[Sequence[int]]) 
         kind: as of `convert`.
         path: the file.
         threads: inside operators.
-        strides: of every input, which compiled code relies on.
+        strides: of each input; compiled code relies on them.
 
     Raises:
         UnsupportedError: the runtime cannot load it.

@@ -16,13 +16,14 @@ from hios.problem import Problem
 from hios.profiling.profile import profile
 from hios.schedulers import find, schedule
 
-#: Schedulers whose schedules take part in ``auto`` where there are several devices: good ones that take milliseconds.
+#: Algorithms whose schedules take part in ``auto`` on several devices: good ones that take milliseconds.
 SCHEDULERS = ("hios-lp", "heft")
 #: Minimum measurements of every operator; those with wide intervals get more as the budget allows.
 _REPEATS = 3
-#: Predictions up to so many times the best one are measured: they may be off by 15 % (docs/speed.md), either way.
+#: Schedules predicted to take up to this many times the best prediction are measured, as predictions may be off by 15 %
+#: (docs/speed.md) in either direction.
 PROMISING = 1.3
-#: Share of the time that is left that measuring operators may take, and the most seconds.
+#: Share of the remaining time that measuring operators may take, and its maximum in seconds.
 _PROFILE_SHARE, _PROFILE_S = 0.3, 10.0
 
 #: Cores of every device.
@@ -39,7 +40,7 @@ class ScheduleProposals:
         divisions: cores of every device, for each way to divide the machine that is considered.
         everything: cores of one device that has them all.
         budget: what is left of it.
-        keep_s: seconds of it that are for what comes later.
+        keep_s: seconds of the budget reserved for later steps.
     """
 
     graph: Graph
@@ -93,7 +94,7 @@ class ScheduleProposals:
 
         Args:
             division: cores of every device.
-            left: how many divisions have to share the time that is left.
+            left: how many divisions share the remaining time.
         """
         left_s = max(self.budget.left_s - self.keep_s, 0.0) / left
         cache = self.options.folder()
@@ -147,7 +148,7 @@ def tasks(
     """The tasks of an engine that races schedules.
 
     Args:
-        graph: that they are of.
+        graph: of the schedules.
         candidates: schedules.
         divisions: the ways in which the machine was divided into devices.
         everything: cores of one device that has them all.

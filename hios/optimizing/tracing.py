@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -14,17 +15,19 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
-from hios.errors import UnsupportedError
+from hios.errors import ExampleInputsError, UnsupportedError
 from hios.frontends.model_declarations import Declarations
 from hios.frontends.program_interface import TensorType, type_text
 from hios.graph import Graph
-from hios.optimizing.argument_binding import Binding
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 #: Types of values allowed besides tensors: immutable, and fully described by their value.
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device)
+
+#: Parameters that take any number of arguments.
+_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 #: What an output is: ("tensor", its number among the graph's outputs), ("input", number of an input tensor) or
 #: ("constant", value).
@@ -37,7 +40,7 @@ class Inputs:
     Args:
         args: positional arguments of the example.
         kwargs: keyword arguments of the example.
-        model: what takes them, if calls may give by name what the example gives by position, and the other way round.
+        model: takes the inputs; given if calls may pass by name what the example passes by position, and vice versa.
 
     Raises:
         ExampleInputsError: the model does not take these arguments.
@@ -149,7 +152,7 @@ class Outputs:
         leaves, self._spec = pytree.tree_flatten(outputs)
         self.tensors: list[Tensor] = []
         self._parts: list[_Output] = [self._part(leaf, inputs) for leaf in leaves]
-        #: What no graph gives and no constant is, in words; empty if there is none.
+        #: Outputs that are neither tensors of a graph nor constants, in words; empty if there are none.
         self.wrong = _no_constant([value for kind, value in self._parts if kind == "constant"])
 
     def _part(self, leaf: Any, inputs: Sequence[Tensor]) -> _Output:
@@ -291,3 +294,67 @@ def trace(
 ) -> Traced:
     """Export a model and extract its graph; arguments and errors are those of `export` and `extract`."""
     return extract(export(model, args, kwargs), name, units)
+
+
+class Binding:
+    """Rearranges arguments into the form of an example.
+
+    Args:
+        function: what is called.
+        args: positional arguments of the example.
+        kwargs: keyword arguments of the example.
+        name: of the model, for messages.
+
+    Raises:
+        ExampleInputsError: the function does not take the example's arguments.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str = "the model"
+    ) -> None:
+        self._signature: inspect.Signature | None
+        try:
+            self._signature = inspect.signature(function)
+        except (TypeError, ValueError):  # compiled code has none
+            self._signature = None
+            return
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ExampleInputsError(
+                f"example inputs of {name}: {error}; its forward is {self._signature}, found {len(args)} positional "
+                f"argument(s){_named(kwargs)}"
+            ) from None
+        parameters = list(self._signature.parameters.values())
+        if any(parameter.kind in _VARIABLE for parameter in parameters):
+            self._signature = None  # arguments without names cannot be distinguished
+        self._by_position = [parameter.name for parameter in parameters[: len(args)]]
+        self._by_name = list(kwargs)
+
+    def as_in_the_example(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """The arguments in the form of the example; None if that is impossible.
+
+        An argument that the example leaves out has to have its default.
+        """
+        if self._signature is None:
+            return None
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError:
+            return None  # the model itself says what is wrong
+        bound.apply_defaults()
+        values = dict(bound.arguments)
+        if not all(name in values for name in (*self._by_position, *self._by_name)):
+            return None
+        positional = tuple(values.pop(name) for name in self._by_position)
+        named = {name: values.pop(name) for name in self._by_name}
+        defaults = self._signature.parameters
+        if any(value is not defaults[name].default for name, value in values.items()):
+            return None
+        return positional, named
+
+
+def _named(kwargs: Mapping[str, Any]) -> str:
+    return f" and {', '.join(kwargs)}" if kwargs else ""

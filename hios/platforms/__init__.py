@@ -49,7 +49,7 @@ class Option:
     Attributes:
         name: in lower case.
         help: for ``--help``.
-        required: what it may be, if it must be given; else empty.
+        required: the allowed values in words, if the option is required; else empty.
     """
 
     name: str
@@ -87,8 +87,8 @@ PLATFORMS = {
             ),
             Option(
                 "link",
-                "what lies between two GPUs: a word of the GPU's description, such as nvlink or pcie, or a .yaml file; "
-                "the first that it lists if left out.",
+                "link between two GPUs: a name from the GPU's description, such as nvlink or pcie, or a .yaml file; "
+                "the first link of the description if left out.",
             ),
         ),
     ),
@@ -161,7 +161,7 @@ def require_options(
 
     Raises:
         PlatformError: unknown platform, an option that it does not have or that is not text, virtual devices where
-            devices share nothing, or groups of cores where devices are none.
+            devices share nothing, or groups of cores if devices are not cores.
     """
     allowed = [option.name for option in entry(name).options]
     if cores_per_device is not None and not find(name).GROUPS_CORES:
@@ -200,7 +200,7 @@ def executing(name: str) -> Executing:
     """
     if not entry(name).executes:
         raise PlatformError(
-            f"platform {name}: found a schedule to run; allowed: to predict costs, as nothing runs there; schedules "
+            f"platform {name}: found a schedule to run; allowed: predicting costs, as nothing runs there; schedules "
             f"run on {', '.join(executable())}"
         )
     return cast("Executing", _module(name, "executing"))

@@ -16,7 +16,7 @@ from hios.workers.arena import Layout
 #: One operator's run: id, stream, stage (None in stream schedules), start and finish in nanoseconds of the monotonic
 #: clock.
 Row = tuple[str, int, int | None, int, int]
-#: Flags of the arena: abort, start signal, start time, then one "ready" flag a device.
+#: Flags of the arena: abort, start signal, start time, then one "ready" flag per device.
 ABORT, START, START_TIME, FIRST_READY = 0, 1, 2, 3
 
 
@@ -31,7 +31,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """A value that another device needs: its buffer and the flag that says it is there."""
+    """A value that another device needs: its buffer, and the flag that signals its arrival."""
 
     value: External
     buffer: Buffer
@@ -40,7 +40,7 @@ class Handover:
 
 @dataclass(frozen=True, slots=True)
 class StageProgram:
-    """One stage of a device: wait for values, run the groups or one merged operator, hand values over."""
+    """One stage of a device: wait for values, run the groups or one merged operator, pass values on."""
 
     number: int
     arrivals: tuple[Handover, ...]
@@ -61,7 +61,7 @@ class StagedProgram:
 
 @dataclass(frozen=True, slots=True)
 class StreamStep:
-    """An operator of a stream schedule: wait for values, run, hand values over.
+    """An operator of a stream schedule: wait for values, run, pass values on.
 
     ``needs`` are values made on other streams or devices, except those that an earlier operator on its stream waits
     for; ``rank`` is its place in the launch order.
@@ -92,8 +92,8 @@ class WideStep:
     """An operator of a plan with wide or merged operators, as one of its devices sees it.
 
     The first of ``devices`` waits for values and for the others to be free, runs the operator on the cores of all, and
-    hands values over. Each other one raises its flag of ``free`` and waits for ``done``; operators of the same first
-    device that follow each other there are one step, which ends with the last of them.
+    passes values on. Each of the others sets its flag of ``free`` and waits for ``done``; consecutive operators of the
+    same first device are one step there, which ends with the last of them.
 
     ``merged`` are all operators that run merged into this one, in order; empty for an operator by itself.
     """
@@ -103,7 +103,7 @@ class WideStep:
     arrivals: tuple[Handover, ...] = ()
     departures: tuple[Handover, ...] = ()
     results: tuple[tuple[External, Buffer], ...] = ()
-    #: Flags of the other devices, and the one that the first raises in the end; none of a single device.
+    #: Flags of the other devices, and the one that the first device sets at the end; none for a single device.
     free: tuple[int, ...] = ()
     done: int = 0
     merged: tuple[str, ...] = ()
@@ -268,8 +268,8 @@ class ArenaPlan:
         for device in taking_part:
             if len(plan.devices[device]) > 1:
                 raise ScheduleError(
-                    f"device {device}: found {len(plan.devices[device])} streams; allowed: 1 to run a schedule in "
-                    "which operators take several devices at once or are merged"
+                    f"device {device}: found {len(plan.devices[device])} streams; allowed: 1, as operators of the "
+                    "schedule take several devices at once or are merged"
                 )
         members = _merged(plan)
         plan = _without(plan, {operator for own in members.values() for operator in own[1:]})

@@ -28,9 +28,9 @@ class DeviceTimer(ABC):
     Args:
         pool: the workers that measure; they end with the timer.
         devices: number of devices.
-        around_bytes: bytes of operators that run before one in an inference and decide what it finds in the caches; 0
-            where that does not count, None where all operators may.
-        least_ms: minimum milliseconds of a measurement, however short the measured operator.
+        around_bytes: bytes of preceding operators in an inference that determine the contents of the caches; 0 if they
+            have no influence, None if all operators may.
+        least_ms: minimum milliseconds of a measurement, even for a short operator.
 
     Attributes:
         probe_version: identifies the work of the platform's probe.
@@ -109,15 +109,15 @@ class DeviceTimer(ABC):
     def time_wide(self, width: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, Pairs]:
         """Milliseconds of operators on the first ``width`` devices at once, each paired with the first device alone.
 
-        Rounds of both kinds take turns. Only where devices are cores.
+        Rounds of both kinds take turns. Only if devices are cores.
         """
         raise NotImplementedError
 
     def time_wide_merges(self, width: int, merges: Sequence[int], rounds: int, warmup: int) -> list[Pairs]:
         """Milliseconds of prepared merges on the first ``width`` devices at once, each paired with its operators.
 
-        These run one after another on the first device alone. Rounds of both kinds take turns. Only where devices are
-        cores.
+        The operators run one after another on the first device alone. Rounds of both kinds take turns. Only if devices
+        are cores.
         """
         raise NotImplementedError
 

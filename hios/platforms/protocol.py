@@ -77,7 +77,7 @@ class Platform(Protocol):
             options: of the platform, by the names in ``hios.platforms.PLATFORMS``.
 
         Raises:
-            PlatformError: there are not so many devices, or an option is not what it may be.
+            PlatformError: there are too few devices, or an option has a value that is not allowed.
         """
 
     def device_limit(self, cores: int, cores_per_device: int = 1) -> tuple[int, str] | None:
@@ -119,7 +119,7 @@ class Predicting(Protocol):
             options: of the platform, by the names in ``hios.platforms.PLATFORMS``.
 
         Raises:
-            HiosError: an option is not what it may be, or a file breaks its format.
+            HiosError: an option has a value that is not allowed, or a file breaks its format.
         """
 
 
@@ -144,7 +144,7 @@ class Executing(Protocol):
 
         Args:
             graph: what is run.
-            plan: where inputs, outputs and handed-over values lie.
+            plan: where inputs, outputs and transferred values are in memory.
             competitors: by name.
             description: of the devices.
             timeout_s: longest time of one run.
@@ -163,7 +163,7 @@ class Executing(Protocol):
     def references(self, description: Description, runtime: str, baselines: Collection[str]) -> list[Reference]:
         """The model itself in other runtimes; their workers come after those of `workers`.
 
-        The first one is what outputs are compared with: the program's own runtime, which always takes part.
+        The first one is the reference for outputs: the program's own runtime, which always takes part.
 
         Args:
             description: of the devices.
@@ -213,7 +213,7 @@ class RankDevice(Protocol):
     place: torch.device
 
     def describe(self) -> Mapping[str, Any]:
-        """The GPU, by keys of run.json's platform; nothing of a core."""
+        """The GPU, by keys of run.json's platform; empty for a core."""
 
     def worker(self, rank: int, memory: Any) -> Worker:
         """The worker in which the programs of this rank run."""
@@ -274,7 +274,7 @@ class Workers(Protocol):
         """Keep the rows of a competitor's last run, if every run records them."""
 
     def peak_memory_bytes(self, name: str) -> int | None:
-        """Run a competitor once more, untimed; returns the peak of its memory, None where that is not known."""
+        """Run a competitor once more, untimed; returns its peak memory, None if it is not known."""
 
     def finish(self) -> dict[str, Any]:
         """After all runs: collect what runs did not record; returns additions to the description of the devices."""

@@ -86,7 +86,7 @@ class Place:
         return list(tensors)
 
     def module(self, kind: str, module: Callable[..., Any], inputs: Sequence[Tensor]) -> Callable[..., Any]:
-        """A module as a kind that only this place knows runs it."""
+        """A module as run by a kind that only this place supports."""
         return module
 
     def before_compiling(self, kind: str) -> None:
@@ -100,7 +100,7 @@ class Place:
         return nullcontext()
 
     def peak_memory_bytes(self, run: Callable[[], object]) -> int | None:
-        """Peak memory of a run, where this place counts it; None where the process has to be asked."""
+        """Peak memory of a run, if this place tracks it; None if it has to be read from the process."""
         return None
 
     def timed(self, module: Callable[..., Any], inputs: Sequence[Tensor]) -> tuple[Any, int]:
@@ -183,7 +183,7 @@ def load_in(
 
 
 def run(worker: Worker, exact: bool = False) -> int:
-    """One inference; returns its time in nanoseconds, until all that it started has finished.
+    """One inference; returns its time in nanoseconds, until everything that it started has finished.
 
     Args:
         worker: where it runs.
@@ -198,7 +198,7 @@ def run(worker: Worker, exact: bool = False) -> int:
 
 
 def peak_memory_bytes(worker: Worker) -> int | None:
-    """Peak memory of one inference, where the place of the model counts it; nothing runs where it does not."""
+    """Peak memory of one inference, if the place of the model tracks it; otherwise nothing runs."""
     place: Place = worker.state["place"]
     return place.peak_memory_bytes(lambda: run(worker))
 
@@ -231,7 +231,7 @@ def _exported(program: str, loaded: ExportedProgram, parallel: bool) -> Callable
             exported = torch.onnx.export(loaded, dynamo=True, verbose=False)
         assert exported is not None  # noqa: S101 - it is where no file is named
         content = exported.model_proto.SerializeToString()
-    except Exception as error:  # whatever the exporter lacks; its errors have many types
+    except Exception as error:  # the exporter raises many types of errors
         raise PlatformError(f"{program}: torch.onnx.export cannot export it: {first_line(error)}") from error
     return Session(program, content, threads=_threads(), parallel=parallel)
 
@@ -259,7 +259,7 @@ def _compiled(
             warnings.simplefilter("ignore")
             for _ in range(1 if kind == "compile" else _COMPILING_CALLS):
                 compiled(*inputs)
-    except Exception as error:  # whatever the compiler lacks; its errors have many types
+    except Exception as error:  # the compiler raises many types of errors
         reason = first_line(getattr(error, "inner_exception", error))
         raise PlatformError(f"{program}: torch.compile cannot compile it: {reason}") from error
     return compiled, time.perf_counter() - began

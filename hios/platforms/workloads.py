@@ -22,7 +22,7 @@ class Workload:
     Args:
         graph: the graph that it is in.
         operator: the operator.
-        generator: of random numbers; weights and inputs lie on its device.
+        generator: of random numbers; weights and inputs are on its device.
         packed: whether convolutions are prepared for the CPU, and inputs have the memory format that these produce.
     """
 
@@ -46,7 +46,7 @@ class Workload:
 
 
 class Merged:
-    """Convolutions on one value, as one (IOS, operator merge) and one after another, with weights and input.
+    """Convolutions of one input, merged (IOS, operator merge) and one after another, with weights and input.
 
     Arguments are those of `Workload`.
     """

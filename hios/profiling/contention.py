@@ -120,8 +120,8 @@ def _fitted(measured: Mapping[Stage, float], time_ms: Mapping[str, float]) -> Co
     least = float(np.sum((1 - ratio) ** 2))
     for alpha in _ALPHAS[:-1]:
         utilization = _utilization(shares, longest, (ratio - alpha) / (1 - alpha))
-        modelled = alpha + (1 - alpha) * np.maximum(shares @ utilization, longest)
-        loss = float(np.sum((modelled - ratio) ** 2))
+        modeled = alpha + (1 - alpha) * np.maximum(shares @ utilization, longest)
+        loss = float(np.sum((modeled - ratio) ** 2))
         if loss < least:
             least = loss
             best = Contention(alpha, dict(zip(operators, map(float, utilization), strict=True)))

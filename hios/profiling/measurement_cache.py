@@ -1,7 +1,7 @@
 """A cache of measurements, shared by runs and by networks that have the same operators.
 
 An entry is identified by what was measured (the signatures of its operators) and by the measurement environment
-(processor, clocks, software, code: ``hios.platforms.cpu.cpu_environment``), never by names.
+(processor, clocks, software, code: ``hios.platforms.cpu.cpu_environment``), not by names.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from hios.json_cache import JsonCache, cache_folder
 
 #: Version of the entries' format; entries of other versions are ignored.
 _FORMAT = 2
+#: Rounds that check whether cached times of operators still hold, and the allowed relative difference.
+RECHECK_ROUNDS, MOST_DRIFT = 5, 0.05
 _ADVICE = "profile without the cache (--no-cache), or with another (--cache FOLDER)"
 
 
@@ -51,7 +53,7 @@ class Cache:
     """Entries of one platform and software in a folder.
 
     Args:
-        folder: where entries lie, made when the first is written; None keeps nothing.
+        folder: where entries are saved, created with the first one; None saves nothing.
         settings: the measurement environment, which all measurements depend on.
         keep: whether measurements are added.
 

@@ -18,7 +18,7 @@ from hios.graph import Graph
 from hios.kernels.signature import signatures
 from hios.platforms.device_timer import DeviceTimer, Merge, Stage
 from hios.platforms.probe_schedule import ProbeSchedule
-from hios.profiling.measurement_cache import Cache, Measured, now
+from hios.profiling.measurement_cache import MOST_DRIFT, RECHECK_ROUNDS, Cache, Measured, now
 from hios.profiling.sampling import CHUNK, Effort, sample
 from hios.profiling.stage_requests import StageRequests
 from hios.progress import Meter
@@ -27,22 +27,20 @@ from hios.progress import Meter
 _WARMUP, _AGAIN = 3, 1
 #: Stages or merges in a batch, and its maximum duration in seconds: the deadline is checked between batches.
 _BATCH, _BATCH_S = 100, 5.0
-#: Rounds to check whether cached times of operators still hold, and the allowed relative difference.
-_DRIFT_ROUNDS, _DRIFT = 5, 0.05
 
 _Key = TypeVar("_Key", Stage, Merge)
 
 
 @dataclass
 class Session:
-    """Measurements of one graph. Of all operators with the same signature, one stand-in is measured.
+    """Measurements of one graph. One representative is measured for all operators with the same signature.
 
     ``operators`` are milliseconds, ``transfers`` too, by size in bytes; ``stages`` and ``merges`` are ratios to their
     operators one after another; ``corun`` are ratios of devices that run at once to one alone, by their number.
     ``wide`` are ratios of operators on several devices at once to the same on one, by number of devices and operator;
     ``wide_merges`` are ratios of merges on several devices to their operators one after another on one.
-    ``resources`` are what operators ask of a GPU. ``drift`` is how many times as long as in the cache operators take
-    now; None where none was taken from there. ``probe`` is timed between the measurements.
+    ``resources`` are what operators need of a GPU. ``drift`` is how many times as long as in the cache operators take
+    now; None if none came from the cache. ``probe`` is timed between the measurements.
     """
 
     graph: Graph
@@ -125,7 +123,7 @@ class Session:
     def profiled(self) -> ProfileProbe | None:
         """Speed of the machine while t(v) was measured, weighted by the share of each operator in the network.
 
-        Operators that an earlier session measured count with its speed. None if that is not known.
+        Operators from an earlier session count with the speed of that session. None if it is unknown.
         """
         shares: dict[Speed, float] = defaultdict(float)
         times = self.median_ms()
@@ -140,8 +138,8 @@ class Session:
     def _copy_share(self, speed: Speed) -> float:
         """Share of the network's time spent in operators that are memory-bound on this machine.
 
-        By the roofline model they are those with fewer floating-point operations a byte than the probe shows that a
-        device can do in the time that it copies one.
+        By the roofline model these are the operators with fewer floating-point operations per byte than a device can
+        do, according to the probe, in the time that it takes to copy a byte.
         """
         least = (self.timer.probe_flops / speed.compute_ms.value) / (self.timer.probe_bytes / speed.copy_ms.value)
         times, limited = self.median_ms(), 0.0
@@ -165,11 +163,11 @@ class Session:
 
     def _is_as_before(self) -> bool:
         """Whether cached operators still take as long as before; records the drift."""
-        times = self._rounds(self._measured, _DRIFT_ROUNDS)
+        times = self._rounds(self._measured, RECHECK_ROUNDS)
         before = self.median_ms()
         today, then = sum(statistics.median(times[operator]) for operator in before), sum(before.values())
         self.drift = today / then if then > 0 else 1.0
-        return 1 / (1 + _DRIFT) <= self.drift <= 1 + _DRIFT
+        return 1 / (1 + MOST_DRIFT) <= self.drift <= 1 + MOST_DRIFT
 
     def _with_neighbors(self, needed: Sequence[str]) -> list[str]:
         """The operators, each preceded by enough others to fill the caches as a whole round would."""

@@ -44,8 +44,8 @@ from hios.workers.arena import memory_file
 
 #: How often algorithms are run again after new stages were measured, as they may request more.
 _STAGE_PASSES = 3
-#: Shares of the budget after which operators, those on several devices, transfers and devices at once are no longer
-#: repeated.
+#: Shares of the budget after which measurements of operators, of wide operators, of transfers and of co-run factors are
+#: no longer repeated.
 _OPERATORS, _WIDE, _TRANSFERS, _CORUN = 0.3, 0.4, 0.45, 0.55
 #: Share of the time left that merges may take.
 _MERGES = 0.3
@@ -69,14 +69,14 @@ def profile(
 
     Operators with equal signature are measured once. t(S) and the times of merged operators are measured for the stages
     and merges that the named algorithms ask for on 1 to ``devices`` devices, given the times found so far. Everything
-    is repeated until the interval of its median is narrow (``statistics.PRECISION``), the budget is spent, or it was
-    repeated five times as often as asked. Stages that the budget leaves out take the time of the contention model,
-    fitted to those that were measured.
+    is repeated until the interval of its median is narrow (``statistics.PRECISION``), the budget is spent, or there are
+    five times ``repeats`` measurements. Stages that the budget leaves out get their time from the contention model,
+    which is fitted to the measured ones.
 
     Args:
         graph: with calls and shapes.
         devices: number of devices; they take turns in measuring.
-        repeats: least number of measurements of all that is measured.
+        repeats: minimum number of measurements of everything.
         stages_of: algorithms whose stages and merges are measured; others use models.
         budget_s: seconds for repeating beyond ``repeats``, and for stages and merges.
         cache: folder of cached measurements, extended unless other processes kept the cores busy just before; None for

@@ -12,7 +12,7 @@ from hios.statistics import expected_repeats, is_precise
 
 #: Rounds of one call to a worker.
 CHUNK = 5
-#: A measurement whose median stays uncertain ends at this many times the least number of repeats.
+#: A measurement whose median stays uncertain ends at this many times the minimum number of repeats.
 _MOST = 5
 
 Key = TypeVar("Key")
@@ -23,7 +23,7 @@ class Effort:
     """How often to measure: at least ``repeats`` times, then until precise, the deadline or ``most``.
 
     ``chunk`` is the number of rounds of one call to a worker: the progress bar moves and devices take turns.
-    ``deadline`` is a moment of ``time.monotonic``.
+    ``deadline`` is a time of ``time.monotonic``.
     """
 
     repeats: int
@@ -71,7 +71,7 @@ def sample(
         effort: how often.
         meter: is told of every sample.
         whole: rounds include every key until all are settled, as fewer keys would leave more of the caches to each.
-        later: samples that later calls will take, for the estimate of the time left.
+        later: number of samples that later calls will take, for the estimate of the remaining time.
     """
     samples: dict[Key, list[float]] = {key: [] for key in keys}
     waiting, taken = list(keys), 0

@@ -24,7 +24,7 @@ class StageRequests:
 
     Args:
         graph: the graph.
-        stand_in: the operator that is measured for each, by id: one for every signature.
+        stand_in: the operator that is measured for each operator, by id: one per signature.
     """
 
     graph: Graph
@@ -65,7 +65,7 @@ class StageRequests:
 
 
 class RecordingProblem(Problem):
-    """The same problem, recording the stages and merges whose time was modelled because it was not measured.
+    """The same problem, recording the stages and merges whose time was modeled because it was not measured.
 
     ``on(M)`` of it adds to the same record.
 

@@ -17,7 +17,7 @@ from hios.statistics import is_precise
 
 #: Transfers measured per size, and per call; they take microseconds.
 _TRANSFERS, _TRANSFERS_CHUNK = 100, 25
-#: How often devices that run at once are measured at least.
+#: Minimum number of measurements of devices that run at once.
 _CORUNS = 10
 
 

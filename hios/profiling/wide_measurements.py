@@ -26,7 +26,7 @@ def check_widths(widths: Sequence[int], devices: int) -> None:
             allowed = f"2 to {devices}, the devices" if devices > 1 else "none, with one device"
             raise PlatformError(f"widths: found {width}; allowed: {allowed}")
     if len(set(widths)) < len(widths):
-        raise PlatformError(f"widths: found {', '.join(map(str, widths))}; allowed: each once")
+        raise PlatformError(f"widths: found {', '.join(map(str, widths))}; allowed: each number once")
 
 
 def measure_wide(session: Session, widths: Sequence[int], deadline: float) -> None:
@@ -75,8 +75,8 @@ def measure_wide_merges(session: Session, asked: StageRequests, widths: Sequence
             for batch in session.batches(needed, needed):
                 later -= len(batch)
                 session.timer.load_merges([asked.merge_of(alike) for alike in batch])
-                found = sample(batch, _merges_on(session, width, batch), effort, meter, later=later * effort.repeats)
-                for merge, own in found.items():
+                samples = sample(batch, _merges_on(session, width, batch), effort, meter, later=later * effort.repeats)
+                for merge, own in samples.items():
                     session.wide_merges[width, merge] = Measured(own, now())
                     session.cache.put("wide_merge", what[merge], session.wide_merges[width, merge])
                 if effort.is_over():

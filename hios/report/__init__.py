@@ -10,7 +10,7 @@
     results_archive, archived_page     all that a page was made from as one file, and the page made again from it
     page, prediction_page              HTML from the templates beside them
     page_limits, drawing_processes     what the page of a large study leaves out; several processes that draw it
-    graph_layout, block_layout, block_placement, layered_layout, graph_words, graph_svg    the picture of a graph
+    graph_layout, graph_boxes, graph_frames, layered_layout, graph_words, graph_svg    the picture of a graph
     terminal                           one schedule as text
     algorithm_listing                  the registry of algorithms in words
 

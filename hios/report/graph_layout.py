@@ -14,15 +14,12 @@ from itertools import groupby, takewhile
 
 from hios.blocks import found_blocks, in_order
 from hios.graph import Graph
-from hios.report.block_layout import Frame, Wiring, frames
-from hios.report.block_placement import Hop, Plan, plan
+from hios.report.graph_boxes import WIDEST_LABEL, Frame, Wiring, box_width, frames
+from hios.report.graph_frames import Hop, Plan, plan
 from hios.report.short_names import short_names, shortened
 
 FONT_SIZE = 10.0
 _GREEK = "αβγδεζηθικλμνξοπρστυφχψω"
-_WIDEST_LABEL = 104.0
-_NARROWEST_LABEL = 20.0
-_PADDING = 9.0
 #: What margins and gutters take of the width of a page, about.
 _SIDES = 60.0
 #: Width over height of a page, as of most screens and of paper laid across.
@@ -99,8 +96,8 @@ def lay_out(graph: Graph, widest: float = 1900.0) -> Picture:
     """
     members = _members(graph)
     names, prefixes = _names(graph, members)
-    labels = [_fitting(name, _WIDEST_LABEL) for name in names]
-    widths = [max(_NARROWEST_LABEL, text_width(label)) + _PADDING for label in labels]
+    labels = [_fitting(name, WIDEST_LABEL) for name in names]
+    widths = [box_width(text_width(label)) for label in labels]
     wiring = _wiring(graph)
     drawn = frames(wiring, members, widths, widest - _SIDES)
     home = {operator: number for number, frame in enumerate(drawn) for operator in frame.boxes}

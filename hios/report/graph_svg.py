@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from hios.charts.theme import FONT, GRID, GROUND, INK, ON_TYPE, OUTLINE, SOFT, TINT, Style, style_of
-from hios.report.block_layout import Box, Point
+from hios.report.graph_boxes import Box, Point
 from hios.report.graph_layout import FONT_SIZE, Picture, text_width
 from hios.report.graph_words import (
     block_sizes,

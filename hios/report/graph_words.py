@@ -8,7 +8,7 @@ from itertools import groupby
 
 from hios.charts.theme import Style, style_of
 from hios.graph import Operator
-from hios.report.block_layout import Frame
+from hios.report.graph_boxes import Frame
 from hios.report.graph_layout import Picture, text_width
 
 #: Blocks, or runs of equal ones, whose sizes are listed.

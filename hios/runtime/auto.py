@@ -28,10 +28,10 @@ class Choice:
     """The chosen schedule.
 
     Attributes:
-        label: name of the schedule file, or of the competitor where no file asked for it.
+        label: name of the schedule file, or of the competitor if it has no file.
         competitor: what ran.
         entry: the schedule file, if there is one.
-        candidates: among how many it was chosen.
+        candidates: number of candidates.
         baseline: runs of the baseline.
     """
 

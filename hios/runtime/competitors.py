@@ -38,7 +38,7 @@ class Entry:
 
         Raises:
             ScheduleError: it is for another graph, for more or other devices, has too many streams, deadlocks, or has
-                operators on several devices at once, or merged on streams, where devices are no cores.
+                wide operators or merges on streams although devices are not cores.
         """
         if schedule.devices > devices:
             raise ScheduleError(
@@ -77,7 +77,7 @@ def refuse_wide(schedule: Schedule, where: str) -> None:
 
     Args:
         schedule: that is to run.
-        where: in words, where it is to.
+        where: where it is to run, in words.
 
     Raises:
         ScheduleError: an operator takes several devices, or a stream schedule has merges.
@@ -125,8 +125,8 @@ def other_hardware(schedules: Iterable[Schedule], platform: Platform, *, forced:
     if others and not forced:
         raise PlatformError(
             f"{others[0].source}: hardware: found costs of {shown(others[0].hardware, quoted=False)}; allowed: {here}, "
-            "which is here: on other hardware times differ, and another schedule may be the fastest; profile and "
-            "schedule here, or run it all the same with --other-hardware (config.yaml: execute: {other_hardware: true})"
+            "the hardware here, as times differ on other hardware and another schedule may be the fastest; profile and "
+            "schedule here, or run it anyway with --other-hardware (config.yaml: execute: {other_hardware: true})"
         )
     return others[0].hardware if others else None
 
@@ -138,9 +138,9 @@ def entries_of(
 
     Args:
         schedules: with their labels.
-        graph: that they are for.
+        graph: of the schedules.
         devices: of the session.
-        cores_per_device: cores of each; None where devices are no cores.
+        cores_per_device: cores of each; None if devices are not cores.
 
     Raises:
         ScheduleError: one cannot run, or two have the same label.
@@ -152,8 +152,8 @@ def entries_of(
         entry = Entry.of(label, schedule, graph, devices, cores_per_device)
         if label in taken:
             raise ScheduleError(
-                f"{schedule.source}: a schedule named {label} takes part already; schedules are told apart by their "
-                "labels, or the names of their files"
+                f"{schedule.source}: a schedule named {label} already takes part; schedules must differ in their "
+                "labels, or in the names of their files"
             )
         taken.add(entry.label)
         entries.append(entry)
@@ -209,7 +209,7 @@ def cores_name(cores: int) -> str:
     return f"sequential, {cores} cores"
 
 
-#: Baselines that are left out with a warning where their package is missing; without others nothing runs.
+#: Baselines that are left out with a warning if their package is missing; other missing packages are errors.
 _LEFT_OUT = ("openvino",)
 
 
@@ -222,7 +222,7 @@ def require(baselines: Collection[str], runtime: str | None, platform: str = "cp
         platform: one of ``PLATFORMS``.
 
     Returns:
-        The baselines that take part: all but OpenVINO where it is not installed, which a warning says.
+        The baselines that take part: without OpenVINO, and with a warning, if it is not installed.
 
     Raises:
         PlatformError: one is for another platform, no program, no C++ compiler, or a package is missing.

@@ -74,12 +74,12 @@ class Session:
 
     Attributes:
         graph: what is run.
-        competitors: by name; what is measured of them is noted there.
+        competitors: by name; their measurements are recorded in them.
         references: the model itself in other runtimes.
         entries: schedule files that take part.
         runner: runs all of them.
         effort: how often.
-        probe: what is timed throughout to tell how fast the machine is; None if nothing is.
+        probe: timed throughout the session to track the speed of the machine; None if it is not.
     """
 
     graph: Graph
@@ -144,7 +144,7 @@ class Session:
             versions: of the software.
             began: when, in UTC.
             checked_against: what made the expected outputs.
-            chosen: the fastest of all, if it was asked for.
+            chosen: the fastest of all, if it was requested.
         """
         return Run(
             graph=self.graph.name,

@@ -36,7 +36,7 @@ def results(
         competitors: by name, with what was measured of each.
         references: the model itself in other runtimes, with what was measured of each.
         entries: schedule files.
-        probe: as timed in the session; None where it was not.
+        probe: as timed in the session; None if it was not.
     """
     baseline_runs = competitors[BASELINE].latencies_ms
     baseline = measured(baseline_runs)

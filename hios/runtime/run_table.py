@@ -18,12 +18,11 @@ _LEGEND = (
 def latency_table(run: Run) -> str:
     """One line per competitor with median, spread and speedup over the sequential schedule, in aligned columns.
 
-    Speedups have their 95 % interval where there were rounds enough for one. Schedules come first, then the chosen
-    one, the references, and the ceilings. The sequential schedule on one device stands among them once, whether a
-    schedule file asked for it or not. Schedules whose costs state the speed of the machine when they were measured also
-    have their prediction, the drift of the machine since, and the error beyond it. The last lines explain these
-    columns, how accurate predictions were, where devices share cores or GPUs, and which schedules could not run as CUDA
-    graphs.
+    Speedups have a 95 % interval if there were enough rounds. Schedules come first, then the chosen one, the
+    references, and the ceilings. The sequential schedule on one device is listed once, whether or not a schedule file
+    asked for it. Schedules whose costs state the speed of the machine when they were measured also have their
+    prediction, the drift of the machine since, and the error beyond it. The last lines explain these columns, how
+    accurate predictions were, where devices share cores or GPUs, and which schedules could not run as CUDA graphs.
 
     Args:
         run: what run.json holds.

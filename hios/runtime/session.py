@@ -46,7 +46,7 @@ from hios.workers.pool import WorkerPool
 if TYPE_CHECKING:
     from hios.platforms.protocol import Workers
 
-#: Longest time in which a runtime compiles a model.
+#: Longest time for a runtime to compile a model.
 _COMPILE_TIMEOUT_S = 1800.0
 
 
@@ -56,17 +56,17 @@ class Settings:
 
     Args:
         devices: devices of the session; schedules may use fewer.
-        runs: measured runs of every competitor.
-        warmup: runs of every competitor before.
+        runs: measured runs of each competitor.
+        warmup: warm-up runs of each competitor.
         tolerance: allowed difference from the reference, absolute plus relative.
         seed: seed of the input and of the order of the competitors.
         timeout_s: longest time of one run.
-        baselines: what else runs the model itself, by names of ``RUNTIMES``; eager PyTorch always does where there
-            is a program, as outputs are compared with it, and ONNX Runtime where that is an ONNX file.
+        baselines: runtimes that also run the model itself, by their names in ``RUNTIMES``. If there is a program, the
+            reference for outputs always takes part: eager PyTorch, or ONNX Runtime for an ONNX file.
         platform: one of ``PLATFORMS``.
         virtual: whether devices may share cores or GPUs.
-        cores_per_device: cores of each device, where devices are cores: that of the schedules if None, which is 1 where
-            they do not say.
+        cores_per_device: cores of each device, if devices are cores; if None, as in the schedules, or 1 if they do not
+            state it.
         other_hardware: whether schedules may run on other hardware than their costs were measured on.
     """
 
@@ -88,7 +88,7 @@ class Execution(NamedTuple):
 
     Attributes:
         run: what run.json holds.
-        chosen: the schedule of the fastest of all; None where it was not asked for.
+        chosen: the schedule of the fastest competitor; None if it was not requested.
     """
 
     run: Run
@@ -107,7 +107,7 @@ def execute(
 ) -> Execution:
     """Run schedules on devices and measure them.
 
-    Competitors take turns in random order, so that drift of the machine hits all alike: every schedule, the
+    Competitors take turns in random order, so that drift of the machine affects all alike: every schedule, the
     sequential schedule on one device, on cores also with those of all devices, independent copies of it on several
     devices (the machine's ceiling), and, with ``program``, the model itself in other runtimes: on cores with one thread
     and with as many as there are devices, on GPUs on the first one.
@@ -120,10 +120,10 @@ def execute(
         program: a program, or program.pt2 or program.onnx: the reference for outputs; the engine's sequential schedule
             where absent.
         trusted: whether the user trusts a program file that can run code when it is loaded.
-        auto: whether the fastest of all is chosen, which the run then names.
+        auto: whether to choose the fastest of all, which the run then names.
 
     Raises:
-        HiosError: files or objects that do not fit each other, a wrong output, or a worker that died or hung.
+        HiosError: inconsistent files or objects, a wrong output, or a worker that died or hung.
     """
     require_executable(graph)
     schedules = list(schedules)
@@ -175,7 +175,7 @@ def execute(
 def _cores_per_device(settings: Settings, schedules: Iterable[Schedule]) -> int | None:
     """Cores of each device: as requested, otherwise as in the costs of the schedules, otherwise 1.
 
-    None where devices are no cores, unless it is asked for, which is refused later, as are schedules that need others.
+    None if devices are not cores, unless the user set it, which is refused later, as are schedules for other numbers.
     """
     if settings.cores_per_device is not None or not platforms.find(settings.platform).GROUPS_CORES:
         return settings.cores_per_device
@@ -274,7 +274,7 @@ class PoolRunner:
         latency = self.workers.run(name)
         self._settle(self.competitors[name].cores)
         off = self._difference(name, timed=True)
-        # If timed runs have reduced precision, the difference was taken in full precision.
+        # If timed runs have reduced precision, the difference was computed in full precision.
         return Outcome(latency, off if self.workers.reduced is None else None)
 
     def run_reference(self, reference: Reference) -> Outcome:
@@ -305,7 +305,7 @@ class PoolRunner:
             time.sleep(platforms.find(self.settings.platform).SETTLE_S)
 
     def _clear_outputs(self) -> None:
-        """Clear the outputs, so that a competitor that writes nothing is not taken for a correct one."""
+        """Clear the outputs, so that a competitor that writes nothing fails the comparison."""
         for buffer in self.plan.outputs:
             self._tensor(buffer).zero_()
 
@@ -313,11 +313,11 @@ class PoolRunner:
         """Largest absolute difference of the outputs from the expected ones.
 
         Args:
-            name: who made the outputs.
+            name: of the competitor that computed the outputs.
             timed: whether in a timed run, which may be less precise than float32.
 
         Raises:
-            PlatformError: an output is further off than allowed, or not a number.
+            PlatformError: an output differs by more than the tolerance, or is NaN.
         """
         reduced, tolerance = self.workers.reduced if timed else None, self.settings.tolerance
         how = "absolute plus relative"

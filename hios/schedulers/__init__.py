@@ -67,8 +67,8 @@ def schedule(
         parameters: parameters of the algorithm by their papers' names; defaults otherwise.
 
     Raises:
-        HiosError: unknown algorithm or parameter, or devices that it cannot use.
-        ScheduleError: the plan uses more devices than were asked for.
+        HiosError: unknown algorithm or parameter, or a number of devices that it cannot use.
+        ScheduleError: the plan uses more devices than requested.
 
     Returns:
         The plan with its times, its latency and a lower bound; ``write(path)`` makes a schedule.json of it.

@@ -1,4 +1,4 @@
-"""The registry of algorithms: one signature, named parameters, no name twice."""
+"""The registry of algorithms: one signature, named parameters, unique names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hios.errors import HiosError, suggestion
 from hios.problem import Problem
 from hios.schedule import Plan, Solution
 
-#: The function of an algorithm; the decorator hands it back as it is.
+#: The function of an algorithm; the decorator returns it unchanged.
 Run = TypeVar("Run", bound=Callable[..., Plan | Solution])
 
 
@@ -77,7 +77,7 @@ class Algorithm:
     several_devices: bool
     parameters: tuple[Parameter, ...]
     run: Callable[..., Plan | Solution]
-    #: Cores that it uses; the pipeline reserves them.
+    #: Number of cores that it uses; the pipeline reserves them.
     threads: int = 1
     #: Name and version of the distribution whose entry point it is; empty for those of hios and of this process.
     distribution: str = ""
@@ -114,18 +114,18 @@ class Algorithm:
         return result if isinstance(result, Solution) else Solution(result)
 
 
-#: Not an algorithm: the fastest of all as measured, which nothing but an execution can tell.
+#: Not an algorithm: the fastest of all schedules by measurement, which only an execution can determine.
 AUTO = "auto"
 #: More than any machine has, so that a typo does not allocate gigabytes.
 MOST_DEVICES = 1024
 
 #: Names are labels of config.yaml and parts of file names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-#: What `hios schedule` and config.yaml call something else.
+#: Names with another meaning in `hios schedule` and config.yaml.
 _RESERVED = frozenset({"algorithm", "costs", "devices", "graph", "help", "output"})
 
 #: The algorithms that are registered so far, by name: those of hios, those that this process registers itself, and
-#: those of other distributions that were asked for (`hios.schedulers.plugins`).
+#: those of other distributions that were requested (`hios.schedulers.plugins`).
 ALGORITHMS: dict[str, Algorithm] = {}
 
 
@@ -147,12 +147,12 @@ def register(
         paper: where the algorithm comes from.
         summary: one line for ``hios algorithms``.
         several_devices: whether it can use more than one device.
-        parameters: its parameters; names and defaults must be those of the function.
+        parameters: its parameters, with the names and defaults of the function's keyword arguments.
         threads: cores that it uses.
 
     Raises:
-        ValueError: the name is taken or not allowed, parameters and function disagree, a parameter is named like
-            another option, or has another type than that of the same name of another algorithm.
+        ValueError: the name is taken or not allowed, parameters and function disagree, the name of a parameter is also
+            that of another option, or another algorithm has a parameter of that name and another type.
 
     Examples:
         >>> import hios

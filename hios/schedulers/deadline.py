@@ -1,4 +1,4 @@
-"""A deadline for algorithms: slow ones check it and give up."""
+"""A deadline for algorithms, which slow ones check."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from hios.schedulers.policy.passes import Action, Passes, largest
     parameters=(
         Parameter("r", 3, "largest number of operators in a group", minimum=1),
         Parameter("s", 8, "largest number of groups in a stage", minimum=1),
-        Parameter("weights", "", "file of a policy that hios train wrote; none: nothing was learned"),
-        Parameter("passes", 64, "passes of Algorithm 2 over each block, the best counts; 1: as published", minimum=1),
+        Parameter("weights", "", "file of a policy that hios train wrote; an untrained policy if left out"),
+        Parameter("passes", 64, "passes of Algorithm 2 over each block; the best is kept; 1: as published", minimum=1),
         Parameter("seed", 0, "seed of the random numbers", minimum=0),
     ),
 )
@@ -30,20 +30,20 @@ def gpg(
 ) -> StagedPlan:
     """Chooses an ending of each block as its last stage, then of what is left, until nothing is.
 
-    A graph network embeds what is left, a policy network makes one number m in [0, 1) of it, and the ending with the
+    A graph network embeds what is left, a policy network maps it to one number m in [0, 1), and the ending with the
     number floor(m M) of M is taken. Endings have at most ``s`` groups of at most ``r`` operators, as in IOS; they are
     counted and found by number (`hios.schedulers.policy.endings`), never listed.
 
-    Without ``weights`` nothing was learned: the first pass takes the last ending in every step, one of those with the
-    most groups. With them it takes what the policy says, which needs numpy and no training (`hios train`).
+    Without ``weights`` the policy is untrained: the first pass takes the last ending in every step, one of those with
+    the most groups. With them, the policy chooses; that needs numpy and weights from `hios train`.
 
     Deviations from the paper:
 
     - Further passes take random endings in some steps and keep, for every state, the best that is known for it; their
       times come from the costs. ``passes=1`` is the single pass of the paper.
     - A block whose stages take no less time than its operators one after another runs them like this.
-    - Features are brought to the size of an embedding by a learned matrix, as (5) adds the two.
-    - Blocks are those that the graph states; operators in none are cut behind each that all paths lead through.
+    - A learned matrix maps features to the size of an embedding, as (5) adds the two.
+    - Blocks are those that the graph states; operators in none are cut after each that all paths lead through.
 
     A pass takes O(|V|) for the embedding, once, and for each stage O(g^2) for g operators that could head a group.
 

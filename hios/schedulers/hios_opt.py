@@ -19,14 +19,14 @@ from hios.schedulers.opt.parallel_search import CHAINS, CLOSED, Clock, anneal, i
 __all__ = ["CHAINS", "CLOSED", "NAME", "hios_opt"]
 
 NAME = "hios-opt"
-#: Nothing but a list schedule where operators take one device each.
+#: Only a list schedule if operators take one device each.
 _WIDE = "hios-wide"
-#: Algorithms whose plans it does not start from: itself, and one that without learned weights is a slower search.
+#: Algorithms whose plans it does not start from: itself, and one that is only a slower search without trained weights.
 _NO_STARTS = (NAME, "gpg")
-#: Share of the time limit after which no further algorithm is asked for a start, and that of annealing where
+#: Share of the time limit after which no further algorithm is run for a starting plan, and the share of annealing if
 #: constraint programming follows.
 _STARTS, _ANNEALING = 0.5, 0.4
-#: Share of the time left that the solver is given: it needs some to set up and to stop.
+#: Share of the remaining time for the solver, which needs some to set up and to stop.
 _SOLVER = 0.9
 
 
@@ -38,7 +38,12 @@ _SOLVER = 0.9
     parameters=(
         Parameter("seed", 0, "seed of the random numbers", minimum=0),
         Parameter("time_limit", 10.0, "seconds of search; it ends earlier when the gap is closed", minimum=0),
-        Parameter("moves", 0, "moves of each chain instead of a time limit, for equal results; 0: none", minimum=0),
+        Parameter(
+            "moves",
+            0,
+            "moves of each chain, which makes results reproducible; 0: no limit",
+            minimum=0,
+        ),
     ),
     threads=CHAINS,
 )
@@ -47,10 +52,10 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
 
     1. Every other algorithm of the registry runs with its defaults (those for one device on one), unless a bound
        says that it cannot be better. Their best plan is the first candidate: the result is never worse than any of
-       them. Those that come to no plan before half of the time is gone are left out, and the notes name them.
+       them. Algorithms without a plan after half of the time are left out, and the notes name them.
     2. Two chains of simulated annealing work on one list of stages with their devices. A move takes an operator
        into a stage of its own or into another stage, takes a stage or a few connected ones to another device, or
-       lets two devices exchange what they run from some place on. Stages may hold operators that depend on each
+       lets two devices exchange what they run from some position on. Stages may hold operators that depend on each
        other; these form a group. Measured stages cost what was measured. Each move is timed from the first stage
        that it changes, only as far as it has an effect and can still be kept (`hios.schedulers.opt.search_kernel`).
     3. The lower bound is `interval_bound_ms`, which holds for all schedules. Where grouping gains nothing, staged
@@ -79,8 +84,8 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
         ModuleNotFoundError: numba or OR-tools are not installed (extra ``opt``).
     """
     from hios.schedulers.opt.annealing import Chain, fits
+    from hios.schedulers.opt.lower_bounds import proven_bound_ms
     from hios.schedulers.opt.proof import provable, prove, staged_bound_ms
-    from hios.schedulers.opt.wide_bound import proven_bound_ms
 
     whole = StagedPlan((tuple(((operator,),) for operator in problem.order), *((),) * (devices - 1)))
     clock = Clock(time.perf_counter(), time_limit)
@@ -97,7 +102,7 @@ def hios_opt(problem: Problem, devices: int, *, seed: int = 0, time_limit: float
     search = search or [whole]
     if is_open(best.latency_ms, staged_bound):
         began = clock.spent()
-        Chain(problem, devices, whole, seed).run(0.0, 1)  # compiles; the clock stands still for that
+        Chain(problem, devices, whole, seed).run(0.0, 1)  # compiles, which the clock does not count
         clock = Clock(clock.began + clock.spent() - began, time_limit)
         chains = [Chain(problem, devices, search[min(i, len(search) - 1)], seed * CHAINS + i) for i in range(CHAINS)]
         proving = provable(problem)
@@ -136,7 +141,7 @@ def _with_widths(
         notes["not compared"] = ", ".join(left_out)
     if is_open(best.latency_ms, bound):
         began = clock.spent()
-        Chain(problem, devices, whole, seed).run(0.0, 1)  # compiles; the clock stands still for that
+        Chain(problem, devices, whole, seed).run(0.0, 1)  # compiles, which the clock does not count
         compile_search(problem, devices)
         clock = Clock(clock.began + clock.spent() - began, clock.limit)
         plans = [start.plan for start in starts]

@@ -1,4 +1,7 @@
-"""hios-wide: list scheduling in which an operator may take several devices at once. Our own algorithm."""
+"""hios-wide: list scheduling in which an operator may take several devices at once. Our own algorithm.
+
+`cpa_widths` decides how many devices each operator takes before scheduling: CPA and MCPA for moldable tasks.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ from dataclasses import dataclass
 from hios.problem import Problem, positions
 from hios.schedule import StreamPlan
 from hios.schedulers.algorithm_registry import register
-from hios.schedulers.allocation import cpa_widths
 from hios.schedulers.deadline import check_deadline
 from hios.schedulers.merge_choice import choose_merges
 
@@ -55,7 +57,7 @@ class WideList:
 @register(
     "hios-wide",
     paper="hios; moldable tasks: CPA (Radulescu and van Gemund, ICPP 2001), MHEFT (Casanova et al., Euro-Par 2004)",
-    summary="operators by upward rank, each on as many devices as pays: earliest finish plus a share of the area",
+    summary="operators by upward rank, each on several devices if that pays: earliest finish plus a share of the area",
     several_devices=True,
 )
 def hios_wide(problem: Problem, devices: int) -> StreamPlan:
@@ -69,12 +71,12 @@ def hios_wide(problem: Problem, devices: int) -> StreamPlan:
     From the literature on moldable tasks: choosing the number of processors together with the processors is MHEFT,
     which is weight 0 and gives the first operators too many; the area term is what Turek, Wolf and Yu (SPAA 1992) and
     Ludwig and Tiwari (SODA 1994) weigh against the longest task. Deciding on the numbers first, by the critical path
-    and the average area, is CPA; of its variants MCPA is best here (`hios.schedulers.allocation`). None is best on all
-    graphs: weights are where transfers are dear, MCPA where they are cheap. So it makes one pass with every operator on
+    and the average area, is CPA; of its variants MCPA is best here (`hios.schedulers.hios_wide`). None is best on all
+    graphs: weights are if transfers are expensive, MCPA if they are cheap. So it makes one pass with every operator on
     one device, one with the numbers of MCPA, one for each of `WEIGHTS`, and one more for the best weight with upward
     ranks of the times on the devices that it chose; the best of these is kept. ``docs/algorithms.md`` compares them.
 
-    Convolutions that read one value may run merged into one (IOS): where their merge was measured, a greedy search
+    Convolutions that read one value may run merged into one (IOS): if their merge was measured, a greedy search
     (`hios.schedulers.merge_choice`) schedules the problem with merges as single operators, in passes like the best one,
     and keeps a merge that makes the latency shorter. So the result is never worse than without merges.
 
@@ -128,7 +130,7 @@ def list_schedule(
         weight: of the area: an operator takes the k devices with the least finish + weight*k*t(v, k)/M; infinite for
             one device each.
         widths: numbers of devices with whose times upward ranks are worked out.
-        fixed: whether operators take these numbers of devices, whatever the weight.
+        fixed: whether operators take these numbers of devices, regardless of the weight.
     """
     order = _by_rank(problem, widths)
     table = _Timetable(problem, devices)
@@ -141,7 +143,7 @@ def list_schedule(
         else:
             options = {1: problem.time[operator], **problem.wide_ms.get(operator, {})}
         table.place(operator, options, weight)
-    # What takes no time goes before what starts with it; inputs before what takes them.
+    # Operators of 0 ms go before those that start with them; inputs before their readers.
     placed = sorted(order, key=lambda operator: (table.start[operator], table.finish[operator]))
     return WideList(max(table.finish), tuple(placed), tuple(table.held))
 
@@ -245,3 +247,54 @@ def _together(gaps: Sequence[Sequence[_Gap]], first: int, gap: _Gap, others: int
         if sum(_fits(row, moment) for row in rest) >= others:
             return moment
     return math.inf
+
+
+def cpa_widths(problem: Problem, devices: int, *, per_level: bool = False) -> list[int]:
+    """Numbers of devices by operator: operators of the critical path widen until it is no longer than the area.
+
+    CPA (Radulescu and van Gemund, ICPP 2001, Fig. 2): while the critical path without transfers is longer than the sum
+    of k*t(v, k) over M, the operator on it whose t(v, k)/k falls most takes the next of its numbers of devices. With
+    ``per_level``, as in MCPA (Bansal, Kumar and Singh, Parallel Computing 2006), operators of one depth take no more
+    than M devices together, so that they can run concurrently. O(|V| W (|V| + |E|)), W numbers of devices.
+
+    Args:
+        problem: graph and costs, with the times on ``devices`` (``Problem.on``).
+        devices: number of devices M.
+        per_level: whether it is MCPA.
+    """
+    widths, times = [1] * len(problem), list(problem.time)
+    level = [0] * len(problem)
+    for operator in problem.order:
+        level[operator] = max((level[u] + 1 for u, _ in problem.predecessors[operator]), default=0)
+    taken = [level.count(depth) for depth in range(max(level) + 1)]
+    while True:
+        check_deadline()
+        path, length = _critical_path(problem, times)
+        if length <= sum(width * time for width, time in zip(widths, times, strict=True)) / devices:
+            return widths
+        best: tuple[float, int, int] | None = None
+        for operator in path:
+            wider = next((width for width in problem.wide_ms.get(operator, ()) if width > widths[operator]), 0)
+            crowded = per_level and taken[level[operator]] - widths[operator] + wider > devices
+            if not wider or crowded or problem.time_on(operator, wider) >= times[operator]:
+                continue
+            gain = times[operator] / widths[operator] - problem.time_on(operator, wider) / wider
+            if best is None or gain > best[0]:
+                best = (gain, operator, wider)
+        if best is None:
+            return widths
+        _, operator, wider = best
+        taken[level[operator]] += wider - widths[operator]
+        widths[operator], times[operator] = wider, problem.time_on(operator, wider)
+
+
+def _critical_path(problem: Problem, times: list[float]) -> tuple[list[int], float]:
+    """A longest path without transfers, and its length in milliseconds."""
+    below = [0.0] * len(problem)
+    for operator in reversed(problem.order):
+        after = max((below[successor] for successor, _ in problem.successors[operator]), default=0.0)
+        below[operator] = times[operator] + after
+    path = [max(problem.order, key=below.__getitem__)]
+    while following := [successor for successor, _ in problem.successors[path[-1]]]:
+        path.append(max(following, key=below.__getitem__))
+    return path, below[path[0]]

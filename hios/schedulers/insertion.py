@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hios.problem import Problem, positions
 from hios.schedule import StagedPlan
 
-#: Start, finish and place in the order of placing; rows are sorted by it, so that operators of 0 ms keep their order.
+#: Start, finish and position in the order of placement; rows are sorted by it, so operators of 0 ms keep their order.
 _Slot = tuple[float, float, int]
 
 

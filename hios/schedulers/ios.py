@@ -1,4 +1,7 @@
-"""IOS: dynamic programming over the last stage of every set of operators (Algorithm 1 of IOS)."""
+"""IOS: dynamic programming over the last stage of every set of operators (Algorithm 1 of IOS).
+
+`searched_parts` cuts a graph into the blocks that are searched one by one (IOS section 4.2).
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,24 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hios.blocks import in_order, pieces
 from hios.graph import Graph
 from hios.problem import Problem, Stage
 from hios.schedule import Solution, StagedPlan
 from hios.schedulers.algorithm_registry import Parameter, register
 from hios.schedulers.deadline import check_deadline
-from hios.schedulers.ios_blocks import blocks, searched_parts
-from hios.schedulers.ios_space import Block, SearchSpace, network_space
+from hios.schedulers.ios_space import Block, SearchSpace, as_set, grown, network_space
 from hios.schedulers.ios_times import MOST_OPERATORS, ROUNDING, StageTimes
 
 _NEVER = float("inf")
 
-#: Parts of a graph without blocks: 200 operators in 14 layers take about half a second; more gains nothing there.
+#: States of a part of a graph without blocks: 200 operators in 14 layers take about half a second, and more states gain
+#: nothing there.
 STATES = 1024
+
+#: States of a stated block beyond which a search would not end, so that the block is cut: where nothing cuts a network,
+#: all of it is one block. The largest of the papers' networks, a stage of RandWire, has 5421.
+LARGEST = 1 << 16
 
 #: States of a graph from which on the search is compiled, if it can be: in Python these take half a second, which is
 #: what it takes to load numba.
@@ -30,16 +38,16 @@ COMPILED_FROM = 4096
 
 #: A stage of a block by positions, and whether its operators are merged.
 _Found = tuple[list[tuple[int, ...]], bool]
-#: The stages of blocks by what their search depends on, by contention and parameters; None where nothing is kept.
+#: Cached stages of blocks, by all that their search depends on, by contention and by parameters; None without a cache.
 _searched: ContextVar[dict[Any, dict[Any, list[_Found]]] | None] = ContextVar("searched", default=None)
 
 
 @contextmanager
 def searching_once() -> Iterator[None]:
-    """Search blocks that are alike in structure and costs once for all problems inside.
+    """A context in which blocks that are alike in structure and costs are searched only once.
 
-    These may be problems that differ in their transfers alone, or in the number of devices. Plans stay the same; the
-    scheduling time of all but the first says nothing.
+    The problems may differ in transfers or in the number of devices. Plans stay the same; the scheduling time of all
+    but the first is meaningless.
     """
     token = _searched.set({})
     try:
@@ -69,7 +77,7 @@ def ios(
 
     cost[S] = min over endings S' of S of cost[S - S'] + t(S'), with the last stage recorded that gives it. t(S') is
     the time of its groups run concurrently or of its operators merged into one, whichever is less: both are
-    measured where costs.json holds them and modelled otherwise (``Problem.stage_ms``, ``Problem.merge_ms``).
+    measured where costs.json holds them and modeled otherwise (``Problem.stage_ms``, ``Problem.merge_ms``).
 
     Modes are those of section 6.1: ``both`` (IOS-Both), ``parallel`` (IOS-Parallel: no merges) and ``merge``
     (IOS-Merge: a stage is one group or one merged operator; the paper's sentence on it repeats that on IOS-Parallel,
@@ -85,8 +93,8 @@ def ios(
       of blocks; with none, the schedule of every block is the best that r and s allow. Blocks that are alike in
       structure and costs are searched once.
     - Merging is restricted to where it is correct (``hios.operator_merge``), which the released program does not check.
-    - At equal times the groups run concurrently, and among equal schedules the first found counts, endings
-      of fewer groups being tried first; Algorithm 1 merges at equal times (Lines 30 to 33).
+    - At equal times the groups run concurrently, and among equal schedules the first one is taken, with endings
+      of fewer groups tried first; Algorithm 1 merges at equal times (Lines 30 to 33).
 
     Where no stage was measured and nothing can be merged, the search of large graphs is compiled (extra ``opt``).
 
@@ -113,7 +121,7 @@ def ios(
 
 
 def _pays_to_compile(parts: Sequence[Block]) -> bool:
-    """Whether the search takes longer than loading what compiles it."""
+    """Whether the search takes longer than loading the compiler."""
     if importlib.util.find_spec("numba") is None:
         return False
     return sum(len(part.states()) for part in parts) >= COMPILED_FROM
@@ -161,7 +169,7 @@ class _Search:
         last stage is a smaller number.
         """
         times = StageTimes(self.problem, block, self.mode)
-        fits = times.is_modelled and not times.can_merge and len(block.operators) <= MOST_OPERATORS
+        fits = times.is_modeled and not times.can_merge and len(block.operators) <= MOST_OPERATORS
         choice = self._compiled(block) if self.compiled and fits else self._choices(block, times)
         stages = []
         state = (1 << len(block.operators)) - 1
@@ -222,3 +230,65 @@ def _convolutions(problem: Problem, block: Block) -> tuple[Any, ...]:
     names: dict[Any, int] = defaultdict(lambda: len(names))
     members = [problem.convolutions[operator] for operator in block.operators]
     return tuple(None if m is None else replace(m, value=("", "", names[m.value])) for m in members)
+
+
+def blocks(graph: Graph, most_states: int) -> list[Block]:
+    """All parts of `searched_parts` in one list."""
+    return [part for parts in searched_parts(graph, most_states) for part in parts]
+
+
+def searched_parts(graph: Graph, most_states: int) -> list[list[Block]]:
+    """Blocks in an order in which they can run one after another, each as the parts that are searched one by one.
+
+    A block of several parts may have better schedules than the search finds: no stage crosses a border of parts.
+
+    Blocks are the blocks that the graph states, whole. Operators in no block, which is all of them where the graph
+    states none, and those of a block of more than ``LARGEST`` states are cut into parts: first after every operator
+    that has a path from or to each of the others, which loses nothing, since no stage of several groups can hold it;
+    then into as many consecutive operators in topological order as have at most ``most_states`` states, and at least
+    one.
+
+    Args:
+        graph: with or without blocks.
+        most_states: largest number of states of a part, at least 2.
+
+    Raises:
+        ArtifactError: an operator is in two blocks, or the blocks cannot run one after another.
+    """
+    predecessors: list[list[int]] = [[] for _ in graph.operators]
+    for edge in graph.edges:
+        predecessors[graph.index[edge.target]].append(graph.index[edge.source])
+    parts: list[list[Block]] = []
+    loose: list[int] = []  # operators in no block, one after another
+    for operators, stated in [*in_order(graph), ([], True)]:
+        if not stated:
+            loose += operators
+            continue
+        parts += _cut(loose, predecessors, most_states)
+        loose = []
+        if operators:
+            whole = _parts(operators, predecessors, max(LARGEST, most_states))
+            parts += [whole] if len(whole) == 1 else _cut(operators, predecessors, most_states)
+    return parts
+
+
+def _cut(operators: Sequence[int], predecessors: Sequence[Sequence[int]], most_states: int) -> list[list[Block]]:
+    return [_parts(piece, predecessors, most_states) for piece in pieces(operators, predecessors)]
+
+
+def _parts(piece: Sequence[int], predecessors: Sequence[Sequence[int]], most_states: int) -> list[Block]:
+    """Consecutive operators, as many together as have at most ``most_states`` states."""
+    parts: list[list[int]] = []
+    states: list[int] = []
+    place: dict[int, int] = {}
+    for operator in piece:
+        needed = as_set(place[u] for u in predecessors[operator] if u in place)
+        added = grown(states, len(place), needed)
+        if not parts or len(states) + len(added) > most_states:
+            parts.append([])
+            place = {}
+            states, added = [0], [1]
+        parts[-1].append(operator)
+        place[operator] = len(place)
+        states += added
+    return [Block.of(part, predecessors) for part in parts]

@@ -1,7 +1,7 @@
 """The search of IOS over one block, compiled: what `hios.schedulers.ios` does where no stage was measured.
 
-A twin of the search in Python: the same endings in the same order, and sums in the same order, so that both choose the
-same stages (tests hold them to that). Sets of operators are bits of 64-bit integers.
+The same as the search in Python: the same endings in the same order, and sums in the same order, so that both choose
+the same stages (tests check that). Sets of operators are bits of 64-bit integers.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from hios.schedulers.opt.search_kernel.compiling import compiled, kept
 _Integers = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
 
-#: Endings that there is room for at first.
+#: Initial capacity for endings.
 _ROOM = 1024
-#: States between two looks at the time limit.
+#: States between two checks of the time limit.
 _AT_ONCE = 256
 
 
@@ -98,7 +98,7 @@ def _endings(
 ) -> tuple[_Integers, _Integers, _Floats, int]:
     """The endings of a state, how many groups each has, and its sums: total, work and longest group.
 
-    They are written into the arrays given, or into longer ones; the first is the empty ending.
+    They are written into the given arrays, or into longer ones; the first is the empty ending.
     """
     count = 1
     for root in range(len(time)):

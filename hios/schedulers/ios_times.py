@@ -23,7 +23,7 @@ class _Sums(NamedTuple):
 
 
 class StageTimes(dict[int, float]):
-    """Milliseconds by ending of a block, worked out when they are first asked for.
+    """Milliseconds by ending of a block, computed on first use.
 
     Where no stage was measured, the contention model gives an ending's time from that of the ending with one group
     less, which the search has asked for before; it adds up in the order of `Problem.stage_ms`, so that not even the
@@ -35,7 +35,7 @@ class StageTimes(dict[int, float]):
         mode: of IOS.
 
     Attributes:
-        is_modelled: whether all times of several groups are those of the contention model.
+        is_modeled: whether all times of several groups are those of the contention model.
         merged: endings that take least as one merged operator.
     """
 
@@ -43,8 +43,8 @@ class StageTimes(dict[int, float]):
         self._problem, self._block, self._mode = problem, block, mode
         self._time = [problem.time[operator] for operator in block.operators]
         self._work = [problem.time[operator] * problem.utilization[operator] for operator in block.operators]
-        # A subclass has a `stage_ms` of its own: it records questions, or knows of lanes.
-        self.is_modelled = type(problem) is Problem and not problem.measured
+        # A subclass has its own `stage_ms`: it records requests, or models lanes.
+        self.is_modeled = type(problem) is Problem and not problem.measured
         self._sums = {0: _Sums()}
         self._mergeable = sum(
             1 << place for place, operator in enumerate(block.operators) if problem.convolutions[operator] is not None
@@ -77,7 +77,7 @@ class StageTimes(dict[int, float]):
 
     def _concurrent(self, ending: int, rest: int) -> float:
         """Time of the groups beside each other; ``rest`` is the ending without its last group."""
-        if not self.is_modelled:
+        if not self.is_modeled:
             operators = self._block.operators
             groups = self._block.groups(ending)
             return self._problem.stage_ms(tuple(tuple(operators[place] for place in group) for group in groups))

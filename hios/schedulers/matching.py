@@ -1,6 +1,6 @@
 """Maximum matchings and minimum vertex covers of bipartite graphs.
 
-Own code because scheduling commands must start at once: importing networkx takes 0.15 s, half of their limit.
+Our own code, as scheduling commands must start fast: importing networkx takes 0.15 s, half of their limit.
 """
 
 from __future__ import annotations

@@ -16,13 +16,13 @@ MOST_TRIED = 100
 #: A gain below this share is rounding in floating point, not a gain.
 _ROUNDING = 1e-12
 
-#: One of the ways in which an algorithm finds a schedule.
+#: Identifies one of the passes by which an algorithm finds a schedule.
 _Kind = TypeVar("_Kind")
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A merge that was measured, with what it saves: of the devices' time, and of time one after another."""
+    """A measured merge, with the device time and the sequential time that it saves."""
 
     merge: frozenset[int]
     area_ms: float
@@ -38,9 +38,9 @@ def choose_merges(
 ) -> Contraction | None:
     """The merges with the least latency that a greedy search finds; None if all operators are best apart.
 
-    First all merges at once that take less of the devices' time than their operators, the largest savings first. Then,
-    from the better of that and no merge at all, every merge in turn: one that is in is left out, another one comes in
-    for those that share operators with it. What makes the latency shorter stays. Only measured merges are considered.
+    The search first takes all merges at once that save device time, the largest savings first. Then, from the better of
+    that and no merges, it tries each merge in turn: a chosen one is removed, any other one is added in place of those
+    that share operators with it. Changes that shorten the latency are kept. Only measured merges are considered.
 
     Args:
         problem: graph and costs, with the times of its devices (``Problem.on``).

@@ -32,7 +32,7 @@ RIDGE = round(19.5e12 / 1.555e12, 2)
 def opara(problem: Problem, devices: int, *, rule: str = "paper") -> Solution:
     """Algorithm 1 is ``allocate_streams``, Algorithm 2 is ``launch_order``, the profile is ``demands``.
 
-    The notes say what resource demands and classes of operators rest on.
+    The notes say where resource demands and classes of operators come from.
     """
     began = time.perf_counter()
     streams = allocate_streams(problem, rule)
@@ -79,8 +79,8 @@ class Demands(NamedTuple):
     Attributes:
         amount: resources of an operator; only comparisons between operators mean something.
         memory_intensive: whether it is memory-intensive; else it is compute-intensive.
-        amount_from: what the amounts rest on.
-        class_from: what the classes rest on.
+        amount_from: source of the amounts.
+        class_from: source of the classes.
     """
 
     amount: list[float]
@@ -90,7 +90,7 @@ class Demands(NamedTuple):
 
 
 def demands(problem: Problem) -> Demands:
-    """Resource demands and classes of all operators, from the best source that there is for every one of them.
+    """Resource demands and classes of all operators, from the best source that is available for all of them.
 
     Amounts: the largest share that a block takes of the shared memory, registers or threads that a block can have,
     where a GPU profile gave the three (section 3.2; how to compare them is not said there). Else the larger of the
@@ -127,8 +127,8 @@ def launch_order(problem: Problem, demanded: Demands) -> tuple[int, ...]:
     """Resource- and interference-aware launch order (Algorithm 2): operators by number. O(|V| log |V| + |E|).
 
     Two lists hold the operators that can run, memory-intensive and compute-intensive ones. They are drawn from in
-    turn, memory-intensive first, or from the one that is not empty; each time the operator that asks for the least
-    resources is launched, of equals the one that has been in the list longest.
+    turn, memory-intensive first, or from the one that is not empty; each time the operator with the lowest demand is
+    launched, and among equals the one that has been in the list longest.
 
     The authors' program compares shared memory alone and begins with compute-intensive operators.
     """

@@ -19,8 +19,8 @@ WINDOW = Parameter("window", 2, "largest number w of operators in a stage", mini
 #: A gain below this share is rounding in floating point, not a gain.
 ROUNDING = 1e-12
 
-#: Operators from which on start times are passed on by compiled code, if it is installed: in Python HIOS-LP takes about
-#: two seconds for so many, of which compiled code saves most; loading numba takes half a second.
+#: Number of operators from which on compiled code propagates start times, if numba is installed: in Python, HIOS-LP
+#: takes about two seconds for that many, of which compiled code saves most; loading numba takes half a second.
 COMPILED_FROM = 4096
 
 #: Operator at the other end of an edge, and the transfer on it in milliseconds.
@@ -45,11 +45,11 @@ def parallelize(problem: Problem, plan: StagedPlan, window: int) -> StagedPlan:
     cycle check runs on the graph of stages
     with the order on each device as edges, since those dependencies are implicit in the schedule (section I).
 
-    The time of a stage is asked for only where it decides: where a longest path leads through the window, there is
-    no cycle, and the paths to and from the stage alone do not take up the latency.
+    The time of a stage is requested only if it matters: a longest path leads through the window, there is no cycle, and
+    the paths to and from the stage alone are shorter than the latency.
 
-    At most O(w |V| (|V| + |E|)), where every window changes the times of the whole plan; most windows are refused
-    for what their neighbors say.
+    At most O(w |V| (|V| + |E|)), if every window changes the times of the whole plan; most windows are rejected by
+    looking only at their neighbors.
 
     Raises:
         ScheduleError: the plan deadlocks; the message names operators.
@@ -177,7 +177,7 @@ class StageGraph:
         return len(self._members[self._order[self._place[operator]]]) == 1
 
     def pass_by(self, operator: int) -> None:
-        """Note that no later window starts at this operator."""
+        """Record that no later window starts at this operator."""
         self._passed[operator] = True
         while self._first < len(self._order):
             stage = self._order[self._first]
@@ -186,7 +186,7 @@ class StageGraph:
             self._first += 1
 
     def try_window(self, first: int, size: int) -> bool:
-        """Lines 6-15 for one window; says whether larger ones from the same operator can do better.
+        """Lines 6-15 for one window; returns whether larger ones from the same operator can be better.
 
         Args:
             first: the operator that it starts at, alone or with what smaller windows grouped.

@@ -148,7 +148,7 @@ class PathTimetable:
 
         Args:
             path: its operators.
-            best: a latency; the caller does not care for one above it.
+            best: a latency; results above it do not matter to the caller.
             slack: after the path, delays on paths of no more than this length are not passed on.
 
         Returns:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 GROUP = "hios.algorithms"
 
-#: How the folders end in which distributions keep their entry points.
+#: Suffixes of the folders in which distributions keep their entry points.
 _METADATA = (".dist-info", ".egg-info", "EGG-INFO")
 
 
@@ -78,7 +78,7 @@ def _names_group(folder: str) -> bool:
     """
     try:
         metadata = [entry.path for entry in os.scandir(folder or ".") if entry.name.endswith(_METADATA)]
-    except OSError:  # no folder, such as the zip file of the standard library
+    except OSError:  # not a folder, such as the zip file of the standard library
         return False
     for path in metadata:
         with contextlib.suppress(OSError):
@@ -131,7 +131,7 @@ def _of_function(text: str) -> Algorithm:
     try:
         with _searching(search):
             module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # whatever a module of someone else's does when it is imported
+    except (Exception, SystemExit) as error:  # whatever a third-party module raises on import
         _restore(before)
         if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
             raise HiosError(
@@ -164,7 +164,7 @@ def _register(name: str, entry: EntryPoint) -> None:
     before = dict(ALGORITHMS)
     try:
         function = entry.load()
-    except (Exception, SystemExit) as error:  # whatever a module of someone else's does when it is imported
+    except (Exception, SystemExit) as error:  # whatever a third-party module raises on import
         _restore(before)
         raise HiosError(
             f"algorithm {name}: {_described(entry)} cannot be imported: {type(error).__name__}: {first_line(error)}"

@@ -1,7 +1,7 @@
-"""How changed start times are passed on through a large graph, compiled: for HIOS-LP and for windows.
+"""Propagating changed start times through a large graph, compiled: for HIOS-LP and for windows.
 
-Twins of the loops in `hios.schedulers.path_timetable` and `hios.schedulers.parallelize`: the same sums in the same
-order, so that schedules are the same to the last bit (tests hold them to that). Mapping a path or merging a window
+The same loops as in `hios.schedulers.path_timetable` and `hios.schedulers.parallelize`, with sums in the same order, so
+that schedules are identical to the last bit (tests check that). Mapping a path or merging a window
 changes the times of a large part of the graph, so this work grows with the square of the number of operators.
 """
 

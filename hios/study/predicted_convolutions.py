@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hios.platforms.model.descriptions import Gpu, Link
-from hios.platforms.model.efficiency import DEFAULT
 from hios.platforms.model.kernel_work import Contraction
-from hios.platforms.model.roofline import predict
+from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, predict
 
 _KERNEL = 5
 _BYTES = 4
@@ -42,6 +41,10 @@ def convolution(pixels: int, channels: int, gpu: Gpu, link: Link) -> PredictedCo
     size = _BYTES * channels * pixels**2
     terms = channels * _KERNEL**2
     found = predict(
-        Contraction(1, pixels**2, channels, terms, 2 * size, (_KERNEL, _KERNEL), True, "float32"), gpu, DEFAULT
+        Contraction(1, pixels**2, channels, terms, 2 * size, (_KERNEL, _KERNEL), True, "float32"),
+        gpu,
+        DEFAULT_EFFICIENCY,
     )
-    return PredictedConvolution((found.us + DEFAULT.launch_us) / 1e3, link.time_ms(size), size, found.utilization)
+    return PredictedConvolution(
+        (found.us + DEFAULT_EFFICIENCY.launch_us) / 1e3, link.time_ms(size), size, found.utilization
+    )

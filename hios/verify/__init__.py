@@ -59,7 +59,7 @@ _TABLE = "tables/latency.csv"
 
 @dataclass(frozen=True, slots=True)
 class CheckedFile:
-    """A file and all that is wrong with it, a line each."""
+    """A file and its problems, one line each."""
 
     path: str
     kind: str

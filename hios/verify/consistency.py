@@ -15,7 +15,7 @@ from hios.problem import Problem
 from hios.schedule import Schedule
 from hios.schedule_check import violations
 from hios.schedulers import ALGORITHMS
-from hios.schedulers.opt.wide_bound import proven_bound_ms
+from hios.schedulers.opt.lower_bounds import proven_bound_ms
 from hios.statistics import spread
 
 #: Relative difference between a stated and a recomputed number that rounding explains.
@@ -61,7 +61,7 @@ def _transfer_problems(file: CostsFile, graph: Graph) -> Iterator[str]:
 
 
 def partition_problems(file: PartitionFile, graph: Graph | None, costs: CostsFile | None) -> list[str]:
-    """What is wrong with a division of cores: with its choice, its graph, and the costs that were measured on it."""
+    """Errors in a partition of cores: in its choice, its graph, and the costs that were measured on it."""
     problems = []
     chosen = (file.devices, file.cores_per_device)
     known = {(entry.devices, entry.cores_per_device): entry for entry in file.partitions}

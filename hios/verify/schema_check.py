@@ -46,7 +46,7 @@ def contents(path: Path, cls: type[_Record], problems: list[str]) -> _Record | N
 
 
 def _converted(data: object, cls: type[_Record]) -> _Record | None:
-    """The object of a file; None if its class refuses it: then the validator, which is far slower, says why."""
+    """The object of a file; None if its class refuses it: then the validator, which is far slower, then says why."""
     try:
         return msgspec.convert(data, cls)
     except msgspec.ValidationError:
@@ -70,7 +70,7 @@ def _contradictions(record: Record) -> Iterator[str]:
 def config_problems(path: Path) -> Iterator[str]:
     """Errors in a configuration: all schema violations, or else the first violation of another rule.
 
-    Files and modules that it names are not looked up: results may be checked where they are not.
+    Files and modules that it names are not looked up, as results may be checked on another machine.
     """
     try:
         settings = config.normalized(yaml_file.read_yaml(path), path.name)

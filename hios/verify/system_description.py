@@ -1,4 +1,4 @@
-"""Whether measurements say what they were measured on: a number without its machine and software is worth nothing."""
+"""Whether measurements state what they were measured on: numbers without machine and software are worthless."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _INSTALLED = ("python", "kernel", "hios")
 
 
 def run_description_problems(run: Run) -> Iterator[str]:
-    """What a run does not say of where and when it was measured."""
+    """What a run fails to state about where and when it was measured."""
     yield from _platform_problems(run.platform)
     yield from _version_problems(run.versions, _SOFTWARE, "versions.")
     if run.measured_at is None:
@@ -40,7 +40,7 @@ def run_description_problems(run: Run) -> Iterator[str]:
 
 
 def costs_description_problems(costs: CostsFile) -> Iterator[str]:
-    """What a profile does not say of where it was measured; costs that were written or predicted need no machine."""
+    """What a profile fails to state about where it was measured; handwritten and predicted costs need no machine."""
     if costs.profile is None or (costs.platform is not None and costs.platform.predicted):
         return
     if costs.platform is None:
@@ -51,7 +51,7 @@ def costs_description_problems(costs: CostsFile) -> Iterator[str]:
 
 
 def versions_problems(path: Path) -> Iterator[str]:
-    """What is wrong with the software versions that the pipeline wrote down."""
+    """Errors in the software versions that the pipeline recorded."""
     try:
         versions = artifacts.read_json(path)
     except HiosError as error:

@@ -4,7 +4,7 @@ pool              starts one process per device, pinned to its cores, and calls 
 worker            the main function of a worker process
 pipe_messages     messages between a worker and its pool, sent in parts
 process_settings  ending with the parent process; keeping freed memory
-arena             shared memory: flags for signalling, buffers for tensors, and files in memory
+arena             shared memory: flags for signaling, buffers for tensors, and files in memory
 ring              messages through shared memory, with a bell that wakes the receiver
 stream_threads    threads of a device that run groups or streams concurrently
 """

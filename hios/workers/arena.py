@@ -1,4 +1,4 @@
-"""Shared memory of worker processes: flags for signalling, buffers for tensors, and files in memory."""
+"""Shared memory of worker processes: flags for signaling, buffers for tensors, and files in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hios.errors import PlatformError
 
 #: Bytes between flags: one cache line each, so that spinning on one does not slow writes to another.
 _FLAG_STRIDE = 64
-#: Spins between looks at the clock and at the abort flag.
+#: Spins between checks of the clock and of the abort flag.
 _SPINS = 1 << 14
 
 
@@ -33,7 +33,7 @@ class Arena:
         shares_cores: whether workers that wait for each other share cores, as virtual devices do.
 
     Attributes:
-        channels_last: whether operators make images in channels-last order, in which they are then handed over.
+        channels_last: whether operators produce images in channels-last order, in which they are then transferred.
     """
 
     channels_last = True
@@ -102,7 +102,7 @@ class Arena:
     def wait(self, flag: int, value: int, timeout_s: float, what: str, *, yielding: bool = False) -> None:
         """Spin until a flag has a value: a worker owns its core, and sleeping would cost more than the wait.
 
-        If workers share cores, it yields its core after every look, as the process that sets the flag may need it.
+        If workers share cores, it yields its core after every check, as the process that sets the flag may need it.
         (Short sleeps took a third of that core's time from the processes working on it.)
 
         Args:

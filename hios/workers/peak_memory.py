@@ -24,9 +24,10 @@ def give_back(worker: Worker) -> None:
 
 
 def peak_bytes(pool: WorkerPool, workers: Collection[int], run: Callable[[], object]) -> int | None:
-    """What workers have for themselves before a run, and by how much they grow at most in it, in bytes.
+    """Private memory of workers before a run plus their largest growth during it, in bytes.
 
-    Weights and compiled operators count, memory that earlier runs let go does not. None where the system does not tell.
+    Weights and compiled operators are included; memory released by earlier runs is not. None if the system does not
+    report it.
 
     Args:
         pool: with the workers.

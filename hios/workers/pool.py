@@ -32,19 +32,20 @@ class WorkerPool:
     """Processes pinned to cores, sharing an arena.
 
     Workers are started as ``python -m hios.workers.worker``, not by multiprocessing's spawn, which would run
-    the user's main script again. They import from where this process does, but not from the folder that it happens to
-    be in. They die with this process, whatever happens to it.
+    the user's main script again. They use the import paths of this process, except for its current folder. They end
+    with this process, however it ends.
 
     Args:
         cores: cores of every worker; a worker uses as many threads inside an operator as it has cores.
         arena: memory to share.
         timeout_s: longest time that one call may take.
-        names: what to call the workers in messages; ``device 0`` and so on where absent.
+        names: of the workers, for messages; ``device 0`` and so on if left out.
         environment: additional environment variables of some workers, by number.
         descriptors: file descriptors that workers inherit besides that of the arena, under the same numbers.
 
     Attributes:
-        describe: a number that a worker noted (``Worker.mark``) in words, for messages on workers that die or hang.
+        describe: turns a number that a worker recorded (``Worker.mark``) into words, for messages on workers that die
+            or hang.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class WorkerPool:
         return self._gather(dict.fromkeys(arguments, function.__name__), deadline, limit_s)
 
     def _send(self, worker: int, message: Any, deadline: float) -> bool:
-        """Send a message; returns whether the worker took it in time. A stopped one takes what its pipe holds."""
+        """Send a message; returns whether the worker received it in time; a stopped one receives what fits its pipe."""
         connection = self._connections[worker]
         pipe = select.poll()
         pipe.register(connection, select.POLLOUT)
@@ -206,7 +207,7 @@ class WorkerPool:
         return {worker: results[worker] for worker in order}
 
     def _where(self, worker: int) -> str:
-        """The last operator that a worker noted, as part of a message."""
+        """The last operator that a worker recorded, as part of a message."""
         operator = self.describe(self._markers.read(worker))
         return f", last at {operator}" if operator else ""
 

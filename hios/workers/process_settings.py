@@ -12,7 +12,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent(parent: int | None = None, number: signal.Signals = signal.SIGKILL) -> None:
-    """Have Linux send this process a signal when its parent (for Linux, the thread that started it) ends.
+    """Make Linux send this process a signal when its parent (for Linux, the thread that started it) ends.
 
     Args:
         parent: process ID of the parent, if known: this process ends at once if the parent has ended already.
@@ -45,7 +45,7 @@ _NEVER = 2**31 - 1
 
 
 def keep_memory() -> None:
-    """Have malloc keep freed memory, as GPU allocators do.
+    """Make malloc keep freed memory, as GPU allocators do.
 
     By default glibc returns large blocks to the system; then the output of nearly every operator is made of fresh
     pages, which the kernel zeroes one page fault at a time. All streams share one malloc arena, so that one reuses

@@ -25,7 +25,7 @@ class Ring:
     Args:
         arena: shared by the two.
         offset: of the ring's memory in the arena, of `Ring.nbytes` bytes.
-        words: numbers of a message at most.
+        words: maximum number of integers in a message.
         head: flag that counts the messages written.
         tail: flag that counts the messages read.
     """
@@ -71,10 +71,10 @@ class Ring:
 class Bell:
     """Wakes a process or thread; ringing while it is awake is not lost.
 
-    It is an eventfd, not a futex: a counter in the kernel cannot miss a ring between the last look and the sleep.
+    It is an eventfd, not a futex: a counter in the kernel cannot miss a ring between the last check and the sleep.
 
     Args:
-        descriptor: an inherited one, or None to make the bell.
+        descriptor: an inherited one, or None to create the bell.
     """
 
     def __init__(self, descriptor: int | None = None) -> None:

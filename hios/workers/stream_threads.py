@@ -10,7 +10,7 @@ import torch
 
 #: Gets None, or the error, of every function as it finishes.
 Done = SimpleQueue[BaseException | None]
-#: A function, where it says that it has finished, and how many threads its operators use.
+#: A function, the queue that it reports its end to, and the number of threads of its operators.
 _Work = tuple[Callable[[], None], Done, int]
 
 

@@ -31,7 +31,7 @@ class Worker:
         number: its number in the pool.
         arena: memory shared with the other workers and the controller.
         streams: threads for groups.
-        mark: notes a number that the controller reads if the worker dies or hangs; takes a fraction of a microsecond.
+        mark: records a number that the controller reads if the worker dies or hangs; takes a fraction of a microsecond.
         clock: the time, in nanoseconds of the monotonic clock.
         state: whatever functions keep for later calls.
     """

@@ -163,7 +163,7 @@ def test_ctrl_c_while_scheduling(network: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "schedule.json").exists()
 
 
-@pytest.mark.parametrize("module", ["hios.cli", "hios.cli.schedule_command", "hios.cli.group"])
+@pytest.mark.parametrize("module", ["hios.cli", "hios.cli.schedule_command", "hios.cli.error_exit"])
 def test_ctrl_c_while_a_command_is_loaded(module: str) -> None:
     """So it is before the command begins."""
     done = subprocess.run(
@@ -197,7 +197,7 @@ def _interrupted_at(module: str, command: list[str], folder: Path, *, ignored: b
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize("module", ["hios.api", "hios.schedulers", "hios.cli.group"])
+@pytest.mark.parametrize("module", ["hios.api", "hios.schedulers", "hios.cli.error_exit"])
 @pytest.mark.parametrize("command", [["hios", "algorithms"], ["-m", "hios", "algorithms"]])
 def test_ctrl_c_while_hios_is_loaded(command: list[str], module: str, tmp_path: Path) -> None:
     """No traceback, but the end of a program that was interrupted."""

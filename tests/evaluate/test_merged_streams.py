@@ -16,7 +16,7 @@ from hios.evaluate import latency_ms
 from hios.runtime.competitors import Entry
 from hios.schedule import StreamPlan, merged_rows
 from hios.schedulers.hios_wide import best_list
-from hios.schedulers.opt.wide_bound import proven_bound_ms
+from hios.schedulers.opt.lower_bounds import proven_bound_ms
 from hios.verify.consistency import bound_problems
 from tests.convolution_graphs import Conv, conv_graph
 from tests.wide_plans import least_merged_latency

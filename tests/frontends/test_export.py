@@ -172,7 +172,7 @@ def test_outputs_of_nan_are_named(module: str, tmp_path: Path) -> None:
         ("elsewhere", {}, "ValueError: first.weight is on the device meta; allowed: cpu; make or move it there"),
         ("fails", {}, "model {0}:fails: cannot be run with its defaults: {1}:12: TypeError: "),
         ("traces", {}, "torch.export cannot export Branches: {1}:57: Could not guard on data-dependent expression"),
-        ("declares", {}, "model {0}:declares: hios_blocks: found second, which is no submodule of Net; allowed: "),
+        ("declares", {}, "model {0}:declares: hios_blocks: found second, which is not a submodule of Net; allowed: "),
     ],
 )
 def test_bad_functions(module: str, tmp_path: Path, function: str, options: dict[str, Any], message: str) -> None:

@@ -38,7 +38,7 @@ def test_declarations_of_a_module() -> None:
         ({"blocks": "0"}, "hios_blocks: found 0; allowed: paths of submodules, as a tuple of text"),
         ({"blocks": (0,)}, "hios_blocks: found [0]; allowed: paths of submodules, as a tuple of text"),
         ({"blocks": ("0", "0")}, "hios_blocks: found 0 twice; allowed: once"),
-        ({"blocks": ("2",)}, "hios_blocks: found 2, which is no submodule of Sequential; allowed: paths of its "),
+        ({"blocks": ("2",)}, "hios_blocks: found 2, which is not a submodule of Sequential; allowed: paths of its "),
         ({"blocks": ("",)}, "hios_blocks: found ['']; allowed: paths of submodules, as a tuple of text"),
     ],
 )

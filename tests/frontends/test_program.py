@@ -174,7 +174,7 @@ def test_state_in_python_is_refused() -> None:
         runs.append(None)
         return x + len(runs)
 
-    with pytest.raises(UnsupportedError, match=r"^Model: what torch.export made of it differs from the model [^\n]+$"):
+    with pytest.raises(UnsupportedError, match=r"^Model: the exported program differs from the model [^\n]+$"):
         programs.export(Model(forward), (_X,))
 
 

@@ -135,7 +135,7 @@ def test_only_what_gains_beyond_doubt_is_listed(
         ((3,), 2, "widths: found 3; allowed: 2 to 2, the devices"),
         ((1,), 2, "widths: found 1; allowed: 2 to 2, the devices"),
         ((2,), 1, "widths: found 2; allowed: none, with one device"),
-        ((2, 2), 4, "widths: found 2, 2; allowed: each once"),
+        ((2, 2), 4, "widths: found 2, 2; allowed: each number once"),
     ],
 )
 def test_widths_that_cannot_be(widths: tuple[int, ...], devices: int, message: str) -> None:

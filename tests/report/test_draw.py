@@ -16,7 +16,7 @@ from benchmarks.networks import googlenet, inception_v3, nasnet_large, randwire,
 from hios import Edge, Graph, HiosError, Operator
 from hios.charts.theme import style_of
 from hios.cli import main
-from hios.report.block_layout import Box
+from hios.report.graph_boxes import Box
 from hios.report.graph_layout import Picture, lay_out, text_width
 from hios.report.graph_svg import svg, svg_file
 from hios.report.graph_words import block_sizes, far_edges, operator_tooltip, reading_order

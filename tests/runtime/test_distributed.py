@@ -350,7 +350,7 @@ def test_refusals_are_said_once(files: Files, graph: Graph, tmp_path: Path, tran
     if what == "devices":
         assert line == f"Error: {schedule}: devices: found 3; allowed: at most 2, the devices of this run"
     else:
-        start = f"Error: {schedule}: placements: found 3 streams on device 0; allowed: one stream a device"
+        start = f"Error: {schedule}: placements: found 3 streams on device 0; allowed over ranks: one stream per device"
         assert line.startswith(start)
 
 
@@ -420,7 +420,7 @@ def test_tags_differ_within_two_epochs() -> None:
         found = {tags.of(number, place) for number in (epoch, epoch + 1) for place in range(10)}
         assert len(found) == 20
         assert max(found) < 57
-    with pytest.raises(PlatformError, match=r"hands 10 values over; allowed: 9 with the tags of this MPI$"):
+    with pytest.raises(PlatformError, match=r"transfers 10 values; allowed: 9 with the tags of this MPI$"):
         Tags(10, 19)
 
 

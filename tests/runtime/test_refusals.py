@@ -236,10 +236,10 @@ def test_two_schedules_of_one_name_are_refused(files: Files, sequential: Path, t
     """Schedules are told apart by file name: two of one name would be taken for each other."""
     other = tmp_path / "other" / "sequential.json"
     Schedule.read(sequential).write(other)
-    _refused(r"other/sequential\.json: a schedule named sequential takes part already", files, [sequential, other])
+    _refused(r"other/sequential\.json: a schedule named sequential already takes part", files, [sequential, other])
     reserved = tmp_path / "sequential on one device.json"
     Schedule.read(sequential).write(reserved)
-    _refused("a schedule named sequential on one device takes part already", files, [reserved], devices=2)
+    _refused("a schedule named sequential on one device already takes part", files, [reserved], devices=2)
 
 
 def test_synthetic_graph_is_refused(tmp_path: Path, files: Files) -> None:

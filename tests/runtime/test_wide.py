@@ -97,7 +97,7 @@ def test_other_streams_beside_merged_operators_are_refused(graph: Graph) -> None
     first, second = (row[0] for row in plan.devices)
     several = dataclasses.replace(plan, devices=((first[:1], first[1:]), (second,)))
     with pytest.raises(
-        ScheduleError, match="device 0: found 2 streams; allowed: 1 to run a schedule in which operators"
+        ScheduleError, match="device 0: found 2 streams; allowed: 1, as operators of the schedule"
     ):
         ArenaPlan(graph, 2).program(several)
 

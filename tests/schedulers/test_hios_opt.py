@@ -27,7 +27,7 @@ from hios.schedulers import Algorithm
 from hios.schedulers.hios_opt import CLOSED, hios_opt
 from hios.schedulers.opt import proof
 from hios.schedulers.opt.annealing import Chain, groups
-from hios.schedulers.opt.interval_bound import interval_bound_ms
+from hios.schedulers.opt.lower_bounds import interval_bound_ms
 from hios.schedulers.opt.proof import provable, staged_bound_ms
 from tests.convolution_graphs import Conv, conv_problem
 from tests.problems import problem, problems

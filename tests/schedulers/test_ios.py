@@ -23,8 +23,7 @@ from hios.profiling.stage_requests import RecordingProblem
 from hios.report.schedule_summary import summary
 from hios.schedule import StagedPlan
 from hios.schedulers import ios as ios_module
-from hios.schedulers.ios import ios, search_space, searching_once
-from hios.schedulers.ios_blocks import blocks
+from hios.schedulers.ios import blocks, ios, search_space, searching_once
 from hios.schedulers.ios_space import Block
 from hios.schedulers.ios_times import StageTimes
 from tests.convolution_graphs import Conv, conv_problem

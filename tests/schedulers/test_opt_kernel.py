@@ -50,7 +50,7 @@ def measured(draw: st.DrawFn, largest: int = 10) -> Problem:
         stage = _members(found, rng)
         if len(stage) > 1:
             shuffled = frozenset(tuple(rng.sample(group, len(group))) for group in stage)
-            found.measured[shuffled] = found.modelled_stage_ms(stage) * rng.choice([0.0, 0.5, 0.9, 1.5])
+            found.measured[shuffled] = found.modeled_stage_ms(stage) * rng.choice([0.0, 0.5, 0.9, 1.5])
     return found
 
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from hios import ALGORITHMS, Costs, Edge, Graph, Operator, Problem, Schedule, evaluate, schedule, violations
 from hios.evaluate import latency_ms
 from hios.schedulers.hios_wide import WEIGHTS, list_schedule
-from hios.schedulers.opt import wide_bound, wide_search
-from hios.schedulers.opt.interval_bound import interval_bound_ms
-from hios.schedulers.opt.wide_bound import proven_bound_ms, trade_off_bound_ms
+from hios.schedulers.opt import lower_bounds, wide_search
+from hios.schedulers.opt.lower_bounds import interval_bound_ms, proven_bound_ms, trade_off_bound_ms
 from hios.schedulers.opt.wide_search import WideChain, fastest_in_sequence
 from hios.verify.consistency import bound_problems
 from tests.problems import problem, wide_problems
@@ -70,11 +69,11 @@ def test_any_multipliers_prove_a_bound(data: st.DataObject) -> None:
     """The bound does not rest on the solver: whatever multipliers it returns, no schedule is faster."""
     devices = data.draw(st.integers(1, 3))
     instance = data.draw(wide_problems(largest=3, devices=3)).on(devices)
-    rows = wide_bound._rows(instance, devices)
+    rows = lower_bounds._rows(instance, devices)
     multipliers = data.draw(
         st.lists(st.one_of(st.just(0.0), st.floats(-0.5, 2.0)), min_size=len(rows), max_size=len(rows))
     )
-    assert wide_bound._certified(instance, rows, multipliers) <= least_latency(instance, devices) * (1 + 1e-9)
+    assert lower_bounds._certified(instance, rows, multipliers) <= least_latency(instance, devices) * (1 + 1e-9)
 
 
 def test_the_trade_off_by_hand() -> None:

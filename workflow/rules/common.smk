@@ -219,7 +219,7 @@ if DeploymentMethod.CONDA not in workflow.deployment_settings.deployment_method:
     python = shlex.quote(os.path.dirname(sys.executable))
     environment = f'export PATH={python}:"$PATH"; '
 environment += f"export PYTHONPATH={shlex.quote(os.pathsep.join(search))}; "
-# A command ends with this process, even where that is killed and cannot end it (hios/cli/group.py).
+# A command ends with this process, even where that is killed and cannot end it (hios/cli/error_exit.py).
 os.environ.setdefault("HIOS_ENDS_WITH", str(os.getpid()))
 shell.prefix(f"set -euo pipefail; {environment}")
 

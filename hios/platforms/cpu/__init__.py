@@ -3,8 +3,7 @@
 cpu_platform      what a device is, and how many devices are allowed
 cpu_environment   measurement environment: processor, clock rates, software and code versions
 cpu_measuring     a worker process on each device that measures operators, stages and transfers
-cpu_timing        functions inside a worker that time operators, stages, merges and transfers
-wide_timing       the same for operators and merges on several devices at once
+cpu_timing        functions inside a worker that time operators, stages, merges and transfers, also on several devices
 cpu_executing     the workers of a session, and the runtimes that run the model itself
 cpu_distributing  a core as the device of one rank
 cpu_reporting     the cores in words, for the report

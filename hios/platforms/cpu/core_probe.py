@@ -22,8 +22,8 @@ from hios.workers.worker import Worker
 _CONVOLUTIONS = ((64, 96, 3, 35, 1), (768, 192, 1, 17, 1), (168, 168, 5, 42, 168))
 #: Bytes that are copied: more than a core's own cache holds.
 _COPIED = 16 << 20
-#: Passes of one call. The first one does not count: caches hold other data, and the core may have slept. Of the others
-#: the mean is taken, not the median: occasional interruptions are part of a core's speed, as they delay long work too.
+#: Passes of one call. The first one does not count: caches contain other data, and the core may have been idle. The
+#: result is the mean of the others, not the median: occasional interruptions are part of a core's speed.
 _WARMUP, _PASSES = 1, 3
 
 #: Version of the probe: times of different versions are not compared.

@@ -40,7 +40,7 @@ class Core:
         return Worker(rank, memory, Streams(torch.get_num_threads()))
 
     def load(self, worker: Worker, graph: str, weights: str, inputs: dict[str, Buffer], timeout_s: float) -> None:
-        """As a device of one node does."""
+        """Like a device of one node."""
         cpu_worker.load(worker, graph, weights, inputs, timeout_s)
 
     def load_reference(

@@ -36,14 +36,13 @@ _VARIABLES = (
 #: The code that runs operators and stages, transfers values and times the probe.
 _CODE = (
     "hios.platforms.cpu.cpu_timing",
-    "hios.platforms.cpu.wide_timing",
     "hios.platforms.cpu.core_probe",
     "hios.workers.worker",
 )
 
 
 def settings(cores: list[list[int]]) -> dict[str, object]:
-    """Processor, clocks and software that measurements on devices that are cores depend on, hios's own included.
+    """The measurement environment on cores: processor, clocks and software, including hios itself.
 
     Args:
         cores: cores of every device.
@@ -52,7 +51,7 @@ def settings(cores: list[list[int]]) -> dict[str, object]:
 
 
 def surroundings(cores: list[list[int]]) -> dict[str, object]:
-    """What measurements on devices that are cores depend on, apart from hios itself.
+    """The measurement environment on cores, without hios itself.
 
     The number of the core is left out: if cores differ, they differ in their caches or clock rates.
 

@@ -30,7 +30,7 @@ def most_threads(description: Platform) -> int:
 
 
 def arena(plan: ArenaPlan, description: Platform) -> Arena:
-    """Memory for inputs, outputs, flags and all values that devices hand over."""
+    """Memory for inputs, outputs, flags and all transferred values."""
     return Arena(plan.flags, plan.size, shares_cores=bool(description.virtual))
 
 
@@ -181,7 +181,7 @@ class CpuWorkers:
         self._competitors[name].timelines.append(self._rows)
 
     def peak_memory_bytes(self, name: str) -> int | None:
-        """What the workers of a competitor have for themselves, at most."""
+        """Peak private memory of a competitor's workers."""
         return peak_bytes(self._pool, list(self._competitors[name].parts), lambda: self.run(name))
 
     def finish(self) -> dict[str, Any]:

@@ -9,16 +9,16 @@ from typing import Any
 
 from hios.formats.base import Platform
 from hios.graph import Graph
-from hios.platforms.cpu import core_probe, cpu_timing, thread_team, wide_timing
+from hios.platforms.cpu import core_probe, cpu_timing, thread_team
 from hios.platforms.cpu.cpu_environment import cache_bytes, settings
 from hios.platforms.cpu.cpu_platform import cores_of
 from hios.platforms.device_timer import TIMEOUT_S, DeviceTimer, Pairs, Stage, whose_turn
 from hios.workers.arena import Arena
 from hios.workers.pool import WorkerPool
 
-#: Warm-up hand-overs of every size, in each call.
+#: Warm-up transfers of every size, in each call.
 _WARMUP = 3
-#: Inferences that devices run at once between two looks at the clock, and seconds before them.
+#: Inferences that devices run at once between two checks of the clock, and seconds before them.
 _INFERENCES, _LEAD_S = 3, 0.005
 #: Minimum seconds that virtual devices run at once, so that those sharing a core alternate often.
 _VIRTUAL_S = 0.1
@@ -52,7 +52,7 @@ class CpuTimer(DeviceTimer):
         self._virtual: bool = bool(platform.virtual)
         self._epoch = 0
         largest = max((edge.bytes or 0 for edge in graph.edges), default=0)
-        arena = Arena(wide_timing.FREE + len(self._cores), max(largest, 64), shares_cores=self._virtual)
+        arena = Arena(cpu_timing.FREE + len(self._cores), max(largest, 64), shares_cores=self._virtual)
         more = dict.fromkeys(range(len(self._cores)), thread_team.environment()) if widths else {}
         pool = WorkerPool(self._cores, arena, TIMEOUT_S, environment=more)
         super().__init__(pool, len(self._cores), cache_bytes(self._cores[0][0]) or None)
@@ -81,7 +81,7 @@ class CpuTimer(DeviceTimer):
     def time_wide(self, width: int, operators: Sequence[str], rounds: int, warmup: int) -> dict[str, Pairs]:
         """Milliseconds of operators in the first worker, whose threads are on the cores of all ``width`` devices."""
         given = {"operators": operators, "rounds": rounds, "warmup": warmup}
-        pairs: dict[str, Pairs] = self._on_first(wide_timing.time_wide, width, given)
+        pairs: dict[str, Pairs] = self._on_first(cpu_timing.time_wide, width, given)
         return pairs
 
     def time_wide_merges(self, width: int, merges: Sequence[int], rounds: int, warmup: int) -> list[Pairs]:
@@ -90,11 +90,11 @@ class CpuTimer(DeviceTimer):
         Their operators one after another have the cores of that device alone.
         """
         given = {"merges": merges, "rounds": rounds, "warmup": warmup}
-        pairs: list[Pairs] = self._on_first(wide_timing.time_wide_merges, width, given)
+        pairs: list[Pairs] = self._on_first(cpu_timing.time_wide_merges, width, given)
         return pairs
 
     def _on_first(self, function: Any, width: int, given: Mapping[str, Any]) -> Any:
-        """What a function of `wide_timing` returns in the first worker, while the others step aside in it."""
+        """What a function of `cpu_timing` returns in the first worker, while the others step aside in it."""
         self._epoch += 1
         arguments = {"cores": dict(enumerate(self._cores[:width])), "epoch": self._epoch, **given}
         return self.pool.call_each(function, dict.fromkeys(range(width), arguments))[0]
@@ -146,8 +146,7 @@ class CpuTimer(DeviceTimer):
         on virtual devices the mean.
 
         Args:
-            networks: operators of every device that takes part, in order; one that stands there again is another of its
-                copies.
+            networks: operators of every device that takes part, in order; an operator listed again runs another copy.
             alone_ms: approximate milliseconds that the longest of them takes alone.
         """
         average = statistics.fmean if self._virtual else statistics.median

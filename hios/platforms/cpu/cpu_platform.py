@@ -10,7 +10,7 @@ from hios import cpu_topology, machine
 from hios.errors import PlatformError
 from hios.formats.base import Platform
 
-#: Virtual devices of a core at most: each is a process that holds torch and the weights.
+#: Maximum number of virtual devices per core: each is a process with torch and the weights.
 _MOST_OF_A_CORE = 16
 #: Pause in seconds after a run with several threads: idle threads of OpenMP keep spinning for some milliseconds, which
 #: would slow the next run on their cores.
@@ -28,7 +28,7 @@ def device_cores(devices: int, cores_per_device: int = 1, *, virtual: bool = Fal
     Args:
         devices: how many.
         cores_per_device: cores of each.
-        virtual: whether devices may share cores where there are fewer: they then take them in turn.
+        virtual: whether devices may share cores if there are too few; they are then assigned in turn.
 
     Raises:
         PlatformError: fewer than one device or core, more than there are cores, or too many processes.

@@ -54,14 +54,14 @@ def bind(
     inputs: dict[str, Buffer],
     timeout_s: float,
 ) -> None:
-    """Make compiled operators what programs of this worker run.
+    """Bind compiled operators to this worker, for its programs to run.
 
     Args:
         worker: where they run.
         graph: the graph.
         operators: all of its operators.
         merged: several of them, by id, as one function.
-        inputs: of the graph, where they lie in the worker's memory.
+        inputs: of the graph, by their place in the worker's memory.
         timeout_s: longest time to wait for another device.
     """
     worker.state["graph"], worker.state["merged"] = graph, merged

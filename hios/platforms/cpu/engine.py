@@ -48,8 +48,8 @@ class Task:
 class Engine:
     """Workers with a network loaded, ready to run it by one or more plans.
 
-    Several threads may use it, which then take turns, but not a process forked from the one that created it.
-    Workers end with ``close``, when the engine is collected, at exit, and with the process, whatever ends that.
+    Several threads may use it, and then take turns; a process forked from its creator may not.
+    Workers end with ``close``, when the engine is garbage-collected, at exit, and whenever the process ends.
 
     Args:
         graph: with calls and shapes.
@@ -125,7 +125,7 @@ class Engine:
             arguments = {worker: {"name": name, "epoch": self._epoch} for worker in self._workers[name]}
             try:
                 self._pool.call_each(run_quietly, arguments)
-            except BaseException:  # on an interrupt too: late answers would be taken for those of the next call
+            except BaseException:  # also on an interrupt: late answers would be mistaken for those of the next call
                 self.close()
                 raise
             return [copy_alone(buffer, torch.empty(buffer.shape, dtype=buffer.dtype)) for buffer in self._outputs]
@@ -170,7 +170,7 @@ class Engine:
 
 
 def run_quietly(worker: Worker, name: str, epoch: int) -> None:
-    """``device.run`` without the rows of operators, which nobody reads here."""
+    """``cpu_worker.run`` without the rows of operators, which are not needed here."""
     cpu_worker.run(worker, name, epoch)
 
 
@@ -237,7 +237,7 @@ class _Keeper:
 def _load(
     pool: WorkerPool, graph: Graph, weights: Mapping[str, Tensor], plan: ArenaPlan, wait_s: float, workers: int
 ) -> None:
-    """Have all workers read graph and weights from memory: they are gone afterwards, whatever happens."""
+    """Make all workers read graph and weights from memory, which is released afterwards in any case."""
     with memory_file(graph.to_bytes()) as known, memory_file(save(dict(weights))) as values:
         given: dict[str, Any] = {"graph": known, "weights": values}
         arguments = {**given, "inputs": plan.inputs, "timeout_s": wait_s}

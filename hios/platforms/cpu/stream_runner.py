@@ -23,7 +23,7 @@ from hios.platforms.device_program import ABORT, Handover, Row, StreamProgram, S
 from hios.workers.stream_threads import Done
 from hios.workers.worker import Worker, reason
 
-#: How long the watching thread sleeps between polls for values: it takes time from the streams that share its core.
+#: How long the watching thread sleeps between polls for values, as polling takes time from streams on its core.
 _LOOK_S = 50e-6
 #: Polls without a pause; afterwards the watching thread polls.
 _SPINS = 1 << 14
@@ -39,7 +39,7 @@ class _Operator:
         self.needs = frozenset(program.needs)
         self.departures = tuple(values.departure(handover) for handover in program.departures)
         self.results = tuple(values.result(*result) for result in program.results)
-        #: Missing inputs; complete again after the operator has run.
+        #: Missing inputs; reset after the operator has run.
         self.missing = set(self.needs)
         #: Whether its stream is waiting for it.
         self.blocked = False
@@ -54,7 +54,7 @@ class _Operator:
         self.gate.acquire()
 
     def arrive(self, value: External) -> bool:
-        """Note that a value has arrived; the last one opens the gate. Returns whether the stream was waiting."""
+        """Record that a value has arrived; the last one opens the gate. Returns whether the stream was waiting."""
         self.missing.discard(value)
         if self.missing:
             return False
@@ -113,7 +113,7 @@ class StreamRunner:
         """Run all streams; returns the operators' rows.
 
         Raises:
-            PlatformError: an operator failed, or nothing happens any more; streams are left as they are then.
+            PlatformError: an operator failed, or the run hangs; streams are then left as they are.
         """
         rows: list[Row] = []
         first = [stream[0] for stream in self._streams]

@@ -1,7 +1,7 @@
 """Threads of a worker on the cores of several devices, for operators that use all of them at once.
 
 OpenMP gives every thread that runs operators a team of helpers. Those of the first device of an operator are pinned to
-the cores of its other devices, whose workers meanwhile only look at a flag and give their core away after every look
+the cores of its other devices, whose workers meanwhile only poll a flag and yield their core after every poll
 (`Arena.wait`). So a sleeping helper is woken on a core that is awake, which takes microseconds; waking an idle core
 takes ten times as long, and more in virtual machines. After its work a helper spins for less than 0.1 ms, waiting for
 the next loop; meanwhile the worker that owns the core cannot continue.
@@ -22,7 +22,7 @@ from hios.workers.worker import Worker
 
 #: Elements of a loop for every thread of a team: torch does not split smaller loops.
 _GRAIN = 1 << 15
-#: How long helpers spin, for the OpenMP of GNU (looks at a flag, of some 20 to 50 ns each) and that of LLVM and Intel
+#: How long helpers spin, for GNU's OpenMP (polls of a flag, some 20 to 50 ns each) and for that of LLVM and Intel
 #: (milliseconds).
 _SPINNING = {"GOMP_SPINCOUNT": "1500", "KMP_BLOCKTIME": "0"}
 #: How long helpers that are no longer needed may take to end; on a busy machine they wait for a core.

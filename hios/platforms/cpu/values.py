@@ -77,7 +77,7 @@ class Values:
         return self.slot(handover.value, _handed_over(self.arena, handover.buffer))
 
     def departure(self, handover: Handover) -> Departure:
-        """A value that other devices need."""
+        """A value to send to other devices."""
         buffer = _handed_over(self.arena, handover.buffer)
         return self.slot(handover.value), buffer, self.arena.setter(handover.flag)
 

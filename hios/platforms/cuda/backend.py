@@ -42,8 +42,8 @@ class CudaBackend:
         """Launch a copy of a tensor to the device of a stream, and return the copy.
 
         Between GPUs ``copy_`` runs on the current stream of the source, with a barrier before and after it between
-        that and the current stream of the destination. So both are streams for this one link, which hold up nothing
-        but copies on it that were launched later.
+        that and the current stream of the destination. So both are streams for this one link, and delay nothing but
+        later copies on it.
         """
         arriving = self._stream(lane)
         with ExitStack() as stack:
@@ -61,8 +61,8 @@ class CudaBackend:
             event = event or torch.cuda.Event()
             event.record(stream)
             return event
-        # External: a node of the graph where it is captured, so that its time can be read. Whether there is a capture
-        # torch asks of the current stream.
+        # External events become nodes of a captured graph, so that their times can be read. torch checks the current
+        # stream for a capture.
         event = event or torch.cuda.Event(enable_timing=True, external=True)
         with torch.cuda.stream(stream):
             event.record(stream)
@@ -82,10 +82,10 @@ class CudaBackend:
     def capture(self, lanes: tuple[Lane, ...], launch: Callable[[], _T]) -> tuple[Callable[[], None], _T]:
         """Capture what a function launches on streams in one CUDA graph, across GPUs.
 
-        All streams fork from the first one and join it at the end, as a capture demands. Memory comes from a pool for
-        each device, which graphs of it share: they run one at a time, and no value outlives a run but the outputs,
-        whose memory is kept as long as somebody refers to them. Independent copies run at once, on devices of their
-        own, which may share a GPU. Where one graph has several devices of a GPU, the pool is that of the first.
+        All streams fork from the first one and join it at the end, as a capture requires. Memory comes from one pool
+        per device, which its graphs share: they run one at a time, and only the outputs outlive a run, whose memory is
+        kept as long as they are referenced. Independent copies run at once on separate devices, which may share a GPU.
+        If a graph has several devices on one GPU, it uses the pool of the first.
         """
         origin = self._stream(lanes[0])
         others = [self._stream(lane) for lane in lanes[1:]]
@@ -102,7 +102,7 @@ class CudaBackend:
             pool: Any = pools[first].id
             stack.enter_context(torch.cuda.stream(origin))  # also exited if the capture fails
             stack.enter_context(torch.cuda.graph(graph, pool, origin, capture_error_mode="thread_local"))
-            for gpu in more:  # torch has the pool of the first only serve a graph by itself
+            for gpu in more:  # torch lets the pool of the first serve only one graph at a time
                 stack.enter_context(torch.cuda.use_mem_pool(pools[gpu], gpu))
             forked = origin.record_event()
             for stream in others:

@@ -100,7 +100,7 @@ class Gpu:
         return self._began_ns
 
     def finish(self, rows: Sequence[Any], deadline: float) -> tuple[int, list[Row]]:
-        """Poll until everything has finished, as the GPU would wait forever for a rank that died."""
+        """Poll until everything has finished, as the GPU would wait forever for a dead rank."""
         end = _now()
         while not end.query():
             if time.monotonic() > deadline:

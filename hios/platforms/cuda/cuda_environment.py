@@ -13,7 +13,7 @@ import torch
 from hios.formats.base import Platform
 from hios.sources import code_hash
 
-#: Variables that change how CUDA's libraries, or torch on GPUs, compute; not those that select visible GPUs.
+#: Environment variables that affect CUDA's libraries, or torch on GPUs; not those that select visible GPUs.
 _VARIABLES = (
     "CUBLAS",
     "CUDA_DEVICE_MAX_CONNECTIONS",
@@ -26,7 +26,7 @@ _VARIABLES = (
     "TORCH_BLAS",
     "TORCH_CUDNN",
 )
-#: Fields that nvidia-smi is asked for: settings that a GPU's clock rates, and its usable share, depend on.
+#: Fields to query from nvidia-smi: settings that affect a GPU's clock rates and its usable share.
 _CLOCKS = (
     "persistence_mode",
     "power.limit",
@@ -66,8 +66,8 @@ def clocks(text: str) -> list[dict[str, str]]:
     """Clock-related settings of all GPUs, each combination once.
 
     Args:
-        text: what ``nvidia-smi --query-gpu=FIELDS --format=csv,noheader`` prints of `_CLOCKS`, a line a GPU; a
-            value that a GPU does not have is said to be ``[N/A]``. Lines with other numbers of values are none of it.
+        text: output of ``nvidia-smi --query-gpu=FIELDS --format=csv,noheader`` for `_CLOCKS`, one line per GPU; missing
+            values are ``[N/A]``. Lines with other numbers of values are ignored.
     """
     rows = {tuple(value.strip() for value in line.split(",")) for line in text.splitlines()}
     return [dict(zip(_CLOCKS, row, strict=True)) for row in sorted(rows) if len(row) == len(_CLOCKS)]

@@ -142,7 +142,7 @@ class CudaWorkers:
         """Nothing: rows are recorded after the measurement, in a separate run."""
 
     def peak_memory_bytes(self, name: str) -> int | None:
-        """What torch has allocated for a competitor, at most, on all GPUs together."""
+        """Peak of torch's allocations for a competitor, summed over all GPUs."""
         peak: int | None = self._pool.call(_WORKER, cuda_worker.peak_memory_bytes, name=name)
         return peak
 

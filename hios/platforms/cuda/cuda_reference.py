@@ -54,7 +54,7 @@ class Gpu(Place):
         return in_graph(module, inputs) if kind == "cudagraph" else module
 
     def peak_memory_bytes(self, run: Callable[[], object]) -> int | None:
-        """What torch has allocated on the GPU at most since the model was loaded: a CUDA graph keeps its memory."""
+        """Peak of torch's allocations on the GPU since the model was loaded, as a CUDA graph keeps its memory."""
         run()
         return torch.cuda.max_memory_allocated(self._device)
 

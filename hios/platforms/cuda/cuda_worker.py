@@ -75,7 +75,7 @@ def run(worker: Worker, name: str) -> int:
 
 
 def peak_memory_bytes(worker: Worker, name: str) -> int | None:
-    """Bytes of weights and inputs, and of all values of a run that live at once at most, on all GPUs.
+    """Peak bytes of weights, inputs and live values in a run, summed over all GPUs.
 
     The run is launched operator by operator: a graph keeps the memory that it was captured with, also between runs.
     """

@@ -54,7 +54,7 @@ class Executor:
     Args:
         network: with its inputs written.
         backend: on which it is launched.
-        mark: notes a number that the controller reads if this process dies or hangs.
+        mark: records a number that the controller reads if this process dies or hangs.
     """
 
     def __init__(self, network: Network, backend: Backend, mark: Callable[[int], None]) -> None:
@@ -84,7 +84,7 @@ class Executor:
                 replay, launched = self._capture(program)
                 prepared.replays.append(replay)
                 prepared.outputs = launched.outputs
-        except Exception as error:  # whatever CUDA does not let be captured; the warm-up showed that it runs
+        except Exception as error:  # CUDA cannot capture everything; the warm-up showed that it runs
             if is_out_of_memory(error):
                 raise cause(error) from None
             prepared.replays.clear()
@@ -153,7 +153,7 @@ class Executor:
         try:
             result = function(*arguments)
             self._backend.synchronize(0)
-        except Exception as error:  # whatever the kernel lacks
+        except Exception as error:  # kernels raise many types of errors
             raise PlatformError(f"{launch_marker.place(0, operator, None, 0)}: {self._backend.why(error)}") from error
         return result
 

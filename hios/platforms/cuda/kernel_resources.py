@@ -16,8 +16,8 @@ ANNOTATION = "hios operator "
 def resources_of(trace: Mapping[str, Any]) -> dict[str, BlockResources]:
     """Resources of every annotated operator, as costs.json states them.
 
-    Of several kernels the one counts whose blocks take the largest share of what a block can have
-    (``Resources.share``), the first of equal ones. An operator that launches no kernel, such as a view, needs nothing.
+    If an operator launches several kernels, the one counts whose blocks take the largest share of what a block can have
+    (``Resources.share``); ties go to the first. An operator that launches no kernel, such as a view, needs nothing.
 
     Args:
         trace: what ``torch.profiler.profile.export_chrome_trace`` writes. An operator is an annotation

@@ -38,7 +38,7 @@ class Backend(Protocol):
         """Let everything launched on a stream from now on wait for an event."""
 
     def forget(self, lane: Lane, values: list[Any]) -> None:
-        """Values whose memory may be reused by whatever follows the launches on a stream so far."""
+        """Release values: their memory may be reused by anything that follows the launches on a stream so far."""
 
     def elapsed_ms(self, event: Any, later: Any) -> float:
         """Milliseconds between two timed events of one device."""
@@ -47,7 +47,7 @@ class Backend(Protocol):
         """Capture what a function launches on streams, without running it.
 
         Returns:
-            A function that runs it all, and what the function returned: values that every such run makes anew.
+            A function that runs everything, and what ``launch`` returned: values that each such run recomputes.
         """
 
     def exactly(self) -> AbstractContextManager[None]:
@@ -72,7 +72,7 @@ class Launched:
 @dataclass(frozen=True, slots=True)
 class _Step:
     launch: Launch
-    #: None of a copy.
+    #: None for a copy.
     function: Callable[..., Any] | None
     arguments: tuple[Value, ...]
     makes: tuple[Value, ...]
@@ -86,7 +86,7 @@ class Program:
         network: what runs.
         flow: its values.
         plan: in the operator numbers of the graph.
-        mark: notes a number that the controller reads if this process dies or hangs.
+        mark: records a number that the controller reads if this process dies or hangs.
     """
 
     def __init__(self, network: Network, flow: Flow, plan: Plan, mark: Callable[[int], None]) -> None:
@@ -101,9 +101,9 @@ class Program:
         """Launch everything once.
 
         Args:
-            backend: on which.
-            timed: whether to note when every operator begins and ends.
-            again: whether events are those of the last such launch, which has finished.
+            backend: to launch on.
+            timed: whether to record when every operator begins and ends.
+            again: whether to reuse the events of the last such launch, which has finished.
 
         Raises:
             PlatformError: an operator failed; with device, operator, and stage or stream.
@@ -140,7 +140,7 @@ class Program:
                 results = backend.run(lane, step.function, arguments, len(step.makes))
             else:
                 results = [backend.copy(lane, *arguments)]
-        except Exception as error:  # whatever the kernel lacks
+        except Exception as error:  # kernels raise many types of errors
             raise PlatformError(f"{_where(launch)}: {backend.why(error)}") from error
         values.update(zip([(lane.device, value) for value in step.makes], results, strict=True))
 

@@ -59,8 +59,8 @@ class Gpu:
         clock_mhz: boost clock.
         fp32_lanes: FP32 multiply-adds of an SM in a cycle.
         memory_bandwidth_gbs: gigabytes a second.
-        threads_per_sm: that an SM holds.
-        blocks_per_sm: that an SM holds.
+        threads_per_sm: maximum number of threads on an SM.
+        blocks_per_sm: maximum number of blocks on an SM.
         registers_per_sm: of 32 bits.
         shared_bytes_per_sm: shared memory of an SM.
         tf32_tflops: 10^12 operations a second of tensor cores in TF32, without sparsity; 0 if they have none.
@@ -116,7 +116,7 @@ def gpu(text: str) -> Gpu:
     Raises:
         PlatformError: no such name or file.
         ArtifactError: the file breaks its schema, or names a source that it does not list.
-        HiosError: the file holds what JSON does not know, such as a date.
+        HiosError: the file contains values that JSON cannot represent, such as a date.
     """
     if not text.endswith(_ENDINGS) and text not in gpu_names():
         raise PlatformError(f"gpu: found {text}; allowed: {', '.join(gpu_names())}, or the path of a .yaml file")
@@ -150,7 +150,7 @@ def link(text: str | None, between: Gpu) -> Link:
     Raises:
         PlatformError: the GPU has no such link.
         ArtifactError: a file breaks its schema, or names a source that it does not list.
-        HiosError: a file holds what JSON does not know, such as a date.
+        HiosError: a file contains values that JSON cannot represent, such as a date.
     """
     word = next(iter(between.links)) if text is None else text
     if not word.endswith(_ENDINGS) and word not in between.links:

@@ -14,7 +14,7 @@ RUNTIMES: tuple[str, ...] = ()
 TRANSPORTS: tuple[str, ...] = ()
 OPTIMIZES = False
 
-#: Devices at most, as schedules state them.
+#: Maximum number of devices, as in schedules.
 _MOST_DEVICES = 1024
 
 

@@ -12,10 +12,9 @@ from hios.formats.costs_file import BlockResources, ContentionModel, CostsFile, 
 from hios.graph import Graph
 from hios.platforms.model import descriptions
 from hios.platforms.model.descriptions import Gpu, Link
-from hios.platforms.model.efficiency import DEFAULT, Efficiency
 from hios.platforms.model.kernel_work import kernels
 from hios.platforms.model.model_platform import described
-from hios.platforms.model.roofline import Prediction, predict
+from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, Efficiency, Prediction, predict
 
 
 def costs(graph: Graph, description: Platform) -> CostsFile:
@@ -37,7 +36,9 @@ def files(**options: str) -> list[Path]:
     return [gpu.path, descriptions.link(options.get("link"), gpu).path]
 
 
-def predicted_costs(graph: Graph, gpu: Gpu, link: Link, devices: int, efficiency: Efficiency = DEFAULT) -> CostsFile:
+def predicted_costs(
+    graph: Graph, gpu: Gpu, link: Link, devices: int, efficiency: Efficiency = DEFAULT_EFFICIENCY
+) -> CostsFile:
     """The contents of costs.json for GPUs that are not installed here.
 
     An operator takes the times of its kernels and a pause after each; its utilization is the mean of theirs, weighted
@@ -47,9 +48,9 @@ def predicted_costs(graph: Graph, gpu: Gpu, link: Link, devices: int, efficiency
     Args:
         graph: with calls and shapes, as ``hios extract`` writes it, or with ``flops`` and ``bytes`` of every operator.
         gpu: the GPU that every device is.
-        link: what lies between each two of them.
+        link: between each two of them.
         devices: how many there are.
-        efficiency: what kernels reach of the GPU's numbers.
+        efficiency: shares of the GPU's data sheet values that kernels achieve.
 
     Raises:
         PlatformError: a number of devices that no schedule can have.

@@ -22,8 +22,8 @@ def barrier(transport: Transport, tags: Tags, epoch: int, state: ProgressState, 
     """Wait until all ranks are here: a dissemination barrier (Hensgen, Finkel and Manber 1988), log2(size) rounds.
 
     Raises:
-        TimeoutError: not all came before the deadline.
-        ConnectionError: one is not there any more.
+        TimeoutError: not all ranks arrived before the deadline.
+        ConnectionError: a rank is gone.
     """
     rank, size = transport.rank, transport.size
     number, step = 0, 1
@@ -48,9 +48,9 @@ def offsets(
     deadline: float,
     clock: Callable[[], int] = time.perf_counter_ns,
 ) -> dict[int, tuple[int, int]]:
-    """How far clocks are ahead of rank 0's: Cristian's method, the shortest of several round trips.
+    """Offsets of the clocks of other hosts from rank 0's: Cristian's method, with the shortest of several round trips.
 
-    Every rank calls this. Rank 0 asks those whose clock is not its own, one after another; they answer.
+    Every rank calls this. Rank 0 queries the ranks with another clock one after another; they answer.
 
     Args:
         transport: between the ranks.
@@ -62,7 +62,7 @@ def offsets(
         clock: of this rank, nanoseconds.
 
     Returns:
-        On rank 0, for each of them, the offset and half of the round trip, by which it may be wrong; nanoseconds.
+        On rank 0, for each of them, the offset and its largest error, half of the round trip; nanoseconds.
     """
     if transport.rank in elsewhere:
         for _ in range(_PINGS):

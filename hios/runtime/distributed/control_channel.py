@@ -37,10 +37,10 @@ _BEAT_S = 0.1
 _GRACE_S = 0.5
 #: Seconds that a failed rank waits to be ended.
 _ENDING_S = 5.0
-#: Kinds of failures: the rank itself; the deadline passed while it waited; another rank does not answer any more; the
+#: Kinds of failures: the rank itself failed; the deadline passed while it waited; another rank no longer answers; the
 #: launcher ends the rank.
 FAILED, LATE, LOST, ENDED = "failed", "late", "lost", "ended"
-#: Held from the last line of this process to its end, as two of its threads may want to print one.
+#: Held from the last line that this process prints to its end, as two of its threads may want to print one.
 _LAST_LINE = threading.Lock()
 
 
@@ -52,7 +52,7 @@ class ControlChannel:
         places: of all ranks.
         state: what this rank is doing.
         address: host and port of rank 0.
-        key: what rank 0 knows its ranks by.
+        key: shared secret by which rank 0 recognizes its ranks.
         timeout_s: longest time to reach rank 0.
 
     Raises:
@@ -101,7 +101,7 @@ class ControlChannel:
         Args:
             kind: one of ``FAILED``, ``LATE``, ``LOST``, ``ENDED``.
             text: one line.
-            ending_s: what this waits for another thread to end this process.
+            ending_s: how long to wait for another thread to end this process.
         """
         with contextlib.suppress(OSError):
             self._send({"is": "failure", "kind": kind, "text": text})
@@ -158,7 +158,7 @@ class ControlChannel:
                 _end("Aborted", 130)
             os._exit(130)
         if time.monotonic() > when + _GRACE_S:
-            if self._rank == 0:  # the monitor, in this process, may know of a rank that is gone
+            if self._rank == 0:  # the monitor in this process may already know of a rank that died
                 self.fail(ENDED, f"{who(self._places, 0)}: ended by the launcher: {self._state.text()}", _GRACE_S)
             os._exit(128 + signal.SIGTERM)
 

@@ -52,9 +52,9 @@ from hios.workers.process_settings import end_with_parent
 from hios.workers.stream_threads import Streams
 from hios.workers.worker import Worker
 
-#: Options that have to be the same on all ranks.
+#: Options that must be the same on all ranks.
 _AGREED = ("platform", "cores_per_device", "other_hardware", "runs", "warmup", "tolerance", "seed", "timeout_s")
-#: What the command of a launcher has in it.
+#: Words in the command lines of launchers.
 _LAUNCHERS = (b"torch", b"mpi", b"srun", b"slurm", b"python")
 
 
@@ -72,7 +72,7 @@ class Job:
         program: program.pt2 or program.onnx, the reference for outputs; the sequential schedule where absent.
         trusted: whether the user trusts a program that can run code when it is loaded.
         runs: measured runs of every competitor.
-        warmup: runs of every competitor before.
+        warmup: warm-up runs of each competitor.
         tolerance: allowed difference from the reference, absolute plus relative.
         seed: seed of the input and of the order of the competitors.
         timeout_s: longest time of one run, and of loading.
@@ -108,10 +108,10 @@ def distribute(job: Job) -> Run | None:
         What run.json holds on rank 0, None elsewhere.
 
     Raises:
-        PlatformError: the ranks do not meet.
+        PlatformError: the ranks cannot connect.
     """
-    # While ranks connect they wait in libraries, where Python handles no signals, and a launcher that is ended while it
-    # starts ranks may leave some of them behind.
+    # While ranks connect, they wait in libraries, where Python handles no signals, and a launcher that is stopped while
+    # it starts ranks may leave some of them behind.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     end_with_parent(number=signal.SIGTERM)
     if _is_orphan():
@@ -286,10 +286,10 @@ class RankRunner:
         return [theirs["hardware"] for theirs in hardware_of.values()]
 
     def _other_hardware(self, ranks: Sequence[Mapping[str, Any]]) -> str | None:
-        """The hardware that the costs of schedules were measured on, where it is not that of all ranks (rank 0).
+        """The hardware that the costs of schedules were measured on, if it differs from that of the ranks (rank 0).
 
         Raises:
-            PlatformError: it is not, and that was not asked for.
+            PlatformError: it differs, and that was not allowed.
         """
         if self._monitor is None:
             return None
@@ -365,7 +365,7 @@ def _processors(ranks: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _staged(path: Path, entry: Entry) -> StagedPlan:
-    """The plan by stages; one of a stream a device is the same as one operator a stage.
+    """The plan by stages; a plan with one stream per device is the same as one with one operator per stage.
 
     Raises:
         ScheduleError: a device has several streams.
@@ -376,8 +376,8 @@ def _staged(path: Path, entry: Entry) -> StagedPlan:
     for number, streams in enumerate(plan.devices):
         if len(streams) > 1:
             raise ScheduleError(
-                f"{path}: placements: found {len(streams)} streams on device {number}; allowed: one stream a device, "
-                "or stages, where devices are ranks; hios execute runs streams on one node"
+                f"{path}: placements: found {len(streams)} streams on device {number}; allowed over ranks: one "
+                "stream per device, or stages; hios execute runs streams on one node"
             )
     return StagedPlan(
         tuple(tuple(((operator,),) for stream in streams for operator in stream) for streams in plan.devices)

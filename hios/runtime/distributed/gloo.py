@@ -17,7 +17,7 @@ from hios.runtime.distributed.transports import Channel
 _GIVEN = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
-#: Minimum seconds for ranks to connect, however short the time-out of runs.
+#: Minimum seconds for ranks to connect, even if the time-out of runs is shorter.
 _LEAST_S = 30.0
 
 
@@ -33,7 +33,7 @@ class GlooRequest:
         try:
             self._work.wait(timedelta(seconds=left))
         except RuntimeError as error:
-            # Gloo has one error for both, told apart in its text only.
+            # Gloo raises the same error for both; only the text differs.
             if time.monotonic() >= deadline:
                 raise TimeoutError from error
             raise ConnectionError(first_line(error)) from error
@@ -57,8 +57,8 @@ class Gloo:
             torch_distributed.init_process_group("gloo", timeout=least)
         except (RuntimeError, ValueError) as error:
             raise PlatformError(
-                f"transport {self.name}: the ranks do not meet ({first_line(error)}); see that their hosts reach each "
-                "other, and name the network with GLOO_SOCKET_IFNAME where there are several"
+                f"transport {self.name}: the ranks cannot connect ({first_line(error)}); make sure that their hosts "
+                "reach each other, and select the network with GLOO_SOCKET_IFNAME if there are several"
             ) from error
         self.rank = torch_distributed.get_rank()
         self.size = torch_distributed.get_world_size()

@@ -23,7 +23,7 @@ _GIVEN = (
 class _Request:
     def __init__(self, request: Any, memory: Tensor, broken: type[Exception]) -> None:
         self._request = request
-        self._memory = memory  # must stay alive, as MPI knows only its address
+        self._memory = memory  # must stay alive, as MPI holds only its address
         self._broken = broken
 
     def wait(self, deadline: float) -> None:
@@ -74,7 +74,8 @@ class Mpi:
     def send(self, memory: Tensor, destination: int, tag: int) -> _Request:
         """Start sending bytes."""
         if memory.is_cuda:
-            torch.cuda.current_stream().synchronize()  # MPI does not know of streams: the bytes must be there
+            # MPI knows nothing about streams: the bytes must have been computed.
+            torch.cuda.current_stream().synchronize()
         return _Request(self._world.Isend(self._message(memory), destination, tag), memory, self._mpi.Exception)
 
     def receive(self, memory: Tensor, source: int, tag: int) -> _Request:
@@ -82,7 +83,7 @@ class Mpi:
         return _Request(self._world.Irecv(self._message(memory), source, tag), memory, self._mpi.Exception)
 
     def _message(self, memory: Tensor) -> Any:
-        # By address, since torch's own buffers cannot be had without NumPy.
+        # By address, since torch exposes its buffers only through NumPy.
         return [self._mpi.memory.fromaddress(memory.data_ptr(), memory.numel()), self._mpi.BYTE]
 
     def progress(self) -> None:

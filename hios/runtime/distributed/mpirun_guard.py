@@ -1,7 +1,7 @@
 """A parent process for a rank under mpirun.
 
-mpirun drops all output once one of its processes has ended, so the line that says which rank died would be lost. So the
-process that mpirun started only waits for its child, which does the work, and ends a moment after it.
+mpirun drops all output once one of its processes has ended, and with it the line that says which rank died. Therefore,
+the process that mpirun started only waits for its child, which does the work, and ends a moment after it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def guard() -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, forward)
-    # The child stays a zombie until the parent ends too, so that its number is nobody else's.
+    # The child stays a zombie until the parent ends too, so that its process ID is not reused.
     status = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     killed = status is not None and status.si_code != os.CLD_EXITED
     code = 1 if status is None else 128 + status.si_status if killed else status.si_status

@@ -38,7 +38,7 @@ class Pairs:
         rank: number of this rank.
         size: how many ranks there are.
         deadline: for a first message on every pair, by ``time.monotonic``.
-        backend: of torch.distributed, ``nccl``; another one has no use but tests.
+        backend: of torch.distributed, ``nccl``; another one only in tests.
 
     Raises:
         PlatformError: ranks cannot reach each other, such as those that share a GPU.

@@ -17,7 +17,7 @@ class ProgressState:
     Attributes:
         doing: what is being done, in words, such as the name of the schedule that runs.
         stages: stage of every operator of this rank in that schedule.
-        waiting: what is waited for in words, and the rank that is to bring it; None while nothing is.
+        waiting: what this rank waits for, in words, and the rank that must send it; None while it does not wait.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class ProgressState:
 
         Args:
             operator: compiled.
-            progress: called behind the operator where it runs on the calling thread of this method.
+            progress: called after the operator if it runs on the thread that calls this method.
         """
         run, name, running, caller = operator.run, operator.id, self._running, threading.get_ident()
 

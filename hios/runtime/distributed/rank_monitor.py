@@ -24,7 +24,7 @@ _KEY_BYTES = 32
 _HELLO_S = 2.0
 #: Seconds for all ranks together to receive that the session is over.
 _FAREWELL_S = 10.0
-#: Seconds to wait after a rank died or is missed, as a more precise reason may still arrive.
+#: Seconds to wait after a rank died or went missing, as a more precise reason may still arrive.
 _GRACE_S = 0.4
 _LOOK_S = 0.1
 
@@ -57,7 +57,7 @@ class RankMonitor:
         """The reports of ranks on a step.
 
         Raises:
-            TimeoutError: not all do so before the deadline.
+            TimeoutError: not all reports arrived before the deadline.
         """
         reports: dict[int, Any] = {}
         while missing := [rank for rank in ranks if rank not in reports]:
@@ -86,8 +86,8 @@ class RankMonitor:
     def _dismiss(self) -> None:
         """Tell all ranks that the session is over, this one after the others have received it.
 
-        They close their lines then. If this process ended before, with messages of theirs unread, the system would take
-        back what was sent to them, and they would take it for dead.
+        They then close their connections. If this process ended before that, with unread messages from them, the system
+        would discard what was sent to them, and they would consider this rank dead.
         """
         self._tell({"is": "over"}, but=0)
         others = {rank: line for rank, line in self._lines.items() if rank != 0}
@@ -129,7 +129,7 @@ class RankMonitor:
             self._judge(rank, message["kind"], message["text"])
 
     def _bury(self, rank: int) -> None:
-        """Record that a rank died; reported after a delay, so that others can say where they miss it."""
+        """Record that a rank died; reported after a delay, so that others can say what they were waiting for."""
         self._lines.pop(rank).close()
         self._dead.append(rank)
         self._suspicion = time.monotonic() + _GRACE_S, ""
@@ -151,7 +151,7 @@ class RankMonitor:
             self._end(text)
         elif kind == LATE:
             self._end(self._slowest(rank) or text)
-        elif kind == ENDED:  # the launcher may end this rank before the time that a dead rank is given is over
+        elif kind == ENDED:  # the launcher may end this rank before the delay for a dead rank is over
             self._end(text if self._suspicion is None else self._reason())
         elif self._suspicion is None:
             self._suspicion = time.monotonic() + _GRACE_S, text

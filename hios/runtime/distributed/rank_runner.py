@@ -152,7 +152,7 @@ class Turns:
             self.tensor(buffer).zero_()
         self._epoch += 1
         exchange = self.memory.exchange = self._exchanges[name]
-        exchange.open(self._epoch, deadline)  # before the barrier: nothing arrives that nobody waits for
+        exchange.open(self._epoch, deadline)  # before the barrier, so that every message that arrives is expected
         self.offsets = offsets(transport, self._tags, self._epoch, self._elsewhere, state, deadline)
         barrier(transport, self._tags, self._epoch, state, deadline)
         _, _, runner = self._worker.state["programs"].get(name, (0, (), None))

@@ -19,7 +19,7 @@ class RankInputs:
 
     Attributes:
         options: by name.
-        files: hash of every file, by the path that this rank knows it under, in order.
+        files: hash of every file, by its path on this rank, in order.
     """
 
     options: Mapping[str, Any]
@@ -27,7 +27,7 @@ class RankInputs:
 
     @classmethod
     def of(cls, options: Mapping[str, Any], files: Sequence[Path]) -> RankInputs:
-        """From options, and from files, which are hashed."""
+        """From options and files; the files are hashed."""
         return cls(options, [(str(path), _digest(path)) for path in files])
 
     def difference(self, theirs: RankInputs) -> str:
@@ -53,8 +53,8 @@ def connect(name: str, platform: str, timeout_s: float) -> Transport:
         timeout_s: longest time to wait for them.
 
     Raises:
-        PlatformError: this process was not started by the launcher of that transport, the ranks do not meet, or the
-            transport is not one of that platform.
+        PlatformError: this process was not started by the launcher of that transport, the ranks cannot connect, or the
+            platform does not support the transport.
     """
     allowed = platforms.find(platform).TRANSPORTS
     if name not in allowed:

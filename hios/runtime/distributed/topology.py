@@ -22,7 +22,7 @@ class RankPlace:
     Attributes:
         host: name of its host.
         boot: ID of the running kernel; ranks with the same one share clock and cores.
-        cores: where the launcher lets it run.
+        cores: that the launcher lets it run on.
     """
 
     host: str
@@ -46,10 +46,10 @@ def pin(places: Sequence[RankPlace], rank: int, size: int = 1) -> list[int]:
         size: cores of each rank.
 
     Returns:
-        The cores that this rank may run on now. Ranks share cores where there are too few.
+        The cores that this rank may run on now. Ranks share cores if there are too few.
 
     Raises:
-        PlatformError: the launcher gave this rank fewer.
+        PlatformError: the launcher gave this rank fewer cores.
     """
     here = [number for number, place in enumerate(places) if place.boot == places[rank].boot]
     apart = all(not set(places[one].cores) & set(places[other].cores) for one, other in combinations(here, 2))

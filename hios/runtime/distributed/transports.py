@@ -18,7 +18,7 @@ class Request(Protocol):
 
         Raises:
             TimeoutError: the deadline passed.
-            ConnectionError: the other rank is not there any more.
+            ConnectionError: the other rank is gone.
         """
         ...
 
@@ -73,7 +73,7 @@ class Transport(Protocol):
         ...
 
     def gather(self, value: Any) -> list[Any]:
-        """The values of all ranks, on every rank; blocks, and is only for the start."""
+        """The values of all ranks, on every rank. Blocks; only used at the start."""
         ...
 
     def send(self, memory: Tensor, destination: int, tag: int) -> Request:

@@ -29,10 +29,10 @@ RESERVED = 64
 class Tags:
     """Tags of messages: unique for every message of an epoch.
 
-    No more than two epochs are under way at once, so that numbers may come again after ``limit``.
+    At most two epochs are in progress at once, so numbers may be reused after ``limit``.
 
     Args:
-        stride: messages of an epoch at most.
+        stride: maximum number of messages of an epoch.
         limit: how many tags the transport has.
 
     Raises:
@@ -45,7 +45,7 @@ class Tags:
     def __post_init__(self) -> None:
         if 2 * self.stride > self.limit:
             raise PlatformError(
-                f"the schedule hands {self.stride} values over; allowed: {self.limit // 2} with the tags of this MPI"
+                f"the schedule transfers {self.stride} values; allowed: {self.limit // 2} with the tags of this MPI"
             )
 
     def of(self, epoch: int, number: int) -> int:
@@ -76,7 +76,7 @@ class Memory(Arena):
         self._bytes = None if on_host else torch.empty(size, dtype=torch.uint8, device=place)
 
     def tensor(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype, *, channels_last: bool = False) -> Tensor:
-        """A tensor over the buffers, without copying; one without elements is at their place, too."""
+        """A tensor over the buffers, without copying, also for an empty tensor."""
         return super().tensor(offset, shape, dtype, channels_last=channels_last).to(self.place)
 
     def _numbers(self, offset: int, count: int, dtype: torch.dtype) -> Tensor:
@@ -171,7 +171,7 @@ class ValueExchange:
 
         Raises:
             TimeoutError: the deadline of the run passed.
-            ConnectionError: the rank that makes it is not there any more.
+            ConnectionError: the rank that computes it is gone.
         """
         source = self._sources[flag]
         if flag in self._open:  # in the order in which the sender makes them, and sends

@@ -1,8 +1,8 @@
-"""One chain of simulated annealing: a problem and a plan as arrays, and back."""
+"""One chain of simulated annealing: a problem and a plan as arrays, and back; helpers that `wide_search` shares."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ import numpy as np
 from hios.evaluate import staged_times
 from hios.problem import Group, Problem, Stage, positions
 from hios.schedule import StagedPlan
-from hios.schedulers.opt.chain_arrays import devices_of, edges_of, first_random, moves_at_once, temperature_ms
 from hios.schedulers.opt.search_kernel import annealing_kernel, staged_durations, staged_updates
+from hios.schedulers.opt.search_kernel.shared_moves import DEVICE, EDGE
 from hios.schedulers.opt.search_kernel.staged_records import (
     MEASURED,
     MOST_MEMBERS,
@@ -21,6 +21,49 @@ from hios.schedulers.opt.search_kernel.staged_records import (
     STAGE,
     STATE,
 )
+
+#: Temperatures at the beginning and at the end, in mean times of an operator; chosen by measurement.
+_HOTTEST, _COLDEST = 0.2, 0.001
+#: Approximate number of operators timed between two checks of the clock: a few milliseconds.
+_SLICE = 1_000_000
+
+
+def temperature_ms(problem: Problem, progress: float) -> float:
+    """The temperature at a progress between 0 (hottest) and 1; beyond 0 it is hotter still."""
+    return sum(problem.time) / len(problem) * _HOTTEST * float((_COLDEST / _HOTTEST) ** progress)
+
+
+def moves_at_once(problem: Problem) -> int:
+    """Moves between two checks of the clock."""
+    return max(1, _SLICE // len(problem))
+
+
+def edges_of(operators: Any, problem: Problem) -> tuple[Any, Any]:
+    """Arrays of all edges by consumer and by producer; sets the index of each operator's first edges.
+
+    Args:
+        operators: n+1 records with the fields ``first_input`` and ``first_output``.
+        problem: graph and costs.
+    """
+    operators["first_input"][1:] = _ends(problem.predecessors)
+    operators["first_output"][1:] = _ends(problem.successors)
+    return tuple(  # type: ignore[return-value]
+        np.array([pair for row in rows for pair in row], EDGE) for rows in (problem.predecessors, problem.successors)
+    )
+
+
+def _ends(rows: Sequence[Sequence[Any]]) -> Any:
+    return np.cumsum([len(row) for row in rows])
+
+
+def devices_of(count: int) -> Any:
+    """An array of devices."""
+    return np.zeros(count, DEVICE)
+
+
+def first_random(seed: int) -> int:
+    """Initial state of the random numbers, which must not be 0; neighboring seeds give distant states."""
+    return (seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64 or 1
 
 
 class Chain:
@@ -55,7 +98,7 @@ class Chain:
         self._best_stages, self._best_order = self._stages.copy(), self._order.copy()
         #: Moves made so far.
         self.moves = 0
-        #: Moves between two looks at the clock.
+        #: Moves between two checks of the clock.
         self.slice = moves_at_once(problem)
 
     def _start(self, plan: StagedPlan) -> None:
@@ -153,7 +196,7 @@ def _operators(problem: Problem) -> Any:
     records["time"][:-1] = problem.time
     records["work"][:-1] = records["time"][:-1] * problem.utilization
     records["place"][:-1] = positions(problem.order)
-    if not problem.measured:  # a measured stage may be shorter than its operators, so that nothing is known
+    if not problem.measured:  # a measured stage may be shorter than its operators, so there is no bound
         tail = records["tail"]
         for operator in reversed(problem.order):
             after = [tail[successor] + problem.time[successor] for successor, _ in problem.successors[operator]]
@@ -174,7 +217,7 @@ def _as_measured(problem: Problem) -> dict[frozenset[Group], tuple[float, Stage]
         stage = tuple(tuple(sorted(group, key=place.__getitem__)) for group in sorted(measured))
         key = frozenset(stage)
         if key not in fastest:
-            fastest[key] = (problem.measured.get(key, problem.modelled_stage_ms(stage)), stage)
+            fastest[key] = (problem.measured.get(key, problem.modeled_stage_ms(stage)), stage)
         if time < fastest[key][0] and all(_can_run(problem, group) for group in measured):
             fastest[key] = (time, tuple(sorted(measured)))
     return fastest

@@ -28,7 +28,7 @@ class AnyChain(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """When a search began, as `time.perf_counter` counts it, and how many seconds it may take."""
+    """When a search began, by `time.perf_counter`, and how many seconds it may take."""
 
     began: float
     limit: float
@@ -54,7 +54,7 @@ def anneal(chains: Sequence[AnyChain], bound: float, clock: Clock, moves: int, s
         chains: what to run.
         bound: milliseconds.
         clock: of the search.
-        moves: of each chain, which then does not look at the others; 0 for no limit.
+        moves: of each chain, independently of the others; 0 for no limit.
         share: of the time limit at which they end.
     """
     from concurrent.futures import ThreadPoolExecutor  # not when hios is imported: it takes some milliseconds

@@ -9,16 +9,16 @@ from hios.operator_merge import least_growth
 from hios.problem import Problem, Stage
 from hios.schedule import StagedPlan
 
-#: Beyond this number of operators the solver does not come to an end in the time of a search.
+#: Beyond this number of operators the solver does not finish within the time of a search.
 MOST_OPERATORS = 200
-#: Steps that the largest time is divided into where times are no integers.
+#: Steps that the largest time is divided into if times are not integers.
 _STEPS = 1_000_000
-#: Whole numbers below this are exact in floating point, and so many of them add up to what the solver takes.
+#: Integers below this are exact in floating point, and their sums are within the range of the solver.
 _EXACT = 2**53
 
 
 def provable(problem: Problem) -> bool:
-    """Whether `prove` can say something: few operators, no transfers, and no gain from stages of several groups."""
+    """Whether `prove` is applicable: few operators, no transfers, and no gain from stages of several groups."""
     return (
         len(problem) <= MOST_OPERATORS
         and all(transfer == 0 for row in problem.predecessors for _, transfer in row)

@@ -12,8 +12,7 @@ from hios.evaluate import evaluate, latency_ms
 from hios.problem import Problem
 from hios.schedule import Plan, StagedPlan, StreamPlan
 from hios.schedulers.hios_wide import WideList
-from hios.schedulers.opt.annealing import Chain
-from hios.schedulers.opt.chain_arrays import devices_of, edges_of, first_random, moves_at_once, temperature_ms
+from hios.schedulers.opt.annealing import Chain, devices_of, edges_of, first_random, moves_at_once, temperature_ms
 from hios.schedulers.opt.parallel_search import CHAINS, Clock, anneal
 from hios.schedulers.opt.search_kernel import wide_kernel, wide_updates
 from hios.schedulers.opt.search_kernel.wide_records import MOST_DEVICES, OPERATOR, OPTION, STATE, TOUCHED
@@ -78,7 +77,7 @@ def search_wide(
 
 
 def compile_search(problem: Problem, devices: int) -> None:
-    """Have the search compiled, which takes some seconds on first use."""
+    """Compile the search, which takes some seconds on first use."""
     if devices <= MOST_DEVICES:
         (start,) = _lists(problem, [fastest_in_sequence(problem, devices)])
         WideChain(problem, devices, start, 0).run(0.0, 1)
@@ -156,7 +155,7 @@ class WideChain:
         self._best_operators, self._best_order = operators[:n].copy(), self._order.copy()
         #: Moves made so far.
         self.moves = 0
-        #: Moves between two looks at the clock.
+        #: Moves between two checks of the clock.
         self.slice = moves_at_once(problem)
 
     def _time_start(self) -> None:

@@ -1,1 +1,1 @@
-"""What the algorithm gpg is made of: endings by number, embeddings of graphs, the networks and their training."""
+"""The parts of the algorithm gpg: endings by number, embeddings of graphs, the networks and their training."""

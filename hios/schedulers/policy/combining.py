@@ -15,7 +15,7 @@ from hios.problem import Problem
 
 
 class ModelBlock(NamedTuple):
-    """A block of a model; ``label`` tells models apart, ``operators`` are numbers of the problem."""
+    """A block of a model; ``label`` identifies the model, ``operators`` are numbers of the problem."""
 
     label: str
     problem: Problem
@@ -25,7 +25,7 @@ class ModelBlock(NamedTuple):
 def model_blocks(label: str, problem: Problem) -> list[ModelBlock]:
     """The blocks of a model, in an order in which they can run one after another.
 
-    Blocks are those that the graph states. Operators in none are cut behind each that has a path from or to all others.
+    Blocks are those that the graph states. Operators in none are cut after each that has a path from or to all others.
 
     Raises:
         ArtifactError: the stated blocks cannot run one after another.

@@ -16,7 +16,7 @@ from hios.problem import Group, Stage
 from hios.schedulers.ios_space import as_set
 from hios.schedulers.policy.independent_sets import independent_sets, product
 
-#: Rounds in which operators are told apart by their neighbors.
+#: Rounds in which operators are distinguished by their neighbors.
 _ROUNDS = 8
 
 
@@ -183,7 +183,7 @@ def sub_blocks(
     Args:
         operators: numbers in topological order.
         predecessors: of every operator of the graph.
-        labels: of every operator of the graph, values that can be sorted and by which operators are told apart.
+        labels: of every operator of the graph; sortable values that distinguish operators.
         r: largest number of operators in a group.
         s: largest number of groups in a stage.
     """

@@ -8,7 +8,7 @@ from typing import Any
 
 from hios.graph import Call, Graph, Operator
 
-#: (i) Types that are told apart, by a word of the operator's type; the first that fits counts.
+#: (i) Types that are distinguished, by a word of the operator's type; the first match counts.
 TYPES = (
     *("conv2d", "sepconv", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "mean", "concat", "add", "matmul"),
     *("relu", "other"),

@@ -97,7 +97,7 @@ def _counted(
 
 
 def _part(part: int, groups: Sequence[int], conflicts: Sequence[int], most: int, known: dict[int, Choices]) -> Choices:
-    """The sets within a part that hangs together."""
+    """The sets within a connected part."""
     members = tuple(_members(part))
     degree = {member: (conflicts[member] & part).bit_count() for member in members}
     if all(count == len(members) - 1 for count in degree.values()):

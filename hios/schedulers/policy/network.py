@@ -19,7 +19,7 @@ POLICY_LAYERS = (500, 128)
 EMBEDDING = GRAPH_LAYERS[-1]
 #: Inputs of the sigmoid beyond which nothing is learned any more; m is 0.00005 or 0.99995 there.
 SATURATED = 10.0
-#: What the sigmoid of an untrained policy is given: m is about 0.95.
+#: Input of the sigmoid for an untrained policy: m is about 0.95.
 _FIRST = 3.0
 #: The largest action below 1.
 _BELOW_ONE = float(np.nextafter(1.0, 0.0))
@@ -117,7 +117,7 @@ class Decision:
 class Policy:
     """{h1, g1, h2, g2, mu} of TOP, and a linear encoder of features to the size of an embedding.
 
-    (5) adds the features of an operator to an output of h1 with 32 entries, so they have to be brought to that size.
+    (5) adds the features of an operator to an output of h1 with 32 entries, so they are mapped to that size.
     h and g have ReLU after both layers, mu ends in a sigmoid.
 
     Args:

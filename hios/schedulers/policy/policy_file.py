@@ -22,7 +22,7 @@ def write_policy(path: str | Path, weights: Weights, training: Json) -> None:
     Args:
         path: the file.
         weights: as `initial_weights` names them.
-        training: settings and results that are kept beside the weights, as JSON has them.
+        training: settings and results that are saved with the weights, as JSON.
     """
     from safetensors.numpy import save
 

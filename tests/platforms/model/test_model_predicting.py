@@ -13,10 +13,9 @@ import hios
 from hios import Costs, Edge, Graph, Operator, Problem, schedule
 from hios.errors import PlatformError, UnsupportedError
 from hios.platforms.model.descriptions import gpu, link
-from hios.platforms.model.efficiency import DEFAULT
 from hios.platforms.model.kernel_work import VIEWS, kernels
 from hios.platforms.model.model_predicting import predicted_costs
-from hios.platforms.model.roofline import predict
+from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, predict
 from tests.platforms.model.gpu_graphs import convolution, one_operator
 
 A40 = gpu("a40")
@@ -66,8 +65,8 @@ def test_operator_is_its_kernels_and_launches() -> None:
     graph = convolution(channels=256, filters=256, pixels=28, window=3)
     cost = predicted_costs(graph, A40, NVLINK, 1).operators["v"]
     (kernel,) = kernels(graph)["v"]
-    found = predict(kernel, A40, DEFAULT)
-    assert cost.time_ms == pytest.approx((found.us + DEFAULT.launch_us) / 1e3)
+    found = predict(kernel, A40, DEFAULT_EFFICIENCY)
+    assert cost.time_ms == pytest.approx((found.us + DEFAULT_EFFICIENCY.launch_us) / 1e3)
     assert cost.utilization == pytest.approx(found.utilization)
     assert cost.resources is not None
     assert cost.resources.threads == found.resources.threads

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hios.platforms.model.descriptions import Gpu, gpu, gpu_names
-from hios.platforms.model.efficiency import DEFAULT, Efficiency
 from hios.platforms.model.kernel_work import Contraction, Streaming
-from hios.platforms.model.roofline import predict
+from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, Efficiency, predict
 
 #: A GPU whose numbers make sums easy: 10 SMs of 64 lanes at 1000 MHz, memory of 100 GB/s.
 EASY = Gpu(
@@ -100,7 +99,9 @@ def test_large_product_reaches_the_peak() -> None:
 def test_tensor_cores_take_float16() -> None:
     """A large product in float16 is faster than in float32 where there are tensor cores."""
     v100 = gpu("v100-sxm2")
-    single, half = (predict(product(4096, 4096, 4096, dtype), v100, DEFAULT).us for dtype in ("float32", "float16"))
+    single, half = (
+        predict(product(4096, 4096, 4096, dtype), v100, DEFAULT_EFFICIENCY).us for dtype in ("float32", "float16")
+    )
     assert half < single / 3
 
 
@@ -108,9 +109,9 @@ def test_split_sums_fill_the_gpu() -> None:
     """A product with few results and long sums is split, unlike a convolution."""
     convolution = product(32, 32, 32768)
     matrices = replace(convolution, window=())
-    found = predict(matrices, EASY, DEFAULT)
-    assert found.us < predict(convolution, EASY, DEFAULT).us
-    assert found.utilization > predict(convolution, EASY, DEFAULT).utilization
+    found = predict(matrices, EASY, DEFAULT_EFFICIENCY)
+    assert found.us < predict(convolution, EASY, DEFAULT_EFFICIENCY).us
+    assert found.utilization > predict(convolution, EASY, DEFAULT_EFFICIENCY).utilization
 
 
 @given(_GPUS, _SIZES, _SIZES, _SIZES, st.sampled_from(["m", "n", "k", "bytes", "batch"]), st.integers(1, 4))
@@ -118,7 +119,7 @@ def test_more_work_takes_no_less(name: str, m: int, n: int, k: int, what: str, f
     """Time never falls as operations or bytes grow, and utilization is in (0, 1]."""
     kernel = product(m, n, k)
     larger = replace(kernel, **{what: factor * getattr(kernel, what)})
-    found, more = (predict(work, gpu(name), DEFAULT) for work in (kernel, larger))
+    found, more = (predict(work, gpu(name), DEFAULT_EFFICIENCY) for work in (kernel, larger))
     assert 0 < found.us <= more.us * (1 + 1e-12)
     assert math.isfinite(more.us)
     assert 0 < found.utilization <= 1
@@ -128,7 +129,7 @@ def test_more_work_takes_no_less(name: str, m: int, n: int, k: int, what: str, f
 @given(_GPUS, st.integers(1, 10**7), st.integers(0, 10**9), st.integers(1, 10**9), st.integers(1, 4))
 def test_streaming_more_takes_no_less(name: str, elements: int, operations: int, size: int, factor: int) -> None:
     """The same of kernels with a thread an element."""
-    found = predict(Streaming(elements, operations, size), gpu(name), DEFAULT)
+    found = predict(Streaming(elements, operations, size), gpu(name), DEFAULT_EFFICIENCY)
     for more in (Streaming(elements, factor * operations, size), Streaming(elements, operations, factor * size)):
-        assert 0 < found.us <= predict(more, gpu(name), DEFAULT).us
+        assert 0 < found.us <= predict(more, gpu(name), DEFAULT_EFFICIENCY).us
     assert 0 < found.utilization <= 1

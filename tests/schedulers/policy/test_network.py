@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hios import Problem
-from hios.schedulers.policy.actor_critic import WARM_UP, Learner, Step
 from hios.schedulers.policy.endings import combined, sub_blocks
 from hios.schedulers.policy.features import FEATURES
 from hios.schedulers.policy.network import EMBEDDING, Policy, Structure, initial_weights
 from hios.schedulers.policy.perceptron import Adam, Array, Weights
+from hios.schedulers.policy.training import WARM_UP, Learner, Step
 from tests.problems import problems
 
 #: A diamond with a tail, and an operator apart.

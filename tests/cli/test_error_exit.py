@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import hios
 from hios import artifacts
 from hios.cli import main
-from hios.cli.group import VARIABLE, Group
+from hios.cli.error_exit import VARIABLE, Group
 from hios.errors import warn
 from tests.workers.processes import eventually, running
 

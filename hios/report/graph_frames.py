@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from hios.report.block_layout import Frame, Point, crisp
+from hios.report.graph_boxes import Frame, Point, crisp
 
 _GUTTER, _TRACK, _MOST_TRACKS = 22.0, 5.0, 40
 _LANE, _ROW_GAP = 5.0, 14.0

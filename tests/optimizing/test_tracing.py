@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from hios.errors import ExampleInputsError
-from hios.optimizing.argument_binding import Binding
-from hios.optimizing.tracing import Inputs
+from hios.optimizing.tracing import Binding, Inputs
 
 
 class Two(nn.Module):

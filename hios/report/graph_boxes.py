@@ -1,4 +1,4 @@
-"""The frames of a picture: every block of a graph drawn by itself, its operators in columns.
+"""Sizes and positions of operators in a picture: every block of a graph is a frame, with boxes in columns.
 
 A value is one line from its operator, through every column that it passes, to all who take it; in a column that it
 passes it has a place of its own, so that no line runs behind an operator. Values from and to other frames enter at
@@ -18,7 +18,11 @@ Point = tuple[float, float]
 
 #: Operators above one another, at most.
 _TALLEST = 32
+#: Size of a box in pixels: as high as this, or higher for the lines that end at it, and as wide as its label.
 BOX_HEIGHT = 17.0
+WIDEST_LABEL = 104.0
+_NARROWEST_LABEL = 20.0
+_PADDING = 9.0
 _PORT_STEP = 3.5
 _MOST_STEPS = 24
 _LINE_HEIGHT = 3.0
@@ -40,6 +44,11 @@ class Box:
     y: float
     width: float
     height: float
+
+
+def box_width(label_width: float) -> float:
+    """Pixels that the box of an operator is wide, by those of its label."""
+    return max(_NARROWEST_LABEL, label_width) + _PADDING
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The group of all commands: errors are one line, and a step of the pipeline ends with its Snakemake.
+"""How commands end: an error is one line and an exit status, and a step of the pipeline ends with its Snakemake.
 
 A Snakemake that is killed cannot end its steps: they would go on running next to those of the next start.
 """
@@ -24,7 +24,7 @@ from hios.interrupts import raise_again
 
 
 class Group(click.Group):
-    """Turns the errors that hios raises on purpose into one line and exit status 1, wrong usage into 2."""
+    """The group of all commands: a `HiosError` becomes one line and exit status 1, wrong usage exit status 2."""
 
     def main(self, *arguments: Any, **keywords: Any) -> Any:
         """Run a command line; what click raises ends the process."""
