@@ -125,6 +125,8 @@ def test_function_of_any_options(module: str, tmp_path: Path) -> None:
 class _Remembers(nn.Module):
     """Makes a buffer of the size of its input when it runs for the first time, as ConViT does."""
 
+    ramp: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("ramp", torch.zeros(1), persistent=False)
