@@ -218,6 +218,27 @@ def _cumsum(node: Any, importer: Any) -> relax.Var:
     return importer.block_builder.emit(relax.op.cumsum(values, axis=int(node.args[1])))
 
 
+def _index(node: Any, importer: Any) -> relax.Var:
+    """Indices of several axes that belong together; Relax's importer mixes them with the axes between or beside."""
+    data, indices = importer.retrieve_args(node)
+    emit, axes = importer.block_builder.emit, [axis for axis, index in enumerate(indices) if index is not None]
+    if len(axes) == 1:
+        return emit(relax.op.take(data, indices[axes[0]], axis=axes[0]))
+    rest = [axis for axis in range(data.ty.ndim) if axis not in axes]
+    if (order := [*axes, *rest]) != sorted(order):
+        data = emit(relax.op.permute_dims(data, order))
+    result = emit(relax.op.index_tensor(data, [indices[axis] for axis in axes]))
+    before = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0  # as torch: apart, they come first
+    if before == 0:
+        return result
+    made = result.ty.ndim - len(rest)
+    return emit(
+        relax.op.permute_dims(
+            result, [*range(made, made + before), *range(made), *range(made + before, result.ty.ndim)]
+        )
+    )
+
+
 #: By the name of an operator in a program's graph; add missing ones here.
 CONVERTERS: dict[str, _Converter] = {
     "adaptive_max_pool2d.default": _adaptive_max_pool2d,
@@ -229,6 +250,7 @@ CONVERTERS: dict[str, _Converter] = {
     "cumsum.default": _cumsum,
     **dict.fromkeys(("div.Tensor_mode", "div.Scalar_mode", "floor_divide.default"), _rounded_division),
     "exp2.default": _exp2,
+    "index.Tensor": _index,
     "linear.default": _linear,
     **dict.fromkeys(("matmul.default", "mm.default", "bmm.default"), _matmul),
     "scaled_dot_product_attention.default": _attention,

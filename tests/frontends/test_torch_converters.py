@@ -142,3 +142,25 @@ def test_convolutions_that_are_missing() -> None:
     message = r"^Relax cannot import aten.convolution.default \(\w+\.py:\d+\): a transposed convolution of 3 dimensions"
     with pytest.raises(UnsupportedError, match=message):
         extracted(nn.ConvTranspose3d(2, 2, 2), (_random(1, 2, 3, 3, 3),))
+
+
+_ROWS, _COLUMNS = torch.tensor([[0], [2]]), torch.tensor([[1, 0, 2]])
+
+
+@pytest.mark.parametrize(
+    "pick",
+    [
+        lambda x: x[:, :, _ROWS, _COLUMNS],
+        lambda x: x[:, :, _ROWS[..., None, None], _COLUMNS],
+        lambda x: x[:, torch.tensor([0, 1]), torch.tensor([2, 0])],
+        lambda x: x[:, torch.tensor([0, 1]), :, torch.tensor([2, 0])],
+        lambda x: x[torch.tensor([0, 0]), torch.tensor([1, 3])],
+        lambda x: x[:, :, torch.tensor([2, 0])],
+        lambda x: F.unfold(x, 2, stride=2),
+    ],
+    ids=["rows and columns", "more axes", "together", "apart", "first", "one", "unfold"],
+)
+def test_index(pick: Callable[[Tensor], Tensor]) -> None:
+    """Indices of several axes belong together, whatever axes are beside or between them."""
+    x, other = _random(1, 4, 4, 4), _random(1, 4, 4, 4, seed=1)
+    _require_equal(Model(lambda model, x: pick(x)), (x,), (other,))
