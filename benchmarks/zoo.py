@@ -4,9 +4,9 @@
 
 Without names, all of MODELS and ONNX_FILES: one architecture, and mostly the smallest variant, of each of 60 families,
 with random weights that timm makes (``pretrained=False``), and the ONNX files that some packages bring. An ONNX file is
-extracted as it is, its open dimensions fixed by the given shapes. Each model has its own process with a time limit.
-Extraction compares the outputs of graph and model, so a model that comes through is also computed correctly. The exit
-status is 1 if one does not.
+extracted as it is, its open dimensions fixed by the given shapes, its integers drawn below the given numbers
+(INPUT<257). Each model has its own process with a time limit. Extraction compares the outputs of graph and model, so a
+model that comes through is also computed correctly. The exit status is 1 if one does not.
 
 None of these packages is a dependency of hios: ``make zoo`` installs them, with what timm imports, into a folder of its
 own, and hands that over as FOLDER. torch and everything else come from the project's environment.
@@ -90,13 +90,13 @@ MODELS = [
     "vit_tiny_patch16_224",
 ]
 #: Files of rapidocr-onnxruntime (finds text, reads it, tells which way up it is), silero-vad (speech) and magika (file
-#: types), from the folder of packages, with a shape for every dimension that they leave open.
+#: types), from the folder of packages, with shapes where they leave dimensions open, and the range of integers.
 ONNX_FILES = [
     "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx,x=1x3x320x320",
     "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx,x=1x3x48x320",
     "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx,x=1x3x48x192",
     "silero_vad/data/silero_vad.onnx,input=1x512,state=2x1x128,sr=16000",
-    "magika/models/standard_v3_3/model.onnx,bytes=1x2048",
+    "magika/models/standard_v3_3/model.onnx,bytes=1x2048,bytes<257",
 ]
 #: Seconds that exporting and extracting one model may take.
 TIMEOUT_S = 600.0
@@ -157,17 +157,19 @@ def extracted(name: str) -> dict[str, int | str]:
     """Numbers of operators and edges of a model's graph, whose outputs `hios.extract` compares with the model's."""
     import hios
 
-    file, *shapes = name.split(",")
+    file, *given = name.split(",")
+    shapes = [text for text in given if "=" in text]
+    below = {name: int(number) for name, number in (text.split("<") for text in given if "<" in text)}
     if file.endswith(".onnx"):
         from hios.cli import main as command
 
-        given = [Path(folder, file) for folder in ("", *sys.path)]  # the folder of packages is among them
-        file = next((str(path) for path in given if path.is_file()), file)
+        places = [Path(folder, file) for folder in ("", *sys.path)]  # the folder of packages is among them
+        file = next((str(path) for path in places if path.is_file()), file)
         with tempfile.TemporaryDirectory() as folder:
             program = str(Path(folder, "program.onnx"))
             options = [word for shape in shapes for word in ("--input", shape)]
             command(["export", file, *options, "--output", program], standalone_mode=False)
-            graph, _ = hios.extract(program)
+            graph, _ = hios.extract(program, below=below)
     else:
         import torch
 

@@ -27,6 +27,8 @@ _LARGEST_BYTES = 2**31 - 1
 _STANDARD = ("", "ai.onnx")
 #: Activations whose results are bounded.
 _SATURATING = ("Sigmoid", "HardSigmoid", "Softmax", "Tanh")
+#: What hands on their results, reshaped or averaged.
+_PASSED_ON = ("Identity", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "Transpose", "ReduceMean")
 #: Element types of inputs and outputs, by ONNX's numbers for them.
 _DTYPES: dict[int, torch.dtype] = {
     TensorProto.BOOL: torch.bool,
@@ -106,7 +108,7 @@ def nodes(graph: GraphProto) -> Iterator[NodeProto]:
 
 
 def before_activations(model: ModelProto) -> ModelProto | None:
-    """The model without saturating activations at its outputs.
+    """The model without saturating activations at its outputs, and without what only reshapes or averages them.
 
     Probabilities that are nearly all 0 or 1 say little about what they were computed from, and runtimes approximate
     their tails differently.
@@ -121,7 +123,10 @@ def before_activations(model: ModelProto) -> ModelProto | None:
     cut = False
     for position, output in enumerate(copy.graph.output):
         node = producers.get(output.name)
-        if node is not None and node.op_type in _SATURATING and node.input[0] in types:
+        while node is not None and node.op_type in _PASSED_ON:
+            node = producers.get(node.input[0])
+        taken = {output.name for output in copy.graph.output}
+        if node is not None and node.op_type in _SATURATING and node.input[0] in types.keys() - taken:
             copy.graph.output[position].CopyFrom(types[node.input[0]])
             cut = True
     return copy if cut else None
