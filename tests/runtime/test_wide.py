@@ -96,9 +96,7 @@ def test_other_streams_beside_merged_operators_are_refused(graph: Graph) -> None
     plan = random_merged(graph, 2, 3, narrow=True)
     first, second = (row[0] for row in plan.devices)
     several = dataclasses.replace(plan, devices=((first[:1], first[1:]), (second,)))
-    with pytest.raises(
-        ScheduleError, match="device 0: found 2 streams; allowed: 1, as operators of the schedule"
-    ):
+    with pytest.raises(ScheduleError, match="device 0: found 2 streams; allowed: 1, as operators of the schedule"):
         ArenaPlan(graph, 2).program(several)
 
 
