@@ -165,9 +165,9 @@ def partition(graph: str | Path, weights: str | Path, output: str | Path, settin
 
     known = Graph.read(graph)
     require_writable(output)
-    division = run(known, load_weights(weights, known), settings)
-    write(output, "partition", division)
-    return division
+    result = run(known, load_weights(weights, known), settings)
+    write(output, "partition", result)
+    return result
 
 
 def execute(
