@@ -1,4 +1,5 @@
-"""The stages on files: read them, call the stage, write what it gives. Each function loads what its stage needs."""
+"""The stages on files: read the inputs, call the stage, write its results. Each function imports what its stage
+needs."""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ def extract(
         weights: safetensors file to write.
         name: name of the graph.
         units: scheduling units; those that the model declares if None.
-        below: by name of inputs of whole numbers, what their values are less than.
+        below: upper limits of integer inputs by name.
         trusted: whether the user trusts a program that can run code when it is loaded.
 
     Raises:
