@@ -1,5 +1,4 @@
-"""The stages on files: read the inputs, call the stage, write its results. Each function imports what its stage
-needs."""
+"""The stages on files: read the inputs, call the stage, write its results. A function imports what its stage needs."""
 
 from __future__ import annotations
 
