@@ -1,13 +1,12 @@
-"""Which models come through `hios.export` and `hios.extract`: architectures of timm, and ONNX files as people have
-them.
+"""Which models come through `hios.export` and `hios.extract`: architectures of timm, and ONNX files of packages.
 
     python benchmarks/zoo.py [--packages FOLDER] [--timeout SECONDS] [NAME | FILE.onnx[,INPUT=1x3x48x320] ...]
 
 Without names, all of MODELS and ONNX_FILES: one architecture, and mostly the smallest variant, of each of 60 families,
 with random weights that timm makes (``pretrained=False``), and the ONNX files that some packages bring. An ONNX file is
-extracted as it is, its open dimensions fixed by the given shapes. Each model has a process of its own with a time
-limit. Extraction compares the outputs of graph and model, so a model that comes through is also computed correctly. The
-exit status is 1 if one does not.
+extracted as it is, its open dimensions fixed by the given shapes. Each model has its own process with a time limit.
+Extraction compares the outputs of graph and model, so a model that comes through is also computed correctly. The exit
+status is 1 if one does not.
 
 None of these packages is a dependency of hios: ``make zoo`` installs them, with what timm imports, into a folder of its
 own, and hands that over as FOLDER. torch and everything else come from the project's environment.

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -227,6 +226,8 @@ def require_writable(path: str | Path) -> None:
 
 
 def _temporary(path: Path) -> Path:
+    import tempfile  # not when hios is imported: it takes some milliseconds
+
     require_writable(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-import subprocess
 from pathlib import Path
 
 from hios.artifacts import replacing
@@ -47,6 +46,8 @@ def write(path: str | Path) -> None:
 
 def checkout() -> str | None:
     """The commit of the checkout that hios runs from, and whether it was modified; None outside a checkout."""
+    import subprocess  # as above
+
     root = Path(__file__).resolve().parents[1]
     git = shutil.which("git")
     if git is None or not (root / ".git").exists():

@@ -89,7 +89,7 @@ def built(
         _require_cpu(module, inputs)
         module.eval()
         prepare(module, inputs)
-        with torch.inference_mode():
+        with torch.no_grad():  # tensors that the module makes and keeps are used outside of an inference mode, too
             outputs = module(*inputs)
     except (Exception, SystemExit) as error:  # whatever a user's file raises
         given = ", ".join(f"{key}={value}" for key, value in options.items()) or "its defaults"

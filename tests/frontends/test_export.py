@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from hios.cli.files import export
 from hios.errors import ArtifactError, HiosError, HiosWarning, UnsupportedError
 from hios.frontends import program as programs
+from hios.frontends.export import export_module
 from hios.frontends.model_declarations import Declarations
 
 _MODULE = """
@@ -119,6 +120,28 @@ def test_function_of_any_options(module: str, tmp_path: Path) -> None:
     """A function that takes any keyword is given any."""
     export(f"{module}:anything", tmp_path / "a.pt2", {"color": "red"})
     assert (tmp_path / "a.pt2").is_file()
+
+
+class _Remembers(nn.Module):
+    """Makes a buffer of the size of its input when it runs for the first time, as ConViT does."""
+
+    ramp: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("ramp", torch.zeros(1), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.ramp.shape[0] != x.shape[1]:
+            self.ramp = torch.arange(float(x.shape[1]))
+        return x + self.ramp
+
+
+def test_buffers_of_the_first_run() -> None:
+    """A model may make its buffers when it first runs."""
+    x = torch.randn(2, 5)
+    program = export_module(_Remembers(), (x,))
+    assert torch.equal(program.exported.module()(x), x + torch.arange(5.0))
 
 
 def test_outputs_of_nan_are_named(module: str, tmp_path: Path) -> None:

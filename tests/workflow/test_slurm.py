@@ -192,7 +192,7 @@ def test_cancelled_run(checkout: Checkout) -> None:
     before = _last()
     at_work = checkout.path / "never.awaited"
     with _started(checkout, STAND_IN_WAITS=f"profile {checkout.path / 'never'}") as run:
-        # Slurm may start a job before Snakemake has noted its number, but not before the step is at work, seconds later.
+        # Slurm may start a job before Snakemake has noted its number, but the step is at work only seconds later.
         assert eventually(lambda: at_work.exists() or run.poll() is not None, 600, 0.5)
         run.send_signal(signal.SIGINT)
         output, _ = run.communicate(timeout=300)

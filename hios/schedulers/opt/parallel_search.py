@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,6 +57,8 @@ def anneal(chains: Sequence[AnyChain], bound: float, clock: Clock, moves: int, s
         moves: of each chain, independently of the others; 0 for no limit.
         share: of the time limit at which they end.
     """
+    from concurrent.futures import ThreadPoolExecutor  # not when hios is imported: it takes some milliseconds
+
     end = share * clock.limit
     began = clock.spent()
     stop = threading.Event()
