@@ -1,4 +1,4 @@
-"""The command line: a module a command. Heavy imports happen inside the command that needs them."""
+"""The command line: one module per command. Heavy imports happen inside the command that needs them."""
 
 from __future__ import annotations
 

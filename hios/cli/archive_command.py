@@ -1,4 +1,4 @@
-"""``hios archive``: a page with all that it was made from, as one file."""
+"""``hios archive``: a page with everything that it was made from, as one file."""
 
 from __future__ import annotations
 

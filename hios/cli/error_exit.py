@@ -76,12 +76,12 @@ class Group(click.Group):
 
 
 def _end_with_the_reader(error: OSError) -> None:
-    """End in silence if nobody reads what is printed any more, as in ``hios verify results | head``."""
+    """End silently if the output is no longer read, as in ``hios verify results | head``."""
     if not isinstance(error, BrokenPipeError):
         return
     output = select.poll()
     output.register(sys.stdout, 0)
-    if output.poll(0):  # else it was another pipe, such as one to a worker
+    if output.poll(0):  # otherwise it was another pipe, such as one to a worker
         # Python flushes once more when it ends, which has to succeed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -89,7 +89,7 @@ def _end_with_the_reader(error: OSError) -> None:
 
 @contextlib.contextmanager
 def _warnings_as_lines() -> Iterator[None]:
-    """Show warnings of hios without file and line, which say nothing to whoever typed a command."""
+    """Show warnings of hios without file and line, which mean nothing on the command line."""
     with warnings.catch_warnings():
         shown = warnings.showwarning
 
@@ -103,7 +103,7 @@ def _warnings_as_lines() -> Iterator[None]:
         yield
 
 
-#: Process number of Snakemake, which workflow/rules/common.smk sets for the commands of the rules.
+#: Environment variable with Snakemake's process ID; workflow/rules/common.smk sets it for the commands of the rules.
 VARIABLE = "HIOS_ENDS_WITH"
 
 #: Seconds for an interrupted command to end its workers and remove unfinished files.
@@ -114,8 +114,7 @@ _INTERRUPTED = 130
 def end_with_supervisor() -> None:
     """Interrupt this process once the one that ``$HIOS_ENDS_WITH`` names has ended, if that started it.
 
-    The number counts only among the ancestors: it may be one of another machine or container, whose environment a job
-    inherits.
+    The process ID counts only if it is an ancestor: a job may inherit the environment of another machine or container.
     """
     text = os.environ.get(VARIABLE, "")
     if not text.isdecimal() or len(text) > 9 or not hasattr(os, "pidfd_open"):
@@ -124,7 +123,7 @@ def end_with_supervisor() -> None:
         return
     try:
         descriptor = os.pidfd_open(int(text))
-    except OSError:  # it has ended meanwhile; without it nobody is left to watch for
+    except OSError:  # it has already ended, so there is no process left to watch
         return
     threading.Thread(target=_end_after, args=(descriptor,), name="supervisor", daemon=True).start()
 
@@ -140,7 +139,7 @@ def _end_after(descriptor: int) -> None:
 
 
 def _ancestors() -> set[int]:
-    """Process numbers of the parent, its parent and so on."""
+    """Process IDs of the parent, its parent and so on."""
     ancestors: set[int] = set()
     process = os.getppid()
     while process > 0 and process not in ancestors:

@@ -1,4 +1,4 @@
-"""The stages on files: read them, call the stage, write what it gives. Each function loads what its stage needs."""
+"""The stages on files: read the inputs, call the stage, write its results. A function imports what its stage needs."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def extract(
         weights: safetensors file to write.
         name: name of the graph.
         units: scheduling units; those that the model declares if None.
-        below: by name of inputs of whole numbers, what their values are less than.
+        below: upper limits of integer inputs by name.
         trusted: whether the user trusts a program that can run code when it is loaded.
 
     Raises:
@@ -165,9 +165,9 @@ def partition(graph: str | Path, weights: str | Path, output: str | Path, settin
 
     known = Graph.read(graph)
     require_writable(output)
-    division = run(known, load_weights(weights, known), settings)
-    write(output, "partition", division)
-    return division
+    result = run(known, load_weights(weights, known), settings)
+    write(output, "partition", result)
+    return result
 
 
 def execute(

@@ -32,7 +32,7 @@ from hios.cli.options import (
 def command(
     graph: Path, weights: Path, output: Path, budget: float, cache: Path | None, no_cache: bool, **settings: Any
 ) -> None:
-    """Find the division of this machine's cores into devices that is fastest for GRAPH.
+    """Find the fastest partition of this machine's cores into devices for GRAPH.
 
     Candidates are one device with all cores, two with half of them each, and so on down to one core each. Each is
     predicted from costs measured on such devices; the promising ones then run in turns. Put the result into
@@ -45,13 +45,13 @@ def command(
     from hios.profiling.measurement_cache import default_folder
 
     folder = None if no_cache else cache or default_folder()
-    division = files.partition(graph, weights, output, PartitionSettings(budget_s=budget, cache=folder, **settings))
-    for entry in division.partitions:
+    result = files.partition(graph, weights, output, PartitionSettings(budget_s=budget, cache=folder, **settings))
+    for entry in result.partitions:
         latency = "not measured" if entry.latency_ms is None else f"{entry.latency_ms.median:.4g} ms measured"
-        mark = " <" if (entry.devices, entry.cores_per_device) == (division.devices, division.cores_per_device) else ""
+        mark = " <" if (entry.devices, entry.cores_per_device) == (result.devices, result.cores_per_device) else ""
         click.echo(
             f"{entry.devices:>4} x {entry.cores_per_device:<4} {entry.predicted_ms:.4g} ms predicted, {latency}{mark}"
         )
-    virtual = "; virtual devices: times say little" if division.virtual else ""
-    chosen = f"devices: {division.devices}, cores_per_device: {division.cores_per_device}"
-    click.echo(f"{output}: {chosen}: {division.reason}{virtual}")
+    virtual = "; virtual devices: times say little" if result.virtual else ""
+    chosen = f"devices: {result.devices}, cores_per_device: {result.cores_per_device}"
+    click.echo(f"{output}: {chosen}: {result.reason}{virtual}")

@@ -520,7 +520,7 @@ class Serving(Record, frozen=True):
     ] = 5.0
 
 
-#: Instead of numbers of devices: the fastest division of the machine's cores.
+#: Instead of numbers of devices: the fastest partition of the machine's cores.
 AUTO_DEVICES = "auto"
 
 
@@ -575,7 +575,7 @@ class Config(Record, frozen=True, kw_only=True):
         | Literal["auto"],
         doc(
             "Numbers of devices to schedule for, without duplicates. Or auto, with platform cpu: for each "
-            "network, the division of the machine's cores into devices that `hios partition` measures to be the"
+            "network, the partition of the machine's cores into devices that `hios partition` measures to be the"
             " fastest."
         ),
     ] = (1, 2)

@@ -35,7 +35,7 @@ class Partition(Record, frozen=True, kw_only=True):
             Latency,
             doc(
                 "Measured latency, including copies of inputs and outputs; absent if the prediction ruled this "
-                "division out."
+                "partition out."
             ),
         ]
     ] = None
@@ -48,10 +48,10 @@ class PartitionFile(Record, frozen=True, kw_only=True):
     graph_fingerprint: Annotated[Fingerprint, doc("Fingerprint of the graph.")]
     cores: Annotated[Positive, doc("Cores that were divided.")]
     partitions: Annotated[
-        tuple[Partition, ...], Meta(min_length=1), doc("The divisions, starting with one device of all cores.")
+        tuple[Partition, ...], Meta(min_length=1), doc("The partitions, starting with one device of all cores.")
     ]
-    devices: Annotated[DeviceCount, doc("Number of devices of the chosen division.")]
-    cores_per_device: Annotated[Positive, doc("Cores of each device of the chosen division.")]
+    devices: Annotated[DeviceCount, doc("Number of devices of the chosen partition.")]
+    cores_per_device: Annotated[Positive, doc("Cores of each device of the chosen partition.")]
     reason: Annotated[Text, doc("Why it was chosen, in words.")]
     processor: Annotated[str, doc("Model name of the processor.")] = ""
     busy_share: OrAbsent[
