@@ -30,6 +30,17 @@ _NEEDLESS = re.compile(
 #: Labels of items, and those that Vega makes up for groups: axes, legends, titles.
 _LABELS = re.compile(r' aria-label="([^"]*)"')
 _GROUP_LABELS = re.compile(r'(<g(?: [\w-]+="[^"]*")*?) aria-label="[^"]*"')
+#: Groups of items without groups among them, their items, and attributes that items inherit from their group.
+_ITEMS = re.compile(
+    r'(<g class="mark-[^"<>]*")>((?:<(?:path|text|rect|line)(?: [\w-]+="[^"<>]*")*(?:/>|>[^<]*</\w+>))+)</g>'
+)
+_ITEM = re.compile(r"<(?:path|text|rect|line) [^<>]*>")
+_INHERITED = re.compile(
+    r" (?:fill|stroke|stroke-width|stroke-dasharray|fill-opacity|stroke-opacity|font-size|font-weight|text-anchor)="
+    r'"[^"]*"'
+)
+#: Items of a group from which on what they share is said once.
+_MANY = 8
 _IDENTITIES = re.compile(r'(?<= id=")([^"]+)(?=")')
 _ROOT = re.compile(r"<svg [^>]*?width=\"(?P<width>[\d.]+)\" height=\"(?P<height>[\d.]+)\"[^>]*>")
 #: The head of a dictionary of resources in a PDF, and its lines.
@@ -120,6 +131,7 @@ def _cleaned(drawn: str, identity: str, description: str) -> str:
     text = _NEEDLESS.sub("", drawn)
     text = _LABELS.sub(r' data-hover="\1"', _GROUP_LABELS.sub(r"\1", text))
     text = _GEOMETRY.sub(lambda match: f'{match[1]}="{_NUMBERS.sub(_shorter, match[2])}"', text)
+    text = _ITEMS.sub(_sharing, text)
     # Vega counts names on for as long as the process lives; here they begin at 0 in every drawing.
     for number, name in enumerate(dict.fromkeys(_IDENTITIES.findall(text))):
         text = text.replace(f'id="{name}"', f'id="{identity}-{number}"')
@@ -136,6 +148,17 @@ def _cleaned(drawn: str, identity: str, description: str) -> str:
         f'aria-label="{html.escape(description)}" font-family="{FONT}" {size}>'
     )
     return head + (f"<defs>{hatches}</defs>" if hatches else "") + text[root.end() :]
+
+
+def _sharing(match: re.Match[str]) -> str:
+    """A group that states what all its items share: a Gantt chart has hundreds of bars with the same stroke."""
+    group, items = match[1], match[2]
+    looks = [frozenset(_INHERITED.findall(item)) for item in _ITEM.findall(items)]
+    shared = frozenset.intersection(*looks) if len(looks) >= _MANY else frozenset()
+    if shared:
+        own = re.compile("|".join(map(re.escape, sorted(shared, key=len, reverse=True))))
+        items = _ITEM.sub(lambda item: own.sub("", item[0]), items)
+    return f"{group}{''.join(sorted(shared))}>{items}</g>"
 
 
 def _shorter(match: re.Match[str]) -> str:

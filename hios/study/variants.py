@@ -17,7 +17,7 @@ from hios.schedulers import find
 #: Algorithms by session, as labels of schedules: each with its defaults.
 ALGORITHMS = {
     "images": ("sequential", "ios", "hios-mr-inter", "hios-mr", "hios-lp-inter", "hios-lp"),
-    "batches": ("sequential", "ios"),
+    "batches": ("sequential", "ios", "opara"),
     "transformers": ("sequential", "nimble", "opara"),
 }
 #: Algorithms that networks of the session images are also profiled for alone (HIOS, figure 14).

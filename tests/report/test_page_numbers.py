@@ -234,6 +234,6 @@ def test_one_color_in_report_show_and_draw(tmp_path: Path, kind: str) -> None:
     picture, page = ((tmp_path / name).read_text(encoding="utf-8") for name in ("graph.svg", "schedule.html"))
     assert re.search(rf"<title>z\n{kind}</title><rect[^>]* fill=\"{style.color}\"", picture)
     fill = fill_of(style).replace("#hatch", "#schedule-hatch")
-    assert re.search(rf'data-hover="z&#xA;{kind}&#xA;[^>]* fill="{re.escape(fill)}"', page)
+    assert re.search(rf'data-hover="z\n{kind}\n[^>]* fill="{re.escape(fill)}"', page)
     red, green, blue = (round(int(style.color[place : place + 2], 16) / 255 * 5) for place in (1, 3, 5))
     assert f"48;5;{16 + 36 * red + 6 * green + blue}m {kind} " in draw(made, Look(80, color=True), types)
