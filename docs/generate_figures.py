@@ -59,7 +59,7 @@ def _figures() -> str:
     times = "; ".join(f"{session}: {time}" for session, time in SESSION_TIMES.items())
     drawing = "Time is that of drawing, once the data are there. Sessions take on two idle cores"
     verdicts = (
-        "Verdicts are listed where they are the same on every machine: for figures that are computed from the code, and "
+        "Verdicts are listed where they are the same on every machine: for figures that are computed from the code and "
         "for those that are not drawn, with the number of published statements. All others depend on the sessions; "
         "ID.json and the report state them."
     )

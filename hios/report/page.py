@@ -47,9 +47,9 @@ _SHORTEST_SHOWN_S = 0.0005
 #: Pixels; the page is narrower, and shows a picture of this width at four fifths of its size.
 _WIDEST_PICTURE = 1400.0
 _TALLEST_OPEN = 1100.0
-#: Rows of a figure's table up to which it stands open.
+#: A figure's table with more rows than this is folded.
 _LONGEST_OPEN = 12
-#: Types of the files that a page carries, by suffix.
+#: Media types of the files embedded in a page, by suffix.
 _MEDIA = {"csv": "text/csv", "tex": "application/x-tex"}
 
 
@@ -214,7 +214,7 @@ def _view(number: int, model: ModelResults, limits: Limits, anchors: frozenset[s
 
 
 def model_head(number: int, model: Any) -> View:
-    """What every page shows of a model: where it stands, its name, and how large it is."""
+    """What every page shows of a model: its anchor, name and size."""
     graph = model.graph
     return {
         "number": number,

@@ -1,4 +1,4 @@
-"""What figures over batch sizes have in common: each schedule with the batch that it was made for and runs with."""
+"""Shared by figures over batch sizes: each schedule with the batch sizes that it was made for and ran with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What figures have of the papers' GPUs where these are not here: predictions, in a panel of their own."""
+"""Predictions for the papers' GPUs, which figures show in a panel of their own beside measurements."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def beside(
 ) -> Figure:
     """The figure with predictions for the GPUs of the paper beside what was measured.
 
-    They have rows and a panel of their own, a sentence of what they are and one of how far predictions are from
-    published latencies. Nothing published is compared with them.
+    They have rows and a panel of their own, a sentence on the result and one on the error of such predictions where
+    latencies were published. No published number is compared with them.
 
     Args:
         figure: of what is measured.
