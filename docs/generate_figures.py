@@ -8,15 +8,18 @@ the file is not what this makes of it.
 
 from __future__ import annotations
 
+import functools
 import re
 import textwrap
+from collections import Counter
 from pathlib import Path
 
 from hios.charts.marks import explanation
 from hios.study.cards import source_text
-from hios.study.figure_data import SESSION_TIMES
+from hios.study.figure_data import SESSION_TIMES, FigureData
+from hios.study.figure_files import stated
 from hios.study.published import all_published
-from hios.study.registry import NEEDS, PAPERS, Figure, figures
+from hios.study.registry import NEEDS, PAPERS, Figure, figure, figures
 
 PAGE = Path(__file__).with_name("reproducing.md")
 
@@ -45,16 +48,35 @@ def _filled(name: str, part: str) -> str:
 
 
 def _figures() -> str:
-    rows = [_row("command", "figure", "what it shows", "needs", "drawn from", "time"), _row(*["---"] * 6)]
-    for figure in figures():
-        time = f"{figure.seconds:g} s" if not figure.missing else ""
-        source = ", ".join(figure.sessions) if not figure.missing else _why(figure)
-        needs = ", ".join(figure.needs)
-        rows.append(_row(f"`snakemake {figure.id}`", figure.number, figure.title, needs, source or "the code", time))
+    rows = [_row("command", "figure", "what it shows", "needs", "drawn from", "time", "verdict"), _row(*["---"] * 7)]
+    for entry in figures():
+        time = f"{entry.seconds:g} s" if not entry.missing else ""
+        source = ", ".join(entry.sessions) if not entry.missing else _why(entry)
+        needs = ", ".join(entry.needs)
+        place = (f"`snakemake {entry.id}`", entry.number, entry.title, needs)
+        rows.append(_row(*place, source or "the code", time, _verdicts(entry.id)))
     needs = "; ".join(f"{name}: {meaning}" for name, meaning in NEEDS.items())
     times = "; ".join(f"{session}: {time}" for session, time in SESSION_TIMES.items())
     drawing = "Time is that of drawing, once the data are there. Sessions take on two idle cores"
-    return "\n".join([*rows, "", _wrapped(f"Needs are {needs}."), "", _wrapped(f"{drawing}: {times}.")])
+    verdicts = (
+        "Verdicts are listed where they are the same on every machine: for figures that are computed from the code and "
+        "for those that are not drawn, with the number of published statements. All others depend on the sessions; "
+        "ID.json and the report state them."
+    )
+    parts = [f"Needs are {needs}.", f"{drawing}: {times}.", verdicts]
+    return "\n".join([*rows, *(line for part in parts for line in ("", _wrapped(part)))])
+
+
+@functools.cache
+def _verdicts(name: str) -> str:
+    """The verdicts on the published statements of a figure with how many have each, if no session decides them."""
+    own = figure(name)
+    if not own.published:
+        return "nothing to compare"
+    if own.sessions:
+        return "by its sessions"
+    counts = Counter(entry.verdict for entry in stated(own, FigureData())[1].comparisons)
+    return ", ".join(f"{verdict} ({count})" for verdict, count in counts.items())
 
 
 def _wrapped(text: str) -> str:

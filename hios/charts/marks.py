@@ -69,7 +69,7 @@ def used(rows: Rows) -> list[Mark]:
 
 
 def _scale(rows: Rows, looks: dict[str, Any], *, legend: bool) -> alt.Scale:
-    """A look for every mark. Vega-Lite makes one legend, or none, of scales whose domains are in the same order."""
+    """A look for every mark. Vega-Lite merges the legends of scales only if their domains are in the same order."""
     import altair as alt
 
     names = [mark.name for mark in used(rows)][:: 1 if legend else -1]
@@ -119,7 +119,7 @@ def colors(names: Sequence[str], field: str) -> dict[str, Any]:
 
 
 def inline(rows: Rows) -> alt.Chart:
-    """A chart of rows, which Altair would copy with every part that is put together from others."""
+    """A chart of rows that Altair does not copy each time a chart is composed of others."""
     import altair as alt
 
     data = alt.InlineData(values=list(rows))

@@ -21,15 +21,26 @@ if TYPE_CHECKING:
 _DECIMALS = 2
 _NUMBERS = re.compile(r"-?\d+\.\d{3,}(?:e-?\d+)?")
 _GEOMETRY = re.compile(r'(?<= )(d|transform|x|y|x1|x2|y1|y2|width|height)="([^"]*)"')
-#: Roles of single items, the font, which the whole has, defaults, and groups' backgrounds that are empty.
+#: Roles of items, the font (the drawing states it once), default values, and empty backgrounds of groups.
 _NEEDLESS = re.compile(
     r' (?:role|aria-roledescription|aria-hidden|pointer-events|font-family)="[^"]*"| (?:opacity|stroke-width)="1"'
     r'|<path(?: aria-hidden="true")? class="background"(?: aria-hidden="true")? d="M0,0h0v0h0Z"[^>]*/>'
     r'|<path class="foreground"[^>]* d="" display="none"/>'
 )
-#: Labels of items, and those that Vega makes up for groups: axes, legends, titles.
+#: Labels of items, and those that Vega generates for groups (axes, legends, titles).
 _LABELS = re.compile(r' aria-label="([^"]*)"')
 _GROUP_LABELS = re.compile(r'(<g(?: [\w-]+="[^"]*")*?) aria-label="[^"]*"')
+#: Groups that hold only items, their items, and attributes that items inherit from their group.
+_ITEMS = re.compile(
+    r'(<g class="mark-[^"<>]*")>((?:<(?:path|text|rect|line)(?: [\w-]+="[^"<>]*")*(?:/>|>[^<]*</\w+>))+)</g>'
+)
+_ITEM = re.compile(r"<(?:path|text|rect|line) [^<>]*>")
+_INHERITED = re.compile(
+    r" (?:fill|stroke|stroke-width|stroke-dasharray|fill-opacity|stroke-opacity|font-size|font-weight|text-anchor)="
+    r'"[^"]*"'
+)
+#: A group with this many items states what all of them share.
+_MANY = 8
 _IDENTITIES = re.compile(r'(?<= id=")([^"]+)(?=")')
 _ROOT = re.compile(r"<svg [^>]*?width=\"(?P<width>[\d.]+)\" height=\"(?P<height>[\d.]+)\"[^>]*>")
 #: The head of a dictionary of resources in a PDF, and its lines.
@@ -44,7 +55,7 @@ def fill_of(style: Style) -> str:
 
 @contextlib.contextmanager
 def unchecked() -> Iterator[None]:
-    """Charts made within are not checked against the schema of Vega-Lite, which takes longer than to draw them."""
+    """Disables the check of charts against the schema of Vega-Lite, which takes longer than drawing them."""
     import altair
 
     with altair.utils.schemapi.debug_mode(False):
@@ -89,7 +100,7 @@ def to_pdf(chart: alt.TopLevelMixin, identity: str) -> bytes:
 
 
 def svg_to_pdf(svg: str) -> bytes:
-    """What `to_svg` made, as `to_pdf` would make it."""
+    """A drawing of `to_svg` as a PDF, as `to_pdf` makes it."""
     import vl_convert
 
     return _RESOURCES.sub(_sorted_lines, bytes(vl_convert.svg_to_pdf(svg)))
@@ -106,7 +117,7 @@ def _own(config: Vega) -> Vega:
 
 
 def _fill_legends(drawing: Vega) -> None:
-    """Fill only the symbols of what was measured in the legends of marks, which Vega-Lite has no word for."""
+    """In the legends of marks, fill only the symbol of measurements; Vega-Lite cannot express that."""
     for legend in drawing.get("legends", ()):
         if legend.keys() & {"shape", "strokeDash"}:
             update = legend.setdefault("encode", {}).setdefault("symbols", {}).setdefault("update", {})
@@ -120,7 +131,8 @@ def _cleaned(drawn: str, identity: str, description: str) -> str:
     text = _NEEDLESS.sub("", drawn)
     text = _LABELS.sub(r' data-hover="\1"', _GROUP_LABELS.sub(r"\1", text))
     text = _GEOMETRY.sub(lambda match: f'{match[1]}="{_NUMBERS.sub(_shorter, match[2])}"', text)
-    # Vega counts names on for as long as the process lives; here they begin at 0 in every drawing.
+    text = _ITEMS.sub(_sharing, text)
+    # Vega numbers names over the lifetime of the process; here numbers begin at 0 in every drawing.
     for number, name in enumerate(dict.fromkeys(_IDENTITIES.findall(text))):
         text = text.replace(f'id="{name}"', f'id="{identity}-{number}"')
         text = text.replace(f"url(#{name})", f"url(#{identity}-{number})")
@@ -136,6 +148,17 @@ def _cleaned(drawn: str, identity: str, description: str) -> str:
         f'aria-label="{html.escape(description)}" font-family="{FONT}" {size}>'
     )
     return head + (f"<defs>{hatches}</defs>" if hatches else "") + text[root.end() :]
+
+
+def _sharing(match: re.Match[str]) -> str:
+    """A group that states what all its items share: a Gantt chart has hundreds of bars with the same stroke."""
+    group, items = match[1], match[2]
+    looks = [frozenset(_INHERITED.findall(item)) for item in _ITEM.findall(items)]
+    shared = frozenset.intersection(*looks) if len(looks) >= _MANY else frozenset()
+    if shared:
+        own = re.compile("|".join(map(re.escape, sorted(shared, key=len, reverse=True))))
+        items = _ITEM.sub(lambda item: own.sub("", item[0]), items)
+    return f"{group}{''.join(sorted(shared))}>{items}</g>"
 
 
 def _shorter(match: re.Match[str]) -> str:

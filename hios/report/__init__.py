@@ -1,4 +1,4 @@
-"""What people see: the report of a run, one schedule by itself, and the algorithms.
+"""Output for readers: the report of a run, the page of a single schedule, and the list of algorithms.
 
     paper_figures                      the papers' figures and verdicts
     model_results, model_predictions   what a report is made from: the files of every model, of runs and of predictions
@@ -86,7 +86,7 @@ def write_report(
         artifacts.require_writable(path)
     if Path(output).resolve() in [path.resolve() for path in places.values()]:
         raise ArtifactError(f"{output}: named for the page, and it is the place of a table; name another")
-    # All of it first: bad input must not leave a new page beside old tables.
+    # Make everything before writing: bad input must not leave a new page next to old tables.
     drawn = _figures(figures, Path(output)) if isinstance(figures, Path) else figures
     served = [] if serving is None else read_serving(serving)
     made = _read(list(map(Path, directories)), schedules, provenance, drawn, served, processes)

@@ -19,7 +19,7 @@ def is_archive(path: Path) -> bool:
 
 
 def write_archived_page(archive: Path, output: Path, tables: Path) -> ArchiveFile:
-    """Make the page of an archive again, with its tables; by the same version of hios it has the same bytes.
+    """Recreate the page of an archive and its tables; the same version of hios writes the same bytes.
 
     Links on the page lead to files beside it: those of the archive, where it is unpacked.
 

@@ -1,4 +1,4 @@
-"""What predictions rest on: the numbers of costs.json in words, as a list with their meaning and as short lines."""
+"""What predictions are based on: the numbers of costs.json in words, a list with meanings and short lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CostFact(NamedTuple):
 
 
 def cost_facts(costs: CostsFile) -> list[CostFact]:
-    """All that costs.json says of how it was measured and of the models in it; files by hand say less.
+    """Everything that costs.json states on how it was measured and on its models; handwritten files state less.
 
     Args:
         costs: what costs.json holds.
@@ -174,7 +174,7 @@ def profile_summary(costs: CostsFile) -> str:
 
 
 def profile_details(costs: CostsFile) -> list[str]:
-    """How much was measured, what came from the cache, and how certain all of it is: a line each.
+    """How much was measured, how much came from the cache, and how precise both are: a line each.
 
     Args:
         costs: what the profiler made.

@@ -12,7 +12,7 @@ from hios.workers.process_settings import end_with_parent, interrupts_blocked
 
 T = TypeVar("T")
 
-#: Parts from which on several processes are worth their start.
+#: Number of parts from which several processes are worth starting.
 _MANY = 8
 
 

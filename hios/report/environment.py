@@ -17,9 +17,9 @@ from hios.report.model_results import ModelResults
 from hios.versions import checkout
 
 _UNKNOWN = "not recorded"
-#: The longest fact, which stands by itself behind the others.
+#: The longest fact, which is shown last, on a line of its own.
 _LAST = "Software"
-#: Name of what a page says of how it was made, among its metadata.
+#: Name of the metadata of a page that says how it was made.
 ORIGIN = "hios-origin"
 #: Batch, channels, height, width.
 _IMAGE_DIMENSIONS = 4
@@ -27,7 +27,7 @@ _IMAGE_DIMENSIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """How a page came about, beside the results in it; empty where it is not known.
+    """How a page was made, apart from its results; empty where that is not known.
 
     Attributes:
         command: that wrote the page, as for a shell.
@@ -40,7 +40,7 @@ class Provenance:
     origin: str = ""
 
 
-#: Where a page was made by hand.
+#: For pages that were made without the pipeline.
 NOT_RECORDED = Provenance()
 
 

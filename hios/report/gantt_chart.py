@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 #: Pixels: the plot, a row, and a row where there are many.
 _WIDTH, _ROW, _DENSE_ROW, _MANY_ROWS = 980, 30, 20, 8
-#: Share of its row that a bar fills, and of the plot that is empty behind the last bar.
+#: Height of a bar as a share of its row; length of the time axis as a multiple of the last finish.
 _BAR, _ROOM = 0.84, 1.01
 #: Pixels that a name needs beside itself to be shown in its bar.
 _NAME_MARGIN = 6.0
 _UNKNOWN_TYPE = "type unknown"
-#: 0.1 microseconds: finer than any clock here.
+#: Of milliseconds: 0.1 microseconds, finer than any clock here.
 _DECIMALS = 4
 
 
@@ -63,7 +63,7 @@ class _Pass:
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What a chart shows beside bars: how bars are named, and the lower bound, where there is one."""
+    """What a chart needs in addition to placements: names, types and inputs of operators, and the bound."""
 
     devices: int
     type_of: Callable[[str], str]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _WIDTH, _ROW = 800, 30
 #: What the chart shows of a row, with its name.
 _SHOWN = {"measured_median_ms": "median", "measured_p80_ms": "p80", "predicted_ms": "predicted"}
-#: Values beyond so many times the median row are cut off, and the axis ends so much beyond the largest of the others.
+#: Values above this multiple of the median row are cut off; the axis ends at this multiple of the largest other value.
 _OUTLIER = 3.0
 _ROOM = 1.08
 #: Kinds of rows in the order of the legend, with their colors: blue, vermilion, green, grey.
@@ -87,7 +87,7 @@ def _rows(model: ModelResults) -> list[Row]:
 
 
 def _end(rows: Sequence[Row]) -> float | None:
-    """Where the axis ends so that single large values do not flatten all others; None where none is that large."""
+    """End of the axis if single large values would flatten all others; None if no value is that large."""
     values = [row[column] for row in rows for column in _SHOWN if row.get(column) is not None]
     typical = statistics.median(row["measured_median_ms"] for row in rows)
     within = [value for value in values if value <= _OUTLIER * typical]
@@ -178,7 +178,7 @@ def _markers(rows: Sequence[Row], decimals: int, x: alt.X, y: alt.Y) -> alt.Char
 
 
 def _cut_off(rows: Sequence[Row], end: float, decimals: int, y: alt.Y) -> alt.Chart:
-    """What lies beyond the end of the axis, in numbers at the right of its row."""
+    """Values beyond the end of the axis, as numbers at the right end of their rows."""
     import altair as alt
 
     beyond = {

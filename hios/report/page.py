@@ -47,9 +47,9 @@ _SHORTEST_SHOWN_S = 0.0005
 #: Pixels; the page is narrower, and shows a picture of this width at four fifths of its size.
 _WIDEST_PICTURE = 1400.0
 _TALLEST_OPEN = 1100.0
-#: Rows of a figure's table up to which it stands open.
+#: A figure's table with more rows than this is folded.
 _LONGEST_OPEN = 12
-#: Types of the files that a page carries, by suffix.
+#: Media types of the files embedded in a page, by suffix.
 _MEDIA = {"csv": "text/csv", "tex": "application/x-tex"}
 
 
@@ -214,7 +214,7 @@ def _view(number: int, model: ModelResults, limits: Limits, anchors: frozenset[s
 
 
 def model_head(number: int, model: Any) -> View:
-    """What every page shows of a model: where it stands, its name, and how large it is."""
+    """What every page shows of a model: its anchor, name and size."""
     graph = model.graph
     return {
         "number": number,
@@ -239,6 +239,11 @@ def _picture(model: ModelResults) -> View:
     return {**words(picture), "svg": svg(picture), "open": picture.plan.height <= _TALLEST_OPEN}
 
 
+def _inline(svg: str) -> str:
+    """A drawing within HTML, which knows the namespace of SVG, and keeps line breaks in attributes as they are."""
+    return svg.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1).replace("&#xA;", "\n")
+
+
 def _optional(text: Callable[..., str]) -> Callable[..., str]:
     """A filter that shows an absent value as a dash."""
     return lambda value, *arguments: _ABSENT if value is None else text(value, *arguments)
@@ -249,8 +254,7 @@ def _seconds(value: float) -> str:
 
 
 _FILTERS: dict[str, Callable[..., str]] = {
-    # HTML knows the namespace of SVG; a page names no address.
-    "inline": lambda text: markupsafe.Markup(text.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1)),  # noqa: S704
+    "inline": lambda text: markupsafe.Markup(_inline(text)),  # noqa: S704
     "whole": _optional(str),
     "shortest": lambda value: f"{value:.4g}" if isinstance(value, float) else str(value),
     "ms": _optional(lambda value, decimals: f"{value:.{decimals}f}"),

@@ -13,6 +13,8 @@ from hios.report.model_results import ModelResults
 
 #: Most Gantt charts of a page, rows of schedules in a table, and pictures of graphs.
 _CHARTS, _ROWS, _PICTURES = 150, 2000, 50
+#: Most bars of all Gantt charts together: with this many a page has about 9 MB.
+_BARS = 26_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,8 @@ class Limits:
     def of(cls, models: Sequence[ModelResults]) -> Limits:
         """Those of a page about some networks."""
         schedules = sum(len(model.run.results) for model in models)
-        return cls(schedules <= _CHARTS, schedules <= _ROWS, len(models) <= _PICTURES)
+        bars = sum(len(one.predicted) + len(one.measured) for model in models for one in model.run.results)
+        return cls(schedules <= _CHARTS and bars <= _BARS, schedules <= _ROWS, len(models) <= _PICTURES)
 
     def places(self, number: int, model: ModelResults, anchors: Set[str]) -> list[int]:
         """The schedules of a network that the tables show, by their place in the run.

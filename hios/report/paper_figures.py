@@ -22,7 +22,7 @@ from hios.study.verdicts import Verdict
 
 _ELSEWHERE = Verdict.ELSEWHERE.value
 _SECONDS_PER_MINUTE = 60
-#: What files are called where readers choose one.
+#: Names of file types, as links show them.
 _NAMES = {"csv": "CSV", "tex": "LaTeX", "svg": "SVG", "pdf": "PDF", "json": "JSON"}
 
 

@@ -1,4 +1,4 @@
-"""What was found and how far it can be trusted, in sentences whose numbers come from the results."""
+"""Sentences on the results and on how reliable they are; their numbers come from the results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FULL_CEILING = 0.9
 #: Share of the measured latency from which on the error of a prediction is large.
 LARGE_ERROR = 0.1
 
-#: What has latencies in run.json.
+#: Entries of run.json that have latencies.
 _Timed = Baseline | ReferenceResult | ScheduleResult
 
 
@@ -75,7 +75,7 @@ def _virtual_cautions(model: ModelResults) -> list[str]:
 
 
 def ceiling_sentences(model: ModelResults) -> list[str]:
-    """What the machine gives at most, as the ceilings measured it."""
+    """The largest throughput of the machine, as the measured ceilings show it."""
     return [_ceiling_sentence(ceiling, model.decimals) for ceiling in model.run.ceilings]
 
 
@@ -110,7 +110,7 @@ def engine_sentence(model: ModelResults) -> str | None:
 
 
 def fastest_sentence(model: ModelResults) -> str | None:
-    """Which schedule is fastest, what is statistically tied with it, and what is faster; None without results."""
+    """The fastest schedule, what is statistically tied with it, and faster references; None without results."""
     if model.fastest is None:
         return None
     results = model.run.results
@@ -155,7 +155,7 @@ def fastest_way_sentence(model: ModelResults) -> str | None:
 
 
 def slower_sentence(model: ModelResults) -> str | None:
-    """Which schedules are slower than the sequential one on one device beyond doubt; None if none is."""
+    """Schedules that are certainly slower than the sequential one on one device; None if there are none."""
     slower = [
         f"{result.label} ({result.speedup:.2f})"
         for result in model.run.results
@@ -167,7 +167,7 @@ def slower_sentence(model: ModelResults) -> str | None:
 
 
 def cut_sentence(model: ModelResults) -> str | None:
-    """Which schedules come from a search that cut the graph into pieces; None if none does."""
+    """Schedules from a search that cut the graph into pieces; None if there are none."""
     cut = [f"{result.label} ({result.cuts})" for result in model.run.results if result.cuts]
     if not cut:
         return None

@@ -1,14 +1,18 @@
-"""What figures over batch sizes have in common: each schedule with the batch that it was made for and runs with."""
+"""Shared by figures over batch sizes: each schedule with the batch sizes that it was made for and ran with."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from hios.charts import marks
 from hios.study import network_runs as runs
 from hios.study.figure_data import FigureData
 
 if TYPE_CHECKING:
+    import altair as alt
+
     from hios.study.registry import Row, Rows
 
 _MS_PER_S = 1000.0
@@ -16,13 +20,23 @@ _LABEL = re.compile(r"(?P<network>.+)-b(?P<batch>[0-9]+)")
 _MADE_FOR = re.compile(r".+-for-b(?P<batch>[0-9]+)")
 
 
-def batch_rows(data: FigureData) -> Rows:
-    """A row for every network, batch size, schedule and mark."""
-    session = data.variants.get("batches", {})
-    return [_row(row) for row in runs.schedule_rows(FigureData(networks=session), ("sequential", "ios"), devices=1)]
+def batch_rows(data: FigureData, algorithms: Collection[str], references: Collection[str] = ()) -> Rows:
+    """A row for every network, batch size, schedule and mark.
+
+    Args:
+        data: with the session batches.
+        algorithms: names in the registry.
+        references: other ways to run the networks, as run.json names them.
+    """
+    session = FigureData(networks=data.variants.get("batches", {}))
+    rows = runs.schedule_rows(session, algorithms, devices=1)
+    if references:
+        rows += runs.reference_rows(session, references)
+    return [with_batch(row) for row in rows]
 
 
-def _row(row: Row) -> Row:
+def with_batch(row: Row) -> Row:
+    """A row of a network of the session, whose label names the batch size, with columns for it and the throughput."""
     network, batch, made_for = batches_of(row["network"], row["schedule"])
     more = {
         "batch": batch,
@@ -42,3 +56,23 @@ def batches_of(label: str, schedule: str) -> tuple[str, int, int]:
     own, other = _LABEL.fullmatch(label), _MADE_FOR.fullmatch(schedule)
     network, batch = (own["network"], int(own["batch"])) if own else (label, 1)
     return network, batch, int(other["batch"]) if other else batch
+
+
+def throughput_chart(rows: Rows) -> alt.TopLevelMixin:
+    """Images a second over the batch size, a line for every network and algorithm."""
+    import altair as alt
+
+    shown = [
+        {
+            **row,
+            "series": f"{row['network']}, {row['algorithm']}",
+            "description": f"{row['algorithm']}, batch {row['batch']}: {row['images a s']:.3g} a second, {row['mark']}",
+        }
+        for row in rows
+        if row["images a s"] is not None
+    ]
+    x = alt.X("batch:Q", axis=alt.Axis(values=sorted({row["batch"] for row in rows})))
+    drawn: alt.TopLevelMixin = marks.lines(
+        shown, x=x, y=alt.Y("images a s:Q", title="images a second"), series="series"
+    )
+    return drawn

@@ -26,7 +26,7 @@ KERNEL = 5
 #: Two devices, each a core: what the papers ask of one GPU and of two is asked of these.
 _CORES = 2
 _FLOAT_BYTES = 4
-#: Rounds before those that count.
+#: Untimed rounds before the timed ones.
 _WARMUP = 1
 #: Hand-overs in a round.
 _HAND_OVERS = 5

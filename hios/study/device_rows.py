@@ -52,11 +52,11 @@ def _having(machines: Mapping[str, Mapping[str, Network]], label: str) -> list[t
 
 def _result(network: Network) -> ScheduleResult | None:
     """The schedule by IOS of a network, if its times follow from its placements."""
-    found = next((row for row in network.run.results if (row.algorithm, row.devices) == (_ALGORITHM, 1)), None)
-    if found is None:
+    result = next((row for row in network.run.results if (row.algorithm, row.devices) == (_ALGORITHM, 1)), None)
+    if result is None:
         return None
-    time = _time_ms(found, network)
-    return found if time is not None and math.isclose(time, found.predicted_ms, rel_tol=_ROUNDING) else None
+    time = _time_ms(result, network)
+    return result if time is not None and math.isclose(time, result.predicted_ms, rel_tol=_ROUNDING) else None
 
 
 def _time_ms(result: ScheduleResult, network: Network) -> float | None:

@@ -127,7 +127,7 @@ class OtherMachine:
 
 @dataclass(frozen=True, slots=True)
 class FigureData:
-    """What the sessions of a figure found.
+    """The data of a figure's sessions.
 
     Attributes:
         simulations: settings of a series of the simulation.
@@ -139,7 +139,7 @@ class FigureData:
         profiles: what was profiled for one algorithm alone, by algorithm, by name of the network.
         serving: results of scenarios by label.
         top: experiments of TOP by name.
-        files: where all of it was read.
+        files: that everything was read from.
         machines: other machines by name, that of their archive.
         predictions: networks predicted for the papers' GPUs by name, by session: networks, or one of ``VARIANTS``.
     """
@@ -173,7 +173,7 @@ class FigureData:
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> FigureData:
-        """Read files of sessions, each told by the folder that it lies in; a network by its run.json or schedule.json.
+        """Read files of sessions, identified by their folders; a network is named by its run.json or schedule.json.
 
         Zip files are archives of other machines.
 
@@ -265,7 +265,7 @@ class _Reader:
 
 
 def located(file: str, root: Path) -> Path:
-    """Where a file that a figure names is now: there, or in a folder of results that was moved or renamed.
+    """The current place of a file that a figure names: as named, or in a folder of results that was moved or renamed.
 
     Args:
         file: as the figure names it.

@@ -33,7 +33,7 @@ _NO_EXPERIMENT = (
 _NO_ARCHIVES = "it compares machines, and `study: archives:` in config.yaml names no archive of another one"
 #: Columns that only charts need.
 HIDDEN = frozenset({"description"})
-#: What a figure is written as.
+#: Suffixes of a figure's files.
 ENDINGS = ("csv", "tex", "svg", "pdf", "json")
 
 

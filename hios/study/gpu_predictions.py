@@ -1,4 +1,4 @@
-"""What a network does on the GPUs of the papers: costs predicted by the platform model, schedules by the algorithms."""
+"""Predictions of a network on the GPUs of the papers: costs by the platform model, schedules by the algorithms."""
 
 from __future__ import annotations
 

@@ -44,6 +44,8 @@ _ON_A100 = ("bert", "t5")
 def targets_of(label: str) -> tuple[str, ...]:
     """The targets of a network by its label in the configuration, or its folder within the results."""
     session, _, name = label.removeprefix("study/").rpartition("/")
+    if session == "batches":
+        return ("opara-a100", "opara-rtx2080s")
     if session == "transformers":
         return ("opara-a100",) if name.startswith(_ON_A100) else ("opara-rtx2080s",)
     return ("hios",) if session else ("hios", "ios", "lios")

@@ -1,4 +1,4 @@
-"""What figures of several machines have in common: the rows of every machine, and a panel for each."""
+"""Shared by figures of several machines: the rows of every machine, and a panel for each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hios.study.registry import Rows
 
-#: This machine, in the column of machines.
+#: The name of this machine in the column `machine`.
 HERE = "this machine"
 _UNKNOWN = "unknown hardware"
 

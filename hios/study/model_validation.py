@@ -50,7 +50,7 @@ def rows() -> tuple[ValidationRow, ...]:
     return tuple(msgspec.convert(plain(read_yaml(FILE), str(FILE), ()), list[ValidationRow]))
 
 
-def write(found: list[ValidationRow], file: Path = FILE) -> None:
+def write(rows: list[ValidationRow], file: Path = FILE) -> None:
     """Write the file."""
     head = (
         "# Written by `python benchmarks/model_validation.py --write`: sequential latencies, published and predicted.\n"
@@ -59,7 +59,7 @@ def write(found: list[ValidationRow], file: Path = FILE) -> None:
         f"- {{paper: {row.paper}, gpu: {row.gpu}, network: {row.network}, batch: {row.batch}, "
         f"published_ms: {row.published_ms:.6g}, predicted_ms: {row.predicted_ms:.6g}, "
         f"fitted: {str(row.fitted).lower()}}}\n"
-        for row in found
+        for row in rows
     ]
     with artifacts.replacing(file) as temporary:
         temporary.write_text(head + "".join(lines), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What figures of measured networks have in common: latencies of schedules from run.json, and box plots of all runs."""
+"""Shared by figures of measured networks: latencies of schedules from run.json, and box plots of all runs."""
 
 from __future__ import annotations
 

@@ -40,11 +40,11 @@ def convolution(pixels: int, channels: int, gpu: Gpu, link: Link) -> PredictedCo
     """
     size = _BYTES * channels * pixels**2
     terms = channels * _KERNEL**2
-    found = predict(
+    kernels = predict(
         Contraction(1, pixels**2, channels, terms, 2 * size, (_KERNEL, _KERNEL), True, "float32"),
         gpu,
         DEFAULT_EFFICIENCY,
     )
     return PredictedConvolution(
-        (found.us + DEFAULT_EFFICIENCY.launch_us) / 1e3, link.time_ms(size), size, found.utilization
+        (kernels.us + DEFAULT_EFFICIENCY.launch_us) / 1e3, link.time_ms(size), size, kernels.utilization
     )

@@ -1,4 +1,4 @@
-"""What figures have of the papers' GPUs where these are not here: predictions, in a panel of their own."""
+"""Predictions for the papers' GPUs, which figures show in a panel of their own beside measurements."""
 
 from __future__ import annotations
 
@@ -32,19 +32,22 @@ def beside(
     *,
     rows: _Maker | None = None,
     chart: _Chart | None = None,
+    words: Callable[[Rows], str] | None = None,
 ) -> Figure:
     """The figure with predictions for the GPUs of the paper beside what was measured.
 
-    They have rows and a panel of their own, a sentence of what they are and one of how far predictions are from
-    published latencies. Nothing published is compared with them.
+    They have rows and a panel of their own, a sentence on the result and one on the error of such predictions where
+    latencies were published. No published number is compared with them.
 
     Args:
         figure: of what is measured.
         targets: keys of `hios.study.gpu_targets.TARGETS`.
-        sessions: of networks that are predicted: networks, images or transformers.
+        sessions: of networks that are predicted: networks, images, batches or transformers.
         rows: makes the rows of a network on a target; latencies and speedups of all schedules if None.
         chart: makes the panel of a GPU; bars of latencies if None.
+        words: makes the sentences on what is predicted; the speedups of all schedules or blocks if None.
     """
+    predicted_finding = words or _speedups
     made, drawn, measured_chart = rows or latency_rows, chart or runs.bar_chart("schedule"), figure.chart
 
     def all_rows(data: FigureData) -> Rows:
@@ -58,7 +61,7 @@ def beside(
 
     def finding(rows: Rows) -> str:
         own = _measured(rows)
-        return " ".join(filter(None, [figure.finding(own) if own else "", _speedups(rows)]))
+        return " ".join(filter(None, [figure.finding(own) if own else "", predicted_finding(_on_gpus(rows))]))
 
     def reason(rows: Rows) -> str:
         own = _measured(rows)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 Rows = list[Row]
 
-#: Whether hios draws a figure, or why not.
+#: Whether hios draws a figure; otherwise the reason.
 State = Literal["drawn", "needs a GPU", "not drawn"]
 
 #: What a figure may need, and what that means.
@@ -45,7 +45,7 @@ PAPERS = {
     "top": "TOP (Lin et al.)",
 }
 
-#: The one table that is ours: what explains figures of a paper.
+#: The one table that no paper has: it explains figures of a paper.
 _ABLATION = "ablation"
 
 _FOLDER = Path(__file__).with_name("figures")
@@ -79,16 +79,16 @@ class Figure:
         varies: what is varied and what is plotted.
         needs: keys of ``NEEDS``.
         sessions: whose data it is drawn from, see `hios.study.figure_data`; empty where it is computed on the spot.
-        optional: sessions that it also shows where ``study: sessions:`` of the configuration names them.
+        optional: sessions that it shows too if ``study: sessions:`` of the configuration names them.
         seconds: time on two cores to draw it once its sessions are there.
-        rows: makes its table of the data.
+        rows: makes its table from the data.
         chart: makes a chart of the table; None for a table.
-        compare: what was found beside what is published.
-        also: further groups of published.yaml that belong to it.
+        compare: sets numbers of the table beside the published ones.
+        also: other groups of published.yaml that belong to it.
         missing: why hios does not draw it, in words; empty where it does.
         command: what would produce its data, where hios does not.
         reason: makes one sentence on why numbers differ, with its numbers from the table.
-        finding: makes one sentence on what was found here, where the comparisons do not say it.
+        finding: makes one sentence on the result here, where the comparisons do not state it.
     """
 
     id: str

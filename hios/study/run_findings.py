@@ -1,4 +1,4 @@
-"""What figures of measured networks found, in sentences whose numbers come from their rows."""
+"""Sentences on the results of measured networks; their numbers come from the rows of figures."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hios.formats.run_file import ReferenceKind
 if TYPE_CHECKING:
     from hios.study.registry import Row, Rows
 
-#: What devices are, by platform.
+#: What a device is, by platform.
 _DEVICES = {"cpu": "cores", "cuda": "GPUs"}
 #: Share of a latency up to which schedules of a core differ by little.
 _LITTLE = 0.05
-#: What stands in the column `algorithm` of a way that is no schedule; empty in runs of before it was noted.
+#: Values of the column `algorithm` for references; empty in older runs, which do not state the kind.
 _REFERENCES = ("", *get_args(ReferenceKind))
 
 
@@ -45,7 +45,7 @@ def scheduling_times(rows: Rows) -> str:
 
 
 def on_cores(text: Callable[[Rows], str]) -> Callable[[Rows], str]:
-    """A sentence that holds for cores alone: nothing is said of what was measured elsewhere."""
+    """A sentence that holds for cores alone: it is empty for rows of other platforms."""
     return lambda rows: text(rows) if rows and all(row.get("platform") == "cpu" for row in rows) else ""
 
 
@@ -67,7 +67,7 @@ def one_operator_fills_a_core(rows: Rows) -> str:
 
 
 def stand_ins(rows: Rows, instead_of: str) -> str:
-    """What ran in the place of frameworks that did not.
+    """Which runtimes stand for frameworks that did not run.
 
     Args:
         rows: of schedules and references.
@@ -78,7 +78,7 @@ def stand_ins(rows: Rows, instead_of: str) -> str:
 
 
 def gain_of_groups(rows: Rows, algorithm: str) -> str:
-    """What grouping on a device changes of the measured latency of an algorithm, against its inter-GPU part.
+    """The change of measured latency by grouping operators on a device, relative to the inter-GPU part alone.
 
     Args:
         rows: of schedules.

@@ -14,13 +14,13 @@ from hios.study import registry, variants
 from hios.study.random_graphs import GENERATORS
 from hios.study.registry import Figure
 
-#: Instances of every setting where the configuration does not say: the paper has 30.
+#: Default number of instances of every setting; the paper has 30.
 INSTANCES = {"quick": 3, "full": 30}
 #: Sizes of images of convolutions, in pixels: those of HIOS figure 1, the largest of which take minutes on cores.
 SIZES = {"quick": (8, 16, 32, 64, 128, 256), "full": (8, 16, 32, 64, 128, 256, 512, 1024)}
 #: Where archives of other machines are kept, within the results.
 ARCHIVES = "study/archives"
-#: Sessions that measure, and predictions, which stand beside what was measured; where nothing runs they have no data.
+#: Sessions that measure, and predictions, which accompany them: without a platform that runs they have no data.
 MEASURING = frozenset({"networks", "convolutions", "pruning", "profiles", "predictions", *variants.ALGORITHMS})
 
 
@@ -135,7 +135,7 @@ def figure_files(settings: Config, figure: Figure, *, measures: bool = True) -> 
 
     Args:
         settings: of the pipeline.
-        figure: of the registry; the sessions that it can do without count where the configuration names them.
+        figure: of the registry; its optional sessions count if the configuration names them.
         measures: whether networks are executed.
     """
     more = [session for session in figure.optional if _is_configured(session, figure, settings.study)]

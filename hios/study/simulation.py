@@ -25,7 +25,7 @@ ALGORITHMS = ("sequential", "ios", "hios-mr-inter", "hios-mr", "hios-lp-inter", 
 _GROUPING = ("hios-mr", "hios-lp")
 #: Those for one device, which the released program evaluates as the paper does.
 _ONE_DEVICE = ("sequential", "ios")
-#: More seconds than a search by moves ever takes: no clock decides how far it comes.
+#: Longer than any search by moves takes, so that results do not depend on a clock.
 _NO_LIMIT = 1e6
 
 #: What is told after each instance: how many of how many are done.

@@ -1,4 +1,4 @@
-"""Networks that sessions of the study measure beside those of the configuration: other image and batch sizes, others.
+"""Networks that sessions of the study measure in addition to those of the configuration: other sizes, transformers.
 
 Each is a network of the pipeline in a folder of its own, study/SESSION/NAME, with the algorithms that the figures of
 the session compare. Names are those of files in ``models/``.
@@ -17,14 +17,14 @@ from hios.schedulers import find
 #: Algorithms by session, as labels of schedules: each with its defaults.
 ALGORITHMS = {
     "images": ("sequential", "ios", "hios-mr-inter", "hios-mr", "hios-lp-inter", "hios-lp"),
-    "batches": ("sequential", "ios"),
+    "batches": ("sequential", "ios", "opara"),
     "transformers": ("sequential", "nimble", "opara"),
 }
-#: Algorithms that networks of the session images are also profiled for alone (HIOS, figure 14).
+#: Algorithms for each of which networks of the session images are also profiled separately (HIOS, figure 14).
 ALONE = ("ios", "hios-mr", "hios-lp")
 #: The algorithm whose schedules for one batch size run with the others.
 RETARGETED = "ios"
-#: Sizes where the configuration does not say: in pixels (HIOS, figure 12) and images (IOS, figure 11).
+#: Default sizes: in pixels (HIOS, figure 12), and in images (IOS, figure 11).
 _IMAGES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     "quick": {"inception_v3": (299, 512)},
     "full": {"inception_v3": (299, 512, 1024), "nasnet_large": (331, 512)},

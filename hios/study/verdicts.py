@@ -1,4 +1,4 @@
-"""Whether what was found here agrees with what was published: computed from the numbers, never written."""
+"""Whether results of this machine agree with published ones: computed from the numbers, never written by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 from hios.study.published import Published
 
-#: What was found here: one number, a lowest and a highest, or one for each case.
+#: A result of this machine: one number, the lowest and the highest, or one for each case.
 Found = float | tuple[float, float] | Mapping[str, float]
 
 
@@ -23,12 +23,12 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A published statement beside what was found here.
+    """A published statement and the result of this machine.
 
     Attributes:
         published: the statement.
-        found: the number or numbers of here; None where this machine cannot find any.
-        by: what found them, such as hios or the released program.
+        found: the result here, one number or several; None where this machine has none.
+        by: what computed it, such as hios or the released program.
     """
 
     published: Published
@@ -42,7 +42,7 @@ class Comparison:
 
     @property
     def found_text(self) -> str:
-        """What was found, in words; empty where there is nothing."""
+        """The result in words; empty if there is none."""
         if self.found is None:
             return ""
         if isinstance(self.found, Mapping):

@@ -148,3 +148,19 @@ def test_pdf_is_one_page_with_its_fonts_and_text() -> None:
     assert len(re.findall(rb"/FontFile[23]?\b", text)) == len(fonts)
     assert len(re.findall(rb"/ToUnicode\b", text)) == len(re.findall(rb"/Subtype\s*/Type0\b", text)) > 0
     assert FONT.split(",")[0].replace(" ", "").encode() in text
+
+
+def test_many_items_share_what_is_equal() -> None:
+    """Attributes that all bars of a chart have in common are those of their group; each bar keeps what is its own."""
+    rows = [
+        {"x": number, "fill": "#44bb99" if number % 2 else "#77aadd", "description": f'{number}, stroke="none" '}
+        for number in range(20)
+    ]
+    chart = alt.Chart(alt.Data(values=rows)).mark_bar(stroke="#123456", strokeDash=[3, 2])
+    chart = chart.encode(x="x:O", fill=alt.Fill("fill:N", scale=None), description="description:N")
+    root = _parsed(to_svg(chart.properties(description="many"), "many"))
+    (group,) = [group for group in root.iter(f"{SVG}g") if any(item.get("data-hover") for item in group)]
+    assert (group.get("stroke"), group.get("stroke-dasharray"), group.get("fill")) == ("#123456", "3,2", None)
+    assert [(item.get("stroke"), item.get("stroke-dasharray")) for item in group] == [(None, None)] * 20
+    assert [item.get("fill") for item in group] == [row["fill"] for row in rows]
+    assert [item.get("data-hover") for item in group] == [row["description"] for row in rows]

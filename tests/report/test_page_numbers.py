@@ -7,6 +7,7 @@ import html
 import random
 import re
 import statistics
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from hios import artifacts
+from hios import Edge, Graph, Operator, artifacts
 from hios.cli import main
 from hios.report import write_report
+from hios.study import registry
+from hios.study.figure_data import FigureData
+from hios.study.figure_files import write_figure
+from hios.study.gpu_predictions import predict_targets
 from tests.report.test_report import latency, make_results
+from tests.verify.results import write_network
 
 #: What was measured of this schedule is made shorter; it is not the fastest, and stays within 10 % of its prediction.
 CHANGED = "greedy <1>"
@@ -234,6 +240,98 @@ def test_one_color_in_report_show_and_draw(tmp_path: Path, kind: str) -> None:
     picture, page = ((tmp_path / name).read_text(encoding="utf-8") for name in ("graph.svg", "schedule.html"))
     assert re.search(rf"<title>z\n{kind}</title><rect[^>]* fill=\"{style.color}\"", picture)
     fill = fill_of(style).replace("#hatch", "#schedule-hatch")
-    assert re.search(rf'data-hover="z&#xA;{kind}&#xA;[^>]* fill="{re.escape(fill)}"', page)
+    assert re.search(rf'data-hover="z\n{kind}\n[^>]* fill="{re.escape(fill)}"', page)
     red, green, blue = (round(int(style.color[place : place + 2], 16) / 255 * 5) for place in (1, 3, 5))
     assert f"48;5;{16 + 36 * red + 6 * green + blue}m {kind} " in draw(made, Look(80, color=True), types)
+
+
+def _numbers(page: str) -> list[tuple[str, str]]:
+    """Every number in what the page says, with the text that it is in, up to the number."""
+    numbers = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
+    return [(text, match[0]) for text in _Texts(page).texts for match in numbers.finditer(text)]
+
+
+def _changes(before: str, after: str) -> Counter[tuple[str, str]]:
+    """The numbers that differ between two pages with the same texts otherwise, each with what is in its place."""
+    pairs = list(zip(_numbers(before), _numbers(after), strict=True))
+    return Counter((old, new) for (_, old), (_, new) in pairs if old != new)
+
+
+def _paper_page(folder: Path, model: Path, figure: str, *data: Path) -> str:
+    """The page of a network with a figure that is drawn from some files."""
+    record = write_figure(registry.figure(figure), FigureData.read(data), folder / "figures")
+    assert record.state == "drawn"
+    write_report([model], folder / "report.html", folder / "tables", figures=folder / "figures")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    return re.sub(r"<dt>Time</dt>.*?</dd>|<dt>Code</dt>.*?</dd>", "", page)  # of this very drawing
+
+
+@pytest.mark.slow
+def test_a_changed_peak_memory_changes_its_figure_and_nothing_else(tmp_path: Path) -> None:
+    """A peak memory that is 10 % less is another in table, chart and sentence; no other number changes."""
+    folder = write_network(
+        tmp_path / "study" / "transformers" / "t5",
+        1,
+        {f"{name}-1": (name, 1) for name in ("sequential", "nimble", "opara")},
+    )
+    model = make_results(tmp_path / "m", "net")
+
+    def page(megabytes: float) -> str:
+        run = artifacts.read(folder / "run.json", "run")
+        for place, result in enumerate(run["results"]):
+            result["peak_memory_bytes"] = round(1e6 * (megabytes if result["algorithm"] == "opara" else 600 + place))
+        artifacts.write(folder / "run.json", "run", run)
+        return _paper_page(tmp_path, model, "opara_fig5", folder / "run.json")
+
+    # The sentence, what the pointer shows of the bar, the cell of the table and the number that it is sorted by.
+    assert _changes(page(300), page(270)) == {("300", "270"): 3, ("300.0", "270.0"): 1}
+
+
+@pytest.mark.slow
+def test_predicted_panels_follow_predictions_and_nothing_else(tmp_path: Path) -> None:
+    """Another measurement leaves predictions alone, and a prediction that is 10 % shorter changes no other number."""
+    model = write_network(tmp_path / "net", 1, {f"{name}-1": (name, 1) for name in ("sequential", "greedy", "ios")})
+    operators = tuple(Operator(name, "conv", flops=2 * 10**8, bytes=10**6) for name in "abcd")
+    graph = Graph("fork", operators, tuple(Edge(*pair, bytes=10**5) for pair in ("ab", "ac", "bd", "cd")))
+    graph.write(tmp_path / "fork" / "graph.json")
+    predicted = tmp_path / "fork" / "predicted.json"
+    artifacts.write(predicted, "predicted", predict_targets(graph, ("ios",)))
+
+    def page() -> str:
+        return _paper_page(tmp_path, model, "ios_fig6", model / "run.json", predicted)
+
+    def panel(text: str) -> list[str]:
+        return [said for said in _Texts(text).texts if "fork" in said and "predicted" in said]
+
+    before = page()
+    document = artifacts.read(predicted, "predicted")
+    (entry,) = document["predictions"]
+    made = {name: entry["schedules"][f"{name}-1"] for name in ("sequential", "greedy", "ios")}
+    old = {name: schedule["latency_ms"] for name, schedule in made.items()}
+    made["greedy"]["latency_ms"] *= FACTOR
+    new = {**old, "greedy": FACTOR * old["greedy"]}
+    artifacts.write(predicted, "predicted", document)
+    after = page()
+
+    def said(times: dict[str, float]) -> list[str]:
+        """Numbers of the figure that rest on the predicted latencies: sentence, pointer, cells and what sorts them."""
+        best, baseline = min(times.values()), times["sequential"]
+        values = [value for time in times.values() for value in (time, baseline / time, best / time)]
+        texts = [text for value in values for text in (str(value), f"{value:.4g}")]
+        pointer = [f"{best / time:.4g}" for time in times.values()]
+        return [*texts, *pointer, f"{baseline / times['greedy']:.2f}", f"{baseline / times['ios']:.2f}"]
+
+    expected = Counter((one, other) for one, other in zip(said(old), said(new), strict=True) if one != other)
+    assert _changes(before, after) == expected
+    run = artifacts.read(model / "run.json", "run")
+    for result in run["results"]:
+        if result["algorithm"] == "greedy":
+            latency_ms = result["latency_ms"]
+            latency_ms.update({key: FACTOR * latency_ms[key] for key in ("median", "p20", "p80")})
+            latency_ms["runs"] = [FACTOR * time for time in latency_ms["runs"]]
+            result["speedup"] /= FACTOR
+    artifacts.write(model / "run.json", "run", run)
+    measured = page()
+    assert _changes(after, measured)
+    assert panel(measured) == panel(after) != panel(before)
+    assert len(panel(after)) >= len(made)

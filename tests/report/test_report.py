@@ -305,8 +305,14 @@ def test_predicted_figures_say_so(page: str) -> None:
     assert "predicted, ms" in heads
     assert len(re.findall(r">predicted</text>", page)) == 2  # in the legend of each chart of latencies
     assert len(re.findall(r">predicted, [\d.]+ ms</text>", page)) == 2 * len(COMPETITORS)
-    bars = re.findall(r'data-hover="[^"]*&#xA;(predicted|measured): [^"]*"[^>]*?(stroke-dasharray="[^"]*")?/>', page)
-    assert {(kind, bool(dashed)) for kind, dashed in bars} == {("predicted", True), ("measured", False)}
+    groups = re.findall(r'<g class="mark-rect role-mark [^"]*"([^>]*)>(<path data-hover.*?)</g>', page, re.DOTALL)
+    bars = [
+        (kind, "stroke-dasharray" in head + look)
+        for head, items in groups
+        for kind, look in re.findall(r'data-hover="[^"]*\n(predicted|measured): [^"]*"([^>]*)/>', items)
+    ]
+    assert len(bars) == 2 * 2 * 12 * len(COMPETITORS)
+    assert set(bars) == {("predicted", True), ("measured", False)}
     stated = r"measured [\d.]+ ms, predicted [\d.]+ ms; drift \+6\.0 %, error beyond drift [+-][\d.]+ %"
     assert len(re.findall(stated, page)) == 2 * len(COMPETITORS)
 
@@ -542,7 +548,7 @@ def latency_figure(page: str) -> str:
 
 def bar_widths(figure: str) -> dict[str, tuple[float, float]]:
     """Median in ms and width in pixels of every bar of a chart of latencies, by label."""
-    bars = re.findall(r'data-hover="([^"]+?)&#xA;measured median ([\d.]+) ms[^"]*"[^>]* d="M0,[\d.]+h([\d.]+)v', figure)
+    bars = re.findall(r'data-hover="([^"]+?)\nmeasured median ([\d.]+) ms[^"]*"[^>]* d="M0,[\d.]+h([\d.]+)v', figure)
     return {html.unescape(label): (float(median), float(width)) for label, median, width in bars}
 
 

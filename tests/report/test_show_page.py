@@ -102,7 +102,7 @@ def test_bars_are_the_placements(page: str) -> None:
         assert x == pytest.approx(scale * row.start_ms, abs=0.02)
         assert width == pytest.approx(scale * (row.finish_ms - row.start_ms), abs=0.02)
         assert y // 30 == lanes[row.device, row.stream]
-    fills = re.findall(r'data-hover="([^"]*?)&#xA;[^>]*? fill="([^"]*)"', chart)
+    fills = re.findall(r'data-hover="([^"\n]*)\n[^>]*? fill="([^"]*)"', chart)
     assert len(fills) == len(NAMED.placements)
     for operator, fill in fills:
         style = style_of(TYPES[html.unescape(operator)])

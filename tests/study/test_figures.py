@@ -14,22 +14,13 @@ import pytest
 
 from hios import artifacts
 from hios.errors import HiosError
-from hios.formats.config_file import SERIES
 from hios.formats.figure_file import FigureFile
 from hios.study import registry
 from hios.study.figure_data import FigureData
 from hios.study.listing import contents, explained, listing
-from hios.study.random_graphs import GENERATORS
 from hios.study.registry import Figure, register
-from hios.study.simulation import ablate, simulate
 from hios.verify import verify
-from tests.serving.study_scenarios import write_scenarios
-from tests.study.packed_machine import pack
-from tests.study.test_convolutions import MADE
-from tests.study.test_simulation import SMALL
-from tests.study.top_points import write_experiments
-from tests.study.variant_networks import write_profiles, write_variants
-from tests.verify.results import write_network, write_pruning
+from tests.study.every_session import write_sessions
 
 pytest.importorskip("altair", reason="needs the extra report")
 
@@ -52,34 +43,7 @@ EXPECTED = {
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     """Files of every session, by session."""
-    folder = tmp_path_factory.mktemp("sessions")
-    write_network(folder / "inception_v3", seed=1)
-    write_network(folder / "squeezenet", seed=2)
-    simulated = folder / "study" / "simulation" / f"{SMALL.name}.json"
-    artifacts.write(simulated, "simulation", *simulate([SMALL], range(2), window=2, alpha=0.5, moves=200))
-    ablations = [folder / "study" / "ablation" / f"{generator}.json" for generator in GENERATORS]
-    for path in ablations:
-        artifacts.write(path, "ablation", ablate(SMALL, path.stem, range(2), alpha=0.5))
-    alone = folder / "study" / "convolutions.json"
-    artifacts.write(alone, "convolutions", MADE)
-    other = tmp_path_factory.mktemp("other")
-    write_network(
-        other / "results" / "inception_v3",
-        4,
-        {f"{name}-1": (name, 1) for name in ("sequential", "ios", "nimble", "opara")},
-    )
-    return {
-        **write_variants(folder),
-        **write_experiments(folder),
-        "archives": [pack(other / "results", other / "other.zip")],
-        "profiles": write_profiles(folder),
-        "networks": [folder / "inception_v3" / "run.json", folder / "squeezenet" / "run.json"],
-        "ablation": ablations,
-        "convolutions": [alone],
-        "pruning": [write_pruning(folder, "inception_v3", seed=3)],
-        "serving": write_scenarios(folder),
-        **{f"simulation/{name}": [simulated] for name in SERIES},
-    }
+    return write_sessions(tmp_path_factory.mktemp("sessions"), tmp_path_factory.mktemp("other"))
 
 
 def test_all_figures_are_registered() -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -13,7 +16,7 @@ from hios.cli import main
 from hios.config import resolve
 from hios.formats.prediction_file import PredictionFile
 from hios.study import model_validation, registry
-from hios.study.figure_data import FigureData
+from hios.study.figure_data import FigureData, Network
 from hios.study.gpu_predictions import predict_targets
 from hios.study.gpu_targets import TARGETS, targets_of
 from hios.study.settings import figure_files
@@ -31,7 +34,7 @@ _GRAPH = Graph(
     tuple(Edge(source, target, bytes=10**5) for source, target in ("ab", "ac", "bd", "cd")),
     blocks=(("a", "b", "c", "d"),),
 )
-_BESIDE = ("hios_fig12", "hios_fig13", "ios_fig6", "ios_fig16", "lios_fig7")
+_BESIDE = ("hios_fig12", "hios_fig13", "ios_fig2", "ios_fig6", "ios_fig16", "lios_fig7")
 
 
 def _write(folder: Path, graph: Graph = _GRAPH, targets: tuple[str, ...] = ("hios", "ios", "lios")) -> Path:
@@ -103,6 +106,103 @@ def test_predicted_speedups_are_said(data: FigureData) -> None:
     speedup = entry.schedules["sequential-1"].latency_ms / entry.schedules["ios-1"].latency_ms
     assert f"ios-1 {speedup:.2f} on fork" in figure.finding(figure.rows(data))
     assert figure.finding(figure.rows(data)).startswith("Speedup over the sequential schedule on one device, measured")
+
+
+def test_stages_of_a_block(data: FigureData, tmp_path: Path) -> None:
+    """Operations and times of a block's stages add up to the block's, and the share of the peak is that of the GPU."""
+    figure = registry.figure("ios_fig2")
+    rows = [row for row in figure.rows(data) if row["mark"] == "predicted"]
+    (entry,) = [entry for entry in data.predictions["networks"]["fork"].file.predictions if entry.target == "ios"]
+    for algorithm in ("sequential", "greedy", "ios"):
+        own = [row for row in rows if row["algorithm"] == algorithm]
+        made = entry.schedules[f"{algorithm}-1"]
+        assert sum(row["operators"] for row in own) == 4
+        assert sum(row["GFLOP"] for row in own) == pytest.approx(0.8)
+        assert own[-1]["finish ms"] == pytest.approx(made.latency_ms - min(row.start_ms for row in made.placements))
+        rate = 1000 * 0.8 / own[-1]["finish ms"]
+        peak_gflops = 2 * 80 * 64 * 1530 / 1000
+        share = f"{algorithm} {own[-1]['finish ms']:.3g} ms in {len(own)} stages with {rate:.4g} GFLOP/s"
+        assert f"{share}, {100 * rate / peak_gflops:.0f} % of the peak" in figure.finding(figure.rows(data))
+    assert max(row["operators"] for row in rows if row["algorithm"] == "sequential") == 1
+    # A network that states no operations has no rows.
+    assert {row["network"] for row in figure.rows(data)} == {"fork"}
+
+
+def test_stages_of_a_measured_block(tmp_path: Path) -> None:
+    """Operations a second are those of measured times; operators of other blocks in the same stages are counted."""
+    graph = Graph(
+        "two",
+        tuple(Operator(name, "conv", flops=int(1e6 * size)) for name, size in zip("abcd", (1, 2, 3, 10), strict=True)),
+        tuple(Edge(source, target, bytes=1) for source, target in ("ab", "ac")),
+        blocks=(("a", "b", "c"), ("d",)),
+    )
+    folder = write_network(tmp_path / "two", 1, {f"{name}-1": (name, 1) for name in ("sequential", "greedy")}, graph)
+    data = FigureData.read([folder / "run.json"])
+    rows = registry.figure("ios_fig2").rows(data)
+    measured = {result.algorithm: result.measured for result in data.networks["two"].run.results}
+    assert [(row["operators"], row["operators of other blocks"]) for row in rows] == [
+        (1, 0),
+        (1, 0),
+        (1, 0),
+        (1, 1),
+        (2, 0),
+    ]
+    for row, names in zip(rows, ["a", "b", "c", "a", "bc"], strict=True):
+        own = [place for place in measured[row["algorithm"]] if place.operator in names]
+        time_ms = max(place.finish_ms for place in own) - min(place.start_ms for place in own)
+        gflop = sum(float(operator.flops or 0) for operator in graph.operators if operator.id in names) / 1e9
+        assert row["GFLOP/s"] == pytest.approx(1000 * gflop / time_ms)
+        assert row["% of peak"] is None
+    record = write_figure(registry.figure("ios_fig2"), data, tmp_path / "figures")
+    assert "1 operators of other blocks in the same stages" in record.finding
+
+
+def test_throughput_over_batches(tmp_path: Path) -> None:
+    """Opara over the sequential schedule, on both of its GPUs, by batch size; measured rows stay as they are."""
+    labels = {"sequential-1": ("sequential", 1), "opara-1": ("opara", 1)}
+    paths = []
+    for batch in (1, 4):
+        name = f"study/batches/inception_v3-b{batch}"
+        operators = tuple(msgspec.structs.replace(op, flops=batch * 2 * 10**8) for op in _GRAPH.operators)
+        paths.append(write_network(tmp_path / "measured" / name, batch, labels) / "run.json")
+        paths.append(_write(tmp_path / "predicted" / name, replace(_GRAPH, operators=operators), targets_of(name)))
+    data = FigureData.read(paths)
+    record = write_figure(registry.figure("opara_fig8"), data, tmp_path / "figures")
+    rows: list[dict[str, Any]] = [dict(row) for row in record.rows]
+    there = [row for row in rows if row["platform"] == "model"]
+    assert {(row["hardware"], row["batch"], row["algorithm"]) for row in there} == {
+        (gpu, batch, algorithm)
+        for gpu in ("NVIDIA A100 PCIe 40 GB", "NVIDIA GeForce RTX 2080 Super")
+        for batch in (1, 4)
+        for algorithm in ("sequential", "opara")
+    }
+    for row in rows:
+        assert row["images a s"] == pytest.approx(1000 * row["batch"] / row["ms"])
+    gains = [
+        f"{row['speedup']:.2f} for inception_v3 with batch {row['batch']}"
+        for row in there
+        if row["algorithm"] == "opara"
+    ]
+    assert all(gain in record.finding for gain in gains)
+    assert {entry.verdict for entry in record.comparisons} == {"not on this machine"}
+
+
+def test_throughput_over_batches_on_a_gpu(tmp_path: Path) -> None:
+    """A CUDA graph that ran beside Opara is what the paper compares with."""
+    folder = write_network(
+        tmp_path / "study" / "batches" / "inception_v3-b32",
+        1,
+        {"sequential-1": ("sequential", 1), "opara-1": ("opara", 1)},
+    )
+    network = FigureData.read([folder / "run.json"]).variants["batches"]["inception_v3-b32"]
+    run = network.run
+    graph = msgspec.structs.replace(run.references[0], kind="cudagraph")
+    run = msgspec.structs.replace(run, platform=msgspec.structs.replace(run.platform, name="cuda"), references=(graph,))
+    variants = {"batches": {"inception_v3-b32": Network(network.graph, network.costs, run)}}
+    record = write_figure(registry.figure("opara_fig8"), FigureData(variants=variants), tmp_path)
+    (opara,) = [result for result in run.results if result.algorithm == "opara"]
+    assert record.comparisons[0].found == f"32: {graph.latency_ms.median / opara.latency_ms.median:.4g}"
+    assert record.comparisons[0].verdict != "not on this machine"
 
 
 def test_error_of_predictions() -> None:

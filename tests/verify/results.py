@@ -21,18 +21,22 @@ ALGORITHMS = (("sequential", 1), ("greedy", 1), ("lios", 1), ("hios-lp", 2), ("h
 _LABELLED = {f"{algorithm}-{devices}": (algorithm, devices) for algorithm, devices in ALGORITHMS}
 
 
-def write_network(folder: Path, seed: int, labeled: Mapping[str, tuple[str, int]] = _LABELLED) -> Path:
+def write_network(
+    folder: Path, seed: int, labeled: Mapping[str, tuple[str, int]] = _LABELLED, graph: Graph | None = None
+) -> Path:
     """Write graph, costs, schedules and a run of a random network; everything in them is right.
 
     Args:
         folder: of the network, which has its name.
         seed: of the network.
         labeled: algorithm and number of devices of every schedule, by its label.
+        graph: of the network, without costs of stages; a random one if None.
     """
     chance = random.Random(seed)
-    graph = _graph(folder.name, chance)
+    stages = () if graph is not None else (StageCost(groups=(("op7",), ("op8",)), time_ms=2.5),)
+    graph = graph or _graph(folder.name, chance)
     graph.write(folder / "graph.json")
-    costs = _costs(graph, chance)
+    costs = _costs(graph, chance, stages)
     artifacts.write(folder / "costs.json", "costs", costs)
     problem = Problem(graph, Costs.of(costs))
     then = drift.speed(_probe_samples(chance))
@@ -80,7 +84,7 @@ def _graph(name: str, chance: random.Random) -> Graph:
     return Graph(name, operators, tuple(Edge(f"op{source}", f"op{target}", 1000) for source, target in edges))
 
 
-def _costs(graph: Graph, chance: random.Random) -> CostsFile:
+def _costs(graph: Graph, chance: random.Random, stages: tuple[StageCost, ...]) -> CostsFile:
     edges = dict.fromkeys((edge.source, edge.target) for edge in graph.edges)
     return CostsFile(
         operators={
@@ -89,7 +93,7 @@ def _costs(graph: Graph, chance: random.Random) -> CostsFile:
         transfers=tuple(
             TransferCost(source=source, target=target, time_ms=chance.uniform(0, 0.2)) for source, target in edges
         ),
-        stages=(StageCost(groups=(("op7",), ("op8",)), time_ms=2.5),),
+        stages=stages,
         graph=graph.name,
         graph_fingerprint=graph.fingerprint,
     )

@@ -48,8 +48,8 @@ def test_tiny_configuration(checkout: Checkout) -> None:
     """A file given with --configfile replaces config.yaml: its models do not come along."""
     planned = checkout.planned("--configfile", Path(__file__).with_name("tiny.yaml"))
     figures = {"simulation_n30_e50_l6": 1, "figure": _figures("networks", "simulation", "batches")}
-    batches = {"schedule": 7 + 2 * 2, "retarget": 2}
-    drawn = {**figures, **batches, "predict": 1, "scenario": 1, "serve": 4}
+    batches = {"schedule": 7 + 2 * 3, "retarget": 2}
+    drawn = {**figures, **batches, "predict": 1 + 2, "scenario": 1, "serve": 4}
     assert planned == {"export": 3, "extract": 3, "profile": 3, "execute": 3, **drawn, **ALWAYS}
 
 

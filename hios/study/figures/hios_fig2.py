@@ -27,16 +27,16 @@ def rows(data: FigureData) -> Rows:
 def _predicted(row: Row, gpu: str, link: str) -> Row:
     known = descriptions.gpu(gpu)
     between = descriptions.link(link, known)
-    found = convolution(row["image size"], row["channels"], known, between)
+    predicted = convolution(row["image size"], row["channels"], known, between)
     return {
         "image size": row["image size"],
         "channels": row["channels"],
         "platform": "model",
         "mark": marks.PREDICTED.name,
-        "convolution ms": found.alone_ms,
-        "hand-over ms": found.transfer_ms,
-        "output bytes": found.output_bytes,
-        _RATIO: found.transfer_ms / found.alone_ms,
+        "convolution ms": predicted.alone_ms,
+        "hand-over ms": predicted.transfer_ms,
+        "output bytes": predicted.output_bytes,
+        _RATIO: predicted.transfer_ms / predicted.alone_ms,
         "link": f"{known.name}, {between.name}",
     }
 

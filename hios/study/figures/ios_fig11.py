@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hios.charts import marks
 from hios.study import network_runs as runs
-from hios.study.batch_rows import batch_rows
+from hios.study.batch_rows import batch_rows, throughput_chart
 from hios.study.figure_data import FigureData
 from hios.study.published import published
 from hios.study.registry import Figure, Rows, register
 from hios.study.verdicts import Comparison
 
-if TYPE_CHECKING:
-    import altair as alt
-
 _ID = "ios_fig11"
+_ALGORITHMS = ("sequential", "ios")
 
 
 def rows(data: FigureData) -> Rows:
     """A row for every batch size, schedule for it and mark, with images a second."""
-    return [row for row in batch_rows(data) if row["made for batch"] == row["batch"]]
-
-
-def chart(rows: Rows) -> alt.TopLevelMixin:
-    """Throughput over the batch size."""
-    import altair as alt
-
-    shown = [
-        {
-            **row,
-            "series": f"{row['network']}, {row['algorithm']}",
-            "description": f"{row['algorithm']}, batch {row['batch']}: {row['images a s']:.3g} a second, {row['mark']}",
-        }
-        for row in rows
-    ]
-    x = alt.X("batch:Q", axis=alt.Axis(values=sorted({row["batch"] for row in rows})))
-    drawn: alt.TopLevelMixin = marks.lines(
-        shown, x=x, y=alt.Y("images a s:Q", title="images a second"), series="series"
-    )
-    return drawn
+    return [row for row in batch_rows(data, _ALGORITHMS) if row["made for batch"] == row["batch"]]
 
 
 def compare(rows: Rows) -> list[Comparison]:
@@ -49,7 +26,7 @@ def compare(rows: Rows) -> list[Comparison]:
     stated = published(_ID)
     return [
         Comparison(stated[name], numbers)
-        for name in ("sequential", "ios")
+        for name in _ALGORITHMS
         if (
             numbers := {
                 str(row["batch"]): row["ms"]
@@ -79,7 +56,7 @@ register(
         varies="batch size; throughput of the sequential schedule and of IOS, measured and predicted",
         sessions=("batches",),
         rows=rows,
-        chart=chart,
+        chart=throughput_chart,
         compare=compare,
         finding=finding,
     )

@@ -1,13 +1,228 @@
-"""IOS, figure 2: three schedules of a sample network."""
+"""IOS, figure 2: how much every stage of three schedules computes, and how fast."""
 
-from hios.study.registry import Figure, register
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hios.blocks import found_blocks
+from hios.charts import marks
+from hios.formats.graph_file import GraphFile
+from hios.formats.prediction_file import GpuPrediction
+from hios.formats.run_file import Run
+from hios.formats.schedule_file import Placement
+from hios.graph import Graph
+from hios.platforms.model import descriptions
+from hios.study import predicted_rows as predicted
+from hios.study.figure_data import FigureData, PredictedNetwork
+from hios.study.gpu_targets import TARGETS
+from hios.study.registry import Figure, Row, Rows, reason, register
+
+if TYPE_CHECKING:
+    import altair as alt
+
+_ALGORITHMS = ("sequential", "greedy", "ios")
+_RATE, _SHARE = "GFLOP/s", "% of peak"
+_GIGA, _MS_PER_S = 1e9, 1000.0
+_WIDTH, _HEIGHT = 330, 70
+
+
+def rows(data: FigureData) -> Rows:
+    """A row for every stage of a block, by the sequential schedule, greedy and IOS on one device, as measured."""
+    return [
+        {**row, "platform": network.run.platform.name, "mark": marks.MEASURED.name, _SHARE: None}
+        for label, network in data.networks.items()
+        if (block := sample_block(network.graph))
+        for algorithm in _ALGORITHMS
+        if (placements := _measured(network.run, algorithm))
+        for row in _stages(label, algorithm, placements, network.graph, block)
+    ]
+
+
+def _measured(run: Run, algorithm: str) -> Sequence[Placement]:
+    of_algorithm = [result.measured for result in run.results if (result.algorithm, result.devices) == (algorithm, 1)]
+    return of_algorithm[0] if of_algorithm else ()
+
+
+def predicted_rows(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
+    """The same for the GPU of a prediction, whose peak is known: with the share of it that a stage reaches."""
+    block = sample_block(network.graph)
+    peak_gflops = 1000 * descriptions.gpu(TARGETS[prediction.target].gpu).fp32_tflops
+    return [
+        {
+            **row,
+            "platform": prediction.platform.name,
+            "mark": marks.PREDICTED.name,
+            _SHARE: None if row[_RATE] is None else 100 * row[_RATE] / peak_gflops,
+        }
+        for algorithm in _ALGORITHMS
+        if block and (schedule := predicted.first_of(prediction, algorithm))
+        for row in _stages(label, algorithm, schedule.placements, network.graph, block)
+    ]
+
+
+def sample_block(graph: GraphFile) -> frozenset[str]:
+    """Of the blocks with branches, the one with the most operations; the first of several that have as many.
+
+    Empty where no operator states its operations or no block has branches.
+    """
+    flops = {operator.id: operator.flops or 0 for operator in graph.operators}
+    blocks = [frozenset(block) for block in graph.blocks or found_blocks(Graph.of(graph))]
+    branched = [block for block in blocks if _has_branches(graph, block)]
+    largest = max(branched, key=lambda block: sum(flops[name] for name in block), default=frozenset[str]())
+    return largest if any(flops[name] for name in largest) else frozenset()
+
+
+def _has_branches(graph: GraphFile, block: Collection[str]) -> bool:
+    """Whether operators of a block can run side by side: several begin it, or several follow one of them."""
+    inside = {(edge.source, edge.target) for edge in graph.edges if edge.source in block and edge.target in block}
+    followed = [source for source, _ in inside]
+    return len(block) - len({target for _, target in inside}) > 1 or len(followed) > len(set(followed))
+
+
+def _stages(
+    label: str, algorithm: str, placements: Iterable[Placement], graph: GraphFile, block: Collection[str]
+) -> Rows:
+    """Stages of a block in the order in which they start, with its own operators; times begin with the block."""
+    flops = {operator.id: operator.flops or 0 for operator in graph.operators}
+    by_stage: dict[int | None, list[Placement]] = {}
+    ordered = sorted(placements, key=lambda row: row.start_ms)
+    own = [row for row in ordered if row.operator in block]
+    stages = {row.stage for row in own}
+    others = Counter(row.stage for row in ordered if row.stage in stages and row.operator not in block)
+    for row in own:
+        by_stage.setdefault(row.stage, []).append(row)
+    made: Rows = []
+    for number, (name, stage) in enumerate(by_stage.items(), start=1):
+        start, finish = min(row.start_ms for row in stage), max(row.finish_ms for row in stage)
+        gflop = sum(flops[row.operator] for row in stage) / _GIGA
+        made.append(
+            {
+                "network": label,
+                "algorithm": algorithm,
+                "stage": number,
+                "operators": len(stage),
+                "operators of other blocks": others[name],
+                "start ms": start - own[0].start_ms,
+                "finish ms": finish - own[0].start_ms,
+                "GFLOP": gflop,
+                _RATE: _MS_PER_S * gflop / (finish - start) if finish > start else None,
+            }
+        )
+    return made
+
+
+def words(rows: Rows) -> str:
+    """For every network and platform: time of the block, operations a second, and the share of the peak if known."""
+    sentences = []
+    for name in dict.fromkeys((row["network"], row.get("hardware", "")) for row in rows):
+        own = [row for row in rows if (row["network"], row.get("hardware", "")) == name]
+        texts = [_of_schedule([row for row in own if row["algorithm"] == key]) for key in _ALGORITHMS]
+        gflop, operators = _block_totals(own)
+        where = f"predicted for {name[1]}" if name[1] else "measured"
+        sentences.append(
+            f"The block of {operators} operators with the most operations of {name[0]} ({gflop:.3g} GFLOP), {where}: "
+            f"{'; '.join(filter(None, texts))}."
+        )
+    return " ".join(sentences)
+
+
+def _block_totals(rows: Rows) -> tuple[float, int]:
+    one = [row for row in rows if row["algorithm"] == rows[0]["algorithm"]]
+    return sum(row["GFLOP"] for row in one), sum(row["operators"] for row in one)
+
+
+def _of_schedule(stages: Rows) -> str:
+    if not stages:
+        return ""
+    time_ms = max(row["finish ms"] for row in stages)
+    rate = _MS_PER_S * sum(row["GFLOP"] for row in stages) / time_ms if time_ms else 0.0
+    peaks = [row[_RATE] / (row[_SHARE] / 100) for row in stages if row[_SHARE]]
+    share = f", {100 * rate / peaks[0]:.0f} % of the peak" if peaks else ""
+    count = f"{len(stages)} stage{'s' if len(stages) != 1 else ''}"
+    others = sum(row["operators of other blocks"] for row in stages)
+    beside = f", {others} operators of other blocks in the same stages" if others else ""
+    return f"{stages[0]['algorithm']} {time_ms:.3g} ms in {count} with {rate:.4g} GFLOP/s{share}{beside}"
+
+
+def chart(rows: Rows) -> alt.TopLevelMixin:
+    """A panel a network and schedule: stages as wide as their time and as high as their rate, so areas are work."""
+    import altair as alt
+
+    shown = [_described(row) for row in rows if row[_RATE] is not None]
+    networks = dict.fromkeys(row["network"] for row in shown)
+    columns: list[Any] = [
+        alt.vconcat(*_panels([row for row in shown if row["network"] == name]), spacing=8).properties(
+            title=alt.TitleParams(name, anchor="start")
+        )
+        for name in networks
+    ]
+    return alt.hconcat(*columns) if len(columns) > 1 else columns[0]
+
+
+def _described(row: Row) -> Row:
+    share = "" if row[_SHARE] is None else f", {row[_SHARE]:.0f} % of the peak"
+    return {
+        **row,
+        "zero": 0,
+        "description": f"{row['network']}, {row['algorithm']}, stage {row['stage']}: {row['operators']} operators, "
+        f"{row['finish ms'] - row['start ms']:.3g} ms, {row['GFLOP']:.3g} GFLOP, {row[_RATE]:.4g} GFLOP/s{share}, "
+        f"{row['mark']}",
+    }
+
+
+def _panels(shown: Rows) -> list[Any]:
+    """A panel for each schedule of a network, all with the same axes."""
+    import altair as alt
+
+    x = alt.Scale(domain=[0, max(row["finish ms"] for row in shown)], nice=False)
+    y = alt.Scale(domain=[0, max(row[_RATE] for row in shown)])
+    drawn = []
+    names = [name for name in _ALGORITHMS if any(row["algorithm"] == name for row in shown)]
+    looks = marks.colors(names, "algorithm")
+    for name in names:
+        own = [row for row in shown if row["algorithm"] == name]
+        drawn.append(
+            marks.inline(own)
+            .mark_bar(strokeWidth=1.2)
+            .encode(
+                alt.X("start ms:Q", title="time since the block began, ms" if name == names[-1] else None, scale=x),
+                alt.X2("finish ms:Q"),
+                alt.Y("zero:Q", title=_RATE, scale=y),
+                alt.Y2(f"{_RATE}:Q"),
+                *looks.values(),
+                marks.dash(shown, legend=True),
+                marks.fill(shown),
+                alt.Description("description:N"),
+            )
+            .properties(width=_WIDTH, height=_HEIGHT)
+        )
+    return drawn
+
 
 register(
-    Figure(
-        id="ios_fig2",
-        title="Sequential, greedy and IOS schedule of a sample network",
-        varies="schedule; latency, operations and utilisation of every stage",
-        needs=("cuda",),
-        missing="utilisation is that of a GPU, and hios has no sample network of the figure",
+    predicted.beside(
+        Figure(
+            id="ios_fig2",
+            title="Stages of the sequential, greedy and IOS schedule: operations, time and rate",
+            varies=(
+                "schedule and stage; time, operations and operations a second of a block (the paper: of a sample "
+                "network, with the utilization of a V100)"
+            ),
+            sessions=("networks",),
+            rows=rows,
+            chart=chart,
+            finding=words,
+            reason=reason(
+                "The block stands for the paper's sample network. Utilization is operations a second over the peak: "
+                "data sheets state that of GPUs, but nothing here measures that of a core, so measured stages have "
+                "operations a second alone."
+            ),
+        ),
+        ("ios",),
+        rows=predicted_rows,
+        chart=chart,
+        words=words,
     )
 )

@@ -16,7 +16,7 @@ _ID = "ios_tab3"
 
 def rows(data: FigureData) -> Rows:
     """A row for every batch size, batch size that a schedule by IOS was made for, and mark; and those of devices."""
-    return [row for row in batch_rows(data) if row["algorithm"] == "ios"] + devices.device_rows(data)
+    return batch_rows(data, ("ios",)) + devices.device_rows(data)
 
 
 def _of_batches(rows: Rows) -> Rows:

@@ -1,0 +1,52 @@
+"""Files of every session that figures are drawn from, measured by nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hios import artifacts
+from hios.formats.config_file import SERIES
+from hios.study.random_graphs import GENERATORS
+from hios.study.simulation import ablate, simulate
+from tests.serving.study_scenarios import write_scenarios
+from tests.study.packed_machine import pack
+from tests.study.test_convolutions import MADE
+from tests.study.test_simulation import SMALL
+from tests.study.top_points import write_experiments
+from tests.study.variant_networks import write_profiles, write_variants
+from tests.verify.results import write_network, write_pruning
+
+
+def write_sessions(folder: Path, other: Path) -> dict[str, list[Path]]:
+    """Write every session as the pipeline does; its files by session.
+
+    Args:
+        folder: of results.
+        other: for the results of another machine and their archive.
+    """
+    write_network(folder / "inception_v3", seed=1)
+    write_network(folder / "squeezenet", seed=2)
+    simulated = folder / "study" / "simulation" / f"{SMALL.name}.json"
+    artifacts.write(simulated, "simulation", *simulate([SMALL], range(2), window=2, alpha=0.5, moves=200))
+    ablations = [folder / "study" / "ablation" / f"{generator}.json" for generator in GENERATORS]
+    for path in ablations:
+        artifacts.write(path, "ablation", ablate(SMALL, path.stem, range(2), alpha=0.5))
+    alone = folder / "study" / "convolutions.json"
+    artifacts.write(alone, "convolutions", MADE)
+    write_network(
+        other / "results" / "inception_v3",
+        4,
+        {f"{name}-1": (name, 1) for name in ("sequential", "ios", "nimble", "opara")},
+    )
+    return {
+        **write_variants(folder),
+        **write_experiments(folder),
+        "archives": [pack(other / "results", other / "other.zip")],
+        "profiles": write_profiles(folder),
+        "networks": [folder / "inception_v3" / "run.json", folder / "squeezenet" / "run.json"],
+        "ablation": ablations,
+        "convolutions": [alone],
+        "pruning": [write_pruning(folder, "inception_v3", seed=3)],
+        "serving": write_scenarios(folder),
+        **{f"simulation/{name}": [simulated] for name in SERIES},
+    }
