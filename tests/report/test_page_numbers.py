@@ -292,7 +292,9 @@ def test_predicted_panels_follow_predictions_and_nothing_else(tmp_path: Path) ->
     """Another measurement leaves predictions alone, and a prediction that is 10 % shorter changes no other number."""
     model = write_network(tmp_path / "net", 1, {f"{name}-1": (name, 1) for name in ("sequential", "greedy", "ios")})
     operators = tuple(Operator(name, "conv", flops=2 * 10**8, bytes=10**6) for name in "abcd")
-    graph = Graph("fork", operators, tuple(Edge(*pair, bytes=10**5) for pair in ("ab", "ac", "bd", "cd")))
+    graph = Graph(
+        "fork", operators, tuple(Edge(source, target, bytes=10**5) for source, target in ("ab", "ac", "bd", "cd"))
+    )
     graph.write(tmp_path / "fork" / "graph.json")
     predicted = tmp_path / "fork" / "predicted.json"
     artifacts.write(predicted, "predicted", predict_targets(graph, ("ios",)))
