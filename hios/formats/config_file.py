@@ -407,7 +407,7 @@ class ImageStudy(Record, frozen=True):
 
 
 class BatchStudy(Record, frozen=True):
-    """Networks with several batch sizes, and schedules that run with another batch size (IOS, figure 11, table 3; Opara, figure 8)."""
+    """Networks and schedules with several batch sizes (IOS, figure 11 and table 3; Opara, figure 8)."""
 
     sizes: OrAbsent[
         Annotated[
