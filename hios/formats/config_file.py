@@ -560,8 +560,11 @@ class Config(Record, frozen=True, kw_only=True):
     ] = defaults.SEED
     results: Annotated[
         str,
-        Meta(pattern="^[^{}<>*]*[^{}<>*/]$"),
-        doc("Folder of everything that is written, not a file; no braces or angle brackets, no slash at the end."),
+        Meta(pattern="^(?!-)[^{}<>*]*[^{}<>*/]$"),
+        doc(
+            "Folder of everything that is written, not a file; no dash at the start, as of an option, no braces or angle "
+            "brackets, no slash at the end."
+        ),
     ] = "results"
 
     def __post_init__(self) -> None:
