@@ -562,8 +562,8 @@ class Config(Record, frozen=True, kw_only=True):
         str,
         Meta(pattern="^(?!-)[^{}<>*]*[^{}<>*/]$"),
         doc(
-            "Folder of everything that is written, not a file; no dash at the start, as of an option, no braces or angle "
-            "brackets, no slash at the end."
+            "Folder of everything that is written, not a file; no dash at the start, no braces or angle brackets, "
+            "no slash at the end."
         ),
     ] = "results"
 

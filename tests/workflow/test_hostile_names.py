@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +13,7 @@ from tests.verify.test_hostile import DOCUMENTS
 if TYPE_CHECKING:
     from conftest import Checkout
 
+CONFIG: Any = DOCUMENTS["config"]
 #: Each would make the file `owned` if a shell saw it unquoted, or in the other kind of quotes.
 _COMMANDS = (
     "$(touch owned)",
@@ -34,7 +35,7 @@ NAMES = {
 @pytest.mark.parametrize("label", LABELS)
 def test_labels(label: str, place: str) -> None:
     """Labels, which become parts of paths, are letters, digits, - and _, in one line that says so."""
-    settings = dict(DOCUMENTS["config"])
+    settings = {**CONFIG}
     if place == "scenarios":
         settings["serving"] = {"scenarios": {label: "scenario.yaml"}}
     else:
@@ -69,4 +70,4 @@ def test_files_and_folders(checkout: Checkout, name: str) -> None:
 def test_leading_dash() -> None:
     """A results folder that commands would take for an option is refused."""
     with pytest.raises(HiosError, match=r'my\.yaml: results: found "-x"; allowed: text matching '):
-        config.without_files({**DOCUMENTS["config"], "results": "-x"}, "my.yaml", cores=4)
+        config.without_files({**CONFIG, "results": "-x"}, "my.yaml", cores=4)
