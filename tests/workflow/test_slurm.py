@@ -154,7 +154,7 @@ def test_memory_of_a_large_model(checkout: Checkout) -> None:
     program = checkout.path / "results" / "alpha" / "program.pt2"
     program.parent.mkdir(parents=True)
     with program.open("wb") as file:
-        file.truncate(500 * 10**6)  # takes no room on the disk
+        file.truncate(500 << 20)  # takes no room on the disk
     before = _last()
     answer = checkout.snakemake(*PROFILE, "--allowed-rules", "extract", "--", "results/alpha/graph.json")
     assert answer.returncode == 0, answer.stdout
