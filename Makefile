@@ -7,8 +7,8 @@
 # make docs     the documentation as a site, docs/_build/html; fails on any warning
 # make dist     wheel and sdist in dist/, installed and tried in environments of their own
 # make bench    the benchmarks under benchmarks/
-# make zoo      which of 60 architectures of timm and 5 ONNX files come through export and extraction; takes an hour
-# make fuzz     a million hostile files for every reader together; takes hours
+# make zoo      which of 60 architectures of timm and 5 ONNX files come through export and extraction; takes 15 minutes
+# make fuzz     a million hostile files for every reader together, guided by coverage where atheris installs; takes hours
 # make sbom     sbom.json, the list of all components (CycloneDX)
 # make audit    that, and known flaws of their versions
 # make data     download the published instances that some tests compare with (benchmarks/data/README.md)
@@ -85,8 +85,14 @@ zoo: setup .zoo/installed
 		pillow 'rapidocr-onnxruntime==1.4.4' 'silero-vad==6.2.3' 'magika==1.0.3'
 	@touch $@
 
+FILES ?= 1000000
+
+# atheris has wheels for some versions of Python on Linux and macOS; elsewhere hypothesis tries the files.
 fuzz: setup
-	HIOS_FUZZ=1000000 python -m pytest tests/verify/test_fuzz.py --no-header
+	@test -d .fuzz/atheris || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target .fuzz \
+		--only-binary atheris 'atheris==3.0.0' || echo "atheris does not install here: hypothesis in its place"
+	@if test -d .fuzz/atheris; then PYTHONPATH=.fuzz python -m tests.verify.guided_fuzz $(FILES); \
+		else HIOS_FUZZ=$(FILES) python -m pytest tests/verify/test_fuzz.py --no-header; fi
 
 # The tools lie apart from the environment that they describe.
 sbom: setup .venv-audit/installed
@@ -103,4 +109,4 @@ audit: sbom
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-audit .venv-oldest sbom.json dist docs/_build results results-* .snakemake .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
+	rm -rf .venv .venv-audit .venv-oldest .fuzz sbom.json dist docs/_build results results-* .snakemake .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*

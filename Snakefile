@@ -16,6 +16,12 @@ report: "workflow/report/workflow.rst"
 include: "workflow/rules/common.smk"
 
 
+# Before the first job, when Snakemake knows its executor. It would print what is raised here with a traceback.
+onstart:
+    if AUTO and on_cluster():
+        sys.exit(f"Error: {AUTO_ON_CLUSTER}")
+
+
 rule all:
     input:
         "<results>/report.html",

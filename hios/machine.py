@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import time
@@ -15,6 +16,7 @@ from hios import cpu_topology
 BUSY = 0.1
 
 _STATISTICS = Path("/proc/stat")
+_CPUS = Path("/sys/devices/system/cpu")
 
 
 def usable_cores() -> list[int]:
@@ -30,6 +32,15 @@ def processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def governor(cores: Collection[int]) -> str | None:
+    """What decides the clock rates of cores: Linux's frequency governors, each once; None if it does not say."""
+    names = set()
+    for core in cores:
+        with contextlib.suppress(OSError):
+            names.add((_CPUS / f"cpu{core}" / "cpufreq/scaling_governor").read_text(encoding="utf-8").strip())
+    return ", ".join(sorted(names)) or None
 
 
 def busy_share(cores: Collection[int], seconds: float = 0.5) -> float:

@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from hios import machine
+from hios.platforms.cpu.cpu_platform import describe
+from hios.report.environment import hardware
 
 
 def test_usable_cores_are_those_of_the_process() -> None:
@@ -24,6 +29,26 @@ def test_busy_core_is_seen() -> None:
         share = machine.busy_share([core])
         other.kill()
     assert share > 0.5
+
+
+def test_governor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The governors of the cores in use, each once; none where the system has no clock rates to set."""
+    monkeypatch.setattr(machine, "_CPUS", tmp_path)
+    assert machine.governor([0, 1]) is None
+    for core, name in enumerate(["powersave", "performance", "performance", "schedutil"]):
+        folder = tmp_path / f"cpu{core}" / "cpufreq"
+        folder.mkdir(parents=True)
+        (folder / "scaling_governor").write_text(f"{name}\n")
+    assert machine.governor([1, 2]) == "performance"
+    assert machine.governor([0, 1, 2]) == "performance, powersave"
+
+
+def test_measurements_state_the_governor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The description of the platform in costs.json and run.json, and the report, name it."""
+    monkeypatch.setattr(machine, "governor", lambda cores: f"that of {len(cores)} core")
+    described = describe(1)
+    assert described.governor == "that of 1 core"
+    assert hardware(described)["Frequency governor"] == "that of 1 core"
 
 
 def test_processor_has_a_name() -> None:

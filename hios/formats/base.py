@@ -128,6 +128,15 @@ class Platform(Record, frozen=True):
         ]
     ] = None
     processor: OrAbsent[Annotated[str, doc("Model name of the processor.")]] = None
+    governor: OrAbsent[
+        Annotated[
+            Text,
+            doc(
+                "What decided the clock rates of the cores, as Linux names it, such as performance; absent where it "
+                "does not say, as in most virtual machines."
+            ),
+        ]
+    ] = None
     load_average: OrAbsent[
         Annotated[
             NonNegative,

@@ -596,10 +596,10 @@ class Config(Record, frozen=True, kw_only=True):
     ] = defaults.SEED
     results: Annotated[
         str,
-        Meta(pattern="^[^{}<>*]*[^{}<>*/]$"),
+        Meta(pattern="^(?!-)[^{}<>*]*[^{}<>*/]$"),
         doc(
-            "Folder for everything that is written. Its name must not contain braces, angle brackets or "
-            "asterisks, nor end with a slash."
+            "Folder for everything that is written. Its name must not begin with a dash, contain braces, angle brackets "
+            "or asterisks, nor end with a slash."
         ),
     ] = "results"
 

@@ -134,6 +134,7 @@ def hardware(platform: Platform) -> dict[str, str]:
         "Processor": platform.processor or _UNKNOWN,
         "Devices": f"{platform.devices or _UNKNOWN}{', virtual' if is_virtual(platform) else ''}",
         **(platforms.reporting(platform.name).facts(platform) if known else {}),
+        **({} if platform.governor is None else {"Frequency governor": platform.governor}),
         "Other work on the cores before": _UNKNOWN if busy is None else f"{busy:.0%} of their time",
         "Load average before": _UNKNOWN if platform.load_average is None else f"{platform.load_average:.2f}",
     }

@@ -1,181 +1,38 @@
 """Every reader of data takes a file or refuses it in one short line, whatever is in it.
 
-A document that is valid is changed at random, in its values, as text and as bytes. ``make fuzz`` tries a million.
+A document that is valid is changed at random, in its values, as text and as bytes. ``make fuzz`` tries a million, by
+atheris where it installs (tests/verify/guided_fuzz.py).
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import random
-import string
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from hios import Costs, Graph, Problem, Schedule, artifacts, config, schedule
+from hios import Schedule
 from hios.errors import HiosError
-from hios.formats.partition_file import PartitionFile
-from hios.formats.run_file import Run
-from hios.platforms.model import descriptions
-from hios.profiling.measurement_cache import Cache, Measured
-from hios.report.graph_layout import lay_out
-from hios.report.graph_svg import svg
-from hios.report.model_results import model_results
-from hios.report.tables import latency_rows
-from hios.report.terminal import ASCII, Look, draw
-from hios.runtime.run_table import latency_table
-from hios.verify import verify
-from hios.yaml_file import read_yaml
-from tests.verify.results import write_network
-from tests.verify.test_hostile import DOCUMENTS, mutated
+from tests.verify import fuzzed_readers
+from tests.verify.fuzzed_readers import Reader, changed
 
 #: Files to try, over all readers; ``make fuzz`` sets it.
 _FILES = int(os.environ.get("HIOS_FUZZ", "2500"))
 #: Files of one example of hypothesis: it remembers examples, a million of them would fill the memory.
 _OF_AN_EXAMPLE = 1 if _FILES < 100_000 else 100
-#: Characters of a message at most; one may name a file twice.
-_LONGEST = 4200
-#: Pieces of text that mean something to a reader.
-_PIECES = (
-    *("\0", "\t", "\r", "\n", " ", '"', "'", "\\", "\\u0000", "\\ud800", "{", "}", "[", "]", ",", ":", "- ", "#"),
-    *("null", "NaN", "-Infinity", "1e999", "9" * 5000, "0x10", "1_000", "true", "~", "2020-02-30", "12:30:45"),
-    *("&a [*a]", "&a {b: *a}", "*a", "<<: {a: 1}", "? [a]", "!!python/object/apply:os.system [id]", "!!binary x"),
-    *("[" * 3000, "{a: " * 300, "| \n x", "---\n", "...\n", "\ufeff", "\u2028", "é", "\U0001f600", "=1+1", "<script>"),
-    *("../../x", "$(id)", "; id", "-rf", "%s", "{0}", "{{ x }}"),
-)
-
-
-@dataclass(frozen=True)
-class Reader:
-    """What reads a kind of file.
-
-    Attributes:
-        read: the reader, and what is done with what it read.
-        document: a valid document.
-        yaml: whether files are YAML.
-    """
-
-    read: Callable[[Path], object]
-    document: Any
-    yaml: bool = False
-
-
-def _graph(path: Path) -> None:
-    graph = Graph.read(path)
-    svg(lay_out(graph))
-
-
-def _costs(path: Path, graph: Graph) -> None:
-    problem = Problem(graph, Costs.read(path))
-    for algorithm, devices in (("greedy", 1), ("opara", 1), ("hios-lp", 2)):
-        schedule(problem, algorithm, devices).write(path.with_name("made.json"))
-
-
-def _schedule(path: Path, graph: Graph) -> None:
-    made = Schedule.read(path)
-    made.check_table()
-    draw(made, Look(60, None, ASCII), {})
-    made.plan(graph)
-
-
-def _run(path: Path, network: Path) -> None:
-    run = artifacts.load(path, Run)
-    latency_table(run)
-    costs = artifacts.load(network / "costs.json", artifacts.record_class("costs"))
-    latency_rows(model_results(Graph.read(network / "graph.json"), costs, run))  # type: ignore[arg-type]
-
-
-def _config(path: Path) -> None:
-    settings = config.without_files(read_yaml(path), path.name, cores=4)
-    config.competitors(settings)
-    again = config.without_files(yaml.safe_load(config.as_yaml(settings)), path.name, cores=4)
-    assert config.contents(again) == config.contents(settings)
-
-
-def _cache(path: Path) -> None:
-    cache = Cache(path.parent / "cache", {})
-    cache.put("operator", "a", Measured([1.0, 1.5], "2025-01-02T03:04:05Z"))
-    (file,) = (path.parent / "cache").rglob("*.json")
-    file.write_bytes(path.read_bytes())
-    found = cache.get("operator", "a")
-    assert found is None or all(0 <= sample < math.inf for sample in found.samples)
-
-
-def _verify(path: Path, network: Path, name: str) -> None:
-    folder = path.parent / "results" / "net"
-    folder.mkdir(parents=True, exist_ok=True)
-    for other in ("graph.json", "costs.json", "run.json"):
-        (folder / other).write_bytes((path if other == name else network / other).read_bytes())
-    for checked in verify(folder):
-        assert all(len(problem) < _LONGEST for problem in checked.problems)
 
 
 @pytest.fixture(scope="module")
 def readers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Reader]:
     """All readers, with a document each."""
-    network = write_network(tmp_path_factory.mktemp("fuzz") / "net", 3)
-    graph = Graph.read(network / "graph.json")
-    costs = artifacts.read(network / "costs.json", "costs")
-    run = artifacts.read(network / "run.json", "run")
-    run["results"] = run["results"][-1:]
-    made = artifacts.read(network / "schedules" / "hios-lp-2.json", "schedule")
-    folder = artifacts.resource_directory("schemas").parent / "hios" / "platforms" / "model"
-    gpu, link = (yaml.safe_load(next(folder.rglob(f"{name}.yaml")).read_text()) for name in ("a40", "nvlink3"))
-    Cache(network.parent / "kept", {}).put("operator", "a", Measured([1.0, 1.5], "2025-01-02T03:04:05Z"))
-    entry = json.loads(next((network.parent / "kept").rglob("*.json")).read_text())
-    ways = [{"devices": 1, "cores_per_device": 2, "algorithm": "sequential", "predicted_ms": 1.5}]
-    partition = {"graph": "net", "graph_fingerprint": "0" * 16, "cores": 2, "partitions": ways}
-    partition |= {"devices": 1, "cores_per_device": 2, "reason": "it is the fastest"}
-    return {
-        "graph": Reader(_graph, DOCUMENTS["graph"]),
-        "costs": Reader(lambda path: _costs(path, graph), costs),
-        "schedule": Reader(lambda path: _schedule(path, graph), made),
-        "run": Reader(lambda path: _run(path, network), run),
-        "partition": Reader(lambda path: artifacts.load(path, PartitionFile), partition),
-        "config": Reader(_config, DOCUMENTS["config"], yaml=True),
-        "gpu": Reader(lambda path: descriptions.gpu(str(path)), gpu, yaml=True),
-        "link": Reader(lambda path: descriptions.link(str(path), descriptions.gpu("a40")), link, yaml=True),
-        "cache": Reader(_cache, entry),
-        "verify": Reader(lambda path: _verify(path, network, "costs.json"), costs),
-    }
+    return fuzzed_readers.readers(tmp_path_factory.mktemp("fuzz"))
 
 
-def _changed(reader: Reader, chance: random.Random) -> bytes:
-    """A file of a document with changes to its values, its text and its bytes."""
-    text = mutated(reader.document, chance)
-    if reader.yaml and chance.random() < 0.7:
-        text = yaml.safe_dump(reader.document, sort_keys=False, default_flow_style=chance.choice((None, True, False)))
-    if chance.random() < 0.5:
-        for _ in range(chance.choice((1, 1, 2, 5))):
-            place = chance.randrange(len(text) + 1)
-            kept = place + chance.choice((0, 0, 1, 5, len(text)))
-            text = text[:place] + chance.choice((*_PIECES, *string.printable)) + text[kept:]
-    data = text.encode("utf-8", "surrogatepass")
-    if chance.random() < 0.2:
-        how = chance.randrange(4)
-        if how == 0:
-            data = text.encode("utf-16", "surrogatepass")
-        elif how == 1:
-            data = data[: chance.randrange(len(data) + 1)]
-        elif how == 2:
-            data = chance.randbytes(chance.randrange(200))
-        elif data:
-            place = chance.randrange(len(data))
-            data = data[:place] + bytes([data[place] ^ 1 << chance.randrange(8)]) + data[place + 1 :]
-    return data
-
-
-@pytest.mark.parametrize(
-    "name", ["graph", "costs", "schedule", "run", "partition", "config", "gpu", "link", "cache", "verify"]
-)
+@pytest.mark.parametrize("name", fuzzed_readers.NAMES)
 def test_whatever_is_in_a_file(readers: dict[str, Reader], tmp_path: Path, name: str) -> None:
     """Nothing but a `HiosError` of one short line comes out of a reader, and some changes do no harm."""
     reader = readers[name]
@@ -194,19 +51,11 @@ def test_whatever_is_in_a_file(readers: dict[str, Reader], tmp_path: Path, name:
         nonlocal taken
         chance = random.Random(seed)
         for _ in range(_OF_AN_EXAMPLE):
-            data = _changed(reader, chance)
-            path.write_bytes(data)
+            data = changed(reader.document, chance, as_yaml=reader.yaml)
             try:
-                reader.read(path)
-            except HiosError as error:
-                message = str(error)
+                taken += reader.check(path, data)
             except Exception as error:
                 raise AssertionError(f"seed {seed}: {data[:3000]!r}") from error
-            else:
-                taken += 1
-                continue
-            assert "\n" not in message, (data[:2000], message)
-            assert len(message) < _LONGEST, data[:2000]
 
     check()
     assert taken > 0  # the measure measures: some changes do no harm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Iterator
@@ -54,11 +55,11 @@ def mutated(document: Any, chance: random.Random) -> str:
         if change == 0:
             del holder[last]
         elif change == 1 and isinstance(holder, dict):
-            holder[chance.choice(("", "unknown", "format_version", "graph"))] = chance.choice(VALUES)
+            holder[chance.choice(("", "unknown", "format_version", "graph"))] = copy.deepcopy(chance.choice(VALUES))
         elif change == 2 and isinstance(holder, list):
             holder.append(holder[last])
         else:
-            holder[last] = chance.choice(VALUES)
+            holder[last] = copy.deepcopy(chance.choice(VALUES))
     text = json.dumps(data)
     if chance.random() < 0.1:
         text = text.replace("{", '{"twice": 1, "twice": 2, ', 1)

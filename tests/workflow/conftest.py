@@ -35,6 +35,8 @@ from pathlib import Path
 began = time.time()
 words = sys.argv[1:]
 options = {word: words[place + 1] for place, word in enumerate(words[:-1]) if word.startswith("--")}
+step, _, megabytes = os.environ.get("STAND_IN_TAKES", "").partition(" ")
+taken = b"x" * (int(megabytes) << 20) if words[0] == step else b""
 step, _, file = os.environ.get("STAND_IN_WAITS", "").partition(" ")
 if words[0] == step:
     Path(file + ".awaited").touch()

@@ -132,6 +132,11 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
 AccountingStorageType=accounting_storage/none
 JobCompType=jobcomp/none
+# without cgroups, Slurm looks itself, each second, whether a job has more memory than it asked for; PSS counts shared
+# pages once
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=task=1
+JobAcctGatherParams=OverMemoryKill,UsePss
 MpiDefault=none
 ReturnToService=2
 KillWait=2

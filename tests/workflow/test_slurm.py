@@ -135,13 +135,30 @@ def test_all_for_real(real_checkout: Checkout) -> None:
 
 
 def test_auto_is_refused(checkout: Checkout) -> None:
-    """Devices cannot be found for a node that is not known yet; nothing that needs them is submitted."""
+    """Devices cannot be found for a node that is not known yet: one line, before anything is submitted."""
     checkout.config("config.yaml", models={"beta": None}, devices="auto")
     before = _last()
     answer = checkout.snakemake(*PROFILE)
-    assert answer.returncode != 0
-    assert "config.yaml: devices: found auto, for which the machine must be known" in answer.stdout
-    assert set(_rules(_jobs(before))) <= {"export", "extract"}
+    assert answer.returncode == 1, answer.stdout
+    assert "Error: config.yaml: devices: found auto, for which the machine must be known" in answer.stdout
+    assert "Traceback" not in answer.stdout
+    assert "Snakefile" not in answer.stdout.partition("Error:")[2], answer.stdout
+    assert _jobs(before) == []
+    # It left no lock: the local executor goes on in the same folder.
+    assert checkout.snakemake("-n", "--cores", "2").returncode == 0
+
+
+def test_memory_of_a_large_model(checkout: Checkout) -> None:
+    """A job asks for memory in proportion to what it reads, beside what any needs."""
+    checkout.config("config.yaml", models={"beta": None})
+    program = checkout.path / "results" / "alpha" / "program.pt2"
+    program.parent.mkdir(parents=True)
+    with program.open("wb") as file:
+        file.truncate(500 << 20)  # takes no room on the disk
+    before = _last()
+    answer = checkout.snakemake(*PROFILE, "--allowed-rules", "extract", "--", "results/alpha/graph.json")
+    assert answer.returncode == 0, answer.stdout
+    assert [job["MinMemoryNode"] for job in _jobs(before)] == ["7000M"]
 
 
 def test_failure_and_resuming(checkout: Checkout) -> None:
@@ -184,6 +201,27 @@ def test_time_limit(checkout: Checkout, tmp_path: Path) -> None:
     assert run.returncode == 0, output
     attempts = [(job["JobState"], job["TimeLimit"]) for job in _jobs(before) if "profile" in job["Comment"]]
     assert attempts == [("TIMEOUT", "00:01:00"), ("COMPLETED", "00:02:00")]
+
+
+def test_memory_limit(checkout: Checkout, cluster: Path, tmp_path: Path) -> None:
+    """A job that Slurm kills because it took more memory than it had asked for gets more at the next attempt."""
+    checkout.config("config.yaml", models={"beta": None})
+    before = _last()
+    go = tmp_path / "go"
+    more = ("--until", "export", "--set-resources", "export:mem_mb=600*attempt")
+    with _started(checkout, *more, STAND_IN_TAKES="export 700", STAND_IN_WAITS=f"export {go}") as run:
+        killed = lambda: "exceeded memory limit" in (cluster / "slurmd.log").read_text()  # noqa: E731
+        assert eventually(lambda: killed() or run.poll() is not None, 300, 0.2)
+        go.touch()  # for the second attempt; the first one is gone
+        output, _ = run.communicate(timeout=300)
+    assert run.returncode == 0, output
+    first, second = _jobs(before)
+    assert f"StepId={first['JobId']}.0 exceeded memory limit" in (cluster / "slurmd.log").read_text()
+    # Without cgroups Slurm does not say OUT_OF_MEMORY of the job whose step it killed.
+    assert [(job["JobState"], job["MinMemoryNode"]) for job in (first, second)] == [
+        ("FAILED", "600M"),
+        ("COMPLETED", "1200M"),
+    ]
 
 
 def test_cancelled_run(checkout: Checkout) -> None:

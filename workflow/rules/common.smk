@@ -142,14 +142,18 @@ def on_cluster():
     return workflow.non_local_exec or workflow.remote_exec
 
 
+AUTO_ON_CLUSTER = (
+    f"{source}: devices: found auto, for which the machine must be known; allowed on a cluster: numbers of devices; "
+    "write those to compare, such as devices: [1, 2, 4]"
+)
+
+
 def all_cores(wildcards):
     """Cores of what measures, all of them so that nothing else runs meanwhile; on a cluster those of its devices."""
     if not on_cluster():
         return workflow.resource_settings.cores
-    if AUTO:
-        raise WorkflowError(
-            f"{source}: devices: found auto, for which the machine must be known; allowed on a cluster: numbers"
-        )
+    if AUTO:  # with --no-hooks, by which the Snakefile's onstart does not run
+        raise WorkflowError(AUTO_ON_CLUSTER)
     return MOST_DEVICES * (settings.cores_per_device or 1)
 
 

@@ -93,6 +93,7 @@ def describe(devices: int, *, virtual: bool = False, **_: Any) -> Platform:
         cuda=str(torch.version.cuda),
         cudnn=str(torch.backends.cudnn.version()),
         processor=machine.processor(),
+        governor=machine.governor(os.sched_getaffinity(0)),
         load_average=round(os.getloadavg()[0], 2),
         busy_share=machine.busy_share(os.sched_getaffinity(0)),
         peer_access=all(torch.cuda.can_device_access_peer(*pair) for pair in pairs) if pairs else None,

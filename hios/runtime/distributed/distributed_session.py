@@ -348,6 +348,7 @@ class RankRunner:
             **described,
             **({} if (each := self._grouped()) is None else {"cores_per_device": each}),
             "processor": _processors(ranks),
+            **({} if (governor := machine.governor(os.sched_getaffinity(0))) is None else {"governor": governor}),
             "allocation": self._given,
             "load_average": round(os.getloadavg()[0], 2),
             "transport": self._transport.name,
