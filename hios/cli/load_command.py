@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     help="Measure for about a minute what the simulator needs to predict this machine, and write calibration.json, "
     "which `hios simulate` takes.",
 )
-@serving_options
+@serving_options()
 @output_option("result.json")
 @click.option("--trace", type=PATH, help="Chrome/Perfetto trace to write, of what ran on which lane.")
 @click.option(

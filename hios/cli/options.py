@@ -149,12 +149,8 @@ def partitioned(context: click.Context, partition: Path | None, graph: Path) -> 
     return division.devices, division.cores_per_device
 
 
+_LAUNCHERS = ("open", "fixed", "water-filling")
 _SERVING = (
-    click.option(
-        "--launcher",
-        type=click.Choice(["open", "fixed", "water-filling"]),
-        help="How fast tasks leave the queues; default: as the scenario states.",
-    ),
     click.option(
         "--load",
         type=float,
@@ -221,9 +217,18 @@ def check_costs_options(repeats: int, budget: float, cache: Path | None, no_cach
         raise HiosError(f"--no-cache: found with --cache {cache}; allowed: one of them")
 
 
-def serving_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How a scenario is served, simulated or for real."""
-    return _with_options(command, _SERVING)
+def serving_options(*more_launchers: str) -> _Decorator:
+    """How a scenario is served, simulated or for real.
+
+    Args:
+        *more_launchers: values that ``--launcher`` takes besides the launchers.
+    """
+    launcher = click.option(
+        "--launcher",
+        type=click.Choice([*_LAUNCHERS, *more_launchers]),
+        help="How fast tasks leave the queues; default: as the scenario states.",
+    )
+    return lambda command: _with_options(command, (launcher, *_SERVING))
 
 
 def _with_options(command: Callable[..., Any], options: Sequence[_Decorator]) -> Callable[..., Any]:

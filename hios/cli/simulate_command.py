@@ -15,9 +15,9 @@ from hios.cli.options import PATH, output_option, refuse_overwriting, serving_op
     "--policy",
     required=True,
     help="sequential, one-per-lane, threads, ios, nimble, opara, hios-lp, pos-strict, pos-relaxed, top, top-open; with "
-    "--weights also learned and learned-static; or auto: the best of them on other traces.",
+    "--weights also learned and learned-static; auto: the best of them on other traces; all: each of them.",
 )
-@serving_options
+@serving_options("all")
 @click.option(
     "--calibration",
     type=PATH,
@@ -33,17 +33,26 @@ def command(
     calibration: Path | None,
     output: Path,
 ) -> None:
-    """Simulate the tasks of SCENARIO under a policy: nothing runs, and times are those of costs.json."""
+    """Simulate the tasks of SCENARIO under a policy: nothing runs, and times are those of costs.json.
+
+    With --policy all or --launcher all, the terminal shows a table of all policies and launchers, and --output is a
+    folder, with a file POLICY-LAUNCHER.json for each.
+    """
     from hios.artifacts import load as load_file
     from hios.artifacts import require_writable, write
-    from hios.errors import warn
+    from hios.errors import HiosError, warn
     from hios.formats.calibration_file import CalibrationFile
     from hios.serving.calibration import calibrated
-    from hios.serving.result_table import result_table
+    from hios.serving.policy_grid import ALL, chosen_launchers, chosen_policies, simulate_grid
+    from hios.serving.result_table import grid_table, result_table
     from hios.serving.scenario import Scenario
     from hios.serving.simulate import simulate
 
-    require_writable(output)
+    several = ALL in (policy, launcher)
+    if not several:
+        require_writable(output)
+    elif output.exists() and not output.is_dir():
+        raise HiosError(f"--output: found the file {output}; required with all: a folder, with a file for each result")
     given = Scenario.read(scenario, load=load)
     if weights is not None:
         given = given.with_launcher(weights)
@@ -53,6 +62,15 @@ def command(
     for model in given.models:
         if model.problem.disturbed:
             warn(f"{model.costs.source}: {model.problem.disturbed}; profile again on an idle machine")
+    if several:
+        grid = simulate_grid(given, chosen_policies(given, policy), chosen_launchers(given, launcher))
+        files = {output / f"{name}-{used}.json": result for (name, used), result in grid.results.items()}
+        refuse_overwriting([scenario, *given.files, *([calibration] if calibration else [])], files)
+        for file, result in files.items():
+            require_writable(file)
+            write(file, "result", result)
+        click.echo(grid_table(grid))
+        return
     result = simulate(given, policy, launcher=launcher)
     write(output, "result", result)
     click.echo(result_table(result))

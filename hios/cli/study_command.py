@@ -183,7 +183,14 @@ def convolutions(output: Path, sizes: tuple[int, ...], channels: int, repeats: i
 @click.option(
     "--label", "labels", multiple=True, help="Label of each scenario, in order; the name of its file if left out."
 )
-@click.option("--gpu", default="", help="GPU for which the experiment batches predicts costs.")
+@click.option("--gpu", default="", help="GPU that costs of batches and of folders are predicted for.")
+@click.option(
+    "--train-on",
+    multiple=True,
+    metavar="MODEL",
+    help="Experiment gpg: train on this model, and compare models that are not named as unseen ones. May be given more "
+    "than once; default: all.",
+)
 @click.option("--most", type=click.IntRange(1, MOST_SUB_BLOCKS), default=_TOP.most, show_default=True)
 @click.option("--copies", type=click.IntRange(1, MOST_SUB_BLOCKS), default=_TOP.copies, show_default=True)
 @click.option("--batch", "batches", type=click.IntRange(1), multiple=True, default=_TOP.batches, show_default=True)
@@ -193,22 +200,37 @@ def convolutions(output: Path, sizes: tuple[int, ...], channels: int, repeats: i
 @click.option("--transitions", type=click.IntRange(1), default=_TOP.transitions, show_default=True)
 @click.option("--launcher-steps", type=click.IntRange(1), default=_TOP.launcher_steps, show_default=True)
 def top(
-    experiment: Experiment, scenarios: tuple[Path, ...], output: Path, labels: tuple[str, ...], gpu: str, **varied: Any
+    experiment: Experiment,
+    scenarios: tuple[Path, ...],
+    output: Path,
+    labels: tuple[str, ...],
+    gpu: str,
+    train_on: tuple[str, ...],
+    **varied: Any,
 ) -> None:
     """Carry out an experiment of TOP on scenarios of several models, in the simulator.
+
+    For gpg, a scenario may also be a folder with the graphs MODEL/graph.json, whose costs are predicted for --gpu.
 
     Options that are not explained here are those of `study: top:` in config.yaml.
     """
     from hios.artifacts import require_writable, write
     from hios.serving.scenario import Scenario
+    from hios.study.top_graphs import scenario_of_graphs
     from hios.study.top_learning import run
 
     names = labels or tuple(path.stem for path in scenarios)
     if len(names) != len(scenarios) or len(set(names)) < len(names):
         raise HiosError(f"--label: found {', '.join(names) or 'none'}; required: a label of its own for each scenario")
     require_writable(output)
-    given = {name: Scenario.read(path) for name, path in zip(names, scenarios, strict=True)}
-    study = run(experiment, given, TopStudy(**varied), gpu)
+    for path in scenarios:
+        if path.is_dir() and experiment != "gpg":
+            raise HiosError(f"{path}: found a folder; required for {experiment}: scenario.yaml, as rates matter")
+    given = {
+        name: scenario_of_graphs(path, gpu) if path.is_dir() else Scenario.read(path)
+        for name, path in zip(names, scenarios, strict=True)
+    }
+    study = run(experiment, given, TopStudy(**varied), gpu, train_on=train_on)
     write(output, "top-study", study)
     click.echo(f"{output}: {len(study.points)} point(s), simulated, {study.cpu_s:.1f} s of processor time")
 

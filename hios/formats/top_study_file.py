@@ -12,6 +12,8 @@ Experiment = Literal["sizes", "copies", "together", "batches", "stages", "gpg", 
 
 #: Systems of points that are no policies: ways to find stages, and curves of learning.
 DP, GPG, GPG_ONE_PASS, CURVE = "dynamic programming", "GPG", "GPG, one pass", "learning"
+#: GPG without a policy: a random search of as many passes, and the rule of always taking the last ending.
+NOT_LEARNED, LAST_ENDING = "GPG, not learned", "last ending, not learned"
 
 
 class TopPoint(Record, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hios.formats.calibration_file import CalibrationFile
 from hios.formats.serving_result_file import Candidate, ResultFile, ServedResult
+from hios.serving.policy_grid import PolicyGrid, grid_rows, rounds_notes
 
 _HEADING = (
     "",
@@ -32,6 +33,21 @@ def result_table(result: ResultFile) -> str:
         rows.append(_row("all", result.total, time))
     text = "\n".join(_aligned(rows))
     return "\n".join([text, *_notes(result)])
+
+
+def grid_table(grid: PolicyGrid) -> str:
+    """A line for each policy and launcher, then what no policy can pass and what could not run.
+
+    Args:
+        grid: results with the same tasks.
+    """
+    any_result = next(iter(grid.results.values()))
+    notes = [
+        f"load {any_result.load:g}, {any_result.lanes} lane(s), {any_result.repeats} x {any_result.duration_s:g} s, "
+        f"simulated, so predicted; no policy can do more than {any_result.bound_per_s:.4g} tasks/s"
+    ]
+    left_out = [f"{name}: {reason}" for name, reason in grid.left_out.items()]
+    return "\n".join([*_aligned(grid_rows(grid)), *notes, *rounds_notes(grid), *left_out])
 
 
 def calibration_table(calibration: CalibrationFile) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from hios.costs import Costs
-from hios.errors import HiosError
+from hios.errors import HiosError, warn
 from hios.formats.config_file import TopStudy
 from hios.formats.costs_file import CostsFile
 from hios.formats.serving_result_file import ResultFile
@@ -63,15 +63,15 @@ def across_models(scenario: Scenario, size: int) -> tuple[dict[str, tuple[int, .
         for number, model in enumerate(scenario.models)
         for block, operators in enumerate(model.blocks)
     ]
-    found = []
+    groups = []
     for first in range(0, len(every), size):
         chosen = sorted(every)[first : first + size]
         combined: dict[str, tuple[int, ...]] = {}
         for _, number, block in sorted(chosen, key=lambda entry: entry[1:]):
             label = scenario.models[number].label
             combined[label] = (*combined.get(label, ()), block)
-        found.append(combined)
-    return tuple(found)
+        groups.append(combined)
+    return tuple(groups)
 
 
 def copies(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
@@ -97,8 +97,8 @@ def together(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> It
         if len(scenario.models) == 1:
             continue
         systems = (*SINGLE, "pos-strict", TOP)
-        found = {system: synchronous_per_s(scenario, system) for system in systems}
-        for system, frequency in found.items():
+        frequencies = {system: synchronous_per_s(scenario, system) for system in systems}
+        for system, frequency in frequencies.items():
             yield _point(label, scenario, system, len(scenario.models), {"synchronous tasks per s": frequency})
 
 
@@ -107,27 +107,26 @@ def batches(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Ite
 
     Costs of a batch are predicted from the graph with that many inputs at once, for the GPU of the scenario.
     """
+    on_gpus = _on_gpus(scenarios, "batches")
     described = descriptions.gpu(gpu)
-    for label, scenario in scenarios.items():
-        _require_gpu(scenario, "batches")
+    for label, scenario in on_gpus.items():
         systems = (*SINGLE, TOP) if len(scenario.models) == 1 else (*SINGLE, ROUNDS, TOP)
         for size in study.batches:
             given = overloaded(_priced(scenario, described, size))
             for system in systems:
-                found = simulate(given, system)
-                served = _served(found)
+                result = simulate(given, system)
+                served = _served(result)
                 values = {
                     "inputs per s": size * served["tasks per s"],
                     "work done %": served["work done %"],
-                    "filled %": 100 * _filled(given, found),
+                    "filled %": 100 * _filled(given, result),
                 }
                 yield _point(label, given, system, size, values)
 
 
 def stages(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
     """Figure 20: stages of combined blocks, and groups in each, on several described GPUs by their speed."""
-    for label, scenario in scenarios.items():
-        _require_gpu(scenario, "stages")
+    for label, scenario in _on_gpus(scenarios, "stages").items():
         for name in study.gpus:
             described = descriptions.gpu(name)
             pipeline = policy(TOP).make(_priced(scenario, described, 1))
@@ -152,6 +151,10 @@ SIMULATED: dict[str, Experimenting] = {
     "batches": batches,
     "stages": stages,
 }
+
+
+#: Experiments for which costs of cores have nothing to predict from.
+GPU_ONLY = ("batches", "stages")
 
 
 def overloaded(scenario: Scenario) -> Scenario:
@@ -207,8 +210,8 @@ def synchronous_per_s(scenario: Scenario, system: str) -> float:
             _ROUNDS_ASKED / middle,
             launcher="fixed" if middle >= 1 else "open",
         )
-        found = simulate(given, system)
-        if all(own.waiting <= _LEFT and not own.dropped for own in found.models.values()):
+        result = simulate(given, system)
+        if all(own.waiting <= _LEFT and not own.dropped for own in result.models.values()):
             low = middle
         else:
             high = middle
@@ -272,12 +275,21 @@ def _priced_model(model: ServedModel, gpu: Gpu, batch: int) -> ServedModel:
     return dataclasses.replace(model, problem=Problem(graph, costs), costs=costs)
 
 
-def _require_gpu(scenario: Scenario, experiment: str) -> None:
-    if not scenario.gpu:
-        raise HiosError(
-            f"{scenario.source}: experiment {experiment}: found costs of cores; required: costs of a GPU, as `hios "
-            "profile --platform model` predicts them"
-        )
+def _on_gpus(scenarios: Mapping[str, Scenario], experiment: str) -> dict[str, Scenario]:
+    """The scenarios with costs of a GPU; others are left out with a warning, as kernels of batches are those of GPUs.
+
+    Raises:
+        HiosError: there is none.
+    """
+    needed = "costs of a GPU, as `hios profile --platform model` predicts them"
+    chosen = {label: scenario for label, scenario in scenarios.items() if scenario.gpu}
+    if not chosen:
+        sources = ", ".join(scenario.source for scenario in scenarios.values())
+        raise HiosError(f"{sources}: experiment {experiment}: found costs of cores; required: {needed}")
+    for label, scenario in scenarios.items():
+        if label not in chosen:
+            warn(f"{scenario.source}: experiment {experiment} leaves {label} out: costs of cores; required: {needed}")
+    return chosen
 
 
 def _with_top(scenario: Scenario, **top: object) -> Scenario:
@@ -285,21 +297,21 @@ def _with_top(scenario: Scenario, **top: object) -> Scenario:
     return dataclasses.replace(scenario, file=msgspec.structs.replace(scenario.file, top=settings))
 
 
-def _served(found: ResultFile) -> dict[str, float]:
+def _served(result: ResultFile) -> dict[str, float]:
     return {
-        "tasks per s": found.total.completed / (found.duration_s * found.repeats),
-        "work done %": 100 * found.work_share,
+        "tasks per s": result.total.completed / (result.duration_s * result.repeats),
+        "work done %": 100 * result.work_share,
     }
 
 
-def _filled(scenario: Scenario, found: ResultFile) -> float:
+def _filled(scenario: Scenario, result: ResultFile) -> float:
     """Share of the device that kernels of the completed tasks filled over time: sum of t(v) u(v)."""
     total = 0.0
     for model in scenario.models:
         problem = model.problem
         work_s = sum(time * used for time, used in zip(problem.time, problem.utilization, strict=True)) / 1e3
-        total += found.models[model.label].completed * work_s
-    return total / (found.duration_s * found.repeats)
+        total += result.models[model.label].completed * work_s
+    return total / (result.duration_s * result.repeats)
 
 
 def _point(label: str, scenario: Scenario, system: str, x: float, values: dict[str, float]) -> TopPoint:

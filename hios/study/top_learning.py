@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 import random
 import statistics
@@ -12,17 +14,30 @@ from pathlib import Path
 from typing import Literal
 
 from hios.artifacts import load
+from hios.errors import HiosError, suggestion
 from hios.formats.config_file import TopStudy
 from hios.formats.costs_file import CostsFile
-from hios.formats.top_study_file import CURVE, DP, GPG, GPG_ONE_PASS, Experiment, TopPoint, TopStudyFile
+from hios.formats.top_study_file import (
+    CURVE,
+    DP,
+    GPG,
+    GPG_ONE_PASS,
+    LAST_ENDING,
+    NOT_LEARNED,
+    Experiment,
+    TopPoint,
+    TopStudyFile,
+)
 from hios.problem import Problem
 from hios.schedulers import schedule
+from hios.schedulers.gpg import chooser
 from hios.schedulers.ios_space import Block, block_space
 from hios.schedulers.policy.combining import ModelBlock, combined_problem, model_blocks
+from hios.schedulers.policy.passes import index_of
 from hios.schedulers.policy.policy_file import write_policy
 from hios.schedulers.policy.training import Settings, train
 from hios.serving.scenario import Scenario
-from hios.study.top_experiments import SIMULATED, Experimenting
+from hios.study.top_experiments import GPU_ONLY, SIMULATED, Experimenting, overloaded
 
 #: Pruning of stages, as in the paper; sub-blocks of a combination up to the paper's H of its server.
 R, S, SUB_BLOCKS = 3, 8, (1, 2, 3, 4)
@@ -38,99 +53,175 @@ def transitions(blocks: Sequence[ModelBlock]) -> int:
     return math.prod(space.transitions + space.states for space in spaces) - states
 
 
-def gpg(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
+def gpg(
+    scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str, *, train_on: Collection[str] = ()
+) -> Iterator[TopPoint]:
     """Figures 13 and 21: a policy is trained on the models of all scenarios, then compared with dynamic programming.
 
     Seconds are those of this machine. Dynamic programming runs where it has at most ``study.transitions`` transitions;
-    every combination counts for it and for GPG alike, or for neither.
+    every combination counts for it and for the others alike, or for none of them. ``latency over sequential, all`` is
+    of all combinations.
+
+    Args:
+        scenarios: by label.
+        study: what is varied.
+        gpu: not used, as the costs are those of the scenarios.
+        train_on: labels of models to train on. The rest, which the policy has not seen, is compared by itself. All
+            models if empty.
+
+    Raises:
+        HiosError: ``train_on`` names a model that no scenario has.
     """
     problems: dict[str, Problem] = {}
     for scenario in scenarios.values():
         problems |= {model.label: model.problem for model in scenario.models}
-    label, count = "+".join(problems), len(problems)
-    trained = train(problems, Settings(steps=study.steps, r=R, s=S))
+    for name in train_on:
+        if name not in problems:
+            raise HiosError(f"--train-on: found {name}{suggestion(name, problems)}; allowed: {', '.join(problems)}")
+    seen = {name: problem for name, problem in problems.items() if not train_on or name in train_on}
+    unseen = {name: problem for name, problem in problems.items() if name not in seen}
+    trained = train(seen, Settings(steps=study.steps, r=R, s=S))
     for step, share in trained.curve:
-        yield TopPoint(label, count, CURVE, float(step), {"latency over sequential": share})
-    blocks = [block for name, problem in problems.items() for block in model_blocks(name, problem)]
+        yield TopPoint("+".join(seen), len(seen), CURVE, float(step), {"latency over sequential": share})
     with tempfile.TemporaryDirectory() as folder:
         policy = str(Path(folder) / "policy.safetensors")
         write_policy(policy, trained.weights, trained.facts)
-        for number in SUB_BLOCKS:
-            if number <= len(blocks):
-                yield from _compared(label, count, blocks, number, study, policy)
+        for models in filter(None, (seen, unseen)):
+            blocks = [block for name, problem in models.items() for block in model_blocks(name, problem)]
+            for number in SUB_BLOCKS:
+                if number <= len(blocks):
+                    yield from _compared("+".join(models), len(models), blocks, number, study, policy)
 
 
 def _compared(
     label: str, models: int, blocks: Sequence[ModelBlock], number: int, study: TopStudy, policy: str
 ) -> Iterator[TopPoint]:
-    """Latency and time of stages for random combinations of a number of blocks."""
+    """Latency and time of stages for random combinations of a number of blocks, each way timed by itself."""
     chance = random.Random(number)
     drawn = [chance.sample(blocks, number) for _ in range(study.samples)]
-    taken = [chosen for chosen in drawn if transitions(chosen) <= study.transitions]
-    found: dict[str, list[tuple[float, float]]] = {DP: [], GPG: [], GPG_ONE_PASS: []}
-    for chosen in taken:
-        problem = combined_problem(chosen)
-        alone = sum(problem.time) or 1.0
-        ways: dict[str, tuple[str, dict[str, float | str]]] = {
-            DP: ("ios", {"mode": "parallel", "states": 10**9}),
-            GPG: ("gpg", {"weights": policy}),
-            GPG_ONE_PASS: ("gpg", {"weights": policy, "passes": 1}),
-        }
-        for way, (algorithm, parameters) in ways.items():
+    searchable = [transitions(chosen) <= study.transitions for chosen in drawn]
+    ways: dict[str, tuple[str, dict[str, float | str]]] = {
+        DP: ("ios", {"mode": "parallel", "states": 10**9}),
+        GPG: ("gpg", {"weights": policy}),
+        GPG_ONE_PASS: ("gpg", {"weights": policy, "passes": 1}),
+        NOT_LEARNED: ("gpg", {}),
+        LAST_ENDING: ("gpg", {"passes": 1}),
+    }
+    first = combined_problem(drawn[0])
+    for algorithm, parameters in list(ways.values())[1:]:
+        schedule(first, algorithm, parameters=parameters)  # loads code and weights, which is not timed
+    for way, (algorithm, parameters) in ways.items():
+        shares, seconds = [], []
+        for chosen, taken in zip(drawn, searchable, strict=True):
+            if way == DP and not taken:
+                continue
+            problem = combined_problem(chosen)
             made = schedule(problem, algorithm, parameters=parameters)
-            found[way].append((made.latency_ms / alone, made.scheduling_time_s))
-    for way, entries in found.items():
-        if entries:
-            values = {
-                "latency over sequential": statistics.mean(share for share, _ in entries),
-                "search ms": 1e3 * statistics.mean(seconds for _, seconds in entries),
-                "combinations": float(len(entries)),
-                "combinations drawn": float(len(drawn)),
-            }
+            shares.append((made.latency_ms / (sum(problem.time) or 1.0), taken))
+            seconds.append((made.scheduling_time_s, taken))
+        values = {"combinations": float(sum(searchable)), "combinations drawn": float(len(drawn))}
+        if any(searchable):
+            values["latency over sequential"] = statistics.mean(share for share, taken in shares if taken)
+            values["search ms"] = 1e3 * statistics.mean(time_s for time_s, taken in seconds if taken)
+        if way != DP:
+            values["latency over sequential, all"] = statistics.mean(share for share, _ in shares)
+        if way == GPG_ONE_PASS:
+            values |= _choices([combined_problem(chosen) for chosen in drawn], policy)
+        if way != DP or any(searchable):
             yield TopPoint(label, models, way, float(number), values)
 
 
+def _choices(problems: Sequence[Problem], policy: str) -> dict[str, float]:
+    """Milliseconds of choosing a stage, with nothing kept from before, and in how many operators neighbors differ."""
+    times_ms: list[float] = []
+    differences: list[int] = []
+    chance = random.Random(len(problems))
+    for problem in problems:
+        (state,), action = chooser(problem, R, S, policy)
+        while state.count:
+            began = time.perf_counter()
+            ending = state.ending(index_of(action(state), state.count))
+            times_ms.append(1e3 * (time.perf_counter() - began))
+            if state.count > 1:
+                place = chance.randrange(state.count - 1)
+                one, other = ({v for group in state.ending(k).stage for v in group} for k in (place, place + 1))
+                differences.append(len(one ^ other))
+            state = ending.left
+    return {
+        "stage choice ms": statistics.mean(times_ms),
+        "longest stage choice ms": max(times_ms),
+        "operators in which neighboring endings differ": statistics.mean(differences or [0]),
+    }
+
+
 def launcher(scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str) -> Iterator[TopPoint]:
-    """Figure 22: learning curves of the launcher, in the simulator; the best policy without learning beside them."""
+    """Figure 22: learning curves of the launcher, in the simulator; the best policy without learning beside them.
+
+    The launcher learns at the rates of the scenario, and where the device is overloaded: at rates that every system
+    keeps up with, goodput is what arrives, and its curve is flat.
+    """
     from hios.serving.launcher.launcher_settings import settings_of
     from hios.serving.launcher.launcher_training import train_launcher
 
+    settings = settings_of("small", {}, steps=study.launcher_steps)
     for label, scenario in scenarios.items():
         if len(scenario.models) == 1:
             continue
-        trained = train_launcher(scenario, settings_of("small", {}, steps=study.launcher_steps))
-        for step, goodput in trained.curve:
-            yield TopPoint(label, len(scenario.models), CURVE, float(step), {"goodput per s": goodput})
-        for name, goodput, _ in trained.facts["candidates"]:
-            values = {"goodput per s": goodput}
-            yield TopPoint(label, len(scenario.models), name, float(trained.settings.steps), values)
+        heavy = overloaded(scenario)
+        # As many tasks in a step as at the rates of the scenario.
+        factor = sum(model.rate for model in scenario.models) / sum(model.rate for model in heavy.models)
+        shorter = dataclasses.replace(settings, step_s=settings.step_s * min(1.0, factor))
+        for name, given, own in ((label, scenario, settings), (f"{label}, overloaded", heavy, shorter)):
+            trained = train_launcher(given, own)
+            for step, goodput in trained.curve:
+                yield TopPoint(name, len(given.models), CURVE, float(step), {"goodput per s": goodput})
+            for system, goodput, _ in trained.facts["candidates"]:
+                yield TopPoint(name, len(given.models), system, float(own.steps), {"goodput per s": goodput})
 
 
 EXPERIMENTS: dict[str, Experimenting] = {**SIMULATED, "gpg": gpg, "launcher": launcher}
 
 
-def run(experiment: Experiment, scenarios: Mapping[str, Scenario], study: TopStudy, gpu: str = "") -> TopStudyFile:
+def run(
+    experiment: Experiment,
+    scenarios: Mapping[str, Scenario],
+    study: TopStudy,
+    gpu: str = "",
+    *,
+    train_on: Collection[str] = (),
+) -> TopStudyFile:
     """Carry out an experiment.
 
     Args:
         experiment: its name.
         scenarios: by label.
         study: what is varied.
-        gpu: GPU that costs of batches are predicted for, one of `hios profile --gpu`.
+        gpu: GPU that costs of batches, and of folders of graphs, are predicted for, one of `hios profile --gpu`.
+        train_on: experiment gpg: models to train on; the others are compared as unseen ones. All if empty.
+
+    Returns:
+        The points. Its device is a GPU only if all costs are those of GPUs.
 
     Raises:
         HiosError: a scenario lacks what the experiment needs.
     """
+    if train_on and experiment != "gpg":
+        raise HiosError(f"--train-on: found with experiment {experiment}; allowed: with gpg")
     began = time.process_time()
-    points = tuple(EXPERIMENTS[experiment](scenarios, study, gpu))
-    device: Literal["gpu", "lanes"] = "gpu" if any(scenario.gpu for scenario in scenarios.values()) else "lanes"
-    return TopStudyFile(experiment, device, points, time.process_time() - began, _gpu_of(scenarios.values()))
+    carry_out = functools.partial(gpg, train_on=train_on) if experiment == "gpg" else EXPERIMENTS[experiment]
+    points = tuple(carry_out(scenarios, study, gpu))
+    used = [scenario for scenario in scenarios.values() if scenario.gpu or experiment not in GPU_ONLY]
+    device: Literal["gpu", "lanes"] = "gpu" if all(scenario.gpu for scenario in used) else "lanes"
+    return TopStudyFile(experiment, device, points, time.process_time() - began, _gpu_of(used, gpu))
 
 
-def _gpu_of(scenarios: Collection[Scenario]) -> str | None:
+def _gpu_of(scenarios: Collection[Scenario], gpu: str) -> str | None:
     """The GPU that all costs are of; None if they are of cores or of several GPUs."""
-    gpus = set()
+    gpus: set[str | None] = set()
     for scenario in scenarios:
+        if Path(scenario.source).is_dir():  # a folder of graphs, whose costs are predicted
+            gpus.add(gpu)
+            continue
         for model in scenario.models:
             platform = load(scenario.folder / model.settings.costs, CostsFile).platform
             gpus.add(None if platform is None else platform.gpu or platform.hardware)

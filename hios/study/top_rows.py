@@ -36,19 +36,19 @@ def point_rows(data: FigureData, experiment: Experiment, x: str, *, mark: marks.
     """
     if experiment not in data.top:
         return []
-    found = data.top[experiment]
+    study = data.top[experiment]
     return [
         {
             "scenario": point.scenario,
             "models": point.models,
             "system": point.system,
-            "device": found.device,
-            "gpu": found.gpu or "",
+            "device": study.device,
+            "gpu": study.gpu or "",
             x: int(point.x) if point.x.is_integer() else point.x,
             "mark": mark.name,
             **point.values,
         }
-        for point in found.points
+        for point in study.points
     ]
 
 
@@ -59,11 +59,11 @@ def on_gpu(rows: Rows, name: str = "") -> bool:
 
 def by_scenario(rows: Rows, system: str, x: str, column: str) -> dict[str, dict[float, float]]:
     """A column over what is varied, of one system; by scenario."""
-    found: dict[str, dict[float, float]] = {}
+    curves: dict[str, dict[float, float]] = {}
     for row in rows:
         if row["system"] == system and column in row:
-            found.setdefault(row["scenario"], {})[row[x]] = row[column]
-    return found
+            curves.setdefault(row["scenario"], {})[row[x]] = row[column]
+    return curves
 
 
 def saturation(over: Mapping[float, float]) -> float:

@@ -10,6 +10,8 @@ from click.testing import CliRunner
 
 from hios import artifacts
 from hios.cli import main
+from hios.serving.policies import POLICIES
+from hios.serving.policy_grid import LAUNCHERS
 from tests.serving.scenarios import written
 
 
@@ -39,6 +41,41 @@ def test_auto_says_why(tmp_path: Path) -> None:
     chosen = json.loads(output.read_text(encoding="utf-8"))["chosen"]
     assert f"policy auto (chosen: {chosen})" in done.output
     assert "threads: " in done.output
+
+
+def test_all_policies_under_all_launchers(tmp_path: Path) -> None:
+    """A row and a valid file for each pair, what cannot run with its reason, and the limit of strict rounds."""
+    output = tmp_path / "grid"
+    options = ["--policy", "all", "--launcher", "all", "--load", "3", "--output", str(output)]
+    done = CliRunner().invoke(main, ["simulate", str(written(tmp_path)), *options])
+    assert done.exit_code == 0, done.output
+    runnable = [name for name in POLICIES if name != "threads"]
+    rows = [tuple(line.split()[:3]) for line in done.output.splitlines()[1 : 1 + len(LAUNCHERS) * len(runnable)]]
+    assert [row[:2] for row in rows] == [(name, launcher) for name in runnable for launcher in LAUNCHERS]
+    for name, launcher, rate in rows:
+        result = artifacts.read(output / f"{name}-{launcher}.json", "result")
+        assert (result["policy"], result["launcher"]) == (name, launcher)
+        assert float(rate) == pytest.approx(result["total"]["completed"] / result["duration_s"], rel=1e-3)
+        if name == "pos-strict":
+            assert float(rate) <= 240
+    assert len(list(output.iterdir())) == len(rows)
+    assert "strict rounds cannot pass 240 of " in done.output
+    assert "% over pos-strict; that limit alone makes +" in done.output
+    assert "threads: " in done.output
+
+
+def test_all_results_go_to_a_folder(tmp_path: Path) -> None:
+    """A file as --output is refused; one launcher that is named is the only one that runs."""
+    path, output = written(tmp_path), tmp_path / "result.json"
+    output.write_text("mine", encoding="utf-8")
+    arguments = ["simulate", str(path), "--policy", "all", "--launcher", "fixed", "--output"]
+    done = CliRunner().invoke(main, [*arguments, str(output)])
+    assert done.exit_code == 1
+    assert "required with all: a folder, with a file for each result" in done.stderr
+    assert output.read_text(encoding="utf-8") == "mine"
+    done = CliRunner().invoke(main, [*arguments, str(tmp_path / "grid")])
+    assert done.exit_code == 0, done.output
+    assert {file.name.endswith("-fixed.json") for file in (tmp_path / "grid").iterdir()} == {True}
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ import yaml
 from click.testing import CliRunner
 
 from hios import artifacts
+from hios.charts import marks
 from hios.cli import main
-from hios.errors import HiosError
+from hios.errors import HiosError, HiosWarning
 from hios.formats.config_file import TopStudy
-from hios.formats.top_study_file import CURVE, DP, GPG_ONE_PASS, TopStudyFile
+from hios.formats.top_study_file import CURVE, DP, GPG, GPG_ONE_PASS, LAST_ENDING, NOT_LEARNED, TopStudyFile
 from hios.platforms.model import descriptions
 from hios.platforms.model.kernel_work import kernels
 from hios.platforms.model.model_predicting import predicted_costs
@@ -146,6 +147,78 @@ def test_gpg_learns_and_is_compared(given: dict[str, Path]) -> None:
     for point in found.points:
         if point.system != CURVE:
             assert point.values["latency over sequential"] >= exact[point.x]["latency over sequential"] - 1e-9
+
+
+def test_gpg_is_compared_with_the_rule_that_learns_nothing(given: dict[str, Path]) -> None:
+    """Every way is timed by itself, the last ending without a policy too; choosing a stage is timed as well."""
+    found = _run("gpg", given)
+    by_way = {point.system: point.values for point in found.points if point.x == 2.0 and point.system != CURVE}
+    assert by_way.keys() == {DP, GPG, GPG_ONE_PASS, NOT_LEARNED, LAST_ENDING}
+    for way, values in by_way.items():
+        assert values["search ms"] > 0
+        assert ("latency over sequential, all" in values) == (way != DP)
+    assert len({values["search ms"] for values in by_way.values()}) == len(by_way)
+    assert by_way[LAST_ENDING]["search ms"] < by_way[NOT_LEARNED]["search ms"]
+    once = by_way[GPG_ONE_PASS]
+    assert 0 < once["stage choice ms"] <= once["longest stage choice ms"]
+
+
+def test_gpg_of_a_folder_of_graphs(tmp_path: Path) -> None:
+    """Costs are predicted; models that the policy was not trained on are compared by themselves."""
+    for label, network in networks().items():
+        (tmp_path / "graphs" / label).mkdir(parents=True)
+        network.graph.write(tmp_path / "graphs" / label / "graph.json")
+    first, *rest = networks()
+    output = tmp_path / "study" / "top" / "gpg.json"
+    small = ["--steps", "2", "--samples", "1", "--transitions", "10000"]
+    arguments = ["study", "top", "gpg", str(tmp_path / "graphs"), "--gpu", _GPU, *small, "--output", str(output)]
+    done = CliRunner().invoke(main, [*arguments, "--train-on", first])
+    assert done.exit_code == 0, done.output
+    study = artifacts.load(output, TopStudyFile)
+    assert study.device == "gpu"
+    assert study.gpu is not None
+    assert {point.scenario for point in study.points if point.system == CURVE} == {first}
+    assert {point.scenario for point in study.points if point.system == GPG} == {first, "+".join(sorted(rest))}
+    done = CliRunner().invoke(main, [*arguments, "--train-on", "nobody"])
+    assert "--train-on: found nobody; allowed: " in done.stderr
+    arguments[2] = "sizes"
+    done = CliRunner().invoke(main, arguments)
+    assert "found a folder; required for sizes: scenario.yaml" in done.stderr
+
+
+def test_times_are_measured_and_latencies_predicted(tmp_path: Path) -> None:
+    """In figure 13 no row has numbers of both kinds."""
+    (path,) = write_experiments(tmp_path)["top/gpg"]
+    rows = registry.figure("top_fig13").rows(FigureData.read([path]))
+    for row in rows:
+        assert ("search ms" in row) == (row["mark"] == marks.MEASURED.name)
+        assert ("latency over sequential" in row) == (row["mark"] == marks.PREDICTED.name)
+    assert {row["mark"] for row in rows} == {marks.MEASURED.name, marks.PREDICTED.name}
+
+
+def test_the_launcher_also_learns_in_overload(given: dict[str, Path]) -> None:
+    """A curve at the rates of the scenario, and one where not all tasks can be completed."""
+    settings = msgspec.structs.replace(_SMALL, launcher_steps=3)
+    found = run("launcher", {"mix": Scenario.read(given["mix"])}, settings, _GPU)
+    assert {point.scenario for point in found.points} == {"mix", "mix, overloaded"}
+    heavy = overloaded(Scenario.read(given["mix"]))
+    offered = sum(model.rate for model in heavy.models)
+    best = max(point.values["goodput per s"] for point in found.points if point.scenario == "mix, overloaded")
+    assert 0 < best < 0.9 * offered
+
+
+def test_scenarios_of_cores_are_left_out_of_batches(given: dict[str, Path]) -> None:
+    """A warning names the scenario and what it lacks; the others are carried out, and the device is a GPU."""
+    cores = scenario(served("only", [[1.0]], 10.0), lanes=2)
+    scenarios = {"cores": cores, "blocks": Scenario.read(given["blocks"])}
+    with pytest.warns(
+        HiosWarning, match="experiment stages leaves cores out: costs of cores; required: costs of a GPU"
+    ):
+        found = run("stages", scenarios, _SMALL, _GPU)
+    assert {point.scenario for point in found.points} == {"blocks"}
+    assert found.device == "gpu"
+    with pytest.warns(HiosWarning, match="experiment batches leaves cores out"):
+        assert {point.scenario for point in run("batches", scenarios, _SMALL, _GPU).points} == {"blocks"}
 
 
 def test_costs_of_cores_have_no_batches() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hios import artifacts
-from hios.formats.top_study_file import CURVE, DP, GPG, GPG_ONE_PASS, Experiment, TopPoint, TopStudyFile
+from hios.formats.top_study_file import CURVE, DP, GPG, GPG_ONE_PASS, LAST_ENDING, Experiment, TopPoint, TopStudyFile
 
 
 def _throughput(
@@ -28,7 +28,7 @@ def points() -> dict[Experiment, list[TopPoint]]:
     """Points of every experiment."""
     searched = [
         TopPoint("mix", 2, way, float(size), {"latency over sequential": 0.8, "search ms": took * 10.0**size})
-        for way, took in ((DP, 5.0), (GPG, 1.0), (GPG_ONE_PASS, 0.1))
+        for way, took in ((DP, 5.0), (GPG, 1.0), (GPG_ONE_PASS, 0.1), (LAST_ENDING, 0.05))
         for size in (1, 2)
     ]
     ends = [TopPoint("mix", 2, name, 9000.0, {"goodput per s": value}) for name, value in (("ios", 3.0), ("top", 4.0))]

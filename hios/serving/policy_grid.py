@@ -1,0 +1,145 @@
+"""Every policy under every launcher on the same tasks, and what limits synchronous rounds by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hios.errors import HiosError
+from hios.formats.serving_result_file import ResultFile
+from hios.serving.policies import LEARNED_POLICIES, policies_of
+from hios.serving.scenario import Scenario
+from hios.serving.simulate import Engine, simulate
+from hios.serving.work_bound import strict_rounds_per_s
+
+#: In place of the name of a policy or of a launcher.
+ALL = "all"
+#: How fast tasks leave the queues: at once, at the paper's fixed intervals, or sharing the device evenly.
+LAUNCHERS = ("open", "fixed", "water-filling")
+
+_STRICT = "pos-strict"
+_HEADING = (
+    "policy",
+    "launcher",
+    "done/s",
+    "goodput/s",
+    "p50 ms",
+    "p99 ms",
+    "lost",
+    "left",
+    "work done",
+    "Jain",
+)
+
+
+@dataclass(frozen=True)
+class PolicyGrid:
+    """Results of policies under launchers.
+
+    Attributes:
+        results: by policy and launcher, in the order in which they were asked for.
+        left_out: by policy, why it cannot run the scenario.
+        rounds_per_s: tasks per second that strict rounds cannot pass.
+    """
+
+    results: Mapping[tuple[str, str], ResultFile]
+    left_out: Mapping[str, str]
+    rounds_per_s: float
+
+
+def simulate_grid(
+    scenario: Scenario, policies: Sequence[str], launchers: Sequence[str], *, engine: Engine | None = None
+) -> PolicyGrid:
+    """Simulate policies under launchers, all with the same tasks.
+
+    Policies of a trained launcher have intervals of their own, so they run once.
+
+    Args:
+        scenario: models, arrivals, lanes.
+        policies: their names.
+        launchers: open, fixed or water-filling.
+        engine: as in `hios.serving.simulate.simulate`.
+
+    Raises:
+        HiosError: no policy can run the scenario.
+    """
+    results: dict[tuple[str, str], ResultFile] = {}
+    left_out: dict[str, str] = {}
+    for name in policies:
+        for launcher in launchers[:1] if name in LEARNED_POLICIES else launchers:
+            try:
+                result = simulate(scenario, name, launcher=launcher, engine=engine)
+            except HiosError as error:
+                left_out[name] = str(error)
+                break
+            results[name, result.launcher] = result
+    if not results:
+        raise HiosError("; ".join(left_out.values()))
+    return PolicyGrid(results, left_out, strict_rounds_per_s(scenario))
+
+
+def chosen_policies(scenario: Scenario, name: str) -> list[str]:
+    """The policy of a name, or with ``all`` every one that the scenario can be compared under."""
+    return policies_of(scenario) if name == ALL else [name]
+
+
+def chosen_launchers(scenario: Scenario, name: str | None) -> list[str]:
+    """The launcher of a name, that of the scenario if None, or with ``all`` every one."""
+    return list(LAUNCHERS) if name == ALL else [name or scenario.file.launcher]
+
+
+def rounds_notes(grid: PolicyGrid) -> list[str]:
+    """What strict rounds cannot pass, and how much of the best policy's margin over them that alone explains.
+
+    A policy that completes c tasks per second is c / s - 1 above rounds that complete s. Rounds on an infinitely fast
+    device would complete b, the number of models times the smallest rate; c / b - 1 of the margin needs no scheduling.
+    """
+    strict = [result for (name, _), result in grid.results.items() if name == _STRICT]
+    if not strict or len(strict[0].models) == 1:
+        return []
+    bound = grid.rounds_per_s
+    offered = strict[0].total.offered / (strict[0].duration_s * strict[0].repeats)
+    notes = [
+        f"strict rounds cannot pass {bound:.4g} of {offered:.4g} tasks/s: {len(strict[0].models)} models x the "
+        "smallest rate"
+    ]
+    served = max(map(_done_per_s, strict))
+    others = {key: _done_per_s(result) for key, result in grid.results.items() if key[0] != _STRICT}
+    if not others or not served or not bound:
+        return notes
+    (name, launcher), most = max(others.items(), key=lambda entry: entry[1])
+    margin, alone = 100 * (most / served - 1), 100 * (most / bound - 1)
+    notes.append(
+        f"{name}, launcher {launcher}, completes {most:.4g} tasks/s, {margin:+.1f} % over {_STRICT}; that limit alone "
+        f"makes {max(alone, 0.0):+.1f} %"
+    )
+    return notes
+
+
+def grid_rows(grid: PolicyGrid) -> list[tuple[str, ...]]:
+    """A heading, and a row of text for each policy and launcher."""
+    return [_HEADING, *(_row(name, launcher, result) for (name, launcher), result in grid.results.items())]
+
+
+def _row(name: str, launcher: str, result: ResultFile) -> tuple[str, ...]:
+    total = result.total
+    goodput = total.goodput / (result.duration_s * result.repeats)
+    shown = name if result.chosen is None else f"{name} ({result.chosen})"
+    latencies = ["-" if value is None else f"{value:.4g}" for value in (total.p50_ms, total.p99_ms)]
+    lost = total.dropped + total.expired + total.failed
+    left = total.waiting + total.in_flight
+    return (
+        shown,
+        launcher,
+        f"{_done_per_s(result):.4g}",
+        f"{goodput:.4g}",
+        *latencies,
+        str(lost),
+        str(left),
+        f"{result.work_share:.1%}",
+        f"{result.jain:.3f}",
+    )
+
+
+def _done_per_s(result: ResultFile) -> float:
+    return result.total.completed / (result.duration_s * result.repeats)
