@@ -598,8 +598,8 @@ class Config(Record, frozen=True, kw_only=True):
         str,
         Meta(pattern="^(?!-)[^{}<>*]*[^{}<>*/]$"),
         doc(
-            "Folder for everything that is written. Its name must not begin with a dash, contain braces, angle brackets "
-            "or asterisks, nor end with a slash."
+            "Folder for everything that is written. Its name must not begin with a dash, contain braces, angle "
+            "brackets or asterisks, nor end with a slash."
         ),
     ] = "results"
 
