@@ -20,15 +20,15 @@ Overflow = Literal["reject", "drop-oldest"]
 
 
 class QueueFullError(HiosError):
-    """A full queue turned the request away, or pushed it out for a newer one."""
+    """A full queue rejected the request, or dropped it in favor of a newer one."""
 
 
 class DeadlineError(HiosError):
-    """The deadline of a request passed in the queue."""
+    """The deadline of a request passed while it was waiting."""
 
 
 class TaskFailedError(HiosError):
-    """An operator raised, or a lane ended, while a request was being run."""
+    """An operator raised, or a lane died, during the run of a request."""
 
 
 @dataclass(eq=False, slots=True)
@@ -54,7 +54,7 @@ class Task:
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the requests for one model."""
+    """Numbers of requests for one model, by outcome."""
 
     offered: int = 0
     completed: int = 0
@@ -66,7 +66,7 @@ class Counts:
 
     @property
     def unaccounted(self) -> int:
-        """Requests that are nowhere: 0, or something is wrong."""
+        """Requests that are not accounted for; anything but 0 is an error."""
         ended = self.completed + self.dropped + self.expired + self.failed
         return self.offered - ended - self.waiting - self.in_flight
 
@@ -91,7 +91,7 @@ class Admission:
         self._queued_s, self._noted_s = 0.0, time.perf_counter()
 
     def put(self, task: Task) -> None:
-        """Take a request in, or drop one; whoever is dropped is told.
+        """Enqueue a request, or drop one; the caller of a dropped request is notified.
 
         Raises:
             HiosError: the queue is closed.
@@ -116,7 +116,7 @@ class Admission:
             )
 
     def _forget(self, task: Task, answer: Future[list[Tensor]]) -> None:
-        """Take a request out that its caller gave up: newer ones get its place."""
+        """Remove a request that its caller canceled, which frees its place."""
         if not answer.cancelled():
             return
         with self._lock, contextlib.suppress(ValueError):  # taken out already
@@ -138,7 +138,7 @@ class Admission:
                 self._counts.dropped += 1  # its caller gave it up just now
 
     def expire(self, now_s: float) -> float | None:
-        """Let requests go whose deadline has passed; returns when the next one does, None if none will."""
+        """Expire requests whose deadline has passed; returns the next deadline, or None."""
         if self._deadline_s is None:
             return None
         gone = []
@@ -165,7 +165,7 @@ class Admission:
             self._counts.completed += not failed
 
     def close(self, why: str) -> list[Task]:
-        """Take all requests out, as nobody will answer them, and no more in; returns those that are to be told."""
+        """Close the queue and empty it; returns the requests whose callers have to be notified."""
         with self._lock:
             self._closed = why
             self._note()
@@ -179,12 +179,12 @@ class Admission:
 
     @property
     def counts(self) -> Counts:
-        """What became of all requests so far."""
+        """Numbers of all requests so far, by outcome."""
         with self._lock:
             return replace(self._counts, waiting=len(self._waiting))
 
     def waits_s(self, now_s: float) -> tuple[float, int]:
-        """Times since the arrival of the requests that wait, added up, and how many they are."""
+        """Sum of the times that waiting requests have waited, and their number."""
         with self._lock:
             return sum(now_s - task.arrived_s for task in self._waiting), len(self._waiting)
 

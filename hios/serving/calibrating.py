@@ -51,7 +51,7 @@ class _Watch:
     recording: bool = False
 
     def add(self, lane: int, run: Run, places: tuple[int, ...], answer: Answer) -> None:
-        """Note what a lane did; called by the server."""
+        """Record a run of a lane; called by the server."""
         if self.recording:
             (model, _), *_ = (run.members[place] for place in places)
             self.times_ms[model].append((answer.ended_ns - answer.began_ns) / 1e6)

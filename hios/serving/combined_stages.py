@@ -23,7 +23,7 @@ class CombinedStages(Protocol):
 
 
 def combined_stages(scenario: Scenario) -> CombinedStages:
-    """What the scenario says of stages (``top.stages``)."""
+    """The method that the scenario states (``top.stages``)."""
     return _GpgStages(scenario) if scenario.file.top.stages == "gpg" else _IosStages(scenario)
 
 

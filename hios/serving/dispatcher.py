@@ -91,12 +91,12 @@ class Dispatcher:
         self._thread.start()
 
     def event(self, event: LaneEvent) -> None:
-        """Take note of a lane; called from other threads."""
+        """Wake the thread because a lane changed its state; called from other threads."""
         self._events.append(event)
         self.bell.ring()
 
     def change(self, pipeline: Pipeline, intervals_s: Sequence[float]) -> None:
-        """Go on with other combined blocks, whose programs lanes have, and other intervals; called from other threads.
+        """Switch to other combined blocks, whose programs lanes have, and other intervals; called from other threads.
 
         Runs that have started end as they would have. Each launcher begins with the first multiple of its new interval
         from then on.
@@ -105,7 +105,7 @@ class Dispatcher:
         self.bell.ring()
 
     def stop(self, *, drain: bool) -> None:
-        """End the thread: after all requests are answered, or at once; then those that are left fail."""
+        """Stop the thread after all requests are answered, or at once, in which case the remaining ones fail."""
         self._draining, self._ending = drain, True
         self.bell.ring()
         if self._thread.ident is not None:
@@ -114,17 +114,17 @@ class Dispatcher:
 
     @property
     def lost(self) -> str:
-        """Why nothing can be run any more; empty while it can."""
+        """Why no run is possible any more; empty as long as runs are possible."""
         return self._stopped
 
     @property
     def instances(self) -> Instances:
-        """What has been run so far."""
+        """Instances of all models, and the runs so far."""
         return self._instances
 
     @property
     def up(self) -> int:
-        """Lanes that can run something now."""
+        """Number of lanes that are up."""
         return len(self._up)
 
     def _loop(self) -> None:
@@ -198,7 +198,7 @@ class Dispatcher:
         return [lane for lane in sorted(self._up) if lane not in busy]
 
     def _start_all(self, now: float) -> None:
-        """Start runs until lanes or instances are used up."""
+        """Start runs until no lane is idle or no instance is waiting."""
         while (idle := self._idle()) and not (self._pipeline.take == "all" and self._runs):
             due = self._instances.due()
             if not due:
@@ -237,7 +237,7 @@ class Dispatcher:
             self._lanes[lane].send(run.number, self._programs.alone(*member), own)
 
     def _check_hanging(self, now: float) -> float:
-        """End lanes that take too long; returns when the next one does."""
+        """Stop lanes that exceed the time limit; returns when the next one will."""
         following = math.inf
         for run in self._runs.values():
             if now < run.began_s + self._timeout_s:
@@ -287,7 +287,7 @@ class Dispatcher:
             self._answer(model, task, why)
 
     def _answer(self, model: int, task: Task, why: str | None) -> None:
-        """Answer a request, and let go of what its instance held."""
+        """Answer a request, and free the slots of its instance."""
         outputs = []
         if why is None:
             for slots in self._values[model].outputs:
@@ -324,7 +324,7 @@ class Dispatcher:
                 self._answer_rest(event.why)
 
     def _answer_rest(self, why: str) -> None:
-        """Fail whatever is left, as nothing will run it."""
+        """Fail all remaining requests, as nothing will run them."""
         error = f"not run: {why}"
         for run in list(self._runs.values()):
             run.fail(tuple(range(len(run.members))), error)

@@ -287,7 +287,7 @@ def _start(given: Given, state: State, combined: int, present: int, due: int) ->
 
 @_compiled
 def start_all(given: Given, state: State) -> None:
-    """Start runs until lanes or instances are used up."""
+    """Start runs until no lane is idle or no instance is waiting."""
     while True:
         for model in range(len(state.head)):
             while given.interval[model] == 0 and _launch(given, state, model):

@@ -31,7 +31,7 @@ FLAGS = 4
 
 
 class Answer(NamedTuple):
-    """What a lane says of a run.
+    """Report of a lane on a run.
 
     Attributes:
         run: its number.
@@ -62,7 +62,7 @@ class Duties:
 
 @dataclass(frozen=True, slots=True)
 class LaneEvent:
-    """A lane is ready, down (to be started again), or lost for good; and why."""
+    """Whether a lane is ready, down (about to be restarted) or lost for good, and the reason."""
 
     lane: int
     kind: Literal["ready", "down", "lost"]
@@ -70,7 +70,7 @@ class LaneEvent:
 
 
 class Lane:
-    """Keeps one worker process going.
+    """Supervisor of one worker process.
 
     A thread of its own starts the process, as Linux ends a worker with the thread that started it, and is in a call of
     that worker as long as it lives: so it learns at once when it dies.
@@ -97,7 +97,7 @@ class Lane:
         self._thread: threading.Thread | None = None
 
     def connect(self, arena: Arena, server: Bell, duties: Duties, timeout_s: float) -> None:
-        """Make the lane's end of the shared memory.
+        """Create the lane's side of the shared memory.
 
         Args:
             arena: of the server, with the lane's rings.
@@ -133,7 +133,7 @@ class Lane:
         self._programs = {**self._programs, **programs}
 
     def send(self, run: int, program: int, slots: Sequence[int]) -> None:
-        """Have a program run; a worker that does not know it yet is given all new ones first."""
+        """Run a program; new programs are sent to the worker first."""
         if program >= self._unknown:
             known = _end(self._programs)
             self._orders.put((0, MORE))
@@ -151,12 +151,12 @@ class Lane:
         return Answer(run, state != lane_worker.DONE, failed, began, ended, why)
 
     def clear(self) -> None:
-        """Once all answers of a worker that died were read: forget its orders, and let another one start."""
+        """Discard the orders of a dead worker, once all its answers are read, and allow a restart."""
         self._orders.clear()
         self._cleared.set()
 
     def stop(self) -> None:
-        """End the worker after what it runs; it is not started again."""
+        """Stop the worker after its current run, without a restart."""
         self._stopping = True
         self._cleared.set()
         if self._pid:
@@ -164,7 +164,7 @@ class Lane:
                 self.send(0, STOP, ())
 
     def join(self, limit_s: float = _ENDING_S) -> None:
-        """Wait until the worker has ended; kill it where that takes too long."""
+        """Wait until the worker has exited, and kill it after a time limit."""
         if self._thread is None:
             return
         self._thread.join(limit_s)
@@ -173,7 +173,7 @@ class Lane:
             self._thread.join()
 
     def kill(self) -> None:
-        """End the worker at once, such as one that hangs; another one is started."""
+        """Kill the worker, for example because it hangs; another one is started."""
         with contextlib.suppress(ProcessLookupError):
             if pid := self._pid:
                 os.kill(pid, signal.SIGKILL)
@@ -227,7 +227,7 @@ class Lane:
         return self._unknown
 
     def _prepare_more(self, pool: WorkerPool, known: int) -> int:
-        """Give the worker the programs from a number on, if there are any; returns as `_prepare`."""
+        """Send the worker the programs from a number on, if there are any; returns the same as `_prepare`."""
         programs = self._programs
         more = {number: program for number, program in programs.items() if number >= known}
         if more:

@@ -28,13 +28,13 @@ class LaneTrace:
         self._begin_ns = 0
 
     def begin(self, *, recording: bool) -> None:
-        """Begin a repeat, which is recorded or not."""
+        """Begin a repeat; only some repeats are recorded."""
         self._recording = recording
         if recording:
             self._begin_ns = time.perf_counter_ns()
 
     def add(self, lane: int, run: Run, places: tuple[int, ...], answer: Answer) -> None:
-        """Note what a lane did; called by the server."""
+        """Record a run of a lane; called by the server."""
         if not self._recording or len(self._events) >= self._MOST:
             return
         blocks = [f"{self._labels[model]} {block}" for model, block in (run.members[place] for place in places)]
@@ -52,7 +52,7 @@ class LaneTrace:
         )
 
     def write(self, path: str | Path, title: str) -> None:
-        """Write the trace: a thread a lane, a slice a block."""
+        """Write the trace, with a thread for each lane and a slice for each block."""
         lanes = sorted({int(str(event["tid"])) for event in self._events})
         names: list[dict[str, object]] = [
             {"ph": "M", "name": "thread_name", "pid": 0, "tid": lane, "args": {"name": f"lane {lane}"}}

@@ -296,7 +296,7 @@ def serve(worker: Worker, limit_s: float) -> bool:
 
 
 def _next(orders: Ring) -> list[int] | None:
-    """The next order, if it comes within a moment."""
+    """The next order, or None if none arrives while polling."""
     for _ in range(_LOOKS // _LOOKS_AT_ONCE):
         for _ in range(_LOOKS_AT_ONCE):
             if (order := orders.get()) is not None:
@@ -306,11 +306,11 @@ def _next(orders: Ring) -> list[int] | None:
 
 
 def _numbers(text: str) -> array[int]:
-    """A text as numbers; cut where it is long."""
+    """A text as numbers, truncated to the size of a message."""
     encoded = text.encode(errors="replace")[:_REASON_BYTES]
     return array("q", (len(encoded),)) + array("q", encoded + bytes(-len(encoded) % 8))
 
 
 def text_of(numbers: Sequence[int]) -> str:
-    """The text that `_numbers` was given."""
+    """The text of such numbers; the inverse of `_numbers`."""
     return array("q", numbers[1:]).tobytes()[: numbers[0]].decode(errors="replace")

@@ -1,4 +1,4 @@
-"""A scenario run for real: servers loaded with its traces, outputs checked, what came of it as result.json has it."""
+"""A scenario under real load: a server receives its traces, outputs are checked, and result.json is written."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _INPUTS, _WARMUP = 4, 3
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What loading a server brought.
+    """Result of loading a server.
 
     Attributes:
         result: what result.json holds.
@@ -134,7 +134,7 @@ def _watched(show: Callable[[Server, Progress], None], server: Server) -> Callab
 
 
 def _samples(server: Server, model: ServedModel, tolerance: float, trusted: bool) -> list[Sample]:
-    """Inputs with what one inference of them alone gives, which warms the lanes up, checked against the model itself.
+    """Inputs with the outputs of a single inference, checked against the model; this also warms up the lanes.
 
     Raises:
         PlatformError: the outputs are not those of the program.

@@ -1,4 +1,4 @@
-"""What became of the tasks of a scenario: counts, percentiles with their certainty, fairness, utilisation.
+"""Outcome of the tasks of a scenario: counts, percentiles with confidence, fairness, utilisation.
 
 Simulated and real executions hand in the same `Outcome`, one for each repeat.
 """
@@ -55,7 +55,7 @@ class Tally:
 
     @property
     def unaccounted(self) -> int:
-        """Tasks that arrived and are nowhere: 0, or something is wrong."""
+        """Tasks that arrived and are not accounted for; anything but 0 is an error."""
         left = self.waiting + self.in_flight
         return self.offered - self.completed - self.dropped - self.expired - self.failed - left
 
@@ -180,7 +180,7 @@ def early_stopping_estimate(ordered: Sequence[float], share: float = 0.99) -> fl
 
 
 def most_over(count: int, share: float = 0.99) -> int:
-    """The largest t with P(at most t of ``count`` exceed the percentile) of at most 1 %; -1 where there is none."""
+    """The largest t for which P(at most t of ``count`` exceed the percentile) is at most 1 %; -1 if there is none."""
     above, log_below = 1 - share, math.log(share)
     log_above, total = math.log(above), 0.0
     whole = math.lgamma(count + 1)

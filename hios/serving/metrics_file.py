@@ -1,4 +1,4 @@
-"""Metrics of a server as text of Prometheus, written at the end of a load and on SIGUSR1."""
+"""Metrics of a server in Prometheus's text format, written at the end of a load and on SIGUSR1."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENDS = ("completed", "dropped", "expired", "failed")
 
 
 class MetricsFile:
-    """Counters, gauges and a histogram of latencies by model, in a file that appears whole.
+    """Counters, gauges and a histogram of latencies by model, in a file that is replaced atomically.
 
     Latencies are those up to the last look at the server, at most half a second before.
 
@@ -33,14 +33,14 @@ class MetricsFile:
         self._sums_s: dict[str, float] = {}
 
     def listen(self) -> None:
-        """Write at the next look when the process gets SIGUSR1; to be called from the main thread."""
+        """Write at the next update after the process receives SIGUSR1; call this from the main thread."""
         signal.signal(signal.SIGUSR1, self._ask)
 
     def _ask(self, *_: Any) -> None:
         self._wanted = True
 
     def show(self, server: Server, progress: Progress) -> None:
-        """Note the latencies since the last look, and write if that was asked for."""
+        """Add the latencies since the last update, and write the file if SIGUSR1 asked for it."""
         self._server = server
         for label, latencies in progress.latencies_ms.items():
             counts = self._buckets.setdefault(label, [0] * (len(_BUCKETS_S) + 1))
@@ -52,7 +52,7 @@ class MetricsFile:
             self.write()
 
     def write(self) -> None:
-        """Write what is known by now; nothing before the first look."""
+        """Write the current values; nothing before the first update."""
         if self._server is not None:
             with replacing(self._path) as temporary:
                 temporary.write_text("\n".join(self._lines(self._server)) + "\n", encoding="utf-8")

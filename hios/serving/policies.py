@@ -219,7 +219,7 @@ def combined_blocks(scenario: Scenario, most: int = 1) -> list[tuple[SubBlock, .
 
 
 def _ios_stages(scenario: Scenario) -> list[tuple[tuple[tuple[int, ...], ...], ...]]:
-    """Stages of every model as a whole."""
+    """Stages of whole models, without combined blocks."""
     settings, count = scenario.file.top, len(scenario.models)
     by_block = [block_stages(scenario.plain, number, settings.r, settings.s) for number in range(count)]
     return [tuple(stage for stages in blocks for stage in stages) for blocks in by_block]
@@ -233,7 +233,7 @@ def _whole_tasks(
     take: Literal["all", "one"] = "all",
     several: bool = False,
 ) -> Pipeline:
-    """Every task of every model one run."""
+    """A pipeline in which every task is a single run."""
     combined = [((number, 0),) for number in range(len(stages))]
     alone = [side_by_side([own]) for own in stages]
     return _pipeline(device, combined, alone, [1] * len(stages), lanes=lanes, take=take, several=several)

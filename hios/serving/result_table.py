@@ -51,7 +51,7 @@ def grid_table(grid: PolicyGrid) -> str:
 
 
 def calibration_table(calibration: CalibrationFile) -> str:
-    """Constants of the machine in the terminal, a line each."""
+    """The measured constants of the machine, one per line."""
     overheads = calibration.overheads
     lines = [f"{label}: operators take {factor:.3f} x their costs" for label, factor in calibration.models.items()]
     lines += [f"{pair.model} beside {pair.beside}: {pair.factor:.3f} x as long" for pair in calibration.corun]

@@ -104,7 +104,7 @@ class RunPrograms:
                 self._alone[model, block] = self._add([Part(label, block)], [[(0, operator) for operator in order]])
 
     def _compile_runs(self, pipeline: Pipeline) -> None:
-        """Programs of all runs over all lanes that there are none of."""
+        """Programs of all runs over all lanes that do not exist yet."""
         if pipeline.take == "one" or pipeline.lanes == 1:
             return
         for combined, members in enumerate(pipeline.combined):

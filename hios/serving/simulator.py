@@ -201,7 +201,7 @@ class Simulation:
         return True
 
     def _start_all(self) -> None:
-        """Start runs until lanes or instances are used up."""
+        """Start runs until no lane is idle or no instance is waiting."""
         while True:
             for model, rules in enumerate(self.queues):
                 while rules.interval_s == 0 and self._launch(model):

@@ -27,7 +27,7 @@ def least_work_s(model: ServedModel, *, gpu: bool = False) -> float:
 
 
 def bound_per_s(scenario: Scenario, offered_per_s: Sequence[float]) -> float:
-    """Tasks in a second that no policy can complete more of.
+    """Upper bound of the tasks per second that a policy can complete.
 
     The linear program: maximize sum(x) with 0 <= x_i <= offered_i and sum(x_i w_i) <= lanes, where w_i is the least
     device time of a task. With one constraint the models with the least work come first (Dantzig), so no solver is
@@ -82,5 +82,5 @@ def _level(asked: Sequence[float], capacity: float) -> float:
 
 
 def strict_rounds_per_s(scenario: Scenario) -> float:
-    """Tasks in a second that rounds of a task of every model cannot pass: the number of models x the smallest rate."""
+    """Upper bound of the tasks per second of strict rounds: the number of models times the smallest rate."""
     return len(scenario.models) * min(model.rate for model in scenario.models)

@@ -1,4 +1,4 @@
-"""A learned launcher beside a server: a thread that looks at its queues and lanes, and decides."""
+"""A learned launcher next to a server: a thread that observes queues and lanes, and decides."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LiveSteps:
         self.used_s = 0.0
 
     def end(self) -> None:
-        """Nothing more is to be decided."""
+        """Stop deciding."""
         self._over.set()
 
     @property
@@ -64,13 +64,13 @@ class LiveSteps:
         return sum(total for total, _ in waits) / max(1, sum(count for _, count in waits))
 
     def change(self, pipeline: Pipeline, queues: Sequence[QueueRules]) -> None:
-        """Have the server go on with other combined blocks and intervals, unless it is over."""
+        """Switch the server to other combined blocks and intervals, unless the load has ended."""
         if not self._over.is_set():
             self._change(pipeline, queues)
 
 
 class LiveLauncher:
-    """The thread of a launcher; it decides until it is stopped.
+    """Thread in which a launcher decides until it is stopped.
 
     Args:
         online: decides.
@@ -89,7 +89,7 @@ class LiveLauncher:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; more than once is fine, and before it was started."""
+        """Stop the thread. This may be called repeatedly, and before the thread was started."""
         self._steps.end()
         if self._thread.ident is not None:
             self._thread.join()

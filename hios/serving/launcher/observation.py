@@ -13,14 +13,14 @@ from hios.serving.pipeline import Pipeline, QueueRules
 
 
 class Watched(Protocol):
-    """What a launcher sees of a device and does to it: a simulation in steps (``stepping.Steps``), or a server."""
+    """What a launcher observes and controls: a simulation in steps (``stepping.Steps``), or a server."""
 
     @property
     def now(self) -> float:
         """Seconds since the beginning; infinite once it is over."""
 
     def run_to(self, until_s: float) -> None:
-        """Let time pass up to a moment."""
+        """Advance the time to a moment."""
 
     def lengths(self) -> list[int]:
         """Tasks in every queue."""
@@ -32,7 +32,7 @@ class Watched(Protocol):
         """Mean time since the arrival of the tasks that wait in the queues; 0 without any."""
 
     def change(self, pipeline: Pipeline, queues: Sequence[QueueRules]) -> None:
-        """Go on with other combined blocks and intervals."""
+        """Switch to other combined blocks and intervals."""
 
 
 def row(progress: Sequence[bool], lengths: Sequence[int]) -> list[float]:

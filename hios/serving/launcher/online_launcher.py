@@ -1,4 +1,4 @@
-"""Algorithm 1 online: a learned launcher decides, and decides anew where the queues say so."""
+"""Algorithm 1 online: a learned launcher decides, and decides again when the queues require it."""
 
 from __future__ import annotations
 
