@@ -104,6 +104,10 @@ def by_hios(server: Server, label: str, inputs: list[Tensor], duration_s: float,
     alone = server.infer(label, inputs)
     samples = {label: [Sample(inputs, alone, alone)]}
     (tally,) = Repeat(server, draw(server.scenario, number), duration_s, samples, TOLERANCE).run().tallies
+    if tally.failed or not tally.latencies_ms:
+        raise SystemExit(
+            f"{tally.failed} tasks of hios failed, {len(tally.latencies_ms)} completed; allowed: no failures"
+        )
     latencies = np.array(tally.latencies_ms)
     median, high = np.percentile(latencies, [50, 99])
     return {
@@ -122,6 +126,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--virtual", action="store_true", help="let lanes share cores")
     options = parser.parse_args()
+    if options.rounds < 1:
+        sys.exit(f"--rounds: found {options.rounds}; allowed: at least 1")
     scenario = Scenario.read(options.scenario)
     if len(scenario.models) > 1:
         sys.exit(f"{options.scenario}: found {len(scenario.models)} models; allowed: one")

@@ -187,7 +187,10 @@ def main(arguments: Sequence[str]) -> None:
     """Print the table of a network."""
     if not arguments:
         sys.exit(__doc__)
-    folder, runs = Path(arguments[0]), int(arguments[1]) if len(arguments) > 1 else RUNS
+    given = arguments[1] if len(arguments) > 1 else str(RUNS)
+    if not given.isdecimal() or int(given) < 1:
+        sys.exit(f"RUNS: found {given}; allowed: a whole number of at least 1")
+    folder, runs = Path(arguments[0]), int(given)
     for name in NEEDED:
         if not (folder / name).exists():
             sys.exit(f"{folder}: found no {name}; required: the results of the pipeline for one network")

@@ -64,12 +64,13 @@ def compared(scenario: Scenario, calibration: CalibrationFile, policy: str) -> l
     """
     result = load(scenario, policy).result
     measured, prediction = numbers(result), simulate(calibrated(scenario, calibration), policy)
+    if not (result.total.completed and prediction.total.completed):
+        sys.exit(f"{policy} at load {scenario.load:g}: no task completed; take a longer --duration or a smaller share")
     factor = lane_time(result) / lane_time(prediction)
     predicted, plain = numbers(prediction), numbers(simulate(scenario, policy))
     again = numbers(simulate(calibrated(scenario, slower(calibration, factor)), policy))
     errors_of = [
-        {name: these[name] / value - 1 if value else 0.0 for name, value in measured.items()}
-        for these in (plain, predicted, again)
+        {name: these[name] / value - 1 for name, value in measured.items()} for these in (plain, predicted, again)
     ]
     counted = [name for name in GOALS if name == "done/s" or scenario.load <= MOST_LOAD]
     judged = [(errors, all(abs(errors[name]) <= GOALS[name] for name in counted)) for errors in errors_of[1:]]

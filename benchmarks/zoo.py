@@ -146,6 +146,9 @@ def in_own_process(name: str, packages: Path | None, timeout_s: float) -> dict[s
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         return {"reason": f"not finished after {timeout_s:g} s"}
+    except BaseException:  # such as Ctrl-C, which the process does not get
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
     lines = errors.strip().splitlines() or [f"ended with status {process.returncode}"]
     if process.returncode != 0:
         return {"reason": lines[-1].replace("|", "&#124;")}

@@ -44,7 +44,9 @@ def remove_stale(folder: Path, node: str = "", *, submits: bool = False) -> None
             if alone:
                 for lock in (folder / _LOCKS).glob("*.lock"):
                     lock.unlink(missing_ok=True)
-            with tempfile.TemporaryFile(dir=folder) as new:  # its time is of the same clock: the file server's
+            old = False
+            with contextlib.suppress(OSError), tempfile.TemporaryFile(dir=folder) as new:
+                # The time of a new file is of the same clock, the file server's.
                 old = os.fstat(new.fileno()).st_mtime - os.fstat(file.fileno()).st_mtime > _LONGEST_START_S
             if alone or (old and not any((folder / _LOCKS).glob("*.lock"))):  # the earlier process has ended
                 file.truncate(0)

@@ -53,6 +53,8 @@ def command(
         require_writable(output)
     elif output.exists() and not output.is_dir():
         raise HiosError(f"--output: found the file {output}; required with all: a folder, with a file for each result")
+    else:
+        require_writable(output / "result.json")
     given = Scenario.read(scenario, load=load)
     if weights is not None:
         given = given.with_launcher(weights)
@@ -66,8 +68,9 @@ def command(
         grid = simulate_grid(given, chosen_policies(given, policy), chosen_launchers(given, launcher))
         files = {output / f"{name}-{used}.json": result for (name, used), result in grid.results.items()}
         refuse_overwriting([scenario, *given.files, *([calibration] if calibration else [])], files)
-        for file, result in files.items():
+        for file in files:
             require_writable(file)
+        for file, result in files.items():
             write(file, "result", result)
         click.echo(grid_table(grid))
         return

@@ -100,8 +100,8 @@ def rounds_notes(grid: PolicyGrid) -> list[str]:
     bound = grid.rounds_per_s
     offered = strict[0].total.offered / (strict[0].duration_s * strict[0].repeats)
     notes = [
-        f"strict rounds cannot pass {bound:.4g} of {offered:.4g} tasks/s: {len(strict[0].models)} models x the "
-        "smallest rate"
+        f"strict rounds cannot pass {bound:.4g} of {offered:.4g} tasks/s on average: {len(strict[0].models)} models x "
+        "the smallest rate"
     ]
     served = max(map(_done_per_s, strict))
     others = {key: _done_per_s(result) for key, result in grid.results.items() if key[0] != _STRICT}

@@ -70,11 +70,16 @@ def gpg(
             models if empty.
 
     Raises:
-        HiosError: ``train_on`` names a model that no scenario has.
+        HiosError: ``train_on`` names a model that no scenario has, or two scenarios have different models of one label.
     """
     problems: dict[str, Problem] = {}
     for scenario in scenarios.values():
-        problems |= {model.label: model.problem for model in scenario.models}
+        for model in scenario.models:
+            if problems.setdefault(model.label, model.problem).time != model.problem.time:
+                raise HiosError(
+                    f"{scenario.source}: found the model {model.label} with other costs than before; allowed: a label "
+                    "for each model"
+                )
     for name in train_on:
         if name not in problems:
             raise HiosError(f"--train-on: found {name}{suggestion(name, problems)}; allowed: {', '.join(problems)}")
@@ -107,9 +112,12 @@ def _compared(
         NOT_LEARNED: ("gpg", {}),
         LAST_ENDING: ("gpg", {"passes": 1}),
     }
+    # Loads code and weights, which is not timed.
     first = combined_problem(drawn[0])
-    for algorithm, parameters in list(ways.values())[1:]:
-        schedule(first, algorithm, parameters=parameters)  # loads code and weights, which is not timed
+    easiest = combined_problem(min(drawn, key=transitions))
+    for way, (algorithm, parameters) in ways.items():
+        if way != DP or any(searchable):
+            schedule(easiest if way == DP else first, algorithm, parameters=parameters)
     for way, (algorithm, parameters) in ways.items():
         shares, seconds = [], []
         for chosen, taken in zip(drawn, searchable, strict=True):
@@ -211,7 +219,7 @@ def run(
     carry_out = functools.partial(gpg, train_on=train_on) if experiment == "gpg" else EXPERIMENTS[experiment]
     points = tuple(carry_out(scenarios, study, gpu))
     used = [scenario for scenario in scenarios.values() if scenario.gpu or experiment not in GPU_ONLY]
-    device: Literal["gpu", "lanes"] = "gpu" if all(scenario.gpu for scenario in used) else "lanes"
+    device: Literal["gpu", "lanes"] = "gpu" if used and all(scenario.gpu for scenario in used) else "lanes"
     return TopStudyFile(experiment, device, points, time.process_time() - began, _gpu_of(used, gpu))
 
 

@@ -156,9 +156,11 @@ _ROWS, _COLUMNS = torch.tensor([[0], [2]]), torch.tensor([[1, 0, 2]])
         lambda x: x[:, torch.tensor([0, 1]), :, torch.tensor([2, 0])],
         lambda x: x[torch.tensor([0, 0]), torch.tensor([1, 3])],
         lambda x: x[:, :, torch.tensor([2, 0])],
+        lambda x: x[:, :, torch.tensor([-1, 0])],
+        lambda x: x[:, torch.tensor([-1, 1]), torch.tensor([2, -4])],
         lambda x: F.unfold(x, 2, stride=2),
     ],
-    ids=["rows and columns", "more axes", "together", "apart", "first", "one", "unfold"],
+    ids=["rows and columns", "more axes", "together", "apart", "first", "one", "one negative", "negative", "unfold"],
 )
 def test_index(pick: Callable[[Tensor], Tensor]) -> None:
     """Indices of several axes belong together, whatever axes are beside or between them."""

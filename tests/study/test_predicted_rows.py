@@ -154,7 +154,7 @@ def test_stages_of_a_measured_block(tmp_path: Path) -> None:
         assert row["GFLOP/s"] == pytest.approx(1000 * gflop / time_ms)
         assert row["% of peak"] is None
     record = write_figure(registry.figure("ios_fig2"), data, tmp_path / "figures")
-    assert "1 operators of other blocks in the same stages" in record.finding
+    assert "1 operators of other blocks beside and between them" in record.finding
 
 
 def test_throughput_over_batches(tmp_path: Path) -> None:

@@ -181,6 +181,10 @@ def test_gpg_of_a_folder_of_graphs(tmp_path: Path) -> None:
     assert {point.scenario for point in study.points if point.system == GPG} == {first, "+".join(sorted(rest))}
     done = CliRunner().invoke(main, [*arguments, "--train-on", "nobody"])
     assert "--train-on: found nobody; allowed: " in done.stderr
+    (tmp_path / "others" / first).mkdir(parents=True)
+    networks()[rest[0]].graph.write(tmp_path / "others" / first / "graph.json")
+    done = CliRunner().invoke(main, [*arguments, str(tmp_path / "others")])
+    assert f"found the model {first} with other costs than before" in done.stderr
     arguments[2] = "sizes"
     done = CliRunner().invoke(main, arguments)
     assert "found a folder; required for sizes: scenario.yaml" in done.stderr

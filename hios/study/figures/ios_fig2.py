@@ -84,17 +84,24 @@ def _has_branches(graph: GraphFile, block: Collection[str]) -> bool:
 def _stages(
     label: str, algorithm: str, placements: Iterable[Placement], graph: GraphFile, block: Collection[str]
 ) -> Rows:
-    """Stages of a block in the order in which they start, with its own operators; times begin with the block."""
+    """Stages of a block in the order in which they start, with its own operators; times begin with the block.
+
+    Operators of other blocks that run meanwhile count for the first stage that ends after they have begun.
+    """
     flops = {operator.id: operator.flops or 0 for operator in graph.operators}
     by_stage: dict[int | None, list[Placement]] = {}
     ordered = sorted(placements, key=lambda row: row.start_ms)
     own = [row for row in ordered if row.operator in block]
-    stages = {row.stage for row in own}
-    others = Counter(row.stage for row in ordered if row.stage in stages and row.operator not in block)
     for row in own:
         by_stage.setdefault(row.stage, []).append(row)
+    finishes = [max(row.finish_ms for row in stage) for stage in by_stage.values()]
+    others = Counter(
+        next(number for number, finish in enumerate(finishes, start=1) if row.start_ms < finish)
+        for row in ordered
+        if row.operator not in block and row.finish_ms > own[0].start_ms and row.start_ms < max(finishes)
+    )
     made: Rows = []
-    for number, (name, stage) in enumerate(by_stage.items(), start=1):
+    for number, stage in enumerate(by_stage.values(), start=1):
         start, finish = min(row.start_ms for row in stage), max(row.finish_ms for row in stage)
         gflop = sum(flops[row.operator] for row in stage) / _GIGA
         made.append(
@@ -103,7 +110,7 @@ def _stages(
                 "algorithm": algorithm,
                 "stage": number,
                 "operators": len(stage),
-                "operators of other blocks": others[name],
+                "operators of other blocks": others[number],
                 "start ms": start - own[0].start_ms,
                 "finish ms": finish - own[0].start_ms,
                 "GFLOP": gflop,
@@ -142,7 +149,7 @@ def _of_schedule(stages: Rows) -> str:
     share = f", {100 * rate / peaks[0]:.0f} % of the peak" if peaks else ""
     count = f"{len(stages)} stage{'s' if len(stages) != 1 else ''}"
     others = sum(row["operators of other blocks"] for row in stages)
-    beside = f", {others} operators of other blocks in the same stages" if others else ""
+    beside = f", {others} operators of other blocks beside and between them" if others else ""
     return f"{stages[0]['algorithm']} {time_ms:.3g} ms in {count} with {rate:.4g} GFLOP/s{share}{beside}"
 
 

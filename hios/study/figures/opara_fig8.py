@@ -22,7 +22,8 @@ _GRAPH = "cudagraph"
 
 def rows(data: FigureData) -> Rows:
     """A row for every batch size and mark of the sequential schedule and Opara, and for CUDA graphs on GPUs."""
-    return batches.batch_rows(data, _ALGORITHMS, (_GRAPH,))
+    every = batches.batch_rows(data, _ALGORITHMS, (_GRAPH,))
+    return [row for row in every if row["made for batch"] == row["batch"]]
 
 
 def predicted_rows(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:

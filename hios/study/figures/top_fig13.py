@@ -21,7 +21,7 @@ def rows(data: FigureData) -> Rows:
         {key: value for key, value in row.items() if key in _TIMED or not key.startswith(_SHARE)}
         | {"mark": marks.MEASURED.name}
         for row in every
-        if _MS in row
+        if any(key in row for key in _TIMED)
     ]
     return times + latencies
 

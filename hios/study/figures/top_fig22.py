@@ -31,7 +31,10 @@ def finding(rows: Rows) -> str:
     for scenario, over in top.by_scenario(rows, CURVE, _X, _COLUMN).items():
         ends = [row for row in rows if row["scenario"] == scenario and row["system"] != CURVE]
         best = max(ends, key=lambda row: float(row[_COLUMN]))
-        curve = f"from {over[min(over)]:.4g} to {max(over.values()):.4g} a second"
+        first, last, most = over[min(over)], over[max(over)], max(over.values())
+        curve = f"from {first:.4g} to {last:.4g} a second"
+        if most > last:
+            curve += f", at most {most:.4g}"
         if top.is_flat(over):
             curve += " (hardly any change, so where it converges means nothing)"
         parts.append(f"{scenario} {curve}; best on other traces is {best['system']} with {best[_COLUMN]:.4g}")
@@ -51,7 +54,8 @@ register(
         reason=reason(
             "The paper's reward is of 10 s on a GPU, about a week for its steps; here the launcher learns in the "
             "simulator, in its smallest size, and starts with the best of the random decisions that fill its memory. "
-            "Where no system keeps up (overloaded), goodput can grow; at rates that all systems keep up with it cannot."
+            "Where no system keeps up (overloaded, without deadlines), goodput can grow; at rates that all keep up "
+            "with it cannot."
         ),
     )
 )
