@@ -62,15 +62,20 @@ Runtime = Literal[
 ]
 
 
+#: An argument of a command, which must not be taken for an option.
+_Argument = Annotated[str, Meta(pattern="^[^-]")]
+
+
 class ModelEntry(Record, frozen=True):
     """One network."""
 
     model: OrAbsent[
         Annotated[
-            Text,
+            _Argument,
             doc(
                 "File in models/ without .py; package.module:function of your own; or a file that ends in .pt2 or "
-                ".onnx, its path relative to the folder that the pipeline runs in. The label if left out."
+                ".onnx, its path relative to the folder that the pipeline runs in; no dash at the start. The label if "
+                "left out."
             ),
         ]
     ] = None
@@ -460,7 +465,7 @@ class Study(Record, frozen=True):
         tuple[
             Annotated[
                 str,
-                Meta(pattern=rf"^(.*/)?[A-Za-z0-9][A-Za-z0-9_.-]*\.zip{END}"),
+                Meta(pattern=rf"^(?!-)(.*/)?[A-Za-z0-9][A-Za-z0-9_.-]*\.zip{END}"),
                 doc("An archive; the file name without .zip names the machine."),
             ],
             ...,
@@ -502,7 +507,13 @@ class Serving(Record, frozen=True):
         ),
     ] = False
     scenarios: Annotated[
-        dict[Label, Annotated[Text, doc("A scenario file; its path is relative to the working folder.")]],
+        dict[
+            Label,
+            Annotated[
+                _Argument,
+                doc("A scenario file; its path is relative to the working folder, without a dash at the start."),
+            ],
+        ],
         doc("Scenarios by label. If left out, a single scenario with all networks, under the label networks."),
     ] = field(default_factory=dict)
     duration_s: Annotated[

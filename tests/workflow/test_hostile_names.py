@@ -67,7 +67,18 @@ def test_files_and_folders(checkout: Checkout, name: str) -> None:
     assert f"{name}.pt2" in next(given for given in words if given[0] == "export")
 
 
-def test_leading_dash() -> None:
-    """A results folder that commands would take for an option is refused."""
-    with pytest.raises(HiosError, match=r'my\.yaml: results: found "-x"; allowed: text matching '):
-        config.without_files({**CONFIG, "results": "-x"}, "my.yaml", cores=4)
+@pytest.mark.parametrize(
+    ("field", "found", "settings"),
+    [
+        ("results", "-x", {"results": "-x"}),
+        ("models.a.model", "--output=x", {"models": {"a": {"model": "--output=x"}}}),
+        ("serving.scenarios.a", "-x.yaml", {"serving": {"scenarios": {"a": "-x.yaml"}}}),
+        ("study.archives[0]", "-x/a.zip", {"study": {"archives": ["-x/a.zip"]}}),
+    ],
+    ids=["results", "model", "scenario", "archive"],
+)
+def test_leading_dash(field: str, found: str, settings: dict[str, Any]) -> None:
+    """A folder or a file that commands would take for an option is refused."""
+    with pytest.raises(HiosError) as refused:
+        config.without_files({**CONFIG, **settings}, "my.yaml", cores=4)
+    assert f'my.yaml: {field}: found "{found}"; allowed: text matching ' in str(refused.value)
