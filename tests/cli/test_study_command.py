@@ -19,8 +19,9 @@ def _run(*words: str | Path) -> tuple[int, str]:
     return answer.exit_code, answer.output
 
 
-def test_list_and_explanation() -> None:
-    """A table of all, one in full, and both as JSON."""
+def test_list_and_explanation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of all, one in full, and both as JSON; in a folder without results."""
+    monkeypatch.chdir(tmp_path)
     code, text = _run("figures")
     assert code == 0
     assert text.startswith("figure ")

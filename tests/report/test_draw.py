@@ -24,6 +24,7 @@ from hios.report.layered_layout import assign_columns, order_columns, place_vert
 from tests.external_data import data_folder
 from tests.operators import operator_from
 from tests.report.browser import needs_chromium, opened
+from tests.workers.processes import eventually
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -460,9 +461,7 @@ def test_page_zooms_pans_and_follows_lines(file: Path) -> None:
         first = view()
         visit.tab.mouse.move(640, 500)
         visit.tab.mouse.wheel(0, -600)
-        visit.tab.wait_for_function(
-            "width => document.querySelector('svg.graph').viewBox.baseVal.width < width", arg=first[2]
-        )
+        assert eventually(lambda: view()[2] < first[2])
         nearer = view()
         visit.tab.mouse.down()
         visit.tab.mouse.move(560, 450)
