@@ -211,7 +211,7 @@ class CorunFactor(Record, frozen=True):
         Meta(ge=1),
         doc(
             "Median time of all operators while M devices run them at once, over the median time on one device "
-            "alone; 1 if the interval contains 1."
+            "alone; 1 if the median is below 1."
         ),
     ]
     interval: OrAbsent[

@@ -1,7 +1,8 @@
-"""Convolutions prepared for the CPU: filters in oneDNN's layout, channels-last images, fused activation.
+"""Convolutions and matrix products prepared for the CPU: constants in oneDNN's layout, activations in the same pass.
 
 ``torch.conv2d`` reorders filters, and images in the default layout, in every call, and applies the activation in a
-separate pass. The filters of a schedule never change, so this is done once, when the operator is compiled.
+separate pass; ``torch.matmul`` calls MKL, which packs the matrix in every call and is slow on processors of other
+makers than Intel. The constants of a schedule never change, so both are prepared once, when the operator is compiled.
 """
 
 from __future__ import annotations
@@ -17,25 +18,47 @@ from hios.graph import Call
 from hios.kernels.table import Kernel
 from hios.kernels.table.attributes import dtype_of, split_padding
 
-#: Activations that oneDNN computes while it writes the result, by Relax name, as torch names them.
-_FUSED = {"relax.nn.relu": "relu", "relax.sigmoid": "sigmoid", "relax.tanh": "tanh"}
+#: Activations that oneDNN computes while it writes the result, by Relax name: what torch calls them, and how.
+_FUSED = {
+    "relax.nn.relu": ("relu", ""),
+    "relax.sigmoid": ("sigmoid", ""),
+    "relax.tanh": ("tanh", ""),
+    "relax.nn.silu": ("swish", ""),
+    "relax.nn.gelu": ("gelu", "none"),
+    "relax.nn.gelu_tanh": ("gelu", "tanh"),
+}
+_UNFUSED = ("none", "")
 
 
 def can_pack(call: Call, weights: Mapping[str, Tensor]) -> bool:
-    """Whether a call is a 2-d convolution with constant filters that oneDNN can compute."""
-    if call.function != "relax.nn.conv2d" or dtype_of(call.attributes, "out_dtype") not in (None, torch.float32):
+    """Whether a call is a 2-d convolution with constant filters, or a product with a constant matrix, in float32."""
+    if not (is_convolution(call) or is_product(call)):
         return False
-    tensors = call.arguments[1:]
-    return all(tensor.weight is not None and is_packable(weights[tensor.weight]) for tensor in tensors)
+    if dtype_of(call.attributes, "out_dtype") not in (None, torch.float32):
+        return False
+    constants = [tensor.weight for tensor in call.arguments[1:]]
+    if not all(name is not None and is_packable(weights[name]) for name in constants):
+        return False
+    return is_convolution(call) or all(weights[name or ""].ndim == 2 for name in constants)
 
 
-def is_packable(filters: Tensor) -> bool:
-    """Whether oneDNN is available and can reorder these filters."""
-    return torch.backends.mkldnn.is_available() and filters.dtype is torch.float32 and filters.device.type == "cpu"
+def is_convolution(call: Call) -> bool:
+    """Whether a call is a 2-d convolution."""
+    return call.function == "relax.nn.conv2d"
+
+
+def is_product(call: Call) -> bool:
+    """Whether a call is a matrix product."""
+    return call.function == "relax.matmul"
+
+
+def is_packable(weight: Tensor) -> bool:
+    """Whether oneDNN is available and can reorder these filters, or this matrix."""
+    return torch.backends.mkldnn.is_available() and weight.dtype is torch.float32 and weight.device.type == "cpu"
 
 
 def can_fuse(call: Call) -> bool:
-    """Whether a call is an activation that a packed convolution can compute too."""
+    """Whether a call is an activation that a packed convolution or product can compute too."""
     return call.function in _FUSED
 
 
@@ -56,7 +79,7 @@ def packed_convolution(
     stride, dilation = tuple(attributes["strides"]), tuple(attributes["dilation"])
     groups = attributes["groups"]
     padding, explicit = split_padding(attributes["padding"])
-    fused = "none" if activation is None else _FUSED[activation]
+    fused, algorithm = _UNFUSED if activation is None else _FUSED[activation]
     pack, run = torch.ops.mkldnn._reorder_convolution_weight, torch.ops.mkldnn._convolution_pointwise.default
     # One variable for both, so that other threads see them change together.
     kept = weight, False
@@ -71,10 +94,40 @@ def packed_convolution(
             ordered = filters.contiguous(memory_format=torch.channels_last)
             filters = pack(ordered, padding, stride, dilation, groups, list(x.shape))
             kept = filters, True
-        result: Tensor = run(x, filters, bias, padding, stride, dilation, groups, fused, [], "")
+        result: Tensor = run(x, filters, bias, padding, stride, dilation, groups, fused, [], algorithm)
         return result
 
     return convolution
+
+
+def packed_product(weight: Tensor, bias: Tensor | None, activation: str | None = None) -> Kernel:
+    """A product (..., K) by (K, N) with a constant matrix, as a function of the first factor alone.
+
+    Args:
+        weight: matrix (K, N), float32.
+        bias: (N,), or None.
+        activation: Relax name of the activation that follows.
+
+    Returns:
+        A function whose first run releases the matrix in its original layout.
+    """
+    fused, algorithm = _UNFUSED if activation is None else _FUSED[activation]
+    pack, run = torch.ops.mkldnn._reorder_linear_weight, torch.ops.mkldnn._linear_pointwise.default
+    kept = weight, False  # one variable, as for convolutions
+
+    def product(x: Tensor) -> Tensor:
+        nonlocal kept
+        matrix, packed = kept
+        if not packed:
+            # At the first run, because the best layout depends on the number of rows.
+            matrix = pack(matrix.t().contiguous(), x.numel() // matrix.shape[0])
+            kept = matrix, True
+        if x.ndim == 1:
+            return run(x[None], matrix, bias, fused, [], algorithm)[0]
+        result: Tensor = run(x, matrix, bias, fused, [], algorithm)
+        return result
+
+    return product
 
 
 def as_made(value: Tensor) -> Tensor:

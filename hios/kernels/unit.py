@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hios.errors import ArtifactError
 from hios.graph import Call, Operator, Value
-from hios.kernels.packed import can_fuse, can_pack, packed_convolution
+from hios.kernels.packed import can_fuse, can_pack, is_packable, is_product, packed_convolution, packed_product
 from hios.kernels.table import ALLOCATES, IN_PLACE, Kernel, build
 
 #: What an operator reads from outside: ("operator", id, item) or ("input", name, 0).
@@ -62,8 +62,8 @@ def compile_operator(operator: Operator, weights: Mapping[str, Tensor], *, packe
     Args:
         operator: with its calls.
         weights: tensors by name; they are bound, not copied, except where they are packed.
-        packed: whether convolutions are prepared for the CPU (``hios.kernels.packed``): faster, and results of four
-            dimensions are in channels-last order.
+        packed: whether convolutions and matrix products are prepared for the CPU (``hios.kernels.packed``): faster,
+            and results of four dimensions are in channels-last order.
 
     Raises:
         UnsupportedError: the kernel table lacks an operator.
@@ -104,30 +104,45 @@ class _Compiler:
         call = self._calls[position]
         self._step_of[position] = len(self._steps)
         if self._packed and can_pack(call, self._weights):
-            image, *tensors = call.arguments
-            filters, *bias = [self._weights[tensor.weight or ""] for tensor in tensors]
-            activation = self._activation(position)
-            if activation is not None:
-                self._step_of[activation] = len(self._steps)
-            name = None if activation is None else self._calls[activation].function
-            kernel = packed_convolution(call.attributes, filters, bias[0] if bias else None, name)
-            self._steps.append((kernel, [self._kept(image)]))
+            self._steps.append((self._packed_kernel(position), [self._kept(call.arguments[0])]))
         else:
             kernel = _chosen_kernel(self._operator.id, call, self._calls, self._readers)
             self._steps.append((kernel, [self._kept(argument) for argument in call.arguments]))
 
-    def _activation(self, position: int) -> int | None:
-        """The activation call that is the only reader of a convolution."""
+    def _packed_kernel(self, position: int) -> Kernel:
+        """A convolution or product as a function of its first argument, with bias and activation behind it."""
+        call = self._calls[position]
+        weight, *others = [self._weights[tensor.weight or ""] for tensor in call.arguments[1:]]
+        bias, last = (others[0] if others else None), position
+        if is_product(call) and (sum_ := self._bias(position, weight.shape[1])) is not None:
+            last, bias = sum_
+        activation = self._only_reader(last)
+        if activation is not None and not can_fuse(self._calls[activation]):
+            activation = None
+        for covered in {last, last if activation is None else activation}:
+            self._step_of[covered] = len(self._steps)
+        name = None if activation is None else self._calls[activation].function
+        if is_product(call):
+            return packed_product(weight, bias, name)
+        return packed_convolution(call.attributes, weight, bias, name)
+
+    def _bias(self, position: int, columns: int) -> tuple[int, Tensor] | None:
+        """The call that adds a constant vector to a product, if it is the only one that reads the product."""
+        reader = self._only_reader(position)
+        if reader is None or self._calls[reader].function != "relax.add":
+            return None
+        for argument in self._calls[reader].arguments:
+            vector = self._weights[argument.weight] if argument.weight is not None else None
+            if vector is not None and vector.shape == (columns,) and is_packable(vector):
+                return reader, vector
+        return None
+
+    def _only_reader(self, position: int) -> int | None:
+        """The only call that reads the result of another, and reads it once."""
         if self._readers[position] != 1:
             return None
-        return next(
-            (
-                other
-                for other, call in enumerate(self._calls)
-                if can_fuse(call) and call.arguments == (Value(call=position),)
-            ),
-            None,
-        )
+        result = Value(call=position)
+        return next((other for other, call in enumerate(self._calls) if result in call.arguments), None)
 
     def _kept(self, argument: Value) -> tuple[str, int]:
         value = argument.external

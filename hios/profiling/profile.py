@@ -283,9 +283,13 @@ def _link(link: transfers.FittedLink) -> Link:
 
 
 def _corun(devices: int, measured: Measured, quiet: bool) -> CorunFactor:
-    """The co-run factor of a number of devices; 1 if its interval contains 1."""
+    """The co-run factor of a number of devices: the median ratio, at least 1.
+
+    It counts even where its interval contains 1: a prediction takes the best estimate, while claims of a gain need
+    significance. Devices do not speed each other up, so a median below 1 is noise.
+    """
     low, high = interval(measured.samples)
-    factor = 1.0 if low <= 1.0 else statistics.median(measured.samples)
+    factor = max(1.0, statistics.median(measured.samples))
     beside_other_work = None if quiet or measured.cached else True  # cached entries were measured on an idle machine
     return CorunFactor(devices, factor, (low, high), len(measured.samples), beside_other_work)
 

@@ -140,7 +140,7 @@ def _corun(costs: CostsFile) -> Iterator[CostFact]:
             "Devices at once",
             "; ".join(factors),
             "devices share memory and caches: in schedules for so many of them, operators are predicted to take longer "
-            "by this factor; 1 where the interval holds 1",
+            "by this factor",
         )
 
 

@@ -263,3 +263,18 @@ def test_a_factor_beside_other_work_is_marked() -> None:
     quiet = [_corun(2, found, quiet=True), _corun(2, Measured(_SAMPLES, "", cached=True), quiet=False)]
     assert [factor.beside_other_work for factor in quiet] == [None, None]
     assert "other work" not in _said(quiet[0])
+
+
+@pytest.mark.parametrize(
+    ("samples", "factor"),
+    [
+        ([0.99, 1.03, 1.02, 1.04, 0.98, 1.03, 1.05], 1.03),  # the interval of the median holds 1; the estimate counts
+        ([0.97, 0.99, 0.98, 1.01, 0.96, 1.02, 0.98], 1.0),  # devices do not speed each other up
+    ],
+)
+def test_the_best_estimate_of_a_factor_counts(samples: list[float], factor: float) -> None:
+    """Predictions take the median whether or not it is significant, but never one below 1."""
+    corun = _corun(2, Measured(samples, ""), quiet=True)
+    assert corun.interval is not None
+    assert corun.interval[0] <= 1.0
+    assert corun.factor == factor
