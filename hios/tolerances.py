@@ -26,6 +26,10 @@ TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float32: 1e-4, tor
 TF32_TOLERANCE = 2e-2
 #: Share of the size of the values that is added to how much they vary: close numbers are still rounded by their size.
 _SIZE_SHARE = 0.1
+#: How many times its rounding error two right ways to compute a model may be apart: each rounds in places of its own,
+#: and the error is known from one of them only. And the share of the largest value up to which that is believed: a
+#: model that rounding changes by more shows nothing of whether it is computed right.
+_ROUNDINGS, _MOST_ROUNDING = 4, 1e-2
 #: Bytes of a number from which on the given tolerance is used.
 _FULL_BYTES = 4
 
@@ -95,6 +99,24 @@ def beyond(actual: Sequence[Tensor], expected: Sequence[Tensor], tolerance: floa
         off, within = compared(ours.double() / size, theirs.double() / size, _allowed(theirs.dtype, tolerance))
         largest, right = max(largest, off), right and within
     return None if right else largest
+
+
+def explained(errors: Sequence[float], outputs: Sequence[Tensor]) -> list[float]:
+    """The difference of each output that rounding explains, in the units of the output.
+
+    Args:
+        errors: of rounding to float32, for each output (`hios.frontends.rounding`).
+        outputs: of the model in float32.
+    """
+    return [
+        min(_ROUNDINGS * error, _MOST_ROUNDING * _size(output)) for error, output in zip(errors, outputs, strict=True)
+    ]
+
+
+def explained_share(errors: Sequence[float], outputs: Sequence[Tensor]) -> float:
+    """The largest difference that rounding explains, in the unit of `beyond`: the largest value of its output."""
+    shares = zip(explained(errors, outputs), outputs, strict=True)
+    return max((difference / (_size(output) or 1.0) for difference, output in shares), default=0.0)
 
 
 def nan_in_words(output: Tensor) -> str:

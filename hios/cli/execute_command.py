@@ -106,4 +106,5 @@ def command(
     click.echo(
         f"{output}: medians of {run.runs} runs on {devices} device(s) in {time.monotonic() - began:.0f} s; "
         f"outputs differ from {reference} by {off:.2g} at most, allowed {run.tolerance:g}"
+        + ("" if run.rounding is None else f", and {run.rounding:.2g}, which rounding explains")
     )

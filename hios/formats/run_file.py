@@ -275,6 +275,16 @@ class Run(Record, frozen=True):
     results: Annotated[tuple[ScheduleResult, ...], doc("One entry per schedule.")]
     chosen: OrAbsent[Chosen] = None
     measured_at: OrAbsent[Annotated[Timestamp, doc("When the session began: date and time by ISO 8601, UTC.")]] = None
+    rounding: OrAbsent[
+        Annotated[
+            NonNegative,
+            doc(
+                "Largest difference that rounding to float32 explains: 4 times the largest error of the program's own "
+                "outputs in float32, next to its outputs in float64, and 1 % of the largest value at most. Outputs "
+                "may be off by so much. Absent if all were within the tolerance."
+            ),
+        ]
+    ] = None
     checked_against: OrAbsent[
         Annotated[
             Checked,

@@ -24,6 +24,7 @@ units               matching the patterns, and sums that join the unit that read
 folding             folding batch norm, biases and constants in torch
 example_inputs      seeded random inputs for a graph
 extraction_check    whether the extracted graph computes what the program computes
+rounding            how much rounding to float32 changes the outputs of a program
 extract             all of it, to graph.json and weights.safetensors
 openvino            programs of torch.export in OpenVINO
 """

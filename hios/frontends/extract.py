@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from hios.frontends.patterns import DEFAULT_UNITS
 from hios.frontends.program import Program
 from hios.frontends.program_interface import flat_module
 from hios.frontends.relax_calls import Call, Input, Lowered, Weight, described, is_constant
+from hios.frontends.rounding import rounding_errors
 from hios.frontends.torch_lowering import lower
 from hios.frontends.units import Unit, group
 from hios.graph import Call as GraphCall
@@ -76,7 +78,7 @@ def extract_program(
     graph, tensors = extract_lowered(lower(program), name, declared, units=units)
     graph = _with_limits(graph, below or {})
     with _advising(graph):
-        require_equal(graph, tensors, flat_module(program))
+        require_equal(graph, tensors, flat_module(program), functools.partial(rounding_errors, program))
     return graph, tensors
 
 

@@ -31,6 +31,7 @@ from hios.platforms.cpu.engine import Engine
 from hios.profiling.measurement_cache import now
 from hios.schedulers import find
 from hios.sources import code_hash, package_hash
+from hios.tolerances import explained_share
 from hios.versions import versions
 
 #: Software whose version changes what is fastest.
@@ -227,6 +228,7 @@ class Autotune:
             budget.deadline,
             [] if self.options.is_auto else [e.candidate.label for e in ready.values() if self._is_asked_for(e)],
             lambda what, share: budget.show(what),
+            functools.cache(functools.partial(self._rounding, preparation, expected)),
         )
         race.measure()
         busy = max(busy, others.share(children))
@@ -241,8 +243,22 @@ class Autotune:
             race.measured_at,
             busy,
             seconds=round(budget.spent_s, 1),
+            rounding=race.explained,
         )
         return Tuned(report, candidate, ready[candidate.label].run, preparation.close, preparation, race)
+
+    def _rounding(self, preparation: Preparation, expected: Sequence[Tensor]) -> float:
+        """The largest difference from the model's outputs that rounding to float32 explains; 0 if it is not known."""
+        exported = preparation.exported
+        if exported is None:
+            return 0.0
+        from hios.frontends.rounding import rounding_errors  # loads much of torch, which a start from the cache lacks
+
+        try:
+            errors = rounding_errors(exported.program, exported.inputs.required(self.args, self.kwargs))
+        except RuntimeError:  # an operator that has no kernel for float64, or types that no longer fit
+            return 0.0
+        return explained_share(errors, expected) if len(errors) == len(expected) else 0.0
 
     def settled(self, tuned: Tuned, race: Race, busy: float) -> Tuned:
         """The result of a race during later calls, cached for the next start; the winner then runs alone.

@@ -48,6 +48,8 @@ class Race:
         deadline: when to end, by ``time.monotonic``.
         forced: labels of which one is taken whatever is measured; empty for the fastest of all.
         shown: called with the current step, and the share of it that is done, from 0 to 1.
+        rounding: called for a difference beyond the tolerance: the largest one that rounding explains, in the unit of
+            `hios.tolerances.beyond`.
     """
 
     candidates: Sequence[Candidate]
@@ -57,6 +59,7 @@ class Race:
     deadline: float = math.inf
     forced: Collection[str] = ()
     shown: Callable[[str, float], None] = lambda what, share: None
+    rounding: Callable[[], float] = lambda: 0.0
     measured_at: str = ""
     #: Milliseconds of every final round, by label.
     latencies: dict[str, list[float]] = field(default_factory=dict)
@@ -66,6 +69,8 @@ class Race:
     today_ms: list[float] = field(default_factory=list)
     #: By how much outputs differ, by label of candidates with wrong outputs.
     wrong: dict[str, float] = field(default_factory=dict)
+    #: What rounding explains, if a candidate takes part only by that.
+    explained: float = 0.0
     #: Why a candidate could not run, by label.
     failed: dict[str, str] = field(default_factory=dict)
     #: Shortest latency while warming up, milliseconds, by label.
@@ -136,7 +141,11 @@ class Race:
         """How much outputs differ; None if they are equal."""
         if [(value.shape, value.dtype) for value in outputs] != [(value.shape, value.dtype) for value in self.expected]:
             return math.inf
-        return beyond(outputs, self.expected, self.tolerance)
+        off = beyond(outputs, self.expected, self.tolerance)
+        if off is None or off > (explained := self.rounding()):
+            return off
+        self.explained = explained
+        return None
 
     def _stays(self, candidate: Candidate) -> bool:
         """Whether a candidate is measured to the end, however slow."""

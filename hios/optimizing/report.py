@@ -88,6 +88,8 @@ class Report:
         busy_share: share of the cores' time that other work took while the ways raced.
         cached: whether the numbers are those of an earlier call.
         seconds: how long it took to choose.
+        rounding: how far outputs were allowed to be from the model's, in units of their largest magnitude, because
+            rounding to float32 explains so much; 0 if all were within the tolerance.
     """
 
     model: str
@@ -98,6 +100,7 @@ class Report:
     busy_share: float = 0.0
     cached: bool = False
     seconds: float = 0.0
+    rounding: float = 0.0
 
     @property
     def candidates(self) -> tuple[WayReport, ...]:
@@ -126,6 +129,11 @@ class Report:
         lines.append(
             f"  {taken} {self.measured_at} in {runs} runs each, taking turns{busy}; {self.seconds:.0f} s in all"
         )
+        if self.rounding:
+            lines.append(
+                f"  outputs may differ by {self.rounding:.2g} of their size: 4 times what rounding to float32 changes "
+                "in the model's own"
+            )
         return "\n".join(line.rstrip() for line in lines)
 
     def to_json(self) -> dict[str, object]:
@@ -144,7 +152,7 @@ class Report:
         try:
             ways = tuple(WayReport(**entry) for entry in data["ways"])
             texts = [data[name] for name in ("chosen", "reason", "measured_at")]
-            numbers = [data["busy_share"], data["seconds"]]
+            numbers = [data["busy_share"], data["seconds"], data["rounding"]]
             if not all(isinstance(text, str) for text in texts):
                 raise TypeError("text expected")
             if not all(isinstance(number, int | float) for number in numbers):
@@ -154,8 +162,8 @@ class Report:
         except (TypeError, KeyError) as error:
             raise ArtifactError(f"a choice in the cache is damaged ({error})") from error
         chosen, reason, measured_at = texts
-        busy_share, seconds = numbers
-        return cls(model, chosen, reason, ways, measured_at, busy_share, True, seconds)
+        busy_share, seconds, rounding = numbers
+        return cls(model, chosen, reason, ways, measured_at, busy_share, True, seconds, rounding)
 
 
 def _check(way: WayReport) -> None:

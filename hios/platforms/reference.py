@@ -27,6 +27,7 @@ from hios.errors import ArtifactError, PlatformError, UnsupportedError, first_li
 from hios.frontends import program as programs
 from hios.frontends.extraction_check import flat
 from hios.frontends.program_interface import TensorType, flat_module, type_text
+from hios.frontends.rounding import rounding_errors
 from hios.kernels.tensors import torch_dtype
 from hios.platforms.buffers import deliver
 from hios.platforms.device_program import Buffer
@@ -167,7 +168,7 @@ def load_in(
         worker.state[what] = [
             worker.arena.tensor(buffer.offset, buffer.shape, torch_dtype(buffer.dtype)) for buffer in buffers
         ]
-    worker.state["place"] = place
+    worker.state["place"], worker.state["program"] = place, loaded
     worker.state["inputs"] = place.inputs(worker.state["inputs"])
     taken = None
     if kind in place.compilers:
@@ -195,6 +196,17 @@ def run(worker: Worker, exact: bool = False) -> int:
         for buffer, tensor in zip(worker.state["outputs"], flat(given), strict=True):
             deliver(tensor, buffer)
     return taken
+
+
+def rounding(worker: Worker) -> list[float] | None:
+    """How far rounding to float32 puts each output, at most (`rounding_errors`); None for what is not known."""
+    loaded: ExportedProgram | None = worker.state["program"]
+    if loaded is None:
+        return None
+    try:
+        return rounding_errors(loaded, worker.state["inputs"])
+    except RuntimeError:  # an operator that has no kernel for float64, or types that no longer fit
+        return None
 
 
 def peak_memory_bytes(worker: Worker) -> int | None:

@@ -104,6 +104,8 @@ def input_text(graph: Graph) -> str:
 def _check(run: Run) -> str:
     checked = RUNTIMES.get(run.checked_against or "", "the sequential schedule")
     allowed = f"allowed {run.tolerance:g} absolute plus relative"
+    if run.rounding is not None:
+        allowed += f", and {run.rounding:.2g}, which rounding explains"
     if not run.results:
         return f"{checked}; {allowed}"
     largest = max(result.largest_difference for result in run.results)

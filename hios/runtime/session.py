@@ -29,6 +29,7 @@ from hios.platforms.device_program import ArenaPlan, Buffer
 from hios.platforms.probe_schedule import ProbeSchedule
 from hios.platforms.reference import Reference
 from hios.platforms.reference import peak_memory_bytes as reference_peak_bytes
+from hios.platforms.reference import rounding as reference_rounding
 from hios.platforms.reference import run as run_reference
 from hios.platforms.reference import runtime as runtime_of
 from hios.platforms.weights import require_weights
@@ -37,7 +38,7 @@ from hios.runtime.auto import LEAST_RUNS, choose
 from hios.runtime.competitors import BASELINE, competitors, entries_of, other_hardware, require
 from hios.runtime.rounds import Outcome, Session
 from hios.schedule import Schedule
-from hios.tolerances import compared
+from hios.tolerances import compared, explained
 from hios.versions import versions
 from hios.workers.arena import Arena, memory_file
 from hios.workers.peak_memory import peak_bytes
@@ -168,7 +169,7 @@ def execute(
         cast("Checked", runtime or "sequential"),
         None if choice is None else choice.result(),
     )
-    run = msgspec.structs.replace(run, profiled_on=profiled_on)
+    run = msgspec.structs.replace(run, profiled_on=profiled_on, rounding=runner.rounding)
     return Execution(run, None if choice is None else choice.schedule(graph))
 
 
@@ -228,6 +229,8 @@ class PoolRunner:
     references: list[Reference]
     settings: Settings
     _expected: list[Tensor] = field(default_factory=list)
+    #: What rounding explains of each output; None until a difference is beyond the tolerance.
+    _rounding: list[float] | None = None
 
     def load(self, graph: str, weights: str, program: str | None, trusted: bool = False) -> None:
         """Load everything, and compute the expected outputs."""
@@ -317,7 +320,7 @@ class PoolRunner:
             timed: whether in a timed run, which may be less precise than float32.
 
         Raises:
-            PlatformError: an output differs by more than the tolerance, or is NaN.
+            PlatformError: an output differs by more than the tolerance and than rounding explains, or is NaN.
         """
         reduced, tolerance = self.workers.reduced if timed else None, self.settings.tolerance
         how = "absolute plus relative"
@@ -329,13 +332,26 @@ class PoolRunner:
         for number, (buffer, expected) in enumerate(zip(self.plan.outputs, self._expected, strict=True)):
             output = self._tensor(buffer)
             off, within = compare(output, expected, tolerance)
-            if not within:
+            if not within and not off <= self._explained(number):
                 raise PlatformError(
                     f"{name}: output {number} differs from the reference by up to {off:.3g}; allowed: "
                     f"{tolerance:g} {how}; {self._cause(name)}"
                 )
             largest = max(largest, off)
         return largest
+
+    def _explained(self, number: int) -> float:
+        """The difference of an output that rounding to float32 explains; 0 if the program is not there to tell."""
+        if self._rounding is None:
+            eager = self.references and self.references[0].kind == "eager"
+            errors = self.pool.call(self.references[0].worker, reference_rounding) if eager else None
+            self._rounding = explained(errors or [0.0] * len(self._expected), self._expected)
+        return self._rounding[number]
+
+    @property
+    def rounding(self) -> float | None:
+        """The largest difference that rounding explains; None if every output was within the tolerance."""
+        return None if self._rounding is None else max(self._rounding)
 
     def _cause(self, name: str) -> str:
         """The likely cause of a difference beyond the tolerance, depending on which competitors show it."""

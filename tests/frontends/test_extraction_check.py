@@ -36,3 +36,19 @@ def test_outputs_of_nan_show_nothing() -> None:
         pytest.raises(OutputsDifferError, match="differs from the program's by up to inf"),
     ):
         require_equal(_graph("exp"), {}, torch.log)
+
+
+def test_what_rounding_explains_is_allowed() -> None:
+    """A difference beyond what the variation of outputs allows passes if rounding explains it, and only then."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x.exp() * (1 + 1e-3)
+
+    require_equal(_graph("exp"), {}, program, lambda inputs: [inputs[0].exp().max().item() * 1e-3])
+
+    def unknown(_: object) -> list[float]:
+        raise RuntimeError("no kernel for float64")
+
+    for rounding in (None, lambda inputs: [1e-9], unknown):
+        with pytest.raises(OutputsDifferError, match="output 0 of the extracted graph differs"):
+            require_equal(_graph("exp"), {}, program, rounding)

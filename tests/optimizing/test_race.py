@@ -104,6 +104,31 @@ def test_one_that_is_asked_for_is_taken_or_refused() -> None:
         wrong.chosen()
 
 
+def test_what_rounding_explains_takes_part() -> None:
+    """It is asked for where outputs differ by more than the tolerance only; what differs by more stays out."""
+    near, far = in_runtime("openvino", 1), in_runtime("onnxruntime", 1)
+    outputs = {TODAY.label: 1.0, near.label: 1.001, far.label: 1.1}
+    asked = []
+
+    def rounding() -> float:
+        asked.append(True)
+        return 2e-3
+
+    for candidates, explained in (([TODAY], 0.0), ([TODAY, near, far], 2e-3)):
+        race = Race(
+            candidates,
+            lambda candidate: [torch.full((2,), outputs[candidate.label])],
+            [torch.ones(2)],
+            1e-4,
+            rounding=rounding,
+        )
+        race.measure()
+        assert bool(asked) == (len(candidates) > 1)
+        assert race.explained == explained
+    assert list(race.wrong) == [far.label]
+    assert near.label in race.latencies or near.label in race.left
+
+
 def test_a_short_budget_keeps_the_faster_half(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is no time for all in the fewest rounds that tell anything, half of them leave."""
     names = [Candidate(f"way {number}", "compile", 1) for number in range(5)]

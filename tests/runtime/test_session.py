@@ -21,6 +21,7 @@ from hios.platforms.cpu import core_probe
 from hios.platforms.cpu.cpu_executing import CpuWorkers
 from hios.platforms.device_program import ArenaPlan
 from hios.platforms.reference import Reference
+from hios.platforms.reference import rounding as reference_rounding
 from hios.runtime.competitors import BASELINE
 from hios.runtime.session import PoolRunner, Settings
 from hios.schedule import Plan, StagedPlan, StreamPlan
@@ -302,6 +303,72 @@ def test_wrong_outputs_are_found(graph: Graph, wrong: float) -> None:
         session._difference("random")
 
 
+class _Rounding:
+    """A pool whose eager worker knows the rounding error of every output, or does not."""
+
+    def __init__(self, errors: list[float] | None) -> None:
+        self.errors, self.calls = errors, 0
+
+    def call(self, worker: int, function: Any) -> list[float] | None:
+        assert (worker, function) == (1, reference_rounding)
+        self.calls += 1
+        return self.errors
+
+
+@pytest.mark.parametrize(("errors", "right"), [([3e-4], True), ([1e-4], False), ([math.nan], False), (None, False)])
+def test_differences_that_rounding_explains_are_allowed(graph: Graph, errors: list[float] | None, right: bool) -> None:
+    """Up to 4 times the error of the program itself; asked for once, and only where an output is off."""
+    plan, pool = ArenaPlan(graph, 1), _Rounding(errors)
+    session = PoolRunner(
+        graph,
+        pool,  # type: ignore[arg-type] # nothing else is asked
+        CpuWorkers(graph, plan, {}, [[0]], 1.0),
+        Arena(plan.flags, plan.size),
+        plan,
+        {},
+        [Reference("eager PyTorch, 1 thread", 1, [0], 1)],
+        Settings(1),
+    )
+    (output,) = plan.outputs
+    session._expected = [torch.ones(output.shape)]
+    session._tensor(output).fill_(1.0001)
+    session._difference("random")
+    assert (session.rounding, pool.calls) == (None, 0)
+    session._tensor(output).fill_(1.001)
+    for _ in range(2):
+        if right:
+            assert session._difference("random") == pytest.approx(1e-3, rel=0.01)
+            assert session.rounding == pytest.approx(1.2e-3)
+        else:
+            with pytest.raises(PlatformError, match="output 0 differs from the reference"):
+                session._difference("random")
+    assert pool.calls == 1
+
+
+class _Amplifying(torch.nn.Module):
+    """Differences of 1e-6 in the sums of a product are some thousand times as large in the output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(512, 256)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(3e3 * self.linear(x))
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="the engine computes as eager PyTorch does")
+def test_a_model_that_amplifies_rounding_runs(tmp_path: Path) -> None:
+    """The engine adds up in another order than eager PyTorch; run.json states what rounding explains."""
+    files = write_files(tmp_path, _Amplifying(), (torch.randn(64, 512),))
+    graph = Graph.read(files.graph)
+    schedule_of(graph, random_plan(graph, 1, seed=1)).write(tmp_path / "one.json")
+    settings = Settings(1, runs=1, warmup=0, tolerance=1e-5)
+    execute(files.graph, files.weights, [tmp_path / "one.json"], tmp_path / "run.json", settings, program=files.program)
+    run = artifacts.read(tmp_path / "run.json", "run")
+    (result,) = run["results"]
+    assert 1e-5 < result["largest_difference"] <= run["rounding"] <= 1e-2
+
+
 @pytest.mark.parametrize(
     ("name", "cause"),
     [
@@ -318,7 +385,7 @@ def test_differences_blame_who_shows_them(graph: Graph, name: str, cause: str) -
     eager.append(Reference("torch.compile, 1 thread", 3, [0], 1, "compile"))
     session = PoolRunner(
         graph,
-        None,  # type: ignore[arg-type] # no worker is asked
+        _Rounding([1e-6]),  # type: ignore[arg-type] # nothing else is asked
         CpuWorkers(graph, plan, {}, [[0]], 1.0),
         Arena(plan.flags, plan.size),
         plan,
