@@ -122,6 +122,11 @@ def optimize(
         model = model.original
     if not isinstance(model, nn.Module) or isinstance(model, torch.jit.ScriptModule):
         raise HiosError(f"optimize: model: found a {type(model).__name__}; allowed: an nn.Module in Python")
+    if example_keywords is not None and not isinstance(example_keywords, Mapping):
+        raise HiosError(
+            f"optimize: example_keywords: found a {type(example_keywords).__name__}; allowed: a dictionary of inputs by "
+            "name; inputs by position go into one tuple, as in hios.optimize(model, (a, b))"
+        )
     args = tuple(example_inputs) if isinstance(example_inputs, tuple | list) else (example_inputs,)
     model.eval()
     return accelerated(model, args, example_keywords or {}, options)

@@ -374,3 +374,9 @@ def test_torch_compile_goes_around(fast: OptimizedModule) -> None:
         warnings.simplefilter("error", HiosWarning)
         found = torch.compile(fast, backend="eager")(_image(1))
     assert torch.equal(found, fast(_image(1)))
+
+
+def test_two_inputs_by_position_are_explained() -> None:
+    """A second tensor where the keywords belong is an easy mistake: the message says how to give both."""
+    with pytest.raises(HiosError, match=r"example_keywords: found a Tensor; allowed: .* optimize\(model, \(a, b\)\)"):
+        hios.optimize(nn.Identity(), torch.ones(2), torch.ones(2))  # type: ignore[arg-type]
