@@ -124,8 +124,8 @@ def optimize(
         raise HiosError(f"optimize: model: found a {type(model).__name__}; allowed: an nn.Module in Python")
     if example_keywords is not None and not isinstance(example_keywords, Mapping):
         raise HiosError(
-            f"optimize: example_keywords: found a {type(example_keywords).__name__}; allowed: a dictionary of inputs by "
-            "name; inputs by position go into one tuple, as in hios.optimize(model, (a, b))"
+            f"optimize: example_keywords: found a {type(example_keywords).__name__}; allowed: a dictionary of inputs "
+            "by name; inputs by position go into one tuple, as in hios.optimize(model, (a, b))"
         )
     args = tuple(example_inputs) if isinstance(example_inputs, tuple | list) else (example_inputs,)
     model.eval()

@@ -378,5 +378,5 @@ def test_torch_compile_goes_around(fast: OptimizedModule) -> None:
 
 def test_two_inputs_by_position_are_explained() -> None:
     """A second tensor where the keywords belong is an easy mistake: the message says how to give both."""
-    with pytest.raises(HiosError, match=r"example_keywords: found a Tensor; allowed: .* optimize\(model, \(a, b\)\)"):
+    with pytest.raises(HiosError, match=r"example_keywords: found a Tensor; allowed: .*optimize\(model, \(a, b\)\)"):
         hios.optimize(nn.Identity(), torch.ones(2), torch.ones(2))  # type: ignore[arg-type]
