@@ -6,7 +6,6 @@ from hios.platforms.model import descriptions
 from hios.study import convolution_rows as sizes
 from hios.study.figure_data import FigureData
 from hios.study.model_validation import error_in_words
-from hios.study.predicted_convolutions import convolution
 from hios.study.registry import Figure, Row, Rows, register
 
 _RATIO = "hand-over over convolution"
@@ -27,7 +26,7 @@ def rows(data: FigureData) -> Rows:
 def _predicted(row: Row, gpu: str, link: str) -> Row:
     known = descriptions.gpu(gpu)
     between = descriptions.link(link, known)
-    predicted = convolution(row["image size"], row["channels"], known, between)
+    predicted = sizes.predicted_convolution(row["image size"], row["channels"], known, between)
     return {
         "image size": row["image size"],
         "channels": row["channels"],

@@ -7,7 +7,6 @@ from hios.charts import marks
 from hios.formats.run_file import ScheduleResult
 from hios.graph import Graph
 from hios.study import network_runs as runs
-from hios.study.batch_rows import batches_of
 from hios.study.figure_data import FigureData, Network
 from hios.study.published import published
 from hios.study.registry import Figure, Row, Rows, reason, register
@@ -36,7 +35,7 @@ def last_block(network: Network) -> frozenset[str]:
 
 
 def _row(label: str, network: Network, result: ScheduleResult, block: frozenset[str]) -> Row:
-    name, batch, made_for = batches_of(label, result.label)
+    name, batch, made_for = runs.batches_of(label, result.label)
     return {
         "network": name,
         "batch": batch,
