@@ -214,4 +214,6 @@ def specialization(rows: Rows) -> str:
     ]
     if not texts:
         return ""
-    return f"Predicted from the costs that were measured there, over the schedule made there: {', '.join(texts)}."
+    return (
+        f"Predicted from the costs measured on each machine, relative to the schedule made there: {', '.join(texts)}."
+    )

@@ -54,7 +54,9 @@ def finding(rows: Rows) -> str:
     links = {name: [row for row in rows if row["link"] == name] for name in dict.fromkeys(row["link"] for row in rows)}
     texts = [f"Predicted for {name}: {sizes.listed(own, _RATIO)}." for name, own in links.items() if name != _HERE]
     here = sizes.listed(links[_HERE], _RATIO)
-    return " ".join([f"Handing the output of a convolution over takes this share of its time: {here}.", *texts])
+    return " ".join(
+        [f"Time to hand over the output of a convolution, relative to the time of the convolution: {here}.", *texts]
+    )
 
 
 def why(rows: Rows) -> str:

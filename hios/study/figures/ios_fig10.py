@@ -89,7 +89,9 @@ def finding(rows: Rows) -> str:
         f"{change:+.1f} % for {network} with batch {batch} by the schedule for {other}"
         for (network, batch, other), change in _longer(rows).items()
     ]
-    compared = f" Its time over that by the schedule for the own batch size: {', '.join(changes)}." if changes else ""
+    compared = (
+        f" Its time relative to the schedule made for the same batch size: {', '.join(changes)}." if changes else ""
+    )
     return f"Stages of the last block: {', '.join(stages)}.{compared}"
 
 
@@ -104,9 +106,9 @@ register(
         compare=compare,
         finding=finding,
         reason=reason(
-            "The time of the block is from its first start to its last finish, on cores in the run of the median "
-            "latency, on a GPU in a run of its own whose operators are timed by events. Its stages include that of the "
-            "concatenation at its end, which the paper's figure does not name."
+            "The time of the block runs from its first start to its last finish: on cores in the run with the median "
+            "latency, on a GPU in a separate run whose operators are timed by events. Its stages include the "
+            "concatenation at its end, which the paper's figure does not show."
         ),
     )
 )

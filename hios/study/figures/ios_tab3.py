@@ -53,7 +53,7 @@ def finding(rows: Rows) -> str:
         if row["made for batch"] != row["batch"] and (row["network"], row["batch"]) in own
         for change in [row["ms"] / own[row["network"], row["batch"]] - 1]
     ]
-    of_batches = f"Latency over that of the schedule for the own batch size: {', '.join(texts)}." if texts else ""
+    of_batches = f"Latency relative to the schedule made for the same batch size: {', '.join(texts)}." if texts else ""
     return " ".join(filter(None, [of_batches, machines.specialization(_of_devices(rows))]))
 
 
