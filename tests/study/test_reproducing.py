@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
+import sys
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
@@ -28,7 +29,7 @@ def generate() -> ModuleType:
     spec = importlib.util.spec_from_file_location("generate_figures", ROOT / "docs" / "generate_figures.py")
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # where its annotations are looked up
     spec.loader.exec_module(module)
     return module
 
