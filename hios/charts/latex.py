@@ -115,7 +115,8 @@ def _character(character: str) -> str:
         return _SPECIAL[character]
     if character.isascii():
         return character if character.isprintable() else " "
-    letter, *accents = unicodedata.normalize("NFD", character)
-    if letter.isascii() and len(accents) == 1 and accents[0] in _ACCENTS:
-        return f"\\{_ACCENTS[accents[0]]}{{{letter}}}"
+    parts = unicodedata.normalize("NFD", character)
+    letter, accent = parts[0], _ACCENTS.get(parts[1:])
+    if letter.isascii() and accent is not None:
+        return f"\\{accent}{{{letter}}}"
     return "?"
