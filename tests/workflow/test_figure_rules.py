@@ -91,17 +91,17 @@ def test_redrawing_measures_nothing(drawn: Checkout, file: str, figures: set[str
 
 
 def _variable(page: str, name: str) -> Any:
-    """What Snakemake's report assigns to a variable of its script."""
-    return json.JSONDecoder().raw_decode(page.split(f"var {name} = ", 1)[1])[0]
+    """What Snakemake's report assigns to a variable in the script of its name."""
+    text = page.split(f'<script id="{name}">', 1)[1].split(f"var {name} = ", 1)[1]
+    return json.JSONDecoder().raw_decode(text)[0]
 
 
 @pytest.mark.slow
-def test_snakemake_report_of_figures(drawn: Checkout) -> None:
+def test_snakemake_report_of_figures(drawn: Checkout, tmp_path: Path) -> None:
     """`snakemake --report r.zip`: papers are categories, sections subcategories; labels and captions say the rest."""
-    arguments = ("--report", "r.zip", "--configfile", "config.yaml", "--", *TARGETS)
-    answer = drawn.snakemake(*arguments)
+    answer = drawn.snakemake("--report", tmp_path / "r.zip", "--configfile", "config.yaml", "--", *TARGETS)
     assert answer.returncode == 0, answer.stdout
-    with zipfile.ZipFile(drawn.path / "r.zip") as report:
+    with zipfile.ZipFile(tmp_path / "r.zip") as report:
         (name,) = [name for name in report.namelist() if name.endswith("report.html")]
         page = report.read(name).decode()
         drawings = {Path(entry).name: report.read(entry).decode() for entry in report.namelist()}
