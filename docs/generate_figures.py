@@ -231,8 +231,8 @@ def _figures(record: Record | None) -> str:
     times = "; ".join(f"{session}: {time}" for session, time in SESSION_TIMES.items())
     drawing = "Time is that of drawing, once the data are there. Sessions take on two idle cores"
     verdicts = (
-        "The last column counts the verdicts on the published numbers of a figure; [below](#all-published-numbers) is "
-        "each number with its own."
+        "The last column counts the verdicts on the published numbers of a figure, apart for the released program; "
+        "[below](#all-published-numbers) is each number with its own."
     )
     parts = [f"Needs are {needs}.", f"{drawing}: {times}.", verdicts]
     return "\n".join([*rows, *(line for part in parts for line in ("", _wrapped(part)))])
@@ -256,8 +256,8 @@ def _exact(name: str) -> tuple[Claim, ...]:
 def _verdicts(claims: tuple[Claim, ...] | None) -> str:
     if claims is None:
         return _NOT_RECORDED
-    counts = Counter(map(_verdict, claims))
-    return ", ".join(f"{verdict} ({count})" for verdict, count in counts.items()) or "nothing to compare"
+    counts = Counter(_by(claim, _verdict(claim)) for claim in claims)
+    return ", ".join(f"{verdict}: {count}" for verdict, count in counts.items()) or "nothing to compare"
 
 
 def _verdict(claim: Claim) -> str:
