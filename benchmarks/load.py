@@ -1,15 +1,18 @@
 """A study of 200 networks x 15 algorithms x 4 numbers of devices: what the tools around it take.
 
     python benchmarks/load.py [dag] [report] [verify] [scheduling] [--models N] [--keep FOLDER] [--without-numba]
+    python benchmarks/load.py --page results/report.html [--page OTHER.html]
 
 dag         Snakemake's plan of all jobs: time and peak memory, limits 60 s and 1 GB
 report      the report: size of the page and time until Chromium shows it, limits 20 MB and 3 s
 verify      hios verify on the folder, limit 60 s
 scheduling  50,000 operators: hios-lp on 8 devices, nimble and ios, limits 5 minutes and 4 GB; hios-lp meets the former
             with numba (extra `opt`), which --without-numba leaves aside
+--page      pages that are there, such as those of `snakemake` and of a run with all figures, and nothing else: size and
+            time until Chromium shows them, limits 10 MB and 3 s; median and slowest of 5 openings
 
-Without a name all of them run. Nothing is measured on devices: networks are random graphs of HIOS's simulation with 40
-operators, schedules are made once and written for all networks, and latencies of their runs are drawn from a seed.
+Without a name the first four run. Nothing is measured on devices: networks are random graphs of HIOS's simulation with
+40 operators, schedules are made once and written for all networks, and latencies of their runs are drawn from a seed.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import argparse
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -38,6 +42,7 @@ CHROMIUM = "/usr/bin/chromium"
 MODELS = 200
 DEVICES = (1, 2, 4, 8)
 RUNS = 36
+OPENINGS = 5
 #: hios-wide repeats HEFT where no operator was measured on several devices.
 LEFT_OUT = ("hios-wide",)
 
@@ -127,6 +132,13 @@ def opened(page: Path) -> float:
     return seconds
 
 
+def open_page(path: Path) -> None:
+    """Open a page several times, each in a browser of its own."""
+    seconds = [opened(path.resolve()) for _ in range(OPENINGS)]
+    times = [(statistics.median(seconds), 3, "s until shown"), (max(seconds), None, "s at most")]
+    _say(str(path), [(path.stat().st_size / 1e6, 10, "MB"), *times])
+
+
 def verify(results: Path, folder: Path) -> None:
     """Check the whole folder."""
     seconds, megabytes = measured([sys.executable, "-m", "hios", "verify", str(results)], folder)
@@ -166,10 +178,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = ("dag", "report", "verify", "scheduling")
     parser.add_argument("parts", nargs="*", choices=(*parts, []), help="default: all")
+    parser.add_argument("--page", type=Path, action="append", default=[], help="an HTML page to open, nothing else")
     parser.add_argument("--models", type=int, default=MODELS)
     parser.add_argument("--keep", type=Path, help="folder for the results, which stay there")
     parser.add_argument("--without-numba", action="store_true", help="schedule as if numba were not installed")
     given = parser.parse_args()
+    if given.page:
+        print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.2f} at the start")
+        if missing := [str(path) for path in given.page if not path.is_file()]:
+            parser.error(f"--page: found no file {missing[0]}")
+        for path in given.page:
+            open_page(path)
+        return
     asked = given.parts or parts
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.2f} at the start; {given.models} networks")
     with tempfile.TemporaryDirectory() as temporary:

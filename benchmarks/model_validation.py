@@ -38,7 +38,8 @@ from hios import Graph
 from hios.platforms.model.descriptions import gpu, link
 from hios.platforms.model.kernel_work import Kernel, kernels
 from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, GRAPH_LAUNCH_US, STREAM_LAUNCH_US, Efficiency, predict
-from hios.study import model_validation, predicted_convolutions
+from hios.study import model_validation
+from hios.study.convolution_rows import predicted_convolution
 from hios.study.published import number, published
 
 #: The parameters that are fitted.
@@ -223,7 +224,7 @@ def print_claims() -> None:
     a40, v100s = gpu("a40"), gpu("v100s-pcie")
     devices = (("nvlink", a40), ("nvlink", replace(a40, tf32_tflops=0.0)), ("pcie", v100s))
     for pixels in (8, 16, 32, 64, 128, 256, 512, 1024):
-        found = [predicted_convolutions.convolution(pixels, 48, known, link(word, known)) for word, known in devices]
+        found = [predicted_convolution(pixels, 48, known, link(word, known)) for word, known in devices]
         ratios = [entry.transfer_ms / entry.alone_ms for entry in found]
         print(
             f"{pixels:>6} {found[0].alone_ms:>11.3f} {found[0].utilization:>5.2f} "

@@ -1,41 +1,198 @@
-"""Writes the parts of docs/reproducing.md that come from the registry of figures and from published.yaml.
+"""Writes the parts of docs/reproducing.md that come from the registry of figures, published.yaml and verdicts.yaml.
 
-    python docs/generate_figures.py
+    python docs/generate_figures.py                     # the page
+    python docs/generate_figures.py --record results    # verdicts.yaml from that folder, then the page
 
-They stand between markers; everything else is written by hand and stays. tests/study/test_reproducing.py fails while
-the file is not what this makes of it.
+They stand between markers; everything else is written by hand and stays. docs/verdicts.yaml holds what a run of
+`snakemake figures` found for every published number, and on which machine. What figures compute from the code alone is
+the same everywhere: it is computed here and not recorded. tests/study/test_reproducing.py fails while the page is not
+what this makes of all that.
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
 import re
 import textwrap
 from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
+import msgspec
+import yaml
+
+from hios import artifacts
 from hios.charts.marks import explanation
+from hios.errors import HiosError
+from hios.formats.convolutions_file import ConvolutionsFile
+from hios.formats.figure_file import ComparedNumber, FigureFile
+from hios.formats.run_file import Run
 from hios.study.cards import source_text
-from hios.study.figure_data import SESSION_TIMES, FigureData
+from hios.study.figure_data import SESSION_TIMES, FigureData, located
 from hios.study.figure_files import stated
 from hios.study.published import all_published
-from hios.study.registry import NEEDS, PAPERS, Figure, figure, figures
+from hios.study.registry import NEEDS, PAPERS, Figure, figure, figures, ids
+from hios.yaml_file import plain, read_yaml
 
+RECORD = Path(__file__).with_name("verdicts.yaml")
 PAGE = Path(__file__).with_name("reproducing.md")
+
+#: The verdict on figures that depend on sessions, as long as no run is recorded.
+_NOT_RECORDED = "not recorded"
 
 _BEGIN, _END = "<!-- generated: {} -->", "<!-- end -->"
 
 
-def generated(text: str) -> str:
+class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A published number and what was found for it.
+
+    Attributes:
+        key: in published.yaml.
+        published: the number in words, as it was compared.
+        tolerance: relative difference that counted as agreement.
+        verdict: how the two compare.
+        found: in words; empty where nothing was.
+        by: what found it, such as hios or the released program.
+    """
+
+    key: str
+    published: str
+    tolerance: float
+    verdict: str
+    found: str = ""
+    by: str = ""
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a run of `snakemake figures` found: docs/verdicts.yaml.
+
+    Attributes:
+        hardware: processor or GPUs of what was measured; empty where nothing was.
+        cores: number of cores that the measured devices were; 0 for GPUs.
+        measured: first and last day of measuring, as ISO 8601; empty where nothing was measured or no file says when.
+        scale: quick or full.
+        code: commit of the checkout that drew the figures.
+        recorded: day on which this was written down, as ISO 8601.
+        figures: what was found, by figure.
+    """
+
+    hardware: str
+    cores: int
+    measured: tuple[str, ...]
+    scale: str
+    code: str
+    recorded: str
+    figures: dict[str, tuple[Claim, ...]]
+
+
+def recorded(path: Path = RECORD) -> Record | None:
+    """What verdicts.yaml holds; None as long as nothing is recorded.
+
+    Raises:
+        HiosError: the file is not YAML.
+        msgspec.ValidationError: it does not hold a record.
+    """
+    contents = plain(read_yaml(path), str(path), ())
+    return None if contents is None else msgspec.convert(contents, Record)
+
+
+def record_results(results: Path, path: Path = RECORD) -> Record:
+    """Write verdicts.yaml from a folder of results.
+
+    Args:
+        results: with figures/ID.json and what these were drawn from, and the resolved config.yaml.
+        path: the file to write.
+
+    Returns:
+        What the file holds. Figures that are computed from the code alone are left out.
+
+    Raises:
+        HiosError: there is no figure, one is not in the registry, or a file is missing or damaged.
+    """
+    files = [artifacts.load(file, FigureFile) for file in sorted((results / "figures").glob("*.json"))]
+    if not files:
+        raise HiosError(f"{results}: found no figures/ID.json; required: results of snakemake figures")
+    depending = {file.id: file for file in files if figure(file.id).sessions}
+    measured = [artifact for name in _data(depending.values(), results) if (artifact := _measured(name))]
+    platforms = [artifact.platform for artifact in measured]
+    days = sorted(artifact.measured_at[:10] for artifact in measured if artifact.measured_at)
+    record = Record(
+        hardware=" and ".join(sorted({platform.hardware for platform in platforms if platform.hardware})),
+        cores=len({core for platform in platforms for device in platform.cores or () for core in device}),
+        measured=tuple(dict.fromkeys([days[0], days[-1]])) if days else (),
+        scale=_scale(results),
+        code=" and ".join(sorted({file.origin.code for file in files if file.origin and file.origin.code})),
+        recorded=f"{datetime.now(UTC):%Y-%m-%d}",
+        figures={
+            name: tuple(_claim(entry) for entry in depending[name].comparisons) for name in ids() if name in depending
+        },
+    )
+    with artifacts.replacing(path) as temporary:
+        temporary.write_text(_HEAD + _as_yaml(record), encoding="utf-8")
+    return record
+
+
+#: First line of verdicts.yaml.
+_HEAD = "# Verdicts on published numbers by `python docs/generate_figures.py --record RESULTS`: see Record there.\n"
+
+
+def _as_yaml(record: Record) -> str:
+    return yaml.safe_dump(msgspec.to_builtins(record), sort_keys=False, allow_unicode=True, width=120)
+
+
+def _data(files: Iterable[FigureFile], results: Path) -> list[Path]:
+    """The files that figures were drawn from, each once."""
+    return [located(name, results) for name in dict.fromkeys(name for file in files for name in file.data)]
+
+
+def _measured(path: Path) -> Run | ConvolutionsFile | None:
+    """A file of a session that measured on this machine; None for others."""
+    if path.name == "run.json":
+        return artifacts.load(path, Run)
+    return artifacts.load(path, ConvolutionsFile) if path.name == "convolutions.json" else None
+
+
+def _scale(results: Path) -> str:
+    path = results / "config.yaml"
+    if not path.is_file():
+        raise HiosError(f"{path}: missing; required for the scale: snakemake {path} writes it")
+    contents = plain(read_yaml(path), str(path), ())
+    try:
+        return msgspec.convert(contents["study"], _Scaled).scale
+    except (KeyError, TypeError, msgspec.ValidationError):
+        raise HiosError(f"{path}: study.scale is missing; required: the resolved configuration of the run") from None
+
+
+class _Scaled(msgspec.Struct):
+    """What counts here of `study:` in a configuration."""
+
+    scale: Literal["quick", "full"]
+
+
+def _claim(entry: ComparedNumber) -> Claim:
+    return Claim(entry.key, entry.published, entry.tolerance, entry.verdict, entry.found, entry.by)
+
+
+def generated(text: str, record: Record | None) -> str:
     """The page with its generated parts made anew.
 
     Args:
         text: the page as it is.
+        record: what was found; None as long as nothing is recorded.
 
     Raises:
         ValueError: a part is missing, or not closed.
     """
-    for name, part in {"marks": _wrapped(explanation()), "figures": _figures(), "published": _published()}.items():
+    parts = {
+        "marks": _wrapped(explanation()),
+        "machine": _wrapped(_machine(record)),
+        "figures": _figures(record),
+        "published": _published(record),
+    }
+    for name, part in parts.items():
         begin = re.escape(_BEGIN.format(name))
         text, count = re.subn(f"{begin}\n.*?{re.escape(_END)}", _filled(name, part), text, flags=re.DOTALL)
         if count != 1:
@@ -47,36 +204,68 @@ def _filled(name: str, part: str) -> str:
     return f"{_BEGIN.format(name)}\n{part}\n{_END}".replace("\\", "\\\\")
 
 
-def _figures() -> str:
+def _machine(record: Record | None) -> str:
+    """Where the verdicts of the page are from."""
+    exact = "Figures that are computed from the code alone have the same verdicts on every machine."
+    if record is None:
+        return f"{exact} No verdict of a figure that depends on sessions is recorded: the page says so for each."
+    days = " to ".join(record.measured)
+    where = f"measured on {record.hardware}" if record.hardware else "computed; nothing was measured"
+    cores = f", {record.cores} cores" if record.cores else ""
+    return (
+        f"{exact} Others are from a run with `scale: {record.scale}`, {where}{cores}{f', {days}' if days else ''}; the "
+        f"figures were drawn by {record.code or 'an installed hios, outside of a checkout'}, and the verdicts recorded "
+        f"on {record.recorded}. A figure that this run did not draw is not recorded."
+    )
+
+
+def _figures(record: Record | None) -> str:
     rows = [_row("command", "figure", "what it shows", "needs", "drawn from", "time", "verdict"), _row(*["---"] * 7)]
     for entry in figures():
         time = f"{entry.seconds:g} s" if not entry.missing else ""
         source = ", ".join(entry.sessions) if not entry.missing else _why(entry)
         needs = ", ".join(entry.needs)
         place = (f"`snakemake {entry.id}`", entry.number, entry.title, needs)
-        rows.append(_row(*place, source or "the code", time, _verdicts(entry.id)))
+        rows.append(_row(*place, source or "the code", time, _verdicts(_claims(entry, record))))
     needs = "; ".join(f"{name}: {meaning}" for name, meaning in NEEDS.items())
     times = "; ".join(f"{session}: {time}" for session, time in SESSION_TIMES.items())
     drawing = "Time is that of drawing, once the data are there. Sessions take on two idle cores"
     verdicts = (
-        "Verdicts are listed where they are the same on every machine: for figures that are computed from the code and "
-        "for those that are not drawn, with the number of published statements. All others depend on the sessions; "
-        "ID.json and the report state them."
+        "The last column counts the verdicts on the published numbers of a figure, apart for the released program; "
+        "[below](#all-published-numbers) is each number with its own."
     )
     parts = [f"Needs are {needs}.", f"{drawing}: {times}.", verdicts]
     return "\n".join([*rows, *(line for part in parts for line in ("", _wrapped(part)))])
 
 
+def _claims(entry: Figure, record: Record | None) -> tuple[Claim, ...] | None:
+    """What was found for the published numbers of a figure; None if it depends on sessions and is not recorded."""
+    if not entry.published:
+        return ()
+    if not entry.sessions:
+        return _exact(entry.id)
+    return record.figures.get(entry.id) if record is not None else None
+
+
 @functools.cache
-def _verdicts(name: str) -> str:
-    """The verdicts on the published statements of a figure with how many have each, if no session decides them."""
-    own = figure(name)
-    if not own.published:
-        return "nothing to compare"
-    if own.sessions:
-        return "by its sessions"
-    counts = Counter(entry.verdict for entry in stated(own, FigureData())[1].comparisons)
-    return ", ".join(f"{verdict} ({count})" for verdict, count in counts.items())
+def _exact(name: str) -> tuple[Claim, ...]:
+    """What is found for the published numbers of a figure that no session feeds."""
+    return tuple(map(_claim, stated(figure(name), FigureData())[1].comparisons))
+
+
+def _verdicts(claims: tuple[Claim, ...] | None) -> str:
+    if claims is None:
+        return _NOT_RECORDED
+    counts = Counter(_by(claim, _verdict(claim)) for claim in claims)
+    return ", ".join(f"{verdict}: {count}" for verdict, count in counts.items()) or "nothing to compare"
+
+
+def _verdict(claim: Claim) -> str:
+    """The verdict on a published number, if that is still the number that was compared."""
+    group, _, name = claim.key.partition(".")
+    now = all_published().get(group, {}).get(name)
+    same = now is not None and (now.text, now.tolerance) == (claim.published, claim.tolerance)
+    return claim.verdict if same else "out of date"
 
 
 def _wrapped(text: str) -> str:
@@ -88,14 +277,17 @@ def _why(figure: Figure) -> str:
     return f"not drawn: {figure.missing}{command}"
 
 
-def _published() -> str:
-    lines = []
+def _published(record: Record | None) -> str:
+    lines, outcomes = [], _outcomes(record)
     for group, entries in all_published().items():
         if not entries:
             continue
         paper = PAPERS.get(group.partition("_")[0], "Threads of users")
         lines += [f"#### {group}", "", f"{paper}.", ""]
-        lines += [_row("published", "value", "unit", "on", "source", "tolerance"), _row(*["---"] * 6)]
+        lines += [
+            _row("published", "value", "unit", "on", "source", "tolerance", "found here", "verdict"),
+            _row(*["---"] * 8),
+        ]
         lines += [
             _row(
                 entry.what + (f" ({entry.note})" if entry.note else ""),
@@ -104,6 +296,7 @@ def _published() -> str:
                 entry.hardware,
                 source_text(entry),
                 f"{entry.tolerance:.0%}",
+                *outcomes[entry.key],
             )
             for entry in entries.values()
         ]
@@ -111,9 +304,48 @@ def _published() -> str:
     return "\n".join(lines).rstrip()
 
 
+def _outcomes(record: Record | None) -> Mapping[str, tuple[str, str]]:
+    """What was found for every published number, and the verdict, by key."""
+    outcomes = {entry.key: ("", "in no figure") for entries in all_published().values() for entry in entries.values()}
+    for entry in figures():
+        claims = _claims(entry, record)
+        outcomes |= dict.fromkeys(entry.published, ("", _NOT_RECORDED)) if claims is None else _outcomes_of(claims)
+    return outcomes
+
+
+def _outcomes_of(claims: Iterable[Claim]) -> dict[str, tuple[str, str]]:
+    """What was found, and the verdict, by key; the released program beside hios."""
+    by_key: dict[str, list[Claim]] = {}
+    for claim in claims:
+        by_key.setdefault(claim.key, []).append(claim)
+    return {
+        key: (
+            "; ".join(_by(claim, claim.found) for claim in own if claim.found),
+            "; ".join(dict.fromkeys(_by(claim, _verdict(claim)) for claim in own)),
+        )
+        for key, own in by_key.items()
+    }
+
+
+def _by(claim: Claim, text: str) -> str:
+    return text if claim.by in ("", "hios") else f"{text} ({claim.by})"
+
+
 def _row(*cells: str) -> str:
     return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
+def main() -> None:
+    """Record verdicts if asked to, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", type=Path, metavar="RESULTS", help="folder of results to record verdicts from")
+    given = parser.parse_args()
+    try:
+        record = record_results(given.record) if given.record else recorded()
+    except HiosError as error:
+        parser.error(str(error))
+    PAGE.write_text(generated(PAGE.read_text(encoding="utf-8"), record), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    PAGE.write_text(generated(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    main()

@@ -20,8 +20,7 @@ from hios.formats.run_file import Run
 from hios.graph import Graph
 from hios.platforms import entry, require_options
 from hios.report import Report, report_of, report_of_predictions
-from hios.report.model_predictions import ModelPredictions, model_predictions
-from hios.report.model_results import ModelResults, model_results
+from hios.report.model_results import ModelPredictions, ModelResults, model_predictions, model_results
 from hios.schedule import Schedule
 
 if TYPE_CHECKING:

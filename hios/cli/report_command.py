@@ -47,7 +47,7 @@ def command(
             raise click.UsageError(
                 f"{directories[0]}: found other options; allowed with an archive: --output, --tables"
             )
-        from hios.report.archived_page import write_archived_page
+        from hios.report.results_archive import write_archived_page
 
         write_archived_page(directories[0], output, tables)
         click.echo(f"{output}: the page of {directories[0]}")

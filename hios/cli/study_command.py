@@ -216,7 +216,7 @@ def top(
     """
     from hios.artifacts import require_writable, write
     from hios.serving.scenario import Scenario
-    from hios.study.top_graphs import scenario_of_graphs
+    from hios.study.top_experiments import scenario_of_graphs
     from hios.study.top_learning import run
 
     names = labels or tuple(path.stem for path in scenarios)

@@ -1,15 +1,15 @@
 """Output for readers: the report of a run, the page of a single schedule, and the list of algorithms.
 
     paper_figures                      the papers' figures and verdicts
-    model_results, model_predictions   what a report is made from: the files of every model, of runs and of predictions
-    tables, table_files, dataframes    rows, CSV and LaTeX files; results as pandas data frames
-    headlines, statements, cost_facts, environment, schedule_summary    the same in words, with numbers from the data
-    serving_results, serving_charts    several models on one device: tables and charts of policies
+    model_results                      what a report is made from: the files of every model, of runs and of predictions
+    tables, dataframes                 rows, CSV and LaTeX files; results as pandas data frames
+    statements, cost_facts, environment, schedule_summary    the same in words, with numbers from the data
+    serving_results                    several models on one device: tables and charts of policies
     gantt_chart, latency_chart         charts of Altair, in the look of `hios.charts`
     short_names                        names that fit bars and rows
-    results_archive, archived_page     all that a page was made from as one file, and the page made again from it
-    page, prediction_page              HTML from the templates beside them
-    page_limits, drawing_processes     what the page of a large study leaves out; several processes that draw it
+    results_archive                    all that a page was made from as one file, and the page made again from it
+    page                               HTML from the templates beside it
+    large_pages                        what the page of a large study leaves out; several processes that draw it
     graph_layout, graph_boxes, graph_frames, layered_layout, graph_words, graph_svg    the picture of a graph
     terminal                           one schedule as text
     algorithm_listing                  the registry of algorithms in words
@@ -29,17 +29,17 @@ from hios import artifacts
 from hios.errors import ArtifactError
 from hios.graph import Graph
 from hios.report.environment import NOT_RECORDED, Provenance
-from hios.report.model_predictions import ModelPredictions, is_predicted, read_predictions
-from hios.report.model_results import ModelResults, read_results
+from hios.report.model_results import ModelPredictions, ModelResults, is_predicted, read_predictions, read_results
 from hios.report.serving_results import ServedScenario, read_serving
-from hios.report.table_files import TABLES, table_files
 from hios.report.tables import (
     LATENCY_COLUMNS,
     OPERATOR_COLUMNS,
+    TABLES,
     latency_rows,
     operator_rows,
     prediction_rows,
     table,
+    table_files,
 )
 from hios.schedule import Schedule
 
@@ -159,7 +159,7 @@ def report_of_predictions(
     serving: Sequence[ServedScenario] = (),
 ) -> Report:
     """The report of networks of which nothing was run, in this order."""
-    from hios.report.prediction_page import render_predictions
+    from hios.report.page import render_predictions
 
     rows = [row for model in models for row in prediction_rows(model.name, model.schedules, model.costs)]
     page = render_predictions(models, provenance, figures, serving)

@@ -14,20 +14,24 @@ from hios.charts.marks import BOUND, MEASURED, PREDICTED, explanation
 from hios.charts.rendering import unchecked
 from hios.charts.theme import DARK, GRID, GROUND, INK, SOFT, TINT, dark_rules
 from hios.report.cost_facts import cost_facts
-from hios.report.drawing_processes import made
-from hios.report.environment import Provenance, facts, input_text, is_virtual, origin
-from hios.report.gantt_chart import gantt_chart, schedule_chart
+from hios.report.environment import Provenance, facts, input_text, is_virtual, origin, predicted_hardware
+from hios.report.gantt_chart import gantt_chart, predicted_chart, schedule_chart
 from hios.report.graph_layout import lay_out
 from hios.report.graph_svg import svg
 from hios.report.graph_words import type_counts, words
-from hios.report.headlines import headlines, row_anchor
+from hios.report.large_pages import Limits, made
 from hios.report.latency_chart import latency_chart
-from hios.report.model_results import ModelResults
-from hios.report.page_limits import Limits
+from hios.report.model_results import ModelPredictions, ModelResults
 from hios.report.paper_figures import PaperFigures, papers, verdict_sentences
 from hios.report.schedule_summary import device_uses, summary
-from hios.report.serving_charts import serving_charts
-from hios.report.serving_results import ServedScenario, findings, gap_rows, serving_rows, setting_sentence
+from hios.report.serving_results import (
+    ServedScenario,
+    findings,
+    gap_rows,
+    serving_charts,
+    serving_rows,
+    setting_sentence,
+)
 from hios.report.statements import (
     cautions,
     ceiling_sentences,
@@ -36,9 +40,11 @@ from hios.report.statements import (
     faster_references,
     fastest_sentence,
     fastest_way_sentence,
+    headlines,
+    row_anchor,
     slower_sentence,
 )
-from hios.report.tables import View, auto_rows, placement_rows, reference_rows, schedule_rows
+from hios.report.tables import View, auto_rows, placement_rows, prediction_rows, reference_rows, schedule_rows
 from hios.runtime import predictions
 from hios.schedule import Schedule
 
@@ -265,3 +271,70 @@ _FILTERS: dict[str, Callable[..., str]] = {
     "seconds": _optional(_seconds),
     "difference": _optional(lambda value: f"{value:.1e}" if value else "0"),
 }
+
+
+def render_predictions(
+    models: Sequence[ModelPredictions],
+    provenance: Provenance,
+    figures: PaperFigures | None = None,
+    serving: Sequence[ServedScenario] = (),
+) -> str:
+    """The page as text.
+
+    Args:
+        models: at least one, in the order of the page.
+        provenance: how the page came about.
+        figures: of the papers; their part is left out if None.
+        serving: scenarios of several models; their part is left out if there are none.
+    """
+    facts = dict.fromkeys(
+        fact
+        for model in models
+        if model.costs.platform is not None
+        for fact in predicted_hardware(model.costs.platform)
+    )
+    views = [_predicted_view(number, model) for number, model in enumerate(models, start=1)]
+    return filled(
+        "predicted.html.j2",
+        facts=list(facts),
+        origin=origin(provenance),
+        configuration=provenance.configuration,
+        page_origin=provenance.origin,
+        models=views,
+        **papers_view(figures),
+        serving=serving_views(serving),
+    )
+
+
+def _predicted_view(number: int, model: ModelPredictions) -> View:
+    """What the template shows of a model."""
+    rows = [
+        {**row, "predicted_speedup": model.sequential_ms / row["predicted_ms"] if row["predicted_ms"] else None}
+        for row in prediction_rows(model.name, model.schedules, model.costs)
+    ]
+    graph = model.graph
+    return {
+        **model_head(number, model),
+        "sentence": _fastest(model),
+        "rows": rows,
+        "costs": cost_facts(model.costs),
+        "legend": type_counts(operator.type for operator in graph.operators),
+        "gantts": [
+            {
+                "label": label,
+                "latency_ms": schedule.latency_ms,
+                "chart": predicted_chart(schedule, label, graph, f"gantt-{number}-{position}"),
+                "placements": placement_rows(model.type_of, schedule.placements, ()),
+            }
+            for position, (label, schedule) in enumerate(model.schedules.items())
+        ],
+    }
+
+
+def _fastest(model: ModelPredictions) -> str:
+    label, schedule = min(model.schedules.items(), key=lambda entry: entry[1].latency_ms)
+    gain = f", {model.sequential_ms / schedule.latency_ms:.2f} times as fast as the sequential schedule on one device"
+    return (
+        f"Fastest as predicted: {label}, {schedule.latency_ms:.3f} ms{gain if schedule.latency_ms > 0 else ''}. "
+        f"Times are {model.words}."
+    )

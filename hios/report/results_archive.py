@@ -1,4 +1,4 @@
-"""An archive of results: a zip file that holds all that its page was made from, with a hash of every file."""
+"""An archive of results: a zip file with all that its page was made from and a hash of every file; the page from it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from hios import __version__, artifacts, machine
 from hios.artifacts import replacing, require_writable
 from hios.errors import ArtifactError
 from hios.formats.archive_file import ArchivedFile, ArchivedPage, ArchiveFile, MachineDescription, PageOrigin
-from hios.report.environment import ORIGIN
+from hios.report import write_report
+from hios.report.environment import ORIGIN, Provenance, read_configuration
+from hios.report.paper_figures import PaperFigures, read_figures
 from hios.study import registry
-from hios.study.archive_reader import MANIFEST, SUMS, sums
+from hios.study.archive_reader import MANIFEST, SUMS, sums, unpacked
 from hios.versions import checkout
 
 #: Patterns of files in a folder of results, beside those of the networks on the page.
@@ -200,3 +202,47 @@ def _machine() -> MachineDescription:
         system=platform.platform(),
         python=platform.python_version(),
     )
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a path is that of a file, not of a folder of results."""
+    return path.is_file()
+
+
+def write_archived_page(archive: Path, output: Path, tables: Path) -> ArchiveFile:
+    """Recreate the page of an archive and its tables; the same version of hios writes the same bytes.
+
+    Links on the page lead to files beside it: those of the archive, where it is unpacked.
+
+    Args:
+        archive: as `hios archive` writes it.
+        output: the HTML page.
+        tables: folder for the tables as CSV and LaTeX.
+
+    Returns:
+        What ``archive.json`` holds.
+
+    Raises:
+        ArtifactError: the archive is damaged, is not what it lists, or is none; or an output cannot be written.
+    """
+    with unpacked(archive) as (folder, manifest):
+        page = manifest.page
+        origin = msgspec.json.encode(page.origin).decode()
+        configuration = "" if page.config is None else read_configuration(folder / page.config)
+        write_report(
+            [folder / directory for directory in page.directories],
+            output,
+            tables,
+            page.origin.schedules,
+            Provenance(page.origin.command, configuration, origin),
+            _figures(folder, manifest),
+            None if page.serving is None else folder / page.serving,
+        )
+    return manifest
+
+
+def _figures(folder: Path, manifest: ArchiveFile) -> PaperFigures | None:
+    page = manifest.page
+    if page.figures is None:
+        return None
+    return read_figures(folder / page.figures, folder / page.path, shown=page.origin.shown, root=folder)

@@ -9,12 +9,14 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hios.charts.latex import latex_document
 from hios.costs import predicted_for
+from hios.csv_tables import csv_text
 from hios.formats.costs_file import CostsFile
 from hios.formats.run_file import Chosen, Latency, ReferenceResult, ScheduleResult
 from hios.graph import Graph
 from hios.report.environment import is_virtual
-from hios.report.model_results import ModelResults
+from hios.report.model_results import ModelResults, sequential_ms
 from hios.schedule import Placement, Schedule
 
 if TYPE_CHECKING:
@@ -66,6 +68,30 @@ _BASELINE = "sequential on one device (baseline)"
 
 #: Columns of operators.csv; p20 and p80 over the repeats, flops with a multiply-add as two.
 OPERATOR_COLUMNS = ("model", "operator", "type", "time_ms", "p20_ms", "p80_ms", "flops", "bytes", "predicted_only")
+
+#: Columns of latency.tex and operators.tex: those of the CSV files that a paper shows, with their heads.
+_LATEX_LATENCY = {
+    "model": "model",
+    "label": "schedule or reference",
+    "devices": "devices",
+    "measured_median_ms": "median, ms",
+    "measured_p20_ms": "p20, ms",
+    "measured_p80_ms": "p80, ms",
+    "speedup": "speedup",
+    "predicted_ms": "predicted, ms",
+    "prediction_error": "error",
+    "predicted_lower_bound_ms": "lower bound, ms",
+}
+_LATEX_OPERATORS = {
+    "model": "model",
+    "operator": "operator",
+    "type": "type",
+    "time_ms": "time, ms",
+    "flops": "FLOP",
+    "bytes": "bytes",
+}
+#: The files that `table_files` makes.
+TABLES = ("latency.csv", "operators.csv", "latency.tex", "operators.tex")
 
 
 def latency_rows(model: ModelResults) -> list[Row]:
@@ -186,11 +212,6 @@ def prediction_rows(name: str, schedules: Mapping[str, Schedule], costs: CostsFi
     return rows
 
 
-def sequential_ms(costs: CostsFile) -> float:
-    """Latency of the sequential schedule on one device under the cost model."""
-    return sum(cost.time_ms for cost in costs.operators.values())
-
-
 def operator_rows(name: str, graph: Graph, contents: CostsFile) -> list[Row]:
     """One row an operator, in the order of the graph.
 
@@ -287,3 +308,33 @@ def _reference_label(reference: ReferenceResult) -> str:
     if reference.kind is not None or "thread" in name:
         return name
     return f"{name}, {threads} thread{'' if threads == 1 else 's'}"
+
+
+def table_files(latencies: pd.DataFrame, operators: pd.DataFrame) -> dict[str, str]:
+    """The files of the two tables, by name: CSV in full, and LaTeX of what a paper shows of them."""
+    tables = (_csv(latencies), _csv(operators), latency_latex(latencies), operators_latex(operators))
+    return dict(zip(TABLES, tables, strict=True))
+
+
+def _csv(frame: pd.DataFrame) -> str:
+    """A table as CSV; absent values are empty fields."""
+    return csv_text(list(frame.columns), frame.where(frame.notna(), None).to_dict("records"))
+
+
+def latency_latex(frame: pd.DataFrame) -> str:
+    """latency.tex: the rows of latency.csv with four digits."""
+    caption = (
+        "Latency of every schedule and reference, measured and predicted; error is predicted over measured less 1."
+    )
+    return latex_document(_rounded(frame, _LATEX_LATENCY), caption, "tab:latency")
+
+
+def operators_latex(frame: pd.DataFrame) -> str:
+    """operators.tex: the rows of operators.csv with four digits."""
+    caption = "Operators of every model, each alone on one device; a multiply-add counts as two FLOP."
+    return latex_document(_rounded(frame, _LATEX_OPERATORS), caption, "tab:operators")
+
+
+def _rounded(frame: pd.DataFrame, heads: Mapping[str, str]) -> pd.DataFrame:
+    shown = frame[list(heads)].rename(columns=heads).astype("object")
+    return shown.map(lambda value: float(f"{value:.4g}") if isinstance(value, float) else value)

@@ -18,5 +18,6 @@ cards              figures that are not drawn here: their published numbers, and
 listing            the registry as text
 
 Shared by several figures: simulated_series (HIOS, figures 7 to 11), network_runs and run_findings (measured networks),
-convolution_rows, batch_rows, serving_rows and top_rows (TOP).
+predicted_rows (the same on the papers' GPUs), machine_rows (several machines), convolution_rows, serving_rows, and
+top_rows (TOP).
 """

@@ -1,12 +1,16 @@
-"""What figures of convolutions alone have in common: rows over the image size, and their chart."""
+"""What figures of convolutions alone have in common: rows over the image size, a chart, and predictions for GPUs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hios.charts import marks
 from hios.formats.convolutions_file import ConvolutionSize
+from hios.platforms.model.descriptions import Gpu, Link
+from hios.platforms.model.kernel_work import Contraction
+from hios.platforms.model.roofline import DEFAULT_EFFICIENCY, predict
 from hios.study.figure_data import FigureData
 
 if TYPE_CHECKING:
@@ -15,6 +19,8 @@ if TYPE_CHECKING:
     from hios.study.registry import Row, Rows
 
 _WIDTH, _HEIGHT = 420, 260
+#: Height and width of HIOS's convolution, and bytes of a number.
+_KERNEL, _BYTES = 5, 4
 
 
 def size_rows(data: FigureData, values: Callable[[ConvolutionSize], Row]) -> Rows:
@@ -69,3 +75,41 @@ def listed(rows: Rows, column: str) -> str:
 def sizes_below(rows: Rows, column: str, limit: float) -> Iterator[int]:
     """The image sizes at which a column is below a limit."""
     return (row["image size"] for row in rows if row[column] < limit)
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedConvolution:
+    """A convolution on a GPU, and moving its output to another one.
+
+    Attributes:
+        alone_ms: of the convolution, with the pause before the next kernel.
+        transfer_ms: of its output.
+        output_bytes: of its output.
+        utilization: share of the GPU that it occupies.
+    """
+
+    alone_ms: float
+    transfer_ms: float
+    output_bytes: int
+    utilization: float
+
+
+def predicted_convolution(pixels: int, channels: int, gpu: Gpu, link: Link) -> PredictedConvolution:
+    """A convolution 5x5 of stride 1 in float32 on a GPU.
+
+    Args:
+        pixels: height and width of the image.
+        channels: of image and output.
+        gpu: that it runs on.
+        link: over which its output is moved.
+    """
+    size = _BYTES * channels * pixels**2
+    terms = channels * _KERNEL**2
+    kernels = predict(
+        Contraction(1, pixels**2, channels, terms, 2 * size, (_KERNEL, _KERNEL), True, "float32"),
+        gpu,
+        DEFAULT_EFFICIENCY,
+    )
+    return PredictedConvolution(
+        (kernels.us + DEFAULT_EFFICIENCY.launch_us) / 1e3, link.time_ms(size), size, kernels.utilization
+    )

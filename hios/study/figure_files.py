@@ -12,6 +12,7 @@ import msgspec
 
 from hios import artifacts
 from hios.charts import marks, rendering
+from hios.charts.latex import escaped
 from hios.csv_tables import csv_text
 from hios.formats.figure_file import ComparedNumber, FigureFile, FigureOrigin
 from hios.study import cards
@@ -62,7 +63,7 @@ def write_figure(figure: Figure, data: FigureData, folder: Path) -> FigureFile:
         artifacts.require_writable(path)
     svg = rendering.to_svg(described(chart, record), figure.id)
     _write(places["csv"], table_text(rows).encode())
-    _write(places["tex"], latex(_table(rows), record).encode())
+    _write(places["tex"], latex(record).encode())
     _write(places["svg"], svg.encode())
     _write(places["pdf"], rendering.svg_to_pdf(svg))
     origin = FigureOrigin(time.perf_counter() - began, data.seconds, checkout())
@@ -161,20 +162,19 @@ def described(chart: alt.TopLevelMixin, record: FigureFile) -> alt.TopLevelMixin
     return drawn.properties(description=f"{record.paper}, {record.number}: {record.caption}")  # type: ignore[no-any-return]
 
 
-def latex(table: pd.DataFrame, record: FigureFile) -> str:
-    """A table with the rules of booktabs, which compiles as it is with that package."""
+def latex(record: FigureFile) -> str:
+    """The table of a figure with the rules of booktabs, which compiles as it is with that package."""
     from pandas.io.formats.style import Styler
 
-    numeric = {name: _shortest for name in table.columns if table[name].dtype.kind == "f"}
-    style = Styler(table, na_rep="").format(numeric, na_rep="", escape="latex").hide(axis="index")
-    style = style.format_index(escape="latex", axis=1)
+    table = _table(record.rows)
+    style = Styler(table).format(_cell, na_rep="").hide(axis="index").format_index(escaped, axis=1)
     aligned = "".join("r" if table[name].dtype.kind in "if" else "l" for name in table.columns)
     text: str = style.to_latex(hrules=True, column_format=aligned)
     return f"% {record.paper}, {record.number}: {record.title}\n% needs \\usepackage{{booktabs}}\n{text}"
 
 
-def _shortest(number: float) -> str:
-    return f"{number:.4g}"
+def _cell(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else escaped(str(value))
 
 
 def _table(rows: Sequence[Row]) -> pd.DataFrame:

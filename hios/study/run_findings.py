@@ -35,7 +35,7 @@ def spreads(rows: Rows) -> str:
         f"{_name(row)} {100 * (row['q3 ms'] - row['q1 ms']) / row['ms']:.1f} % on {row['network']}"
         for row in measured(rows)
     ]
-    return f"Quartiles of the runs on {_where(rows)} are apart by this share of the median: {'; '.join(texts)}."
+    return f"Interquartile range of the runs on {_where(rows)}, relative to the median: {'; '.join(texts)}."
 
 
 def scheduling_times(rows: Rows) -> str:
@@ -74,7 +74,7 @@ def stand_ins(rows: Rows, instead_of: str) -> str:
         instead_of: the frameworks of the paper.
     """
     names = dict.fromkeys(row["schedule"] for row in measured(rows) if row["algorithm"] in _REFERENCES)
-    return f"In the place of {instead_of} stand {', '.join(names)}." if names else ""
+    return f"Instead of {instead_of}, this figure shows {', '.join(names)}." if names else ""
 
 
 def gain_of_groups(rows: Rows, algorithm: str) -> str:

@@ -127,8 +127,8 @@ def reason_over(name: str) -> Callable[[Rows], str]:
             values = values_of(rows, name, "hios-lp", "speedup over sequential", program).values()
             ranges.append(f"{min(values):.2f} to {max(values):.2f}")
         return (
-            f"By the paper's equations HIOS-LP is {ranges[0]} times as fast as sequential scheduling; with what the "
-            f"program behind the paper's numbers does otherwise it is {ranges[1]} times as fast."
+            f"By the paper's equations HIOS-LP is {ranges[0]} times as fast as sequential scheduling; with the "
+            f"deviations of the program behind the paper's numbers it is {ranges[1]} times as fast."
         )
 
     return reason

@@ -1,13 +1,15 @@
 """Experiments of TOP on scenarios of several models, all simulated: figures 18, 20, 23, 24, 26 and 27.
 
 Times are those of costs.json: predicted for a GPU that is not here, or measured on cores. Combined blocks are those
-that the scenario states, or neighboring blocks; TOP learns them.
+that the scenario states, or neighboring blocks; TOP learns them. A folder of graphs
+is a scenario too, with costs predicted for a GPU.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -15,6 +17,7 @@ from hios.costs import Costs
 from hios.errors import HiosError, warn
 from hios.formats.config_file import TopStudy
 from hios.formats.costs_file import CostsFile
+from hios.formats.scenario_file import ModelOfScenario, ScenarioFile
 from hios.formats.serving_result_file import ResultFile
 from hios.formats.top_study_file import TopPoint
 from hios.graph import Graph
@@ -23,7 +26,7 @@ from hios.platforms.model.descriptions import Gpu
 from hios.platforms.model.model_predicting import predicted_costs
 from hios.problem import Problem
 from hios.serving.policies import policy
-from hios.serving.scenario import Scenario, ServedModel
+from hios.serving.scenario import Scenario, ServedModel, pipeline_blocks
 from hios.serving.simulate import simulate
 from hios.serving.work_bound import least_work_s
 
@@ -316,3 +319,28 @@ def _filled(scenario: Scenario, result: ResultFile) -> float:
 
 def _point(label: str, scenario: Scenario, system: str, x: float, values: dict[str, float]) -> TopPoint:
     return TopPoint(label, len(scenario.models), system, float(x), values)
+
+
+def scenario_of_graphs(folder: Path, gpu: str) -> Scenario:
+    """The models of all ``folder/MODEL/graph.json`` on one GPU, one task of each per second.
+
+    Args:
+        folder: of the graphs.
+        gpu: GPU that costs are predicted for, one of `hios profile --gpu`.
+
+    Raises:
+        HiosError: no such GPU, no graph in the folder, or a graph whose costs cannot be predicted.
+    """
+    described = descriptions.gpu(gpu)
+    models = []
+    for path in sorted(folder.glob("*/graph.json")):
+        graph = Graph.read(path)
+        file = predicted_costs(graph, described, descriptions.link(None, described), 1)
+        costs = Costs.of(file, f"{path}, {described.name}")
+        label = path.parent.name
+        entry = ModelOfScenario(graph=f"{label}/graph.json", costs=f"{label}/costs.json", rate=1.0)
+        models.append(ServedModel(label, entry, Problem(graph, costs), costs, pipeline_blocks(graph), 1.0))
+    if not models:
+        raise HiosError(f"{folder}: found no graph; required: MODEL/graph.json, as hios extract writes it")
+    entries = {model.label: model.settings for model in models}
+    return Scenario(ScenarioFile(models=entries, lanes=1), tuple(models), True, source=str(folder), folder=folder)

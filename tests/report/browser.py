@@ -45,14 +45,8 @@ class Visit:
 
     tab: Any
     expect: Any
-    session: Any
     requests: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-
-    def processor_s(self) -> float:
-        """Processor time that the page's main thread has taken so far, seconds."""
-        metrics = {entry["name"]: entry["value"] for entry in self.session.send("Performance.getMetrics")["metrics"]}
-        return float(metrics["TaskDuration"])
 
 
 @contextmanager
@@ -82,8 +76,7 @@ def visited(browser: Any, path: Path, *, width: int = 1280, scheme: str = "light
     context.set_default_timeout(_PATIENCE)
     sync_api.expect.set_options(timeout=_PATIENCE)
     tab = context.new_page()
-    visit = Visit(tab, sync_api.expect, context.new_cdp_session(tab))
-    visit.session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    visit = Visit(tab, sync_api.expect)
     visit.tab.on("request", lambda request: visit.requests.append(request.url))
     visit.tab.on("requestfailed", lambda request: visit.errors.append(f"failed: {request.url}"))
     visit.tab.on("console", lambda message: visit.errors.append(message.text))

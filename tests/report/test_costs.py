@@ -114,7 +114,7 @@ def test_page_shows_them(tmp_path: Path) -> None:
     """The page has every fact with its explanation, in the model's section."""
     measured = {key: value for key, value in MEASURED.items() if key != "stages"}
     page = html.unescape(_page(tmp_path, {}, measured).read_text(encoding="utf-8"))
-    section = page.split("Costs that predictions rest on")[1].split("</dl>")[0]
+    section = page.split("Costs behind the predictions")[1].split("</dl>")[0]
     for fact in cost_facts(artifacts.load(tmp_path / "net" / "costs.json", CostsFile)):
         assert f"<dt>{fact.name}</dt><dd>{fact.value}<small>{fact.meaning}</small></dd>" in section
 

@@ -18,13 +18,13 @@ import hios
 from hios import Graph, HiosError, Problem, artifacts
 from hios.report import write_report
 from hios.report.model_results import read_model
-from hios.report.table_files import table_files
 from hios.report.tables import (
     LATENCY_COLUMNS,
     OPERATOR_COLUMNS,
     latency_rows,
     operator_rows,
     table,
+    table_files,
 )
 from tests.report.test_report import COMPETITORS, make_results
 

@@ -22,6 +22,7 @@ from hios.study import registry
 from hios.study.figure_data import FigureData
 from hios.study.figure_files import write_figure
 from hios.study.gpu_predictions import predict_targets
+from tests.charts.latex_compiler import compile_latex, needs_pdflatex
 from tests.report.test_report import latency, make_results
 from tests.verify.results import write_network
 
@@ -201,7 +202,16 @@ def test_latex_tables_are_documents(tmp_path: Path) -> None:
         assert len(body) == len(lines) - 1
         columns = len(re.findall(r"(?<!\\)&", body[0]))
         assert all(len(re.findall(r"(?<!\\)&", row)) == columns and row.endswith("\\\\") for row in body)
-        assert body[0].startswith(r"a\_net \& \textless{}more\textgreater{} \textmu{} & ")
+        assert body[0].startswith(r"a\_net \& \textless{}more\textgreater{} $\mu$ & ")
+
+
+@needs_pdflatex
+@pytest.mark.parametrize("name", ["latency", "operators"])
+def test_latex_tables_compile(tmp_path: Path, name: str) -> None:
+    """As they are, with a network whose name LaTeX would take for commands."""
+    model = make_results(tmp_path / "m", "a_b & <c> % # $ ~ ^ \\ { } µ × ≥ é")  # noqa: RUF001
+    _page(model)
+    compile_latex(model / "tables" / f"{name}.tex")
 
 
 def test_page_says_how_it_came_about(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hios import Costs, Graph, Problem, Schedule, artifacts, config, schedule
 from hios.formats.config_file import SERIES, Study
 from hios.formats.costs_file import CostsFile, OperatorCost, TransferCost
 from hios.formats.simulation_file import SimulationFile
-from hios.report import page_limits, write_report
+from hios.report import large_pages, write_report
 from hios.schedulers import ALGORITHMS, find
 from hios.study import registry
 from hios.study.figure_data import FigureData
@@ -131,7 +131,7 @@ def test_bars_limit_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """With too many operators in all, charts are of the fastest schedules alone, however few schedules there are."""
     model = _write(tmp_path / "net", squeezenet(), ("sequential", "greedy", "heft"))
     for most, charts in ((6 * 50, 3), (6 * 50 - 1, 1)):
-        monkeypatch.setattr(page_limits, "_BARS", most)
+        monkeypatch.setattr(large_pages, "_BARS", most)
         write_report([model], tmp_path / "report.html", tmp_path / "tables")
         page = (tmp_path / "report.html").read_text(encoding="utf-8")
         assert page.count('<figure class="gantt"') == charts

@@ -117,7 +117,7 @@ def test_what_has_no_result_is_apart(page: str) -> None:
     said = page.split('<section id="papers"')[1].split("</section>")[0]
     drawn = page.split('<section id="figures"')[1].split("</section>")[0]
     for part, anchor, head in (
-        (said, '<tbody id="said-{}">', "Published, without a result in this run"),
+        (said, '<tbody id="said-{}">', "Published, no result in this run"),
         (drawn, '<article class="paper" id="{}">', "Not drawn in this run"),
     ):
         of_hios = part.split("<h3>HIOS ")[1].split("<h3>")[0]

@@ -475,7 +475,7 @@ def test_summary_names_faster_references(tmp_path: Path) -> None:
     write_report(models, tmp_path / "report.html", tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     (head, *rows) = PageTables(page).tables["models"]
-    assert head[-1] == "references that are faster"
+    assert head[-1] == "faster references"
     assert [(row[0], row[-1]) for row in rows] == [("beaten", "quick, 1 thread (0.500 ms)"), ("not", "none")]
 
 

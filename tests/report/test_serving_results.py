@@ -97,7 +97,7 @@ def test_sentences(scenario: ServedScenario) -> None:
 def test_charts(scenario: ServedScenario) -> None:
     """Goodput beside the bound, and percentiles over load; predictions are dashed and outlined."""
     pytest.importorskip("altair", reason="needs the extra report")
-    from hios.report.serving_charts import serving_charts
+    from hios.report.serving_results import serving_charts
 
     goodput, percentiles = serving_charts(scenario, "serving")
     for chart in (goodput, percentiles):

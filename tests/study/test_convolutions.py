@@ -59,7 +59,7 @@ def test_hand_over_over_convolution() -> None:
     assert len(links) == 2
     figure = registry.figure("hios_fig2")
     assert all(link in figure.finding(rows) and link in figure.reason(rows) for link in links)
-    assert "takes this share of its time: 0.50 at 8 px, 0.25 at 64 px." in figure.finding(rows)
+    assert "relative to the time of the convolution: 0.50 at 8 px, 0.25 at 64 px." in figure.finding(rows)
 
 
 def test_pairs() -> None:

@@ -20,11 +20,12 @@ from hios.study.figure_data import FigureData
 from hios.study.listing import contents, explained, listing
 from hios.study.registry import Figure, register
 from hios.verify import verify
+from tests.charts.latex_compiler import compile_latex, needs_pdflatex
 from tests.study.every_session import write_sessions
 
 pytest.importorskip("altair", reason="needs the extra report")
 
-from hios.study.figure_files import ENDINGS, table_text, write_figure
+from hios.study.figure_files import ENDINGS, latex, stated, table_text, write_figure
 
 #: Every figure and table with an evaluation result.
 EXPECTED = {
@@ -80,6 +81,28 @@ def test_every_figure_is_written(name: str, files: dict[str, list[Path]], tmp_pa
         assert {entry.verdict for entry in record.comparisons} <= {"not on this machine"}
         assert {row.get("mark", "published") for row in record.rows} == {"published"}
     assert figure.title.split(",")[0] in record.caption
+
+
+@needs_pdflatex
+def test_tables_compile(files: dict[str, list[Path]], tmp_path: Path) -> None:
+    """The table of every figure, with booktabs and nothing else, and with hostile text in its cells."""
+    name_as_cell = "[a_b&c%d#e$f~g^h\\i{j} 5 µs × ≥ é"  # noqa: RUF001
+    tables = {}
+    for name in registry.ids():
+        figure = registry.figure(name)
+        record = stated(figure, FigureData.read(path for session in figure.sessions for path in files[session]))[1]
+        row = dict.fromkeys(record.columns, name_as_cell)
+        tables[name] = latex(record)
+        tables[f"{name}-hostile"] = latex(msgspec.structs.replace(record, rows=(row, *record.rows)))
+    for name, text in tables.items():
+        (tmp_path / f"{name}.tex").write_text(text, encoding="utf-8")
+    pages = "\n".join(rf"\noindent\input{{{name}}}\clearpage" for name in tables)
+    document = tmp_path / "document.tex"
+    document.write_text(
+        f"\\documentclass{{article}}\n\\usepackage{{booktabs}}\n\\begin{{document}}\n{pages}\n\\end{{document}}\n"
+    )
+    said = compile_latex(document).replace("\n", "")
+    assert all(f"(./{name}.tex" in said for name in tables)
 
 
 def test_what_experiments_of_top_say(files: dict[str, list[Path]], tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""Figures of several machines: this one, and those whose archives the configuration names."""
+"""Figures of several machines: this one, and those whose archives the configuration names.
+
+The last tests are of IOS, table 3: schedules of one machine under the costs of another.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,18 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from hios import artifacts
+from hios import Costs, Graph, Problem, artifacts, schedule
 from hios.cli import main
 from hios.errors import ArtifactError, HiosError
+from hios.evaluate import evaluate, latency_ms
 from hios.formats.config_file import Config
+from hios.formats.costs_file import OperatorCost
 from hios.formats.run_file import Run, RunPlatform
 from hios.report.results_archive import write_archive
+from hios.schedule import Schedule
 from hios.study import registry
-from hios.study.figure_data import FigureData
+from hios.study.figure_data import FigureData, Network, OtherMachine
+from hios.study.machine_rows import device_rows
 from hios.study.settings import checked_archives, figure_files, page_figures
 from tests.study.packed_machine import pack
 from tests.verify.results import write_network
@@ -197,3 +204,69 @@ def test_names_of_machines(archives: list[str], message: str) -> None:
     """The names of files are those of machines: each once, and without spaces."""
     with pytest.raises(msgspec.ValidationError, match=message):
         _settings(archives)
+
+
+_LABELED = {"sequential-1": ("sequential", 1), "ios-1": ("ios", 1)}
+
+
+def _with_costs(network: Network, factor: float) -> tuple[Network, Schedule]:
+    """The same network on a machine whose even operators take longer, with the schedule that IOS finds there."""
+    operators = {
+        name: OperatorCost(time_ms=cost.time_ms * (factor if number % 2 else 1), utilization=0.2)
+        for number, (name, cost) in enumerate(network.costs.operators.items())
+    }
+    costs = msgspec.structs.replace(network.costs, operators=operators, stages=())
+    made = schedule(Problem(Graph.of(network.graph), Costs.of(costs)), "ios", 1)
+    results = tuple(
+        msgspec.structs.replace(result, predicted=made.placements, predicted_ms=made.latency_ms)
+        if result.algorithm == "ios"
+        else result
+        for result in network.run.results
+    )
+    return Network(network.graph, costs, msgspec.structs.replace(network.run, results=results)), made
+
+
+@pytest.fixture
+def two_machines(tmp_path: Path) -> FigureData:
+    """A network here and on another machine with other costs."""
+    here = FigureData.read([write_network(tmp_path / "squeezenet", 3, _LABELED) / "run.json"]).networks
+    there, _ = _with_costs(here["squeezenet"], 3.0)
+    return FigureData(networks=here, machines={"k80": OtherMachine("a processor", {"squeezenet": there})})
+
+
+def test_every_schedule_on_every_machine(two_machines: FigureData) -> None:
+    """Times are those of the evaluator under the costs of the machine; the own schedule is what others are over."""
+    rows = {(row["machine"], row["made on"]): row for row in device_rows(two_machines)}
+    assert set(rows) == {(one, two) for one in ("this machine", "k80") for two in ("this machine", "k80")}
+    here, there = two_machines.networks["squeezenet"], two_machines.machines["k80"].networks["squeezenet"]
+    graph = Graph.of(here.graph)
+    result = next(result for result in there.run.results if result.algorithm == "ios")
+    moved = Schedule("ios", {}, 1, 0.0, 0.0, 0.0, result.predicted).plan(graph)
+    problem = Problem(graph, Costs.of(here.costs)).on(1)
+    assert rows["this machine", "k80"]["ms"] == pytest.approx(latency_ms(evaluate(problem, moved)))
+    for machine in ("this machine", "k80"):
+        assert rows[machine, machine]["over own %"] == pytest.approx(0)
+    assert {row["mark"] for row in rows.values()} == {"predicted"}
+
+
+def test_in_the_table(two_machines: FigureData) -> None:
+    """IOS table 3 has them, says so, and compares none of them with what was published."""
+    figure = registry.figure("ios_tab3")
+    rows = figure.rows(two_machines)
+    other = next(row for row in rows if (row["machine"], row["made on"]) == ("this machine", "k80"))
+    assert f"squeezenet on this machine by the schedule of k80 {other['over own %']:+.1f} %" in figure.finding(rows)
+    assert figure.compare(rows) == []
+    assert "did not run here" in figure.reason(rows)
+
+
+def test_other_graphs_and_schedules_that_cannot_be_timed_are_left_out(two_machines: FigureData, tmp_path: Path) -> None:
+    """A network of another form, and a schedule whose times its placements do not give, such as a merged one."""
+    other = FigureData.read([write_network(tmp_path / "squeezenet", 5, _LABELED) / "run.json"]).networks
+    alone = FigureData(networks=two_machines.networks, machines={"k80": OtherMachine("a processor", other)})
+    assert {(row["machine"], row["made on"]) for row in device_rows(alone)} == {("this machine", "this machine")}
+    network = two_machines.networks["squeezenet"]
+    results = tuple(msgspec.structs.replace(row, predicted_ms=2 * row.predicted_ms) for row in network.run.results)
+    merged = Network(network.graph, network.costs, msgspec.structs.replace(network.run, results=results))
+    left = device_rows(FigureData(networks={"squeezenet": merged}, machines=two_machines.machines))
+    assert {(row["machine"], row["made on"]) for row in left} == {("k80", "k80")}
+    assert device_rows(FigureData(networks=two_machines.networks)) == []

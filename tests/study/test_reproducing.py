@@ -1,16 +1,24 @@
-"""docs/reproducing.md is what registry and published numbers make of it, and other documents state the same numbers."""
+"""docs/reproducing.md is what registry, published numbers and recorded verdicts make of it; other documents agree."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
+import shutil
+import sys
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
+import msgspec
 import pytest
 
 import hios
+from hios.errors import HiosError
 from hios.study import registry
+from hios.study.figure_data import FigureData
 from hios.study.published import Published, number, published
+from tests.study.every_session import write_sessions
 
 ROOT = Path(hios.__file__).resolve().parents[1]
 
@@ -21,24 +29,105 @@ def generate() -> ModuleType:
     spec = importlib.util.spec_from_file_location("generate_figures", ROOT / "docs" / "generate_figures.py")
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # where its annotations are looked up
     spec.loader.exec_module(module)
     return module
 
 
 def test_page_is_generated(generate: ModuleType) -> None:
-    """The page has every figure and every published number as they are now."""
+    """The page has every figure, every published number and every recorded verdict as they are now."""
     text = generate.PAGE.read_text(encoding="utf-8")
-    assert text == generate.generated(text), "out of date: run python docs/generate_figures.py"
+    assert text == generate.generated(text, generate.recorded()), "out of date: run python docs/generate_figures.py"
     assert all(f"`snakemake {name}`" in text for name in registry.ids())
 
 
 def test_parts_are_looked_for(generate: ModuleType) -> None:
     """A page without a part is refused, and one whose part is damaged is repaired."""
-    text = generate.PAGE.read_text(encoding="utf-8")
+    text, record = generate.PAGE.read_text(encoding="utf-8"), generate.recorded()
     with pytest.raises(ValueError, match="generated part marks: found 0; allowed: 1"):
-        generate.generated(text.replace("<!-- generated: marks -->", ""))
-    assert generate.generated(text.replace("`snakemake hios_fig9`", "`snakemake hios_fig0`")) == text
+        generate.generated(text.replace("<!-- generated: marks -->", ""), record)
+    assert generate.generated(text.replace("`snakemake hios_fig9`", "`snakemake hios_fig0`"), record) == text
+
+
+def _line(text: str, start: str) -> str:
+    (line,) = [line for line in text.splitlines() if line.startswith(start)]
+    return line
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some figures of every kind, drawn from sessions that nobody measured, and the configuration."""
+    pytest.importorskip("altair", reason="needs the extra report")
+    from hios.study.figure_files import write_figure
+
+    folder = tmp_path_factory.mktemp("recorded") / "results"
+    files = write_sessions(folder, tmp_path_factory.mktemp("other"))
+    for name in ("hios_fig1", "hios_fig10", "ios_fig6", "ios_tab2", "ios_fig8"):
+        own = registry.figure(name)
+        data = FigureData.read(path for session in own.sessions for path in files[session])
+        write_figure(own, data, folder / "figures")
+    (folder / "config.yaml").write_text("study:\n  scale: quick\n")
+    return folder
+
+
+def test_verdicts_are_recorded(generate: ModuleType, results: Path, tmp_path: Path) -> None:
+    """The file has the machine and what its figures found; the page shows both, and which figures are not recorded."""
+    file = tmp_path / "verdicts.yaml"
+    record = generate.record_results(results, file)
+    assert generate.recorded(file) == record
+    assert list(record.figures) == ["hios_fig1", "hios_fig10", "ios_fig6"], "what sessions decide, and nothing else"
+    assert (record.hardware, record.cores, record.measured, record.scale) == ("none", 2, ("2026-01-01",), "quick")
+    page = generate.generated(generate.PAGE.read_text(encoding="utf-8"), record)
+    machine = page.split("<!-- generated: machine -->")[1].split("<!-- end -->")[0].replace("\n", " ")
+    assert "with `scale: quick`, measured on none, 2 cores, 2026-01-01" in machine
+    drawn = json.loads((results / "figures" / "hios_fig10.json").read_text())
+    cell = _line(page, "| `snakemake hios_fig10` |").split(" | ")[-1]
+    for (verdict, by), count in Counter((entry["verdict"], entry["by"]) for entry in drawn["comparisons"]).items():
+        assert f"{verdict}{'' if by == 'hios' else f' ({by})'}: {count}" in cell
+    assert _line(page, "| `snakemake hios_fig9` |").endswith("| not recorded |")
+    assert _line(page, "| `snakemake ios_tab2` |").endswith("| agrees: 1, differs: 1 |")
+    (entry,) = [row for row in drawn["comparisons"] if row["key"] == "hios_fig10.lp" and row["by"] == "hios"]
+    own = page.split("#### hios_fig10\n")[1].split("####")[0]
+    row = _line(own, f"| {entry['what']}")
+    assert entry["found"] in _cell(row, 7)
+    assert _cell(row, 8).startswith(entry["verdict"])
+
+
+def test_verdicts_on_other_numbers_are_out_of_date(generate: ModuleType, results: Path, tmp_path: Path) -> None:
+    """A recorded verdict on what published.yaml no longer says is not repeated."""
+    record = generate.record_results(results, tmp_path / "verdicts.yaml")
+    first, *others = record.figures["hios_fig1"]
+    for changes in ({"published": "63"}, {"tolerance": 0.5}, {"key": "hios_fig1.unknown"}):
+        changed = msgspec.structs.replace(first, **changes)
+        older = msgspec.structs.replace(record, figures={"hios_fig1": (changed, *others)})
+        page = generate.generated(generate.PAGE.read_text(encoding="utf-8"), older)
+        assert "out of date: 1" in _line(page, "| `snakemake hios_fig1` |")
+        assert "out of date" not in _line(page, "| `snakemake hios_fig10` |")
+
+
+def test_without_a_record(generate: ModuleType) -> None:
+    """Figures that depend on sessions are not recorded, each by name; what the code decides has its verdicts."""
+    page = generate.generated(generate.PAGE.read_text(encoding="utf-8"), None)
+    for own in registry.figures():
+        line = _line(page, f"| `snakemake {own.id}` |")
+        assert line.endswith("| not recorded |") == bool(own.sessions and own.published)
+    assert "No verdict of a figure that depends on sessions is recorded" in page.replace("\n", " ")
+
+
+def test_wrong_results_are_not_recorded(generate: ModuleType, results: Path, tmp_path: Path) -> None:
+    """A folder without figures, and one whose configuration is missing or does not state the scale."""
+    target = tmp_path / "verdicts.yaml"
+    with pytest.raises(HiosError, match=r"found no figures/ID.json; required: results of snakemake figures"):
+        generate.record_results(tmp_path, target)
+    copy = tmp_path / "results"
+    shutil.copytree(results, copy)
+    (copy / "config.yaml").write_text("study: {}\n")
+    with pytest.raises(HiosError, match=r"config.yaml: study.scale is missing"):
+        generate.record_results(copy, target)
+    (copy / "config.yaml").unlink()
+    with pytest.raises(HiosError, match=r"config.yaml: missing; required for the scale"):
+        generate.record_results(copy, target)
+    assert not target.exists()
 
 
 def _cell(row: str, place: int) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hios.machine import processor
 from hios.study import registry
 
 if TYPE_CHECKING:
@@ -85,6 +88,35 @@ def test_redrawing_measures_nothing(drawn: Checkout, file: str, figures: set[str
     finally:
         path.write_text(before)
     assert planned == ({"figure": len(figures), **dict.fromkeys(figures, 1)} if figures else {})
+
+
+def _variable(page: str, name: str) -> Any:
+    """What Snakemake's report assigns to a variable in the script of its name."""
+    text = page.split(f'<script id="{name}">', 1)[1].split(f"var {name} = ", 1)[1]
+    return json.JSONDecoder().raw_decode(text)[0]
+
+
+@pytest.mark.slow
+def test_snakemake_report_of_figures(drawn: Checkout, tmp_path: Path) -> None:
+    """`snakemake --report r.zip`: papers are categories, sections subcategories; labels and captions say the rest."""
+    answer = drawn.snakemake("--report", tmp_path / "r.zip", "--configfile", "config.yaml", "--", *TARGETS)
+    assert answer.returncode == 0, answer.stdout
+    with zipfile.ZipFile(tmp_path / "r.zip") as report:
+        (name,) = [name for name in report.namelist() if name.endswith("report.html")]
+        page = report.read(name).decode()
+        drawings = {Path(entry).name: report.read(entry).decode() for entry in report.namelist()}
+    categories, results = _variable(page, "categories"), _variable(page, "results")
+    for target in TARGETS:
+        figure, path = registry.figure(target), f"results/figures/{target}.svg"
+        assert path in categories[figure.paper][figure.section]
+        result = results[path]
+        labels = result["labels"]
+        assert (labels["figure"], labels["what"], labels["scale"]) == (figure.number, figure.title, "quick")
+        assert labels["hardware"] == ("any" if labels["measured"] == "no" else processor())
+        assert (labels["measured"] == "yes") == (target == "ios_fig6")
+        assert figure.title in result["caption"]
+        assert figure.varies in result["caption"]
+        assert f"figures {target} " in drawings[f"{target}.svg"], "what the stand-in drew"
 
 
 @pytest.mark.parametrize("file", ["study/released_program.py", "schedulers/hios_lp.py"])

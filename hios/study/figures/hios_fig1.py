@@ -45,8 +45,8 @@ register(
         finding=finding,
         chart=sizes.chart_over_sizes(_RATIO, _RATIO, "two convolutions"),
         reason=reason(
-            "The paper asks whether one operator fills a GPU; here the device is two cores, which a convolution can "
-            "take with a thread on each or leave half to another."
+            "The paper asks whether one operator fills a GPU. Here the device is two cores: a convolution uses both, "
+            "with a thread on each, or one, and leaves the other to the second convolution."
         ),
     )
 )

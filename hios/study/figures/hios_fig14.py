@@ -78,12 +78,11 @@ def why(rows: Rows) -> str:
     ]
     left_out = sum(row["left out"] or 0 for row in rows)
     return (
-        "Each algorithm is profiled alone, without cache and budget; where it uses several devices, their transfers "
-        "and their work side by side are measured too. Stages are those that it asks for on every number of devices up "
-        "to that of its schedule; to learn them, profiling runs the algorithm until it asks for nothing new, and that "
-        "time counts. What has an equal signature "
-        f"is measured once, so that there are fewer measurements: {', '.join(parts)}. Stages left to a model: "
-        f"{left_out}."
+        "Each algorithm is profiled alone, without cache and budget; for several devices, transfers and simultaneous "
+        "work are measured too. Stages are those that the algorithm asks for, for every number of devices up to that "
+        "of its schedule; to find them, profiling runs the algorithm until it asks for nothing new, and that time "
+        f"counts. Stages with equal signatures are measured once, which leaves fewer measurements: {', '.join(parts)}. "
+        f"Stages that were estimated by the model instead: {left_out}."
     )
 
 

@@ -6,7 +6,6 @@ from hios.platforms.model import descriptions
 from hios.study import convolution_rows as sizes
 from hios.study.figure_data import FigureData
 from hios.study.model_validation import error_in_words
-from hios.study.predicted_convolutions import convolution
 from hios.study.registry import Figure, Row, Rows, register
 
 _RATIO = "hand-over over convolution"
@@ -27,7 +26,7 @@ def rows(data: FigureData) -> Rows:
 def _predicted(row: Row, gpu: str, link: str) -> Row:
     known = descriptions.gpu(gpu)
     between = descriptions.link(link, known)
-    predicted = convolution(row["image size"], row["channels"], known, between)
+    predicted = sizes.predicted_convolution(row["image size"], row["channels"], known, between)
     return {
         "image size": row["image size"],
         "channels": row["channels"],
@@ -55,7 +54,9 @@ def finding(rows: Rows) -> str:
     links = {name: [row for row in rows if row["link"] == name] for name in dict.fromkeys(row["link"] for row in rows)}
     texts = [f"Predicted for {name}: {sizes.listed(own, _RATIO)}." for name, own in links.items() if name != _HERE]
     here = sizes.listed(links[_HERE], _RATIO)
-    return " ".join([f"Handing the output of a convolution over takes this share of its time: {here}.", *texts])
+    return " ".join(
+        [f"Time to hand over the output of a convolution, relative to the time of the convolution: {here}.", *texts]
+    )
 
 
 def why(rows: Rows) -> str:

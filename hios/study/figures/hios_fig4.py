@@ -40,7 +40,7 @@ def rows(data: FigureData) -> Rows:
 def finding(rows: Rows) -> str:
     """The GPU of every path."""
     texts = [f"{row['path']} ({row['operators']}) to GPU {row['GPU']}" for row in rows]
-    return f"Mapped are {', '.join(texts)}."
+    return f"Paths are mapped as follows: {', '.join(texts)}."
 
 
 register(

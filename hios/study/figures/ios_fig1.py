@@ -20,7 +20,7 @@ def rows(data: FigureData) -> Rows:
 def finding(rows: Rows) -> str:
     """Operations of a convolution, by network."""
     texts = [f"{row['MFLOP a convolution']:.0f} MFLOP in {row['network']}" for row in rows]
-    return f"A convolution has on average {', '.join(texts)}."
+    return f"Average operations per convolution: {', '.join(texts)}."
 
 
 register(

@@ -7,7 +7,6 @@ from hios.charts import marks
 from hios.formats.run_file import ScheduleResult
 from hios.graph import Graph
 from hios.study import network_runs as runs
-from hios.study.batch_rows import batches_of
 from hios.study.figure_data import FigureData, Network
 from hios.study.published import published
 from hios.study.registry import Figure, Row, Rows, reason, register
@@ -36,7 +35,7 @@ def last_block(network: Network) -> frozenset[str]:
 
 
 def _row(label: str, network: Network, result: ScheduleResult, block: frozenset[str]) -> Row:
-    name, batch, made_for = batches_of(label, result.label)
+    name, batch, made_for = runs.batches_of(label, result.label)
     return {
         "network": name,
         "batch": batch,
@@ -90,7 +89,9 @@ def finding(rows: Rows) -> str:
         f"{change:+.1f} % for {network} with batch {batch} by the schedule for {other}"
         for (network, batch, other), change in _longer(rows).items()
     ]
-    compared = f" Its time over that by the schedule for the own batch size: {', '.join(changes)}." if changes else ""
+    compared = (
+        f" Its time relative to the schedule made for the same batch size: {', '.join(changes)}." if changes else ""
+    )
     return f"Stages of the last block: {', '.join(stages)}.{compared}"
 
 
@@ -105,9 +106,9 @@ register(
         compare=compare,
         finding=finding,
         reason=reason(
-            "The time of the block is from its first start to its last finish, on cores in the run of the median "
-            "latency, on a GPU in a run of its own whose operators are timed by events. Its stages include that of the "
-            "concatenation at its end, which the paper's figure does not name."
+            "The time of the block runs from its first start to its last finish: on cores in the run with the median "
+            "latency, on a GPU in a separate run whose operators are timed by events. Its stages include the "
+            "concatenation at its end, which the paper's figure does not show."
         ),
     )
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hios.charts import marks
 from hios.study import network_runs as runs
-from hios.study.batch_rows import batch_rows, throughput_chart
 from hios.study.figure_data import FigureData
 from hios.study.published import published
 from hios.study.registry import Figure, Rows, register
@@ -16,7 +15,7 @@ _ALGORITHMS = ("sequential", "ios")
 
 def rows(data: FigureData) -> Rows:
     """A row for every batch size, schedule for it and mark, with images a second."""
-    return [row for row in batch_rows(data, _ALGORITHMS) if row["made for batch"] == row["batch"]]
+    return [row for row in runs.batch_rows(data, _ALGORITHMS) if row["made for batch"] == row["batch"]]
 
 
 def compare(rows: Rows) -> list[Comparison]:
@@ -56,7 +55,7 @@ register(
         varies="batch size; throughput of the sequential schedule and of IOS, measured and predicted",
         sessions=("batches",),
         rows=rows,
-        chart=throughput_chart,
+        chart=runs.throughput_chart,
         compare=compare,
         finding=finding,
     )

@@ -9,8 +9,8 @@ register(
         varies="network; throughput and GPU hours of the search",
         needs=("cpu",),
         missing=(
-            "hios runs operators by cuDNN or oneDNN and tunes no kernels, so the comparison with TVM- "
-            "AutoTune is out of its scope"
+            "hios runs operators by cuDNN or oneDNN and tunes no kernels, so the comparison with "
+            "TVM-AutoTune is out of its scope"
         ),
     )
 )

@@ -222,9 +222,9 @@ register(
             chart=chart,
             finding=words,
             reason=reason(
-                "The block stands for the paper's sample network. Utilization is operations a second over the peak: "
-                "data sheets state that of GPUs, but nothing here measures that of a core, so measured stages have "
-                "operations a second alone."
+                "The block stands in for the paper's sample network. Utilization is operations per second over the "
+                "peak rate. Data sheets state the peak of GPUs, but nothing here measures that of a core, so measured "
+                "stages have operations per second only."
             ),
         ),
         ("ios",),

@@ -72,7 +72,7 @@ register(
         rows=rows,
         compare=compare,
         reason=reason(
-            "RandWire's row needs generated graphs that are not part of hios; a test counts it where they are."
+            "RandWire's row needs generated graphs that are not part of hios; a test checks it where they exist."
         ),
     )
 )

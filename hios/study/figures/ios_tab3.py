@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from hios.charts import marks
-from hios.study import device_rows as devices
+from hios.study import machine_rows as machines
 from hios.study import network_runs as runs
-from hios.study.batch_rows import batch_rows
 from hios.study.figure_data import FigureData
 from hios.study.published import published
 from hios.study.registry import Figure, Rows, register
@@ -16,7 +15,7 @@ _ID = "ios_tab3"
 
 def rows(data: FigureData) -> Rows:
     """A row for every batch size, batch size that a schedule by IOS was made for, and mark; and those of devices."""
-    return batch_rows(data, ("ios",)) + devices.device_rows(data)
+    return runs.batch_rows(data, ("ios",)) + machines.device_rows(data)
 
 
 def _of_batches(rows: Rows) -> Rows:
@@ -54,8 +53,8 @@ def finding(rows: Rows) -> str:
         if row["made for batch"] != row["batch"] and (row["network"], row["batch"]) in own
         for change in [row["ms"] / own[row["network"], row["batch"]] - 1]
     ]
-    of_batches = f"Latency over that of the schedule for the own batch size: {', '.join(texts)}." if texts else ""
-    return " ".join(filter(None, [of_batches, devices.finding(_of_devices(rows))]))
+    of_batches = f"Latency relative to the schedule made for the same batch size: {', '.join(texts)}." if texts else ""
+    return " ".join(filter(None, [of_batches, machines.specialization(_of_devices(rows))]))
 
 
 def why(rows: Rows) -> str:

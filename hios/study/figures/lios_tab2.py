@@ -32,7 +32,7 @@ def rows(data: FigureData) -> Rows:
 def finding(rows: Rows) -> str:
     """How many operators change by more than 1 %."""
     texts = [f"{row['above 1 %']} of {row['operators']} operators of {row['network']}" for row in rows]
-    return f"By more than 1 % change {', '.join(texts)}."
+    return f"The time changes by more than 1 % for {', '.join(texts)}."
 
 
 register(

@@ -29,7 +29,7 @@ def rows(data: FigureData) -> Rows:
 def finding(rows: Rows) -> str:
     """By how much each kind is slowed down."""
     texts = [f"{row['pair']} {row[_SLOWER]:+.1f} %" for row in rows]
-    return f"Time on a core while the other core works, over that alone: {', '.join(texts)}."
+    return f"Change of the time on a core while the other core works: {', '.join(texts)}."
 
 
 register(

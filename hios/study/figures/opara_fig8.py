@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hios.formats.prediction_file import GpuPrediction
-from hios.study import batch_rows as batches
 from hios.study import network_runs as runs
 from hios.study import predicted_rows as predicted
 from hios.study import run_findings
@@ -22,14 +21,14 @@ _GRAPH = "cudagraph"
 
 def rows(data: FigureData) -> Rows:
     """A row for every batch size and mark of the sequential schedule and Opara, and for CUDA graphs on GPUs."""
-    every = batches.batch_rows(data, _ALGORITHMS, (_GRAPH,))
+    every = runs.batch_rows(data, _ALGORITHMS, (_GRAPH,))
     return [row for row in every if row["made for batch"] == row["batch"]]
 
 
 def predicted_rows(label: str, network: PredictedNetwork, prediction: GpuPrediction) -> Rows:
     """The same for the GPU of a prediction."""
     return [
-        batches.with_batch(row)
+        runs.with_batch(row)
         for row in predicted.latency_rows(label, network, prediction)
         if row["algorithm"] in _ALGORITHMS
     ]
@@ -83,7 +82,7 @@ register(
             varies="batch size; throughput of the sequential schedule and of Opara (the paper: of a CUDA graph too)",
             sessions=("batches",),
             rows=rows,
-            chart=batches.throughput_chart,
+            chart=runs.throughput_chart,
             compare=compare,
             finding=finding,
             reason=run_findings.on_cores(
@@ -97,7 +96,7 @@ register(
         ("opara-a100", "opara-rtx2080s"),
         ("batches",),
         rows=predicted_rows,
-        chart=batches.throughput_chart,
+        chart=runs.throughput_chart,
         words=predicted_words,
     )
 )

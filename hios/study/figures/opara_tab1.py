@@ -44,9 +44,9 @@ def why(rows: Rows) -> str:
     """What is timed, and what is not compared."""
     sizes = dict.fromkeys(f"{row['operators']} of {row['network']}" for row in rows)
     return (
-        f"Allocation is timed once, in Python on one core, on graphs of other operators than the paper's (here "
-        f"{', '.join(sizes)}), so its milliseconds have no verdict. Profiling is left out: here it measures more than "
-        f"Opara needs."
+        f"Allocation is timed once, in Python on one core, on graphs that differ from the paper's (here "
+        f"{', '.join(sizes)}), so the milliseconds have no verdict. Profiling is left out, as it measures more "
+        "here than Opara needs."
     )
 
 

@@ -69,8 +69,8 @@ register(
         compare=compare,
         finding=finding,
         reason=reason(
-            "Both are this program's, on the same costs: dynamic programming is IOS's, which stops being possible "
-            "where combinations have too many transitions; those are left out for all."
+            "Both are implemented in hios and use the same costs. Dynamic programming is that of IOS; combinations "
+            "with too many transitions for it are left out for both."
         ),
     )
 )

@@ -29,8 +29,8 @@ register(
         chart=top.bar_chart(lambda row: f"{row['scenario']}, {row['system']}", _GROUPS, "groups of a stage, mean"),
         finding=finding,
         reason=reason(
-            "GPUs are described ones, none of them the paper's Jetsons, and combined blocks are neighboring blocks. "
-            "The paper sees fewer stages with more groups on richer devices, without a number."
+            "The GPUs are those that hios describes, without the paper's Jetsons, and combined blocks are neighboring "
+            "blocks. The paper reports fewer stages with more groups on more powerful devices, without a number."
         ),
     )
 )

@@ -52,10 +52,9 @@ register(
         compare=compare,
         finding=finding,
         reason=reason(
-            "The paper's reward is of 10 s on a GPU, about a week for its steps; here the launcher learns in the "
-            "simulator, in its smallest size, and starts with the best of the random decisions that fill its memory. "
-            "Where no system keeps up (overloaded, without deadlines), goodput can grow; at rates that all keep up "
-            "with it cannot."
+            "In the paper one reward takes 10 s on a GPU, so that its steps take about a week; here the launcher, in "
+            "its smallest size, learns in the simulator, starting from the best of the random decisions that fill its "
+            "memory. Goodput can grow only where no system keeps up (overloaded, without deadlines)."
         ),
     )
 )

@@ -30,8 +30,8 @@ register(
         chart=top.bar_chart(lambda row: f"{row['scenario']}, {row['system']}", _COLUMN, "synchronous tasks per second"),
         finding=finding,
         reason=reason(
-            "The paper states no number. Tasks arrive for all models at once and leave all queues at one frequency; "
-            "rounds of POS have IOS's stages of whole models, TOP a pipeline of blocks."
+            "The paper states no number. Every task goes to all models at once, so all queues advance at the same "
+            "rate; POS runs rounds of IOS's stages of whole models, TOP a pipeline of blocks."
         ),
     )
 )

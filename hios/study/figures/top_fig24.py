@@ -26,9 +26,9 @@ register(
         chart=top.line_chart(_X, _COLUMN, "tasks per second", lambda row: f"{row['scenario']}, {row['system']}"),
         finding=finding,
         reason=reason(
-            "The blocks of one copy run one by one under top, so part of what copies gain is what combining blocks "
-            "gains (figure 18). The paper states no number. It lets the GPU itself schedule the copies in comparison, "
-            "which no policy here models: sequential runs one task at a time."
+            "Under top the blocks of a single copy run one by one, so part of the gain of copies is the gain of "
+            "combining blocks (figure 18). The paper states no number. It compares with copies that the GPU itself "
+            "schedules, which no policy here models: sequential runs one task at a time."
         ),
     )
 )

@@ -1,20 +1,30 @@
-"""What the page of a large study leaves out, so that browsers can open it; files and commands have the rest.
+"""The page of a large study: what it leaves out, so that browsers can open it, and the processes that draw it.
 
-Where it leaves out charts, the browser also lays out only what is near the window (`.large` in style.css).
+Files and commands have what is left out. Where that is charts, the browser also lays out only what is near the window
+(`.large` in style.css).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+import os
+from collections.abc import Callable, Iterable, Sequence, Set
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any, TypeVar
 
-from hios.report.headlines import row_anchor
 from hios.report.model_results import ModelResults
+from hios.report.statements import row_anchor
+from hios.workers.process_settings import end_with_parent, interrupts_blocked
 
 #: Most Gantt charts of a page, rows of schedules in a table, and pictures of graphs.
 _CHARTS, _ROWS, _PICTURES = 150, 2000, 50
 #: Most bars of all Gantt charts together: with this many a page has about 9 MB.
 _BARS = 26_000
+#: Number of parts from which several processes are worth starting.
+_MANY = 8
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +83,27 @@ class Limits:
         if not self.pictures:
             left_out.append("Graphs are not drawn; hios draw does.")
         return [f"This study is too large for one page. {left_out[0]}", *left_out[1:]] if left_out else []
+
+
+def made(parts: Sequence[Any], make: Callable[[int, Any], T], processes: int) -> list[T]:
+    """What a function makes of each part, in their order.
+
+    Several processes import the program that asks for this once more, as those of ``multiprocessing`` do: it must not
+    begin anything when it is imported.
+
+    Args:
+        parts: what to make something of; they can be pickled.
+        make: takes the number of a part, from 1, and the part; it and its results can be pickled.
+        processes: the most that may be at work at once; few parts are made in this process.
+    """
+    numbers = range(1, len(parts) + 1)
+    if processes < 2 or len(parts) < _MANY:
+        return list(map(make, numbers, parts))
+    # Not forked: what draws charts has threads of its own, whose locks a fork would take along.
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), end_with_parent, (os.getpid(),))
+    try:
+        with interrupts_blocked():
+            results: Iterable[T] = pool.map(make, numbers, parts)
+        return list(results)
+    finally:
+        pool.shutdown(cancel_futures=True)
