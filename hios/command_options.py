@@ -18,6 +18,8 @@ from hios.yaml_file import plain
 
 #: More seconds than any profile takes, as JSON has no infinity.
 _NO_BUDGET_S = 1e6
+#: Least measurements of each entry with scale quick: IOS asks for thousands of stages.
+_QUICK_REPEATS = 3
 
 
 def export_options(entry: ModelEntry) -> str:
@@ -45,9 +47,18 @@ def profile_options(settings: Config) -> str:
 
 
 def alone_options(settings: Config, algorithm: str) -> str:
-    """Settings of ``hios profile`` that measure everything one algorithm asks for, with no cache and no time limit."""
+    """Settings of ``hios profile`` that measure everything one algorithm asks for, with no cache and no time limit.
+
+    With scale quick, each entry is measured a few times only.
+    """
+    repeats = settings.profile.repeats
     alone = msgspec.structs.replace(
-        settings.profile, stages_of=(algorithm,), budget=_NO_BUDGET_S, widths=(), cache=False
+        settings.profile,
+        stages_of=(algorithm,),
+        repeats=min(repeats, _QUICK_REPEATS) if settings.study.scale == "quick" else repeats,
+        budget=_NO_BUDGET_S,
+        widths=(),
+        cache=False,
     )
     return profile_options(msgspec.structs.replace(settings, profile=alone))
 

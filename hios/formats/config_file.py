@@ -451,7 +451,11 @@ class Study(Record, frozen=True):
 
     scale: Annotated[
         Literal["quick", "full"],
-        doc("How many instances are drawn: quick to try things out, full for as many as in the papers."),
+        doc(
+            "How many instances are drawn, and which sizes are measured: quick to try things out, full for as many as "
+            "in the papers. With quick, the session profiles measures each entry 3 times at least instead of "
+            "`profile: repeats`."
+        ),
     ] = "quick"
     sessions: Annotated[
         tuple[Annotated[Session, doc("Name of a session.")], ...],

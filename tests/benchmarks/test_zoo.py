@@ -11,6 +11,7 @@ from torch import nn
 from benchmarks import zoo
 
 
+@pytest.mark.slow
 def test_an_onnx_file_comes_through(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its row has operators and edges, whatever process it was extracted in; the given shape fixes open dimensions."""
     pytest.importorskip("onnxscript")

@@ -63,6 +63,7 @@ _LAYERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("kind", _LAYERS)
 def test_precisions(kind: str, dtype: torch.dtype) -> None:

@@ -23,7 +23,10 @@ def _network(name: str, **options: Any) -> Network:
 
 
 @pytest.mark.parametrize("name", ["bert", "t5"])
-@pytest.mark.parametrize(("batch_size", "sequence_length"), [(1, 8), (1, 37), (4, 8), (4, 37)])
+@pytest.mark.parametrize(
+    ("batch_size", "sequence_length"),
+    [(1, 8), *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in [(1, 37), (4, 8), (4, 37)])],
+)
 def test_graph_equals_network(name: str, batch_size: int, sequence_length: int) -> None:
     """At two lengths and batch sizes, on ids of the whole vocabulary, every output is the network's."""
     network = _network(name, batch_size=batch_size, sequence_length=sequence_length)

@@ -56,6 +56,7 @@ def test_every_check_has_a_kernel() -> None:
 _TOLERANCE = {torch.float64: 1e-5, torch.float16: 1e-2, torch.bfloat16: 6e-2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", list(_TOLERANCE), ids=lambda dtype: str(dtype).removeprefix("torch."))
 @pytest.mark.parametrize("function", sorted(KERNELS))
 @settings(max_examples=5, deadline=None, derandomize=True)

@@ -229,6 +229,7 @@ def test_synthetic_graph_is_refused(tmp_path: Path) -> None:
     _refused(path, r"graph\.json: operators\[0\]\.calls: operator a has none, so it can be scheduled but not run")
 
 
+@pytest.mark.slow
 def test_graph_without_edges(tmp_path: Path) -> None:
     """A single operator has no transfers and no stages, and is profiled all the same."""
     details = {

@@ -12,7 +12,7 @@ from tests.report.browser import PAPER, needs_chromium, opens_clean, visited
 from tests.report.test_report import make_results
 from tests.workers.processes import eventually
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.slow]
 
 NAMES = ("first", "second", "third", "fourth")
 #: Whether the browser draws an element, or skips it as it is far from the window or in what is closed.

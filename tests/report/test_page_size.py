@@ -96,6 +96,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
     return _with_all_settings(sessions, Study())
 
 
+@pytest.mark.slow
 def test_default_page(files: dict[str, list[Path]], tmp_path: Path) -> None:
     """Networks, algorithms and figures of config.yaml make a page of at most 2.5 MB."""
     path = _ROOT / "config.yaml"

@@ -11,7 +11,7 @@ from hios.study import registry
 from tests.report.browser import PAPER, WINDOWS, needs_chromium, opens_clean, visited
 from tests.report.paper_pages import DRAWN, write_page, write_results
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.slow]
 pytest.importorskip("altair", reason="needs the extra report")
 pytest.importorskip("numba", reason="needs the extra opt")
 

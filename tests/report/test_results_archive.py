@@ -22,6 +22,8 @@ from hios.study.archive_reader import unpacked
 from tests.report.paper_pages import write_results
 from tests.verify.results import write_network
 
+pytestmark = pytest.mark.slow  # pages with figures, made again
+
 pytest.importorskip("altair", reason="needs the extra report")
 pytest.importorskip("numba", reason="needs the extra opt")
 

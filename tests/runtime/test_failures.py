@@ -71,6 +71,7 @@ def test_operator_and_stage_are_named(files: Files, graph: Graph, how: str, mess
     assert str(caught.value) == (f"{expected}; the run was ended" if "(run)" in message else expected)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(DEVICES < 2, reason="needs two cores")
 def test_a_device_that_waits_for_one_that_hangs(files: Files, graph: Graph) -> None:
     """The device that gave up waiting is named with what it waited for, and so is the one that hung, with where."""
@@ -90,6 +91,7 @@ def test_merged_operators_are_named(files: Files, graph: Graph) -> None:
         _run(files, graph, merged_plan(graph, 1), "fire2.squeeze", "empty", wait_s=300.0, timeout_s=300.0)
 
 
+@pytest.mark.slow
 def test_a_session_names_what_killed_it(
     files: Files, graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

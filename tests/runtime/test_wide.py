@@ -55,6 +55,7 @@ def test_outputs_are_those_of_the_model(files: Files, graph: Graph, tmp_path: Pa
         assert len(result.measured) == len(graph.operators)
 
 
+@pytest.mark.slow
 @two_cores
 def test_merged_operators(files: Files, graph: Graph, tmp_path: Path) -> None:
     """Merged convolutions on both devices, on either, and on one alone compute what the model does."""

@@ -35,6 +35,7 @@ def _require_conserved(contents: dict[str, Any]) -> None:
         assert row["offered"] == ended + row["waiting"] + row["in_flight"]
 
 
+@pytest.mark.slow
 def test_the_command_runs_a_scenario(tmp_path: Path) -> None:
     """The result has every task of the trace; a trace of the lanes is written; what control took is said."""
     path = scenario_file(tmp_path / "scenario.yaml", duration_s=2.0, arrivals="periodic")
@@ -65,6 +66,7 @@ def test_the_command_runs_a_scenario(tmp_path: Path) -> None:
     assert set(children()) <= before
 
 
+@pytest.mark.slow
 def test_arrivals_of_a_file_and_wrong_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks come as the file says; one whose outputs are not those of the same input alone counts as failed."""
     rows = [(0.02 * number, "blocks") for number in range(8)]

@@ -200,6 +200,7 @@ def test_times_are_measured_and_latencies_predicted(tmp_path: Path) -> None:
     assert {row["mark"] for row in rows} == {marks.MEASURED.name, marks.PREDICTED.name}
 
 
+@pytest.mark.slow
 def test_the_launcher_also_learns_in_overload(given: dict[str, Path]) -> None:
     """A curve at the rates of the scenario, and one where not all tasks can be completed."""
     settings = msgspec.structs.replace(_SMALL, launcher_steps=3)

@@ -183,6 +183,7 @@ def test_a_hang_ends(impatient: _Pool) -> None:
         impatient.call_each(tasks.hang, {0: {}, 1: {}})
 
 
+@pytest.mark.slow
 def test_a_worker_that_takes_no_message_is_named(impatient: _Pool) -> None:
     """A worker that is stopped ends a call with more than its pipe holds after the time-out."""
     os.kill(impatient.pids[1], signal.SIGSTOP)

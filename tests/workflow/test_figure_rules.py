@@ -140,6 +140,7 @@ def test_changed_setting(drawn: Checkout) -> None:
     assert planned == {"simulation_n200_e500_l14": 1, "figure": 1, "hios_fig9": 1}
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_its_sessions_feed(checkout: Checkout) -> None:
     """`study: sessions:` decides which figures a plain `snakemake` draws; the report gets their folder."""
     simulation = {"instances": 2, "devices": [2, 4], "operators": [200], "edges": [400], "layers": [14], "p": [0.8]}
@@ -210,9 +211,14 @@ def test_networks_of_sessions(checkout: Checkout) -> None:
     assert checkout.planned("--configfile", more, "--", "hios_fig12")["execute"] == 4
 
 
+@pytest.mark.slow
 def test_networks_profiled_for_one_algorithm(checkout: Checkout) -> None:
-    """Each for every algorithm of the figure, anew and without a budget, on one device where that is all it uses."""
-    config = checkout.config(study={"images": {"sizes": {"squeezenet": [64, 96]}}})
+    """Each for every algorithm of the figure, anew and without a budget, on one device where that is all it uses.
+
+    With scale quick, everything is measured three times only.
+    """
+    sizes = {"images": {"sizes": {"squeezenet": [64, 96]}}}
+    config = checkout.config(study={**sizes, "scale": "quick"}, profile={"repeats": 7})
     planned = checkout.planned("--configfile", config, "--", "hios_fig14")
     drawn = {"figure": 1, "hios_fig14": 1}
     assert planned == {"export": 2, "extract": 2, "profile_alone": 2 * 3, **drawn}
@@ -223,8 +229,12 @@ def test_networks_profiled_for_one_algorithm(checkout: Checkout) -> None:
         assert f"--devices {devices} " in profile
         assert f"--stages-of {algorithm} " in profile
         assert "--budget 1000000.0 " in profile
+        assert "--repeats 3 " in profile
         assert "--no-cache" in profile
         assert "--widths" not in profile
+    full = checkout.config(study={**sizes, "scale": "full"}, profile={"repeats": 7})
+    shown = checkout.snakemake("-n", "-p", "--configfile", full, "--", "hios_fig14").stdout
+    assert all("--repeats 7 " in line for line in shown.splitlines() if "hios profile " in line)
     predicted = checkout.config(platform="model", gpu="a40")
     assert checkout.planned("--configfile", predicted, "--", "hios_fig14") == drawn
 

@@ -67,6 +67,7 @@ def test_files_and_folders(checkout: Checkout, name: str) -> None:
     assert f"{name}.pt2" in next(given for given in words if given[0] == "export")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("field", "found", "settings"),
     [

@@ -36,6 +36,7 @@ def _row(network: str, algorithm: str, entry: ProfiledAlone) -> Row:
         "merges": len(costs.merges),
         "measured": None if summary is None else summary.measured,
         "left out": None if summary is None else summary.modelled,
+        "repeats": None if summary is None else summary.repeats,
         "profiling s": None if summary is None else summary.seconds,
         "scheduling s": entry.schedule.scheduling_time_s,
         "minutes": entry.seconds / _SECONDS_PER_MINUTE,
@@ -77,12 +78,14 @@ def why(rows: Rows) -> str:
         if row["measured"] is not None
     ]
     left_out = sum(row["left out"] or 0 for row in rows)
+    repeats = sorted({row["repeats"] for row in rows if row["repeats"] is not None})
+    often = f" Each is measured {' or '.join(map(str, repeats))} times or more often." if repeats else ""
     return (
         "Each algorithm is profiled alone, without cache and budget; for several devices, transfers and simultaneous "
         "work are measured too. Stages are those that the algorithm asks for, for every number of devices up to that "
         "of its schedule; to find them, profiling runs the algorithm until it asks for nothing new, and that time "
-        f"counts. Stages with equal signatures are measured once, which leaves fewer measurements: {', '.join(parts)}. "
-        f"Stages that were estimated by the model instead: {left_out}."
+        f"counts.{often} Stages with equal signatures are measured once, which leaves fewer measurements: "
+        f"{', '.join(parts)}. Stages that were estimated by the model instead: {left_out}."
     )
 
 

@@ -194,6 +194,7 @@ def test_a_dead_worker_closes_the_engine() -> None:
     assert set(children()) <= before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("load", "message"),
     [
