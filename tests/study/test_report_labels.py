@@ -37,7 +37,7 @@ def test_no_label_becomes_a_switch(paper: str) -> None:
 def test_labels_tell_what_a_figure_is() -> None:
     """Title, number, target, and on what it was measured, if it was."""
     assert report_labels(registry.figure("hios_fig12"), Study(), "some processor") == {
-        "what": "Inference latency of benchmarks with the image size",
+        "what": "Inference latency of the benchmarks by image size",
         "figure": "Fig. 12",
         "target": "hios_fig12",
         "hardware": "some processor",

@@ -69,7 +69,7 @@ def why(rows: Rows) -> str:
 register(
     Figure(
         id="hios_ablation",
-        title="What the deviations of the released program from the paper explain of figures 7 to 11",
+        title="How much of figures 7 to 11 the released program's deviations from the paper explain",
         varies="set of deviations and kind of graphs; speedup over sequential scheduling on 4 GPUs",
         sessions=("ablation",),
         rows=rows,

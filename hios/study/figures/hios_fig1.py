@@ -34,7 +34,7 @@ def finding(rows: Rows) -> str:
 register(
     Figure(
         id="hios_fig1",
-        title="Two equal convolutions beside each other and one after the other",
+        title="Two equal convolutions, at once and one after the other",
         varies=(
             "image size 8 to 1024 px; latency of two convolutions (5x5, stride 1, 48 channels) at "
             "once over one after the other"

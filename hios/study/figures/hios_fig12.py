@@ -54,7 +54,7 @@ register(
     predicted.beside(
         Figure(
             id=_ID,
-            title="Inference latency of benchmarks with the image size",
+            title="Inference latency of the benchmarks by image size",
             varies="image size; latency by sequential scheduling, IOS, HIOS-LP and HIOS-MR, measured and predicted",
             needs=("2 devices",),
             sessions=("networks",),

@@ -81,7 +81,7 @@ register(
     predicted.beside(
         Figure(
             id=_ID,
-            title="Inter-GPU and intra-GPU part of the gain",
+            title="Inter-GPU and intra-GPU parts of the gain",
             varies="algorithm and image size; latency of both benchmarks, with and without grouping on a device",
             needs=("2 devices",),
             sessions=("networks",),

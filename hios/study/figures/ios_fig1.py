@@ -26,7 +26,7 @@ def finding(rows: Rows) -> str:
 register(
     Figure(
         id="ios_fig1",
-        title="Operations of a convolution",
+        title="Operations per convolution",
         varies="network; operations of a convolution on average (the paper: year; peak performance too)",
         sessions=("networks",),
         rows=rows,

@@ -40,7 +40,7 @@ def compare(rows: Rows) -> list[Comparison]:
 register(
     Figure(
         id=_ID,
-        title="Independent chains reach the bound of the search",
+        title="Independent chains reach the bound on the search",
         varies="number of chains of two operators; pairs (S, S') of the search",
         seconds=2,
         rows=rows,

@@ -5,7 +5,7 @@ from hios.study.registry import Figure, register
 register(
     Figure(
         id="ios_fig8",
-        title="Active warps by the sequential and the IOS schedule",
+        title="Active warps under the sequential and the IOS schedule",
         varies="time; number of active warps of the sample network",
         needs=("GPU counters",),
         missing="active warps are read from performance counters of a GPU; cores have none",

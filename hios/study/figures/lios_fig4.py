@@ -14,7 +14,7 @@ def rows(data: FigureData) -> Rows:
 register(
     Figure(
         id="lios_fig4",
-        title="Spread of the latency by IOS",
+        title="Variation of the latency under IOS",
         varies="network; latency of every run (box: quartiles, whiskers: all runs; the paper: NASNet, 50 runs)",
         sessions=("networks",),
         rows=rows,

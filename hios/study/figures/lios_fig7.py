@@ -25,7 +25,7 @@ register(
     predicted.beside(
         Figure(
             id=_ID,
-            title="Latency by sequential scheduling, greedy, Nimble, IOS and LIOS",
+            title="Latency of sequential, greedy, Nimble, IOS and LIOS schedules",
             varies="network and algorithm; latency of every run (box: quartiles, whiskers: all runs)",
             sessions=("networks",),
             rows=rows,

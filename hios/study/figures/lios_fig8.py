@@ -16,7 +16,7 @@ def rows(data: FigureData) -> Rows:
 register(
     Figure(
         id="lios_fig8",
-        title="LIOS beside random orders and random streams",
+        title="LIOS compared with random orders and random streams",
         varies="network and variant; latency of every run (box: quartiles, whiskers: all runs)",
         sessions=("networks",),
         rows=rows,

@@ -14,7 +14,7 @@ def rows(data: FigureData) -> Rows:
 register(
     Figure(
         id="lios_fig9",
-        title="Latency by LIOS and by frameworks",
+        title="Latency with LIOS and with frameworks",
         varies="network; latency of every run (box: quartiles, whiskers: all runs)",
         sessions=("networks",),
         rows=rows,

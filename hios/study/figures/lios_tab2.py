@@ -38,13 +38,13 @@ def finding(rows: Rows) -> str:
 register(
     Figure(
         id="lios_tab2",
-        title="Change of the time of operators between runs",
+        title="Variation of operator times between runs",
         varies="network; number of operators whose time changes by more than 1, 5 and 10 %",
         sessions=("networks",),
         rows=rows,
         finding=finding,
         reason=reason(
-            "Here the change is that from the 20th to the 80th percentile; the paper does not say what it takes."
+            "Here the change is from the 20th to the 80th percentile; the paper does not say which it means."
         ),
     )
 )

@@ -27,7 +27,7 @@ def rows(data: FigureData) -> Rows:
 register(
     Figure(
         id="lios_tab5",
-        title="Time of scheduling by IOS and LIOS",
+        title="Scheduling time of IOS and LIOS",
         varies="network and algorithm; seconds of scheduling",
         sessions=("networks",),
         rows=rows,

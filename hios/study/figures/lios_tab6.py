@@ -27,7 +27,7 @@ def rows(data: FigureData) -> Rows:
 register(
     Figure(
         id="lios_tab6",
-        title="Time of scheduling by the other algorithms",
+        title="Scheduling time of the other algorithms",
         varies="network and algorithm; seconds of scheduling",
         sessions=("networks",),
         rows=rows,

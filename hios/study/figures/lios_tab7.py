@@ -23,7 +23,7 @@ def compare(rows: Rows) -> list[Comparison]:
 register(
     Figure(
         id=_ID,
-        title="Average latency by LIOS and by frameworks",
+        title="Average latency with LIOS and with frameworks",
         varies="network and framework; latency",
         sessions=("networks",),
         rows=rows,

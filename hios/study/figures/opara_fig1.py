@@ -5,7 +5,7 @@ from hios.study.registry import Figure, register
 register(
     Figure(
         id="opara_fig1",
-        title="Efficiency of the SMs by sequential execution",
+        title="SM efficiency under sequential execution",
         varies="model and batch size; share of time in which SMs have a warp",
         needs=("GPU counters",),
         missing="the efficiency of SMs is read from performance counters of a GPU",

@@ -42,6 +42,6 @@ register(
         rows=rows,
         finding=finding,
         chart=runs.bar_chart("pair", _SLOWER, "slower than alone, %"),
-        reason=reason("Here the two run on a core each and share caches and memory, not the units of one GPU."),
+        reason=reason("Here each runs on its own core: they share caches and memory, not the units of one GPU."),
     )
 )

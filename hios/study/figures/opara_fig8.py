@@ -88,7 +88,7 @@ register(
             reason=run_findings.on_cores(
                 reason(
                     "On a core the sequential schedule stands for the paper's CUDA graph: both replay a list of "
-                    "operators that was made ahead."
+                    "operators that was prepared in advance."
                 )
             ),
             command="python benchmarks/gpu.py run FOLDER",

@@ -53,8 +53,8 @@ def why(rows: Rows) -> str:
 register(
     Figure(
         id="opara_tab1",
-        title="Time of stream allocation",
-        varies="model; milliseconds of stream allocation by Opara and Nimble, apart from the order of launches",
+        title="Stream allocation time",
+        varies="model; milliseconds of stream allocation by Opara and Nimble, without the order of launches",
         sessions=("transformers",),
         rows=rows,
         finding=finding,

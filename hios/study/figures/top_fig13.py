@@ -61,7 +61,7 @@ def finding(rows: Rows) -> str:
 register(
     Figure(
         id=_ID,
-        title="Time and latency of stages by GPG and by dynamic programming",
+        title="Search time and stage latency of GPG and of dynamic programming",
         varies="number of sub-blocks; time to find the stages of a combined block, measured on one core",
         sessions=("top/gpg",),
         rows=rows,

@@ -28,7 +28,7 @@ def compare(rows: Rows) -> list[Comparison]:
 register(
     Figure(
         id=_ID,
-        title="Utilisation of the device",
+        title="Device utilisation",
         varies="scenario, load and policy; least device time of the completed tasks over all time",
         sessions=("serving",),
         rows=rows,
@@ -36,8 +36,8 @@ register(
         compare=compare,
         finding=serving.finding(_COLUMN, ("ios", *serving.ROUNDS)),
         reason=lambda rows: (
-            "The paper counts active warps of a GPU; here it is the work that was done, in the least device time that "
-            "it needs. In overload the device is busy all the time under every policy that waits for nothing."
+            "The paper counts active warps of a GPU; here utilisation is the completed work, in the least device time "
+            "that it needs. In overload the device is always busy under every policy that never waits."
         ),
     )
 )

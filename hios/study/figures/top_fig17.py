@@ -27,7 +27,7 @@ def finding(rows: Rows) -> str:
 register(
     Figure(
         id=_ID,
-        title="Variance of the lengths of the queues",
+        title="Variance of queue lengths",
         varies="scenario, load and policy; mean over time of the population variance",
         sessions=("serving",),
         rows=lambda data: serving.policy_rows(data, several=True),
@@ -35,8 +35,8 @@ register(
         compare=compare,
         finding=finding,
         reason=lambda rows: (
-            "Queues here hold at most as many tasks as the scenario says, so that the variance is bounded; the paper's "
-            "grow without limit."
+            "Queues here have the limit of the scenario, which bounds the variance; those of the paper grow without "
+            "limit."
         ),
     )
 )

@@ -40,7 +40,7 @@ def _series(row: Row) -> str:
 register(
     Figure(
         id=_ID,
-        title="Throughput over the size of combined blocks",
+        title="Throughput by size of combined blocks",
         varies="largest number of sub-blocks H; tasks completed in a second by top, overloaded",
         sessions=("top/sizes",),
         rows=lambda data: top.point_rows(data, "sizes", _X),
@@ -48,9 +48,9 @@ register(
         compare=compare,
         finding=finding,
         reason=reason(
-            "The paper learns which blocks are combined; here it is neighboring blocks of a model, or blocks of all "
-            "models by their time. A described GPU has no limit of memory or launches that would make larger "
-            "combinations worse."
+            "The paper learns which blocks to combine; here neighboring blocks of a model are combined, or blocks of "
+            "all models by their time. The GPU's description has no limits on memory or launches, which would make "
+            "larger combinations worse."
         ),
     )
 )

@@ -41,7 +41,7 @@ def finding(rows: Rows) -> str:
 register(
     Figure(
         id=_ID,
-        title="Throughput and utilisation over the batch size",
+        title="Throughput and utilisation by batch size",
         varies="inputs of a batch, which is one task; inputs completed in a second by top, overloaded",
         sessions=("top/batches",),
         rows=rows,
@@ -49,8 +49,8 @@ register(
         compare=compare,
         finding=finding,
         reason=reason(
-            "The paper counts active warps; here it is t(v) u(v) of the completed tasks over time. Costs of batches "
-            "are predicted from the graph with that many inputs."
+            "The paper counts active warps; here utilisation is the sum of t(v) u(v) of the completed tasks over time. "
+            "Costs of batches are predicted from the graph with that many inputs."
         ),
     )
 )

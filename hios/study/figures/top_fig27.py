@@ -37,7 +37,7 @@ def finding(rows: Rows) -> str:
 register(
     Figure(
         id=_ID,
-        title="Throughput of the systems over the batch size",
+        title="Throughput of the systems by batch size",
         varies="inputs of a batch, and system; inputs completed in a second by one model, overloaded",
         sessions=("top/batches",),
         rows=rows,
