@@ -16,8 +16,7 @@ preparation          preparing all candidates within the budget
 race                 comparing candidates in turns on the example inputs
 online_race          comparing candidates in the user's own calls, after a choice on a busy machine
 report               the report: what was chosen, with a row of numbers per candidate
-report_rows          the rows of the report
-autotune             the choice: a cached one, or the winner of a race
+autotune             the choice: a cached one, or the winner of a race, and the rows of its report
 optimized_module     the module that the user gets
 optimize             from a model to that module
 partition            how to divide the cores of the machine into devices for a network

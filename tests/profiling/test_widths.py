@@ -17,8 +17,7 @@ from hios.operator_merge import convolutions, merge_candidates
 from hios.platforms.cpu.cpu_measuring import CpuTimer
 from hios.profiling import profile as profiling
 from hios.profiling.measurement_cache import Cache, Measured, now
-from hios.profiling.measurements import Session
-from hios.profiling.wide_measurements import check_widths
+from hios.profiling.measurements import Session, check_widths
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,9 @@
 cuda_platform      what a device is
 cuda_environment   measurement environment: GPUs, clock rates, software and code versions
 cuda_measuring     the worker process that measures on all GPUs
-cuda_timing        functions inside it that time operators, stages, merges and transfers
+cuda_timing        functions inside it that time operators, stages, merges and transfers; resources of kernels
 timed_graphs       CUDA graphs that repeat an operator or stage: how often, and the time of one run
-kernel_resources   registers, shared memory and threads of kernels, from a trace of torch.profiler
-plan               a schedule as launches on streams, computed without torch
-launches           what a plan consists of: streams, values, launches, and the waits between launches
-memory             when the memory of a value may be reused
+plan               a schedule as launches on streams, when each waits and when memory is freed; without torch
 compiled_network   a graph with its weights on the GPUs that need them, and its operators compiled for these
 launch_program     launches bound to operators, issued through a backend
 backend            streams, events, copies and CUDA graphs of torch

@@ -14,7 +14,7 @@ from hios.kernels.merged import compile_merged
 from hios.kernels.tensors import torch_dtype
 from hios.kernels.unit import externals
 from hios.operator_merge import convolutions
-from hios.platforms.cuda.launches import Flow, Value
+from hios.platforms.cuda.plan import Flow, Value
 
 #: Functions that create tensors, by default on the host.
 _FROM_NOTHING = frozenset({"relax.full", "relax.zeros", "relax.ones", "relax.arange"})

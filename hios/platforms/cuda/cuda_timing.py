@@ -1,11 +1,15 @@
-"""Timing on GPUs, inside the one worker that drives them. The functions are called through the worker pool."""
+"""Timing on GPUs, and resources of kernels, inside the one worker that drives them.
+
+The functions are called through the worker pool.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, cycle, islice
 from pathlib import Path
@@ -13,9 +17,9 @@ from typing import Any
 
 import torch
 
+from hios.costs import Resources
 from hios.formats.costs_file import BlockResources
 from hios.graph import Graph
-from hios.platforms.cuda.kernel_resources import ANNOTATION, resources_of
 from hios.platforms.cuda.timed_graphs import Chain, Copy, Gpu, Run, between, bytes_for_copies, marks_of, run_all
 from hios.platforms.device_timer import Pairs, Stage
 from hios.platforms.workloads import Merged, Workload
@@ -23,6 +27,8 @@ from hios.workers.worker import Worker
 
 #: Inferences that are timed while devices run them at once.
 _INFERENCES = 3
+#: Begins the names of the annotations around operators.
+ANNOTATION = "hios operator "
 
 
 def open_gpus(worker: Worker, graph: str, indices: Sequence[int], operators: int) -> list[str]:
@@ -254,3 +260,63 @@ def _gpus(worker: Worker) -> list[Gpu]:
 def _mark(worker: Worker, gpu: Gpu, operator: str) -> None:
     """Record the operator for the controller, in case this worker dies or hangs: its index in the graph plus 1."""
     worker.mark(gpu.graph.index[operator] + 1)
+
+
+def resources_of(trace: Mapping[str, Any]) -> dict[str, BlockResources]:
+    """Resources of every annotated operator, as costs.json states them.
+
+    If an operator launches several kernels, the one counts whose blocks take the largest share of what a block can have
+    (``Resources.share``); ties go to the first. An operator that launches no kernel, such as a view, needs nothing.
+
+    Args:
+        trace: what ``torch.profiler.profile.export_chrome_trace`` writes. An operator is an annotation
+            (``torch.profiler.record_function``) named `ANNOTATION` and its id; its kernels are those of the calls to
+            CUDA within; nothing else may call CUDA meanwhile. Keys of kernels are those of Kineto, on which
+            torch.profiler rests (libkineto/src/CuptiActivity.cpp, ``metadataJson`` of kernels;
+            torch/autograd/profiler_util.py of torch 2.13, ``_EVENT_METADATA_KEYS``, reads the same).
+
+    Returns:
+        Nothing if no kernel was recorded at all, because CUPTI, NVIDIA's tracing library, may not be used.
+    """
+    events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
+    kernels = {_correlation(event): event["args"] for event in events if event.get("cat") == "kernel"}
+    if not kernels:
+        return {}
+    calls = [event for event in events if event.get("cat") in {"cuda_runtime", "cuda_driver"}]
+    demands = {}
+    for event in events:
+        if event.get("cat") == "user_annotation" and event["name"].startswith(ANNOTATION):
+            own = [_correlation(call) for call in calls if _is_within(call, event)]
+            name = event["name"].removeprefix(ANNOTATION)
+            demands[name] = _most_demanding(kernels[number] for number in own if number in kernels)
+    return demands
+
+
+def _correlation(event: Mapping[str, Any]) -> int:
+    return int(event["args"].get("correlation", 0))
+
+
+def _is_within(call: Mapping[str, Any], annotation: Mapping[str, Any]) -> bool:
+    return bool(annotation["ts"] <= call["ts"] <= annotation["ts"] + annotation["dur"])
+
+
+def _most_demanding(kernels: Iterable[Mapping[str, Any]]) -> BlockResources:
+    """The kernel with the highest demand, with its resources."""
+    asked = [(_asked(kernel), kernel) for kernel in kernels]
+    if not asked:
+        return BlockResources(0, 0, 1)
+    resources, kernel = max(asked, key=lambda pair: pair[0].share)
+    occupancy = kernel.get("est. achieved occupancy %")
+    return BlockResources(
+        resources.shared_memory_bytes,
+        resources.registers,
+        resources.threads,
+        blocks=math.prod(kernel["grid"]),
+        occupancy=None if occupancy is None else min(occupancy / 100, 1.0),
+    )
+
+
+def _asked(kernel: Mapping[str, Any]) -> Resources:
+    """Resources of a block: Kineto has registers per thread, and shared memory per block, static and dynamic."""
+    threads = math.prod(kernel["block"])
+    return Resources(kernel["shared memory"], kernel["registers per thread"] * threads, threads)

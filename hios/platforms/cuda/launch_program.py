@@ -10,8 +10,7 @@ from typing import Any, Protocol, TypeVar
 from hios.errors import PlatformError
 from hios.platforms.cuda import launch_marker
 from hios.platforms.cuda.compiled_network import Network
-from hios.platforms.cuda.launches import Flow, Lane, Value
-from hios.platforms.cuda.plan import Launch, launch_plan
+from hios.platforms.cuda.plan import Flow, Lane, Launch, Value, launch_plan
 from hios.schedule import Plan
 
 _T = TypeVar("_T")

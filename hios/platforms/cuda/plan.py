@@ -2,21 +2,99 @@
 
 A stream runs its launches in order; streams are ordered only by events: a launch waits for its dependencies, except
 those implied by earlier waits of its stream. A value that another device needs is copied there once, right after it was
-produced, on a stream for values from that device.
+produced, on a stream for values from that device. The plan also says when the memory of each value may be reused.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
 from hios.errors import ScheduleError
 from hios.graph import Graph, topological_order
-from hios.platforms.cuda.launches import Flow, Lane, Step, Value, VectorClocks
-from hios.platforms.cuda.memory import let_go
 from hios.schedule import Plan, StagedPlan, StreamPlan
+
+#: ("operator", id, item) or ("input", name, 0).
+Value = tuple[str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A stream of a device; with ``source``, the stream on which values from that device arrive."""
+
+    device: int
+    number: int = 0
+    source: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What operators read and produce, by id, and the outputs of the network.
+
+    Attributes:
+        reads: of every operator what it reads, inputs of the network too, each value once.
+        makes: of every operator its outputs.
+        outputs: of the network.
+        views: for an output that lies in the memory of others, which arguments and outputs of its operator these are.
+    """
+
+    reads: Mapping[str, Sequence[Value]]
+    makes: Mapping[str, Sequence[Value]]
+    outputs: Sequence[Value]
+    views: Mapping[Value, Collection[Value]]
+
+
+@dataclass(slots=True)
+class Step:
+    """A launch with its dependencies: earlier launches by position, and values on its device or on the source."""
+
+    lane: Lane
+    operators: tuple[str, ...]
+    streams: tuple[int, ...]
+    stage: int | None
+    needs: list[int]
+    reads: tuple[Value, ...]
+    makes: tuple[Value, ...]
+    copied: Value | None = None
+
+
+class VectorClocks:
+    """For every stream, how many of its launches are known to have finished before each launch.
+
+    Attributes:
+        place: number of every launch on its stream, from 1.
+        before: clock with which every launch begins.
+        waits: for every launch, the earlier ones that it has to wait for.
+    """
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.lanes = [step.lane for step in steps]
+        self.place: list[int] = []
+        self.before: list[dict[Lane, int]] = []
+        self.waits: list[tuple[int, ...]] = []
+        after: list[dict[Lane, int]] = []
+        last: dict[Lane, int] = {}
+        for number, step in enumerate(steps):
+            clock = dict(after[last[step.lane]]) if step.lane in last else {}
+            waits = []
+            # The latest first, as it may imply the others but not vice versa.
+            for other in sorted(set(step.needs), reverse=True):
+                if clock.get(self.lanes[other], 0) < self.place[other]:
+                    waits.append(other)
+                    for lane, count in after[other].items():
+                        clock[lane] = max(clock.get(lane, 0), count)
+            self.before.append(clock)
+            self.place.append(clock.get(step.lane, 0) + 1)
+            after.append({**clock, step.lane: self.place[number]})
+            self.waits.append(tuple(sorted(waits)))
+            last[step.lane] = number
+
+    def begins_after(self, launch: int, others: Iterable[int]) -> bool:
+        """Whether a launch begins after others have finished."""
+        clock = self.before[launch]
+        return all(clock.get(self.lanes[other], 0) >= self.place[other] for other in others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,3 +299,76 @@ def _runnable(successors: Sequence[Iterable[int]], preference: Iterable[int] | N
     if len(order) < len(successors):
         raise ScheduleError("the schedule deadlocks: some of its launches wait for each other")
     return order
+
+
+def let_go(
+    steps: Sequence[Step],
+    order: VectorClocks,
+    flow: Flow,
+    home: Mapping[str, int],
+    outputs: Iterable[tuple[int, Value]],
+) -> Mapping[int, list[Value]]:
+    """The values that can be freed right before each launch.
+
+    torch's allocator gives freed memory to the next operator on the stream that it was allocated on, at once, whatever
+    other streams are doing. So a value is freed right before the first launch on that stream that begins after all
+    launches that read the value, or share its memory, have finished.
+
+    Args:
+        steps: all launches.
+        order: of these.
+        flow: values of the network.
+        home: device of every operator.
+        outputs: of the network, with their devices; they stay.
+    """
+    memory = _Memory(steps, flow, home)
+    following: dict[Lane, list[int]] = defaultdict(list)
+    for place, step in enumerate(steps):
+        following[step.lane].append(place)
+    kept = {block for device, value in outputs for block in memory.blocks(device, value)}
+    freed: dict[int, list[Value]] = defaultdict(list)
+    for block, users in memory.users.items():
+        made = memory.made[block]
+        own = following[steps[made].lane][order.place[made] :]
+        first = None if block in kept else next((place for place in own if order.begins_after(place, users)), None)
+        if first is not None:
+            freed[first] += memory.values[block]
+    return freed
+
+
+class _Memory:
+    """Blocks of memory, each named by its device and the value that it was allocated for.
+
+    Attributes:
+        made: launch that allocates every block.
+        users: launches that read or write it.
+        values: that lie in it.
+    """
+
+    def __init__(self, steps: Sequence[Step], flow: Flow, home: Mapping[str, int]) -> None:
+        self._home = home
+        self._views = dict(flow.views)
+        self.made: dict[tuple[int, Value], int] = {}
+        self.users: dict[tuple[int, Value], list[int]] = defaultdict(list)
+        self.values: dict[tuple[int, Value], list[Value]] = defaultdict(list)
+        for step in steps:
+            if len(step.operators) > 1:  # what one convolution makes is cut into parts
+                self._views.update(dict.fromkeys(step.makes[1:], step.makes[:1]))
+        for place, step in enumerate(steps):
+            device = step.lane.device
+            for value in step.makes:
+                self.made.setdefault((device, value), place)
+                for block in self.blocks(device, value):
+                    self.users[block].append(place)
+                    self.values[block].append(value)
+            for value in step.reads:
+                for block in self.blocks(device if step.copied is None else self._home[value[1]], value):
+                    self.users[block].append(place)
+
+    def blocks(self, device: int, value: Value) -> set[tuple[int, Value]]:
+        """The blocks that may hold a value on a device; none for inputs, which are never freed."""
+        if value[0] == "input":
+            return set()
+        if self._home[value[1]] != device or value not in self._views:
+            return {(device, value)}
+        return {block for other in self._views[value] for block in self.blocks(device, other)}

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from hios.errors import first_line
 from hios.platforms.cuda.compiled_network import as_list
-from hios.platforms.cuda.launches import Lane
+from hios.platforms.cuda.plan import Lane
 
 _T = TypeVar("_T")
 #: Longest delay of a launch in seconds.

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hios.platforms.cuda.backend import CudaBackend, out_of_memory
-from hios.platforms.cuda.launches import Lane
+from hios.platforms.cuda.plan import Lane
 
 _RECORD = inspect.signature(torch.cuda.Event.record)
 

@@ -20,7 +20,7 @@ from hios.platforms.cuda import cuda_worker as device
 from hios.platforms.cuda.backend import CudaBackend
 from hios.platforms.cuda.compiled_network import Network as Placed
 from hios.platforms.cuda.executor import Executor
-from hios.platforms.cuda.launches import Lane
+from hios.platforms.cuda.plan import Lane
 from hios.platforms.cuda.precision import exactly
 from hios.runtime.session import Settings
 from hios.schedule import Plan, StagedPlan
