@@ -88,13 +88,13 @@ def by_loadgen(
         summary = Path(folder, "mlperf_log_summary.txt").read_text(encoding="utf-8")
     if failures:
         raise SystemExit(f"{len(failures)} queries failed, the first: {failures[0]}; allowed: none")
-    found = {}
+    values = {}
     for name, (line, scale) in LINES.items():
         match = re.search(rf"^{re.escape(line)}\s*:\s*([\d.]+)", summary, re.MULTILINE)
         if match is None:
             raise SystemExit(f"LoadGen's summary has no line {line}:\n{summary}")
-        found[name] = float(match[1]) / scale
-    return found
+        values[name] = float(match[1]) / scale
+    return values
 
 
 def by_hios(server: Server, label: str, inputs: list[Tensor], duration_s: float, number: int) -> dict[str, float]:

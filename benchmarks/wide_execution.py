@@ -90,13 +90,15 @@ class Contest:
         for way in ways:
             name, parts = self._ways[way]
             self._epoch += 1
-            found: dict[int, Any] = self.pool.call_each(
+            answers: dict[int, Any] = self.pool.call_each(
                 cpu_worker.run, {key: {"name": name, "epoch": self._epoch} for key in parts}
             )
-            began = min(start for start, _, _ in found.values())
-            self.latencies[way].append((max(end for _, end, _ in found.values()) - began) / 1e6)
+            began = min(start for start, _, _ in answers.values())
+            self.latencies[way].append((max(end for _, end, _ in answers.values()) - began) / 1e6)
             before = began
-            for operator, _, _, start, end in sorted((row for _, _, own in found.values() for row in own), key=_start):
+            for operator, _, _, start, end in sorted(
+                (row for _, _, own in answers.values() for row in own), key=_start
+            ):
                 self.operators[way, operator].append((end - start) / 1e6)
                 self.pauses[way, operator].append((start - before) / 1e6)
                 before = end

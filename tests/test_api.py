@@ -52,12 +52,12 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> Stages:
         patch.setattr("tempfile.tempdir", str(temporary))
         os.chdir(folder)
         try:
-            found = _stages()
+            completed = _stages()
         finally:
             os.chdir(before)
     assert list(folder.rglob("*")) == []
     assert list(temporary.rglob("*.json")) == []
-    return found
+    return completed
 
 
 def _stages() -> Stages:

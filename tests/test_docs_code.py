@@ -57,8 +57,8 @@ def _lines(page: str) -> list[str]:
 
 def test_every_block_is_run() -> None:
     """A new block of Python is run here or elsewhere."""
-    found = {(page, number) for page in PAGES for number in range(len(_blocks(page)))}
-    assert found == {*WITH_MODEL, *LIGHT} | ELSEWHERE
+    numbered = {(page, number) for page in PAGES for number in range(len(_blocks(page)))}
+    assert numbered == {*WITH_MODEL, *LIGHT} | ELSEWHERE
 
 
 def _run(code: str, folder: Path) -> str:

@@ -33,18 +33,18 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[OptimizedModule]]:
     """What the backend made in a test, closed behind it."""
-    found: list[OptimizedModule] = []
+    instances: list[OptimizedModule] = []
     accelerated = dynamo.accelerated  # type: ignore[attr-defined] # what the module imported
 
     def noted(*arguments: Any) -> OptimizedModule:
-        found.append(accelerated(*arguments))
-        return found[-1]
+        instances.append(accelerated(*arguments))
+        return instances[-1]
 
     monkeypatch.setattr(dynamo, "accelerated", noted)
     pretend_busy(monkeypatch)
     torch._dynamo.reset()
-    yield found
-    for module in found:
+    yield instances
+    for module in instances:
         module.close()
     torch._dynamo.reset()
 

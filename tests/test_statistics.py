@@ -186,8 +186,8 @@ def test_coverage() -> None:
     draw = random.Random(2)
     held = 0
     for _ in range(100):
-        found = speedup_interval(*([draw.gauss(10, 1) for _ in range(21)] for _ in range(2)))
-        held += not tells(found)
+        bounds = speedup_interval(*([draw.gauss(10, 1) for _ in range(21)] for _ in range(2)))
+        held += not tells(bounds)
     assert 88 <= held <= 100
 
 
@@ -195,12 +195,12 @@ def test_same_runs_same_interval() -> None:
     """The draws do not depend on what was asked before, and the interval holds the ratio of the medians."""
     draw = random.Random(3)
     slow, fast = ([draw.gauss(mean, 1) for _ in range(12)] for mean in (20, 10))
-    found = speedup_interval(slow, fast)
+    bounds = speedup_interval(slow, fast)
     random.seed(9)
     speedup_interval(fast, slow)
-    assert speedup_interval(slow, fast) == found
-    assert found is not None
-    assert found[0] < statistics.median(slow) / statistics.median(fast) < found[1]
+    assert speedup_interval(slow, fast) == bounds
+    assert bounds is not None
+    assert bounds[0] < statistics.median(slow) / statistics.median(fast) < bounds[1]
 
 
 def test_too_few_rounds() -> None:

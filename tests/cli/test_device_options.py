@@ -28,19 +28,19 @@ class StoppedError(Exception):
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the commands pass on, instead of running it."""
-    found: dict[str, Any] = {}
+    received: dict[str, Any] = {}
 
     def execute(*arguments: Any, **keywords: Any) -> None:
-        found.update(keywords, settings=arguments[4])
+        received.update(keywords, settings=arguments[4])
         raise StoppedError
 
     def profile(*_: Any, **keywords: Any) -> None:
-        found.update(keywords)
+        received.update(keywords)
         raise StoppedError
 
     monkeypatch.setattr(files, "execute", execute)
     monkeypatch.setattr(files, "profile", profile)
-    return found
+    return received
 
 
 def _stopped(*arguments: str) -> None:

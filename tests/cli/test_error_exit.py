@@ -30,10 +30,10 @@ def test_warnings_are_lines() -> None:
         warn("the machine became slower")
         print("done")  # noqa: T201
 
-    found = CliRunner().invoke(group, ["try"])
-    assert found.exit_code == 0
-    assert found.stdout == "done\n"
-    assert found.stderr == "Warning: the machine became slower\n"
+    result = CliRunner().invoke(group, ["try"])
+    assert result.exit_code == 0
+    assert result.stdout == "done\n"
+    assert result.stderr == "Warning: the machine became slower\n"
 
 
 def test_warnings_of_others_stay_as_they_are() -> None:

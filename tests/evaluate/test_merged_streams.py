@@ -204,8 +204,8 @@ def _with(position: int, **changes: Any) -> Schedule:
 )
 def test_checker_refuses(broken: Schedule, message: str) -> None:
     """The checker finds each way to break a schedule with merged operators."""
-    found = violations(ONE, broken)
-    assert any(message in line for line in found), found
+    errors = violations(ONE, broken)
+    assert any(message in line for line in errors), errors
 
 
 def test_what_cannot_be_merged_is_refused() -> None:

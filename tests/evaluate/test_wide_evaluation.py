@@ -147,8 +147,8 @@ def _with(position: int, **changes: Any) -> Schedule:
 def test_checker_refuses(broken: Schedule, message: str) -> None:
     """The checker finds each way to break a schedule with wide operators."""
     assert violations(PAIR, _schedule(PAIR, WIDE)) == []
-    found = violations(PAIR, broken)
-    assert any(message in line for line in found), found
+    errors = violations(PAIR, broken)
+    assert any(message in line for line in errors), errors
 
 
 def test_staged_schedules_have_none() -> None:

@@ -21,8 +21,8 @@ def _random(*shape: int, seed: int = 0) -> Tensor:
 
 def _require_equal(module: nn.Module, inputs: tuple[Tensor, ...], others: tuple[Tensor, ...]) -> None:
     """Compare the graph, extracted with some inputs, with the module on others."""
-    found = extracted(module, inputs)
-    ours = run_graph(found.graph, found.tensors, others)
+    network = extracted(module, inputs)
+    ours = run_graph(network.graph, network.tensors, others)
     with torch.inference_mode():
         theirs = module(*others)
     for one, other in zip(ours, [theirs] if isinstance(theirs, Tensor) else theirs, strict=True):

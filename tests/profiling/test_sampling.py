@@ -29,8 +29,8 @@ class _Machine:
 
 def _counts(machine: _Machine, names: list[str], effort: Effort, *, whole: bool = False) -> dict[str, int]:
     with Meter(len(names) * effort.repeats, "measuring", "runs", effort.deadline) as meter:
-        found = sample(names, machine.run, effort, meter, whole=whole)
-    return {name: len(samples) for name, samples in found.items()}
+        samples_of = sample(names, machine.run, effort, meter, whole=whole)
+    return {name: len(samples) for name, samples in samples_of.items()}
 
 
 def test_steady_things_are_measured_as_often_as_asked() -> None:

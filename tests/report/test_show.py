@@ -134,14 +134,14 @@ def test_every_schedule_is_drawn_within_the_width(
     instance: Problem, name: str, width: int, parts: int | None, symbols: Any
 ) -> None:
     """Whatever the graph, no line is longer than the width; every part has a line a device, and at most one a lane."""
-    found = schedule(instance, name, 3 if name == "heft" else 1)
-    text = draw(found, Look(width, parts, symbols), {})
+    scheduled = schedule(instance, name, 3 if name == "heft" else 1)
+    text = draw(scheduled, Look(width, parts, symbols), {})
     assert max(map(len, text.splitlines())) <= width
-    rows = len({(row.device, row.stream) for row in found.placements})
-    idle = found.devices - len({row.device for row in found.placements})
+    rows = len({(row.device, row.stream) for row in scheduled.placements})
+    idle = scheduled.devices - len({row.device for row in scheduled.placements})
     first = [line for line in lanes(text) if line.startswith("device")]
-    assert len(first) % found.devices == 0
-    drawn = len(first) // found.devices
+    assert len(first) % scheduled.devices == 0
+    drawn = len(first) // scheduled.devices
     assert parts in (None, drawn)
     assert len(first) <= len(lanes(text)) <= drawn * (rows + idle)
 
@@ -175,10 +175,10 @@ def simulation(operators: int) -> Schedule:
 @pytest.mark.parametrize("operators", [10, 400])
 def test_labels_of_small_and_large_schedules(operators: int, width: int) -> None:
     """At 80 and 200 columns most of 10 and of 400 operators are named on their bars, within a hundred lines."""
-    found = simulation(operators)
-    drawn = draw(found, Look(width), {})
+    simulated = simulation(operators)
+    drawn = draw(simulated, Look(width), {})
     named = set(re.findall(r"[┃│](v\d+)", drawn))
-    assert named <= {row.operator for row in found.placements}
+    assert named <= {row.operator for row in simulated.placements}
     assert len(named) > 0.5 * operators
     assert len(drawn.splitlines()) < 100
 

@@ -117,9 +117,9 @@ def _descriptors() -> int:
 )
 def test_markers_in_words(graph: Graph, operator: int, stage: int | None, stream: int, where: str) -> None:
     """A marker fits a flag of 64 bits, and holds operator, and stage or stream."""
-    found = progress_marker.marker(operator, stage, stream)
-    assert 0 < found < 2**63
-    assert progress_marker.text(graph, found) == f"operator {graph.operators[operator].id}, {where}"
+    marker = progress_marker.marker(operator, stage, stream)
+    assert 0 < marker < 2**63
+    assert progress_marker.text(graph, marker) == f"operator {graph.operators[operator].id}, {where}"
 
 
 def test_no_marker(graph: Graph) -> None:

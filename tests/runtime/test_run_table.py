@@ -103,9 +103,9 @@ def test_drift_in_words(factors: tuple[float, ...], said: str) -> None:
     """The drifts of all schedules in one phrase."""
     run = _run(10, "greedy", result={"error_beyond_drift": 0.0})
     results = [msgspec.structs.replace(run.results[0], drift=Estimate(factor, 1, 1)) for factor in factors]
-    found = in_words(msgspec.structs.replace(run, results=tuple(results)))
-    assert found is not None
-    assert found.startswith(f"The machine was {said}")
+    sentence = in_words(msgspec.structs.replace(run, results=tuple(results)))
+    assert sentence is not None
+    assert sentence.startswith(f"The machine was {said}")
 
 
 def test_virtual_devices() -> None:

@@ -18,8 +18,8 @@ from tests.problems import problem, problems
 
 
 def _by_device(instance: Problem, devices: int, algorithm: str = "hios-lp-inter") -> list[list[str]]:
-    found = schedule(instance, algorithm, devices)
-    return [[row.operator for row in found.placements if row.device == device] for device in range(devices)]
+    scheduled = schedule(instance, algorithm, devices)
+    return [[row.operator for row in scheduled.placements if row.device == device] for device in range(devices)]
 
 
 def _figure_4() -> Problem:

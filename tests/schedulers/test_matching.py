@@ -42,10 +42,10 @@ def test_enlarging_keeps_vertices(graph: tuple[list[list[int]], int], data: st.D
         partner = data.draw(st.sampled_from([-1, *(r for r in row if r not in taken)]))
         start.append(partner)
         taken.add(partner)
-    found = maximum_matching(adjacency, right, start)
-    _check_optimal(adjacency, found)
-    assert all(new >= 0 for old, new in zip(start, found, strict=True) if old >= 0)
-    assert taken - {-1} <= set(found)
+    matched = maximum_matching(adjacency, right, start)
+    _check_optimal(adjacency, matched)
+    assert all(new >= 0 for old, new in zip(start, matched, strict=True) if old >= 0)
+    assert taken - {-1} <= set(matched)
 
 
 def test_long_augmenting_path() -> None:

@@ -55,12 +55,12 @@ def _random(seed: int, operators: int = 30, *, wide: bool = True) -> Problem:
 def test_optimal_on_small_problems(instance: Problem, devices: int) -> None:
     """As good as the best of all orders and choices of devices; the bounds hold and are what `hios verify` expects."""
     best = least_latency(instance, devices)
-    found = _opt(instance, devices, moves=1500)
-    assert violations(instance, found) == []
-    assert found.latency_ms <= best * (1 + 1e-9)
+    scheduled = _opt(instance, devices, moves=1500)
+    assert violations(instance, scheduled) == []
+    assert scheduled.latency_ms <= best * (1 + 1e-9)
     assert max(interval_bound_ms(instance, devices), trade_off_bound_ms(instance, devices)) <= best * (1 + 1e-9)
-    assert found.lower_bound_ms == proven_bound_ms(instance, devices) <= found.latency_ms * (1 + 1e-9)
-    assert bound_problems(found, instance, [found]) == []
+    assert scheduled.lower_bound_ms == proven_bound_ms(instance, devices) <= scheduled.latency_ms * (1 + 1e-9)
+    assert bound_problems(scheduled, instance, [scheduled]) == []
 
 
 @settings(max_examples=100, deadline=None)
@@ -99,17 +99,17 @@ def test_other_models_of_contention_leave_it_out() -> None:
 def test_never_worse_than_narrow_or_wide(seed: int, devices: int) -> None:
     """At most the latency of every other algorithm, of hios-opt without widths, and of all-wide in sequence."""
     instance = _random(seed)
-    found = _opt(instance, devices, moves=20_000)
-    assert violations(instance, found) == []
+    scheduled = _opt(instance, devices, moves=20_000)
+    assert violations(instance, scheduled) == []
     narrow = _opt(_random(seed, wide=False), devices, moves=20_000)
     sequence = latency_ms(evaluate(instance.on(devices), fastest_in_sequence(instance.on(devices), devices)))
-    assert found.latency_ms <= min(narrow.latency_ms, sequence) * (1 + 1e-9)
-    assert devices == 2 or found.latency_ms < narrow.latency_ms
+    assert scheduled.latency_ms <= min(narrow.latency_ms, sequence) * (1 + 1e-9)
+    assert devices == 2 or scheduled.latency_ms < narrow.latency_ms
     for name, entry in ALGORITHMS.items():
         if name != "hios-opt":
             other = schedule(instance, name, devices if entry.several_devices else 1)
-            assert found.latency_ms <= other.latency_ms * (1 + 1e-9)
-    assert found.latency_ms <= 1.25 * found.lower_bound_ms
+            assert scheduled.latency_ms <= other.latency_ms * (1 + 1e-9)
+    assert scheduled.latency_ms <= 1.25 * scheduled.lower_bound_ms
 
 
 def test_equal_seeds_give_equal_schedules() -> None:
@@ -143,9 +143,9 @@ def test_more_devices_than_sets_can_hold(monkeypatch: pytest.MonkeyPatch) -> Non
     """Beyond 64 devices operators take one each in the search; hios-wide may still give them several."""
     monkeypatch.setattr(wide_search, "MOST_DEVICES", 1)
     instance = _random(1)
-    found = _opt(instance, 4, moves=500)
-    assert violations(instance, found) == []
-    assert found.latency_ms <= schedule(instance, "hios-wide", 4).latency_ms
+    scheduled = _opt(instance, 4, moves=500)
+    assert violations(instance, scheduled) == []
+    assert scheduled.latency_ms <= schedule(instance, "hios-wide", 4).latency_ms
 
 
 def test_without_widths_nothing_changed() -> None:

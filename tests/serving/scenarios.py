@@ -150,11 +150,11 @@ def random_case(seed: int, tasks: int = 60) -> tuple[Pipeline, list[QueueRules],
 def random_partition(draw: random.Random, members: list[tuple[int, int]]) -> list[tuple[tuple[int, int], ...]]:
     """Blocks in combined blocks of at most four."""
     draw.shuffle(members)
-    found: list[list[tuple[int, int]]] = []
+    parts: list[list[tuple[int, int]]] = []
     for member in members:
-        open_ones = [own for own in found if len(own) < 4]
+        open_ones = [own for own in parts if len(own) < 4]
         if open_ones and draw.random() < 0.6:
             draw.choice(open_ones).append(member)
         else:
-            found.append([member])
-    return [tuple(sorted(own)) for own in found]
+            parts.append([member])
+    return [tuple(sorted(own)) for own in parts]

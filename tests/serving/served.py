@@ -118,8 +118,8 @@ def expected(label: str, given: Sequence[Tensor]) -> Tensor:
 
 def require_right(label: str, given: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
     """Outputs are those of the network."""
-    (found,) = outputs
-    torch.testing.assert_close(found, expected(label, given), rtol=1e-4, atol=1e-4)
+    (output,) = outputs
+    torch.testing.assert_close(output, expected(label, given), rtol=1e-4, atol=1e-4)
 
 
 def require_nothing_held(server: Server) -> None:

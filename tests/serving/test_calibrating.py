@@ -42,9 +42,11 @@ def test_everything_is_measured(measured: CalibrationFile) -> None:
 def test_the_simulator_takes_it(measured: CalibrationFile, tmp_path: Path) -> None:
     """A calibrated simulation has other times than one by the costs alone."""
     given = scenario(tmp_path)
-    plain, found = (simulate(own, "top-open", engine=reference) for own in (given, calibrated(given, measured)))
-    assert found.total.offered == plain.total.offered
-    assert found.total.mean_ms != plain.total.mean_ms
+    plain, with_calibration = (
+        simulate(own, "top-open", engine=reference) for own in (given, calibrated(given, measured))
+    )
+    assert with_calibration.total.offered == plain.total.offered
+    assert with_calibration.total.mean_ms != plain.total.mean_ms
 
 
 def test_the_command_refuses_what_contradicts(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_ten_planted_errors_are_all_found(folder: Path) -> None:
         assert any(re.search(message, problem) for problem in problems[name]), (name, message, problems[name])
     done = _run(folder)
     assert done.exit_code == 1
-    assert all(problem in done.output for found in problems.values() for problem in found)
+    assert all(problem in done.output for own in problems.values() for problem in own)
     for name in ("second/graph.json", "config.yaml"):
         assert problems[name] == ()
 

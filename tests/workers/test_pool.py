@@ -41,7 +41,7 @@ class _Pool(WorkerPool):
     def __init__(self) -> None:
         self.arena = Arena(8, 4096)
         super().__init__(_cores(2), self.arena, 120.0)
-        self.pids = [found["pid"] for found in self.call_each(tasks.who, {0: {}, 1: {}}).values()]
+        self.pids = [answer["pid"] for answer in self.call_each(tasks.who, {0: {}, 1: {}}).values()]
 
     def is_gone(self) -> bool:
         """Whether no worker is left, not even as a zombie."""
@@ -76,11 +76,11 @@ def impatient() -> Iterator[_Pool]:
 
 def test_workers_are_pinned_and_use_one_thread(shared: _Pool) -> None:
     """Each worker runs on its core only, with one thread inside operators, without gradients."""
-    found = shared.call_each(tasks.who, {0: {}, 1: {}})
+    answers = shared.call_each(tasks.who, {0: {}, 1: {}})
     for number, cores in enumerate(_cores(2)):
-        pid = found[number].pop("pid")
+        pid = answers[number].pop("pid")
         assert pid in children()
-        assert found[number] == {"number": number, "cores": cores, "threads": 1, "omp": "1", "inference": True}
+        assert answers[number] == {"number": number, "cores": cores, "threads": 1, "omp": "1", "inference": True}
     assert os.sched_getaffinity(0) == set(usable_cores())  # the controller is not pinned
 
 
@@ -88,8 +88,8 @@ def test_calls_run_at_the_same_time(shared: _Pool) -> None:
     """Calls of several workers overlap: each ends only if the other runs; results stand under their worker."""
     shared.arena.write(1, 0)
     shared.arena.write(2, 0)
-    found = shared.call_each(tasks.meet, {1: {"flag": 2, "other": 1}, 0: {"flag": 1, "other": 2}})
-    assert found == {0: "worker 0", 1: "worker 1"}
+    answers = shared.call_each(tasks.meet, {1: {"flag": 2, "other": 1}, 0: {"flag": 1, "other": 2}})
+    assert answers == {0: "worker 0", 1: "worker 1"}
 
 
 def test_results_stand_in_the_order_of_the_workers(shared: _Pool) -> None:
@@ -97,8 +97,8 @@ def test_results_stand_in_the_order_of_the_workers(shared: _Pool) -> None:
     for order in ((0, 1), (1, 0)):
         shared.arena.write(1, 0)
         slow, quick = order
-        found = shared.call_each(tasks.late, {slow: {"late": True}, quick: {"late": False}})
-        assert list(found.items()) == [(slow, slow), (quick, quick)]
+        answers = shared.call_each(tasks.late, {slow: {"late": True}, quick: {"late": False}})
+        assert list(answers.items()) == [(slow, slow), (quick, quick)]
 
 
 def test_one_worker_at_a_time(shared: _Pool) -> None:
@@ -144,8 +144,8 @@ def test_answers_are_one_line(function: str, answer: tuple[bool, object]) -> Non
     """A worker answers with a result, or with one line about what went wrong."""
     arguments: dict[str, dict[str, Any]] = {"fail": {"message": ""}, "remember": {"name": "x", "value": 1}}
     keywords = arguments.get(function, {})
-    found = worker._answer(worker.Worker(0, Arena(4, 0), Streams()), f"{tasks.__name__}:{function}", keywords)
-    assert found == answer
+    reply = worker._answer(worker.Worker(0, Arena(4, 0), Streams()), f"{tasks.__name__}:{function}", keywords)
+    assert reply == answer
 
 
 @pytest.mark.parametrize(
@@ -196,8 +196,8 @@ def test_a_worker_that_takes_no_message_is_named(impatient: _Pool) -> None:
 def test_messages_of_all_sizes_arrive(shared: _Pool, size: int) -> None:
     """Arguments and results come as they were, also where they fill parts exactly or are far larger than a pipe."""
     values = {0: bytes(size), 1: os.urandom(size)}
-    found = shared.call_each(tasks.echo, {worker: {"value": value} for worker, value in values.items()})
-    assert found == values
+    answers = shared.call_each(tasks.echo, {worker: {"value": value} for worker, value in values.items()})
+    assert answers == values
 
 
 def test_parts_make_up_the_message() -> None:
@@ -283,9 +283,9 @@ def test_wrong_numbers_of_devices_are_refused(devices: int) -> None:
 
 def test_platform_is_described() -> None:
     """Artifacts state platform, cores, processor and versions."""
-    found = cpu.describe(1)
-    assert found.name == "cpu"
-    assert found.cores == ((usable_cores()[0],),)
-    assert found.processor
+    platform = cpu.describe(1)
+    assert platform.name == "cpu"
+    assert platform.cores == ((usable_cores()[0],),)
+    assert platform.processor
     # Packages of torch say what they are built for in one of the two only.
     assert versions()["torch"].partition("+")[0] == torch.__version__.partition("+")[0]

@@ -68,7 +68,7 @@ def test_files_and_folders(checkout: Checkout, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "found", "settings"),
+    ("field", "name", "settings"),
     [
         ("results", "-x", {"results": "-x"}),
         ("models.a.model", "--output=x", {"models": {"a": {"model": "--output=x"}}}),
@@ -77,8 +77,8 @@ def test_files_and_folders(checkout: Checkout, name: str) -> None:
     ],
     ids=["results", "model", "scenario", "archive"],
 )
-def test_leading_dash(field: str, found: str, settings: dict[str, Any]) -> None:
+def test_leading_dash(field: str, name: str, settings: dict[str, Any]) -> None:
     """A folder or a file that commands would take for an option is refused."""
     with pytest.raises(HiosError) as refused:
         config.without_files({**CONFIG, **settings}, "my.yaml", cores=4)
-    assert f'my.yaml: {field}: found "{found}"; allowed: text matching ' in str(refused.value)
+    assert f'my.yaml: {field}: found "{name}"; allowed: text matching ' in str(refused.value)

@@ -158,8 +158,8 @@ def test_captures_fork_and_join_all_streams(cuda: _Torch) -> None:
     """All happens within one capture: pools of other GPUs, fork, launches, join; it is replayed on its stream."""
     backend = CudaBackend([0, 1])
     lanes = (Lane(0), Lane(1), Lane(0, 1))
-    replay, found = backend.capture(lanes, lambda: cuda.log.append("launch") or "outputs")
-    assert found == "outputs"
+    replay, captured = backend.capture(lanes, lambda: cuda.log.append("launch") or "outputs")
+    assert captured == "outputs"
     assert cuda.log == [
         "enter device 0",
         "make pool 1",

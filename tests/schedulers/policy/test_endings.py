@@ -20,10 +20,10 @@ R, S = 3, 8
 
 
 def _predecessors(graph: Graph) -> list[list[int]]:
-    found: list[list[int]] = [[] for _ in graph.operators]
+    predecessors: list[list[int]] = [[] for _ in graph.operators]
     for edge in graph.edges:
-        found[graph.index[edge.target]].append(graph.index[edge.source])
-    return found
+        predecessors[graph.index[edge.target]].append(graph.index[edge.source])
+    return predecessors
 
 
 def _start(operators: Sequence[int], predecessors: Sequence[Sequence[int]], r: int = R, s: int = S) -> CombinedState:
@@ -60,11 +60,11 @@ def _check_all_states(operators: Sequence[int], predecessors: Sequence[Sequence[
         left, state = waiting.popitem()
         checked.add(left)
         listed = {_named(block, ending) for ending in block.endings(left, r, s)}
-        found = [state.ending(index) for index in range(state.count)]
-        assert len(found) == len(listed)
-        assert {frozenset(frozenset(group) for group in ending.stage) for ending in found} == listed
-        transitions += len(found)
-        for ending in found:
+        endings = [state.ending(index) for index in range(state.count)]
+        assert len(endings) == len(listed)
+        assert {frozenset(frozenset(group) for group in ending.stage) for ending in endings} == listed
+        transitions += len(endings)
+        for ending in endings:
             rest = _left(block, left, ending.stage)
             if rest and rest not in checked:
                 waiting[rest] = ending.left

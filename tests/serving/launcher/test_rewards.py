@@ -15,8 +15,8 @@ def test_by_hand() -> None:
     """Zeros give 1; the example of the specification e^0.7; the launcher's latency is the mean of the models'."""
     assert rewards(np.zeros((1, 4))).tolist() == [[1.0, 1.0, 1.0]]
     assert rewards(np.array([[1.0, -1.0, 0.5]])).tolist() == [pytest.approx([math.exp(0.7)] * 2)]
-    found = rewards(np.array([[1.0, -1.0, 2.0, 0.5]]))[0]
-    assert found == pytest.approx([math.exp(0.4 - 0.4 * 0.5 - 0.1), math.exp(0.7), math.exp(0.4 - 0.8 - 0.1)])
+    values = rewards(np.array([[1.0, -1.0, 2.0, 0.5]]))[0]
+    assert values == pytest.approx([math.exp(0.4 - 0.4 * 0.5 - 0.1), math.exp(0.7), math.exp(0.4 - 0.8 - 0.1)])
 
 
 def test_scores() -> None:
