@@ -88,8 +88,8 @@ def hios_wide(problem: Problem, devices: int) -> StreamPlan:
         return apart.plan(devices)
 
     def best(contracted: Problem) -> tuple[float, float]:
-        members, its_kind = best_list(contracted, devices)
-        return members.latency_ms, its_kind
+        found, its_kind = best_list(contracted, devices)
+        return found.latency_ms, its_kind
 
     def once(contracted: Problem, its_kind: float) -> float:
         return _one_pass(contracted, devices, its_kind).latency_ms
