@@ -136,14 +136,14 @@ def main() -> None:
     with Server(scenario, options.policy, virtual=options.virtual) as server:
         for _ in range(10):
             server.infer(model.label, inputs)
-        turns = {
+        generators = {
             "theirs": functools.partial(by_loadgen, server, model.label, inputs, model.rate, scenario.duration_s),
             "ours": functools.partial(by_hios, server, model.label, inputs, scenario.duration_s),
         }
         rounds = []
         for number in range(options.rounds):
-            order = sorted(turns, reverse=bool(number % 2))
-            rounds.append({who: turns[who](number) for who in order})
+            order = sorted(generators, reverse=bool(number % 2))
+            rounds.append({who: generators[who](number) for who in order})
     print(f"{'':12}{'LoadGen':>10}{'hios load':>11}{'gap':>9}{'least':>9}{'largest':>9}")
     for name in LINES:
         theirs, ours = (statistics.median(row[who][name] for row in rounds) for who in ("theirs", "ours"))

@@ -59,7 +59,7 @@ def _schedule(result: Mapping[str, Any], problem: hios.Problem, folder: Path) ->
         )
     crossing = [edge for edge in problem.graph.edges if home[edge.source] != home[edge.target]]
     values = {edge.source: edge.bytes or 0 for edge in crossing}
-    yield f"    {len(values)} values handed over, {sum(values.values()) / 1e6:.1f} MB"
+    yield f"    {len(values)} values transferred, {sum(values.values()) / 1e6:.1f} MB"
 
 
 def _longest_path(problem: hios.Problem) -> float:

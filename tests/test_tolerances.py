@@ -27,8 +27,8 @@ INF, NAN = math.inf, math.nan
 )
 def test_compared(values: list[float], expected: list[float], off: float, within: bool) -> None:
     """Finite values may differ by the tolerance; what is not finite must be the same, which is no difference then."""
-    got, close = compared(torch.tensor(values), torch.tensor(expected), 1e-4)
-    assert got == pytest.approx(off, abs=1e-6)
+    error, close = compared(torch.tensor(values), torch.tensor(expected), 1e-4)
+    assert error == pytest.approx(off, abs=1e-6)
     assert close == within
 
 

@@ -118,8 +118,8 @@ def test_the_steadiest_of_equals_is_taken() -> None:
 )
 def test_outputs_of_any_size(values: list[float], expected: list[float], tolerance: float, off: float | None) -> None:
     """Outputs count in units of their largest magnitude, so that large ones may be rounded and small ones are seen."""
-    got = beyond([torch.tensor(values)], [torch.tensor(expected)], tolerance)
-    assert got == (off if off is None else pytest.approx(off))
+    error = beyond([torch.tensor(values)], [torch.tensor(expected)], tolerance)
+    assert error == (off if off is None else pytest.approx(off))
 
 
 def test_outputs_of_any_precision() -> None:

@@ -60,8 +60,8 @@ def test_table() -> None:
 
 def test_intervals() -> None:
     """Speedups stand with their intervals, and the heading says what they are; one without has none."""
-    told = {"speedup_interval": (1.889, 2.1)}
-    head, _, mine, eager, _ = latency_table(_run(10, "greedy", result=told)).splitlines()
+    speedup = {"speedup_interval": (1.889, 2.1)}
+    head, _, mine, eager, _ = latency_table(_run(10, "greedy", result=speedup)).splitlines()
     assert head.endswith("  speedup (95 %)")
     assert mine.endswith("  2.00 (1.89 to 2.10)")
     assert eager.endswith("  0.50")

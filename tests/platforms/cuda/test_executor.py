@@ -192,7 +192,7 @@ def test_operators_that_fail_are_named() -> None:
 
 def test_operators_that_fail_alone_are_named() -> None:
     """All operators run once by themselves when a network is loaded: one that fails is named, whatever the plans."""
-    extracted_network, noted = branches(), list[int]()
+    extracted_network, marks = branches(), list[int]()
     last = extracted_network.graph.operators[extracted_network.graph.order[-1]].id
 
     class Failing(Placed):
@@ -202,8 +202,8 @@ def test_operators_that_fail_alone_are_named() -> None:
 
     placed = Failing(extracted_network.graph, extracted_network.tensors, [torch.device("cpu")])
     with pytest.raises(PlatformError, match=rf"^device 0, operator {last}, stream 0: no such kernel$"):
-        Executor(placed, HostBackend(), noted.append)
-    assert [launch_marker.text(extracted_network.graph, [], mark) for mark in noted] == [
+        Executor(placed, HostBackend(), marks.append)
+    assert [launch_marker.text(extracted_network.graph, [], mark) for mark in marks] == [
         f"device 0, operator {extracted_network.graph.operators[place].id}, stream 0"
         for place in extracted_network.graph.order
     ]
@@ -245,22 +245,22 @@ def test_a_lack_of_memory_is_no_reason_to_go_on(when: str) -> None:
 
 
 def test_marks_say_where_the_process_is() -> None:
-    """Launches are noted before they are made, and every device before it is waited for; both have words."""
-    extracted_network, noted = branches(), list[int]()
+    """Every launch is marked before it is made, and every device before it is waited for; each mark has a text."""
+    extracted_network, marks = branches(), list[int]()
     placed = Placed(extracted_network.graph, extracted_network.tensors, [torch.device("cpu")] * 2)
     placed.write(extracted_network.inputs)
-    prepared = Executor(placed, HostBackend(), noted.append)
+    prepared = Executor(placed, HostBackend(), marks.append)
     order = extracted_network.graph.order
     plan = StagedPlan(tuple(tuple(((place,),) for place in order[device::2]) for device in (0, 1)))
     prepared.prepare("alternating", [plan])
-    launched = [launch_marker.text(extracted_network.graph, ["alternating"], mark) for mark in noted]
+    launched = [launch_marker.text(extracted_network.graph, ["alternating"], mark) for mark in marks]
     names = [operator.id for operator in extracted_network.graph.operators]
     assert {f"device 0, operator {names[order[0]]}, stage 0", f"device 1, operator {names[order[1]]}, stage 0"} <= {
         *launched
     }
-    noted.clear()
+    marks.clear()
     prepared.run("alternating")
-    assert [launch_marker.text(extracted_network.graph, ["alternating"], mark) for mark in noted] == [
+    assert [launch_marker.text(extracted_network.graph, ["alternating"], mark) for mark in marks] == [
         "device 0, which runs all of alternating",
         "device 1, which runs all of alternating",
     ]
