@@ -87,7 +87,7 @@ def test_devices_of_one_cpu_take_siblings_last() -> None:
 
 
 def test_groups_stay_in_a_cache() -> None:
-    """Groups of two lie in an L3 of two; groups of three have none to lie in, and take neighbors."""
+    """Groups of two share an L3 cache of two cores; groups of three fit into none, and take neighboring cores."""
     assert groups(_several_caches(), 3, 2) == [[0, 1], [2, 3], [4, 5]]
     assert groups(_several_caches(), 2, 3) == [[0, 1, 2], [3, 4, 5]]
     assert groups(_several_nodes(), 6, 3) == [[first, first + 1, first + 2] for first in range(0, 24, 4)]

@@ -63,7 +63,7 @@ def test_copies_drift_by_themselves(share: float, expected: float) -> None:
 
 @pytest.mark.parametrize("samples", [(6, 6), (6, 30), (20, 40)])
 def test_interval_of_drift_holds_the_truth(samples: tuple[int, int]) -> None:
-    """The interval misses the true drift in at most 5 % of the cases, and is not much wider than it has to be."""
+    """The interval misses the true drift in at most 5 % of cases, and is not much wider than necessary."""
     cases = 400
     held, wide = 0, 0.0
     for case in range(cases):

@@ -32,7 +32,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[OptimizedModule]]:
-    """What the backend made in a test, closed behind it."""
+    """Modules that the backend made in a test, closed after it."""
     instances: list[OptimizedModule] = []
     accelerated = dynamo.accelerated  # type: ignore[attr-defined] # what the module imported
 
@@ -51,7 +51,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[OptimizedModule]]:
 
 @pytest.fixture
 def compiled(cache: Path) -> Callable[..., Any]:
-    """torch.compile with parts that the engine runs, however small."""
+    """torch.compile with hios, in which the engine runs even the smallest parts."""
 
     def compile_(model: nn.Module, **options: Any) -> Any:
         chosen = {"devices": DEVICES, "algorithm": "hios-lp", "budget_s": 0.1, "cache": cache, **options}
@@ -128,7 +128,7 @@ def test_dynamic_shapes_are_left_alone(compiled: Callable[..., Any], made: list[
 
 @pytest.mark.slow
 def test_gradients_are_left_alone(compiled: Callable[..., Any], made: list[OptimizedModule]) -> None:
-    """With gradients on, a model with parameters is differentiated as ever, with a warning that says what to do."""
+    """With gradients, a model with parameters is differentiated as usual, with a warning that says what to do."""
     model = Branches()
     fast = compiled(model)
     with pytest.warns(HiosWarning, match=r"torch\.inference_mode"):

@@ -42,7 +42,7 @@ def test_what_names_no_model(text: str) -> None:
 
 
 def test_names(tmp_path: Path) -> None:
-    """The registered networks are the files of a folder, less those that begin with an underscore."""
+    """The registered networks are the files of the folder, except those whose names begin with an underscore."""
     for name in ("b.py", "a.py", "__init__.py", "_shared.py", "c.txt"):
         (tmp_path / name).touch()
     assert names(tmp_path) == ["a", "b"]

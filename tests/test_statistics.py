@@ -149,14 +149,14 @@ def test_equals_leave_the_baseline(rounds: int) -> None:
 
 
 def test_a_gain_beyond_doubt_replaces_the_baseline() -> None:
-    """A way that is faster in all rounds is taken; so is the steadier of two that are, but no slower one."""
+    """A way that is faster in all rounds is chosen; of two that are tied, the steadier one; never a slower one."""
     runs = {"baseline": _around(10, 0.02, 8), "fast": _around(9, 0.08, 9), "steady": _around(9.1, 0.002, 10)}
     assert best(runs, "baseline") == "steady"
     assert best({**runs, "slow": _around(12, 0.001, 11)}, "slow") == "steady"
 
 
 def test_few_rounds_leave_the_baseline() -> None:
-    """Rounds too few for an interval change nothing."""
+    """With too few rounds for an interval, nothing changes."""
     assert best({"baseline": [9.0] * 5, "other": [4.0] * 5}, "baseline") == "baseline"
 
 

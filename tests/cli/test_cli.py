@@ -203,7 +203,7 @@ def test_classifier_and_seed_are_passed_on(folder: Path, tmp_path: Path) -> None
 
 
 def test_algorithms_lists_the_registry() -> None:
-    """Every algorithm stands with summary, paper and the defaults of its parameters, and by name with all it says."""
+    """The list has every algorithm with summary, paper and parameter defaults; by name, all details are printed."""
     listed = " ".join(_done("algorithms").output.split())
     for name, algorithm in ALGORITHMS.items():
         assert f"{name} {algorithm.summary} {algorithm.paper}; " in listed

@@ -119,7 +119,7 @@ def test_partition_that_does_not_fit(tmp_path: Path, fingerprint: str, more: lis
 @pytest.mark.parametrize("timeout", ["0", "-1", "inf", "nan"])
 @pytest.mark.parametrize("command", [EXECUTE, ("distribute", *EXECUTE[1:4], "--transport", "gloo", *EXECUTE[6:])])
 def test_time_outs_that_cannot_be(command: tuple[str, ...], timeout: str) -> None:
-    """A run has more than no time, and less than all time, in both commands that measure."""
+    """The time limit of a run must be positive and finite in both commands that measure."""
     result = CliRunner().invoke(main, [*command, "--timeout", timeout])
     assert result.exit_code == 1
     assert result.stderr == f"Error: --timeout: found {float(timeout)}; allowed: more than 0 seconds, finite\n"

@@ -92,7 +92,7 @@ subprocess.run(["bash", "-c", sys.argv[2] + " 2>&1 | tee log"])
 
 
 def _start(folder: Path, **environment: str) -> subprocess.Popen[bytes]:
-    """Start a runner whose command takes ten minutes, and wait until it is at work."""
+    """Start a process whose command takes ten minutes, and wait until the command has begun."""
     (folder / "slow_algorithm.py").write_text(textwrap.dedent(_ALGORITHM), encoding="utf-8")
     graph = {"name": "net", "operators": [{"id": "a", "type": "t"}], "edges": []}
     artifacts.write(folder / "graph.json", "graph", graph)

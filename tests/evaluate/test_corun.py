@@ -52,7 +52,7 @@ def test_factor_by_number_of_devices() -> None:
 
 
 def test_a_number_that_stands_twice_is_refused() -> None:
-    """Two factors of one number of devices contradict each other."""
+    """A number of devices with two factors is refused."""
     with pytest.raises(HiosError, match="corun: duplicate number of devices"):
         _costs([{"devices": 2, "factor": 1.0}, {"devices": 2, "factor": 1.1}])
 

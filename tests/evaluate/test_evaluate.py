@@ -172,7 +172,7 @@ def test_checker_finds_what_zero_times_hide() -> None:
 
 
 def test_checker_works_stage_costs_out_itself() -> None:
-    """A wrong t(S) of the evaluator is found: the checker does not ask it."""
+    """The checker detects a wrong t(S) of the evaluator, because it does not use it."""
     plan = StagedPlan(((((0,),), ((1,), (2,)), ((3,),)),))
     right = _schedule(DIAMOND, plan)
     wrong = Problem.__new__(Problem)
@@ -183,7 +183,7 @@ def test_checker_works_stage_costs_out_itself() -> None:
 
 
 def test_checker_refuses_too_fast_streams() -> None:
-    """Operators beside each other on one device that ran as if alone are found."""
+    """Operators side by side on one device that ran as if alone are found."""
     instance = problem({"a": 2.0, "b": 2.0}, {})
     rows = (Placement("a", 0, 0, None, 0.0, 2.0), Placement("b", 0, 1, None, 0.0, 2.0))
     errors = violations(instance, Schedule("test", {}, 1, 2.0, 0.0, 0.0, rows))
@@ -351,7 +351,7 @@ def test_verdicts_on_staged_bounds() -> None:
 
 @given(problems(), st.sampled_from(["sequential", "heft", "hios-lp", "lios"]), st.integers(1, 3))
 def test_bounds_of_algorithms_are_recomputed(instance: Problem, name: str, devices: int) -> None:
-    """What algorithms that prove nothing themselves state is what the costs prove."""
+    """Algorithms that prove no bound themselves state the one that follows from the costs."""
     devices = devices if ALGORITHMS[name].several_devices else 1
     assert {judgement.verdict for judgement in judge_bounds(instance, schedule(instance, name, devices))} == {
         "recomputed"

@@ -132,7 +132,7 @@ def test_bound_by_hand() -> None:
 
 
 def test_a_merge_that_gains_nothing_is_left_out() -> None:
-    """What takes longer merged runs apart, and merges that nobody measured are not guessed at."""
+    """A merge that takes longer is not used, and merges that were not measured are not estimated."""
     slow = merging_problem({"a": 3.0, "b": 4.0}, merges={frozenset("ab"): 7.5}, wide_ms={"a": {2: 2.9}})
     assert schedule(slow, "hios-wide", 2).merges == ()
     unmeasured = merging_problem({"a": 3.0, "b": 4.0}, wide_ms={"a": {2: 1.0}})

@@ -60,7 +60,7 @@ def _extracted(path: Path, **options: Any) -> tuple[Graph, dict[str, Tensor]]:
 def test_networks(tmp_path: Path, name: str, image_size: int, operators: int, edges: int) -> None:
     """Through ONNX a network has the units, edges and blocks that it has through torch, and the same outputs.
 
-    One type differs: torch exports its global average pool as ReduceMean, so that it is a mean here.
+    One type differs: torch exports its global average pool as ReduceMean, which becomes a mean.
     """
     module, inputs = build_model(name, {"image_size": image_size}, seed=0)
     graph, weights = _extracted(_exported(module, inputs, tmp_path / "net.onnx", external_data=False))
@@ -530,7 +530,7 @@ def test_open_dimensions_are_fixed(
 def test_shapes_that_the_file_does_not_allow(
     tmp_path: Path, inputs: dict[str, Any], batch_size: int | None, message: str
 ) -> None:
-    """What contradicts the file or itself is named with what is allowed."""
+    """Options that contradict the file or each other are named, with what is allowed."""
     path = _saved(_opened(["n", 3], ["n", 3]), tmp_path / "net.onnx")
     with pytest.raises(HiosError, match=message):
         onnx_file.load(path, batch_size, inputs)

@@ -89,7 +89,7 @@ def test_outputs_that_are_none(tmp_path: Path) -> None:
 
 
 def test_outputs_that_are_not_tensors(tmp_path: Path) -> None:
-    """A number among the outputs is refused at export and in a file of others."""
+    """An output that is a number is refused at export, and in a file exported elsewhere."""
 
     def forward(model: Any, x: Tensor) -> Any:
         return x * 2, 3

@@ -1,4 +1,4 @@
-"""Loading a program.pt2 that somebody else made: nothing in it runs, whatever it holds."""
+"""Loading a program.pt2 from an untrusted source: nothing in it runs, whatever it contains."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_other_dtypes_are_not_packed() -> None:
 
 
 def test_filters_are_kept_once() -> None:
-    """After the first run nothing holds the filters in the order in which they came."""
+    """After the first run the unpacked filters have been released."""
     attributes = {"strides": [1, 1], "dilation": [1, 1], "padding": [1, 1, 1, 1], "groups": 1}
     filters = torch.randn(2, 4, 3, 3)
     kernel, came = packed_convolution(attributes, filters, None), weakref.ref(filters)

@@ -123,7 +123,7 @@ def test_outputs_of_any_size(values: list[float], expected: list[float], toleran
 
 
 def test_outputs_of_any_precision() -> None:
-    """Rounding to 16 bits is allowed, more is not; whole numbers must be the same, however large."""
+    """Rounding to 16 bits is allowed, larger differences are not; integers must be equal, however large."""
     values = torch.linspace(-3, 3, 1000, dtype=torch.float64)
     for dtype in (torch.float16, torch.bfloat16):
         half = values.to(dtype)

@@ -62,7 +62,7 @@ def test_inputs_that_can_change_are_refused() -> None:
 
 
 def test_an_array_in_the_place_of_a_constant_does_not_fit() -> None:
-    """Where the example has a number, an array is another input and no error."""
+    """An array in place of a number of the example counts as another input, and is not an error."""
     assert "found array" in str(Inputs((torch.ones(2), 1), {}).tensors((torch.ones(2), np.arange(3)), {}))
 
 

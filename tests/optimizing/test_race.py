@@ -105,7 +105,7 @@ def test_one_that_is_asked_for_is_taken_or_refused() -> None:
 
 
 def test_a_short_budget_keeps_the_faster_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no time for all in the fewest rounds that tell anything, half of them leave."""
+    """If there is no time for all candidates in the smallest useful number of rounds, half of them leave."""
     names = [Candidate(f"way {number}", "compile", 1) for number in range(5)]
     times = {TODAY.label: 10.0, **{way.label: 10.0 + number / 10 for number, way in enumerate(names)}}
     _Clock(monkeypatch, times)

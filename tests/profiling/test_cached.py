@@ -192,7 +192,7 @@ def test_operators_run_behind_those_that_fill_the_caches(graph_file: Path) -> No
 
 @pytest.mark.slow
 def test_without_time_stages_are_modelled(graph_file: Path, tmp_path: Path) -> None:
-    """A budget of nothing leaves the least number of repeats, and stages to the model."""
+    """With a budget of zero, operators are measured the minimum number of times and stages are left to the model."""
     costs = _profile(graph_file, tmp_path / "costs.json", None, budget_s=0.0)
     assert {entry["repeats"] for entry in costs["operators"].values()} == {3}
     assert costs["stages"] == []

@@ -33,7 +33,7 @@ def test_entries_come_back(tmp_path: Path) -> None:
 
 
 def test_speed_of_the_session_is_kept(tmp_path: Path) -> None:
-    """The speed of the machine comes back with what was measured; where it is damaged there is no entry."""
+    """An entry is read with the machine speed that it was written with; if that is damaged, there is no entry."""
     speed = Speed(Estimate(1.5, 1.25, 1.75), Estimate(1.0, 1.0, 1.0))
     Cache(tmp_path, SETTINGS).put("operator", "conv", replace(MEASURED, speed=speed))
     kept = Cache(tmp_path, SETTINGS).get("operator", "conv")

@@ -33,7 +33,7 @@ def test_a_planted_model_is_found() -> None:
 
 
 def test_noise_is_no_gain() -> None:
-    """Stages that take the sum of their operators but for noise leave the plain model, with its error."""
+    """Stages that take the sum of their operators, apart from noise, keep the plain model, with its error."""
     noise = random.Random(1)
     measured = {
         stage: sum(TIMES[name] for group in stage for name in group) * noise.gauss(1.0, 0.02) for stage in STAGES
@@ -74,7 +74,7 @@ def test_few_stages_tell_nothing() -> None:
 
 
 def test_operators_without_time() -> None:
-    """Stages of operators that take no time at all do no harm."""
+    """Stages of operators that take no time are fitted without an error."""
     times = dict.fromkeys(TIMES, 0.0)
     assert contention.fit(dict.fromkeys(STAGES, 0.0), times).alpha == 1.0
 

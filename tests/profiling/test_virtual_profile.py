@@ -32,7 +32,7 @@ def test_more_devices_than_cores(graph_file: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("virtual", "factor"), [(True, 2.0), (False, 1.0)])
 def test_a_shared_core_shows_in_the_mean(graph_file: Path, virtual: bool, factor: float) -> None:
-    """Devices that take turns on a core are held up in some inferences only: there it is the mean that counts."""
+    """Devices that take turns on a core are delayed in some inferences only, so there the mean counts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cores, "WorkerPool", lambda *_, **__: None)
         timer = cores.CpuTimer(Graph.read(graph_file), "", Platform("cpu", cores=((0,), (0,)), virtual=virtual or None))

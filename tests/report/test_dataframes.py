@@ -111,7 +111,7 @@ def test_frames_merge(results: hios.Results) -> None:
 
 
 def test_costs(tmp_path: Path) -> None:
-    """Every entry of costs.json is a row, with what it is about."""
+    """Every entry of costs.json is a row that names its kind and operators."""
     directory = make_results(tmp_path / "net", "net")
     costs = artifacts.read(directory / "costs.json", "costs")
     costs["operators"]["op1"] |= {"interval_ms": [0.2, 0.3], "repeats": 30, "utilization": 0.5}

@@ -435,7 +435,7 @@ def test_sentences_rest_on_intervals(tmp_path: Path) -> None:
 
 
 def test_auto_has_a_row(tmp_path: Path) -> None:
-    """What was chosen has a row of its own runs in page, chart and table, and is explained; otherwise none of it."""
+    """The choice has a row of its own runs in page, chart and table, and an explanation; without one, nothing."""
     chosen = {
         "label": "sequential, 2 cores",
         "algorithm": "sequential",
@@ -571,7 +571,7 @@ def test_an_outlier_does_not_flatten_the_chart(tmp_path: Path) -> None:
 
 
 def test_without_an_outlier_nothing_is_cut_off(page: str) -> None:
-    """Latencies of the same order are all shown whole."""
+    """Latencies of the same order of magnitude are all shown in full."""
     figure = latency_figure(page)
     assert "▸" not in figure
     widths = bar_widths(figure)

@@ -292,7 +292,7 @@ def test_names_cannot_move_the_cursor() -> None:
 
 
 def test_long_notes_keep_to_the_width() -> None:
-    """Topics and texts of notes of any length stay within the width."""
+    """Notes stay within the width, however long their topics and texts are."""
     timetable = replace(STAGED, notes={"a topic " * 20: "a text " * 30, "unbroken" * 20: "t" * 200})
     assert max(map(len, draw(timetable, Look(60), {}).splitlines())) <= 60
 

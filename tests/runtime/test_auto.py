@@ -77,7 +77,7 @@ def test_sequential_may_win(graph: Graph, winner: str, cores: int) -> None:
 
 
 def test_what_is_not_faster_beyond_doubt_is_not_chosen(graph: Graph) -> None:
-    """Sequential, disturbed in a third of the runs, stays before a steady schedule that takes longer, and says so."""
+    """A disturbed sequential schedule is kept over a steady one that is not significantly faster; a note says so."""
     disturbed = [20.0 if number % 6 in (0, 3) else 10.0 for number in range(36)]
     choice = choose(*_session(graph, {BASELINE: disturbed, "one": [14.0] * 36, "wide": [10.0, 10.0, 10.4] * 12}))
     assert choice.label == BASELINE

@@ -123,5 +123,5 @@ def test_markers_in_words(graph: Graph, operator: int, stage: int | None, stream
 
 
 def test_no_marker(graph: Graph) -> None:
-    """Before its first operator a device is nowhere."""
+    """A device that has not begun its first operator has no position."""
     assert progress_marker.text(graph, 0) == ""

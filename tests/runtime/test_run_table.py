@@ -1,4 +1,4 @@
-"""What a session prints."""
+"""The table that a session prints."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_virtual_devices() -> None:
 
 
 def test_chosen() -> None:
-    """What was chosen stands behind the schedules, with what it is and its own runs."""
+    """The choice is listed after the schedules, with its description and its own runs."""
     chosen = Chosen("mine", "greedy", 1, 1, 3, Latency(10.4, 10.0, 11.0, ()), 1.92)
     lines = latency_table(_run(10, "greedy", chosen=chosen)).splitlines()
     assert lines[3] == "auto: mine                          10.40  10.00 to 11.00  1.92"

@@ -32,7 +32,7 @@ def test_transfer_is_weighed() -> None:
 
 
 def _by_the_letter(instance: Problem, devices: int) -> list[list[int]]:
-    """HEFT with every gap of every device looked at."""
+    """HEFT that searches every idle gap of every device."""
     rank = {operator: number for number, operator in enumerate(priority_order(instance))}
     rows: list[list[tuple[float, float, int]]] = [[] for _ in range(devices)]
     finish: dict[int, float] = {}

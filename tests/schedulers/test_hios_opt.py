@@ -333,7 +333,7 @@ def test_hardly_any_time(time_limit: float) -> None:
 
 
 def test_notes_name_what_was_not_compared() -> None:
-    """Without time the first algorithm is asked, and the others are named but for those that cannot be better."""
+    """Without time only the first algorithm runs; the others are named, except those that cannot be better."""
     instance = _open_problem()
     notes = schedule(instance, "hios-opt", 3, {"time_limit": 0}).notes
     first = notes["start"].partition(",")[0]

@@ -38,7 +38,7 @@ def test_schedules_with_widths_are_valid(instance: Problem, devices: int) -> Non
 
 
 def test_it_weighs_the_path_against_the_area() -> None:
-    """A chain takes all devices even at a loss; operators beside each other keep to one where width is a loss."""
+    """A chain takes all devices even at a loss; operators side by side keep to one where width is a loss."""
     times = dict.fromkeys("abcd", 4.0)
     wide = {name: {2: 2.5, 4: 1.5} for name in times}
     chain = problem(times, dict.fromkeys([("a", "b"), ("b", "c"), ("c", "d")], 0.0), wide=wide)
@@ -83,7 +83,7 @@ def test_others_do_not_change(name: str, instance: Problem, devices: int) -> Non
 
 ONE = problem({"a": 8.0}, {}, wide={"a": {2: 5.0}})
 CHAIN = problem({"a": 8.0, "b": 6.0}, {("a", "b"): 9.0}, wide={"a": {2: 4.0}, "b": {2: 5.0}})
-#: a and b beside each other, then c.
+#: a and b side by side, then c.
 LEVELS = problem(
     {"a": 8.0, "b": 1.0, "c": 8.0}, {("a", "c"): 0.0, ("b", "c"): 0.0}, wide={"a": {2: 4.0}, "c": {2: 4.0}}
 )

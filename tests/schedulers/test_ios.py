@@ -257,7 +257,7 @@ PAIR = {"a": Conv((1, 1)), "b": Conv((1, 1)), "c": Conv((3, 3), (1, 1), value="a
 
 
 def test_modes() -> None:
-    """Modes allow merged operators, groups beside each other, or both; each stage takes the faster of the two."""
+    """Modes allow merged operators, groups side by side, or both; each stage takes the faster of the two."""
     times = dict.fromkeys(PAIR, 1.0)
     instance = conv_problem(
         PAIR,
@@ -286,7 +286,7 @@ def test_merge_mode_without_merges_is_sequential() -> None:
 
 
 def test_nothing_is_merged_or_grouped_without_gain() -> None:
-    """At equal times operators run one after another: neither beside each other nor merged."""
+    """At equal times operators run one after another: neither side by side nor merged."""
     instance = conv_problem({"a": Conv(), "b": Conv(), "c": Conv()}, {"a": 0.1, "b": 0.2, "c": 0.3})
     assert instance.merge_ms([0, 1, 2]) == pytest.approx(instance.stage_ms(((0,), (1,), (2,))))
     plan = _plan(instance)
@@ -295,7 +295,7 @@ def test_nothing_is_merged_or_grouped_without_gain() -> None:
 
 
 def test_nothing_is_merged_that_runs_beside_as_fast() -> None:
-    """A merge has to be faster than the same operators beside each other."""
+    """A merge has to be faster than the same operators side by side."""
     stages: dict[frozenset[tuple[str, ...]], float] = {frozenset({("a",), ("b",)}): 1.2}
     for time, merges in ((1.2, frozenset[frozenset[int]]()), (1.1, frozenset({frozenset({0, 1})}))):
         members, times = {"a": Conv(), "b": Conv()}, {"a": 1.0, "b": 1.0}
@@ -497,7 +497,7 @@ def test_blocks_that_merge_otherwise_are_searched_again() -> None:
 
 
 def test_measured_stages_are_not_asked_for() -> None:
-    """A profile that has all stages that IOS asks for leaves it nothing to ask."""
+    """If a profile has all stages that IOS needs, IOS asks for no further ones."""
     instance = RecordingProblem(_twins({}, {_FIRST: 1.0, _SECOND: 1.0}))
     assert isinstance(_plan(instance), StagedPlan)
     assert instance.asked == set()

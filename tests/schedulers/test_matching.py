@@ -69,7 +69,7 @@ def dense_graphs(draw: st.DrawFn) -> tuple[list[list[int]], list[int], int]:
 
 @given(graph=dense_graphs())
 def test_pairs_are_the_same(graph: tuple[list[list[int]], list[int], int]) -> None:
-    """Enlarging a matching of what is listed pairs every vertex as over the whole lists."""
+    """Enlarging a matching of the listed edges gives the same pairs as matching over the whole lists."""
     listed, sets, right = graph
     start = maximum_matching(listed, right)
     whole = [[*row, *bits(more)] for row, more in zip(listed, sets, strict=True)]

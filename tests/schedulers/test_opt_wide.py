@@ -77,7 +77,7 @@ def test_any_multipliers_prove_a_bound(data: st.DataObject) -> None:
 
 
 def test_the_trade_off_by_hand() -> None:
-    """Two chains beside each other: path alone says 3 ms, area alone 4 ms; both together leave 4.8 ms."""
+    """Two chains side by side: path alone says 3 ms, area alone 4 ms; both together leave 4.8 ms."""
     # Each chain: 8 ms on one device, 3 ms on four, which cost 12 ms of area. A share x of each on four devices:
     # path 8 - 5x, area (2 * (8 + 4x)) / 4 = 4 + 2x; equal at x = 4/7.
     wide = {"a": {4: 3.0}, "b": {4: 3.0}}
@@ -140,7 +140,7 @@ def test_times_of_the_search_are_those_of_the_evaluator(seed: int, devices: int,
 
 
 def test_more_devices_than_sets_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond 64 devices operators take one each in the search; hios-wide may still give them several."""
+    """With more than 64 devices, the search gives every operator one device; hios-wide may still give it several."""
     monkeypatch.setattr(wide_search, "MOST_DEVICES", 1)
     instance = _random(1)
     scheduled = _opt(instance, 4, moves=500)

@@ -138,7 +138,7 @@ def test_unknown_names_list_outside_algorithms(site: Path, files: list[str]) -> 
 
 
 def test_only_what_is_named_is_imported(site: Path, files: list[str]) -> None:
-    """A distribution whose import has effects does nothing where another algorithm is named."""
+    """A distribution whose import has side effects is not imported if another algorithm is named."""
     plugin.install(site, entries="loud = outside.loud:loud", loud="raise SystemExit('imported')\n")
     assert _scheduled(site, files, "sequential")["latency_ms"] == 9.0
     assert "imported" in _refused(site, "schedule", *files, "--algorithm", "loud", "--output", str(site / "out.json"))

@@ -21,7 +21,7 @@ from hios.serving.scenario import Scenario, ServedModel, pipeline_blocks
 
 
 def network(name: str, blocks: Sequence[Sequence[float]]) -> tuple[Graph, dict[str, float]]:
-    """A graph with times by operator: each block is operators beside each other, which all feed the next block's."""
+    """A graph with times by operator: each block is operators side by side, which all feed the next block's."""
     names = [[f"b{number}v{place}" for place in range(len(times))] for number, times in enumerate(blocks)]
     edges = [
         Edge(source, target) for before, after in itertools.pairwise(names) for source in before for target in after
@@ -42,7 +42,7 @@ def served(
     wide: Mapping[str, Mapping[int, float]] | None = None,
     **settings: Any,
 ) -> ServedModel:
-    """A model of blocks whose operators run beside each other; times in milliseconds."""
+    """A model of blocks whose operators run side by side; times in milliseconds."""
     graph, times = network(label, blocks)
     transfers = {(edge.source, edge.target): 0.0 for edge in graph.edges}
     costs = Costs(times, transfers, corun=corun or {}, wide_ms=wide or {}, alpha=1.0)

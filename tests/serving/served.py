@@ -123,7 +123,7 @@ def require_right(label: str, given: Sequence[Tensor], outputs: Sequence[Tensor]
 
 
 def require_nothing_held(server: Server) -> None:
-    """No instance holds a slot of the arena any more, and every request is accounted for."""
+    """No instance occupies a slot of the arena any longer, and every request is accounted for."""
     dispatcher = server._dispatcher
     every = {slots.number: len(slots.offsets) for own in dispatcher._values for slots in own.slots}
     assert dispatcher._free.counts == every

@@ -63,7 +63,7 @@ def test_the_command_refuses_what_contradicts(tmp_path: Path) -> None:
 
 
 def test_simulate_reads_what_load_wrote(measured: CalibrationFile, tmp_path: Path) -> None:
-    """The file goes from one command to the other; one of other models is refused."""
+    """One command writes the file and the other reads it; a file of other models is refused."""
     from hios import artifacts
 
     path = scenario_file(tmp_path / "scenario.yaml")

@@ -50,7 +50,7 @@ def test_same_as_the_reference_in_a_thousand_cases() -> None:
 
 
 def test_cases_differ() -> None:
-    """The measure measures: among the cases there are drops, expiries, promotions, partial and overlapping runs."""
+    """The cases cover drops, expiries, promotions, and partial and overlapping runs."""
     records = [(case := random_case(seed), Simulation(*case).run()) for seed in range(60)]
     for state in range(1, 6):
         assert sum(state in record.state for _, record in records) >= 10

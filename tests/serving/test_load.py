@@ -116,7 +116,7 @@ def test_tasks_that_fail_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def _overload(folder: Path, policy_name: str, duration_s: float) -> None:
-    """A flood is shed; at 1.5 times what lanes did then memory stays, tasks are conserved, and outputs are right.
+    """Overload is shed; at 1.5 times that rate memory is constant, no task is lost, and outputs are right.
 
     How fast lanes are changes beside other work, so nothing is asked of how much is shed at that rate.
     """

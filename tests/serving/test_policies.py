@@ -53,7 +53,7 @@ def _scenario(factor: float = 1.0, load: float = 1.0, **settings: Any) -> Scenar
     ],
 )
 def test_a_task_alone(name: str, left_ms: float, right_ms: float) -> None:
-    """A task that meets an idle device takes the sum of its operators, less what runs beside each other."""
+    """A task that meets an idle device takes the sum of its operators, less what runs side by side."""
     for number, expected in enumerate((left_ms, right_ms)):
         given = scenario(*_pair(), lanes=2, duration_s=1.0, rows=[(0.0, number)], arrivals="one.csv")
         row = list(simulate(given, name).models.values())[number]
@@ -178,7 +178,7 @@ def test_neighbors_pipeline_the_tasks_of_a_model() -> None:
 
 
 def test_stages_without_absent_sub_blocks() -> None:
-    """The stages of a combined block are those of its sub-blocks beside each other; absent ones leave no gap (D5)."""
+    """The stages of a combined block are those of its sub-blocks side by side; absent ones leave no gap (D5)."""
     stages = side_by_side([[((0,), (1,)), ((2,),)], [((5,),), ((6,),), ((7,),)]])
     assert stages == (((0, (0,)), (0, (1,)), (1, (5,))), ((0, (2,)), (1, (6,))), ((1, (7,)),))
     assert restricted(stages, 1) == [((0, (0,)), (0, (1,))), ((0, (2,)),)]

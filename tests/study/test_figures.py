@@ -161,7 +161,7 @@ def test_verdicts_follow_the_data(files: dict[str, list[Path]], tmp_path: Path) 
 
 
 def test_verify(files: dict[str, list[Path]], tmp_path: Path) -> None:
-    """A figure passes as drawn; another number in its data, table, CSV or verdict is found."""
+    """A figure as drawn passes the check; a changed number in its data, table, CSV or verdict is reported."""
     folder = tmp_path / "results"
     path = folder / "study" / "simulation" / "one.json"
     path.parent.mkdir(parents=True)

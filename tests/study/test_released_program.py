@@ -57,7 +57,7 @@ def _problem() -> Problem:
 
 
 def test_the_clock_of_a_device_delays_what_reads_it() -> None:
-    """With the device's clock, a result is late by all that its device ran in the meantime."""
+    """With the device's clock, a result is late by whatever its device ran in the meantime."""
     problem = _problem()
     exact = latencies_ms(problem, 2, PAPER)["hios-mr-inter"]
     late = latencies_ms(problem, 2, Deviations.only("device_clock"))["hios-mr-inter"]

@@ -106,7 +106,7 @@ def test_synchronous_tasks_of_a_server_are_its_capacity() -> None:
 
 
 def test_batches(given: dict[str, Path]) -> None:
-    """Larger batches complete more inputs a second, and nothing is more than full."""
+    """Larger batches complete more inputs a second, and never fill more than 100 % of the GPU."""
     result = _run("batches", given)
     for name in given:
         own = {point.x: point.values for point in result.points if (point.scenario, point.system) == (name, "top")}

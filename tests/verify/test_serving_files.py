@@ -87,7 +87,7 @@ def test_results_of_the_pipeline(result: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_said(change: Callable[[Any], None], message: str, result: Path) -> None:
-    """Counts that lose a task, results beyond the bound, and what breaks the schema."""
+    """Counts in which a task is lost, results beyond the bound, and violations of the schema are reported."""
     data = json.loads(result.read_text(encoding="utf-8"))
     change(data)
     result.write_text(json.dumps(data), encoding="utf-8")

@@ -283,7 +283,7 @@ def test_json_for_machines(folder: Path) -> None:
 def test_each_kind_of_contradiction_is_found(
     tmp_path: Path, name: str, change: Callable[[Any], None], message: str
 ) -> None:
-    """A single change makes its file fail, with a line that says where and what."""
+    """A single change makes its file fail, with a line that says what is wrong and where."""
     network = write_network(tmp_path / "net", 5)
     _edit(network / name, change)
     (problems,) = [entry.problems for entry in verify(network) if entry.path == name]

@@ -33,7 +33,7 @@ def meet(worker: Worker, flag: int, other: int) -> str:
 
 
 def late(worker: Worker, late: bool) -> int:
-    """Return the number of the worker; a late one first lets the other answer."""
+    """Return the number of the worker; a late worker first lets the other one answer."""
     if late:
         worker.arena.wait(1, 1, 300.0, "the quick worker")
         time.sleep(0.2)
@@ -121,5 +121,5 @@ def streams(worker: Worker) -> list[tuple[str, int]]:
 
 
 def hold_briefly(worker: Worker, size: int) -> None:
-    """Hold some bytes, every page of them written, and let them go."""
+    """Allocate some bytes, write to every page of them, and free them."""
     torch.ones(size, dtype=torch.uint8)

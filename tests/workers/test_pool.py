@@ -157,13 +157,13 @@ def test_answers_are_one_line(function: str, answer: tuple[bool, object]) -> Non
     ],
 )
 def test_a_dead_worker_is_named(pool: _Pool, how: str, expected: str) -> None:
-    """A worker that dies is named with how it died, and the other one is ended."""
+    """A worker that dies is named with the cause, and the other one is shut down."""
     with pytest.raises(PlatformError, match=f"^device 0 {expected}; the run was ended$"):
         pool.call_each(tasks.die, {0: {"how": how}, 1: {"how": how}})
 
 
 def test_a_worker_that_only_closes_its_connection_is_ended(pool: _Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that can answer no more but goes on is named, and all are ended."""
+    """A worker that runs but can no longer answer is named, and all workers are shut down."""
     monkeypatch.setattr(pool_module, "_DYING_S", 0.2)
     with pytest.raises(PlatformError, match=r"^device 0 closed its connection \(hang_up\); the run was ended$"):
         pool.call_each(tasks.hang_up, {0: {}, 1: {}})

@@ -1,4 +1,4 @@
-"""Streams of a device: threads that run groups beside each other."""
+"""Streams of a device: threads that run groups side by side."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_an_error_is_raised_after_all_have_finished(failing: int) -> None:
 
 @pytest.mark.parametrize(("functions", "expected"), [(1, [4]), (2, [2, 2]), (3, [2, 1, 1]), (6, [1] * 6)])
 def test_streams_share_the_cores_of_a_device(functions: int, expected: list[int]) -> None:
-    """Operators of functions that run beside each other use equal parts of the cores, then the caller has all again."""
+    """Operators of functions that run side by side use equal parts of the cores, then the caller has all again."""
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(4)

@@ -162,7 +162,7 @@ def test_memory_of_a_large_model(checkout: Checkout) -> None:
 
 
 def test_failure_and_resuming(checkout: Checkout) -> None:
-    """A step that fails is tried again, ends the run with its log, and is all that the next run does anew."""
+    """A step that fails is retried, then ends the run with its log; the next run repeats only that step."""
     checkout.config("config.yaml", models={"beta": None})
     before = _last()
     failed = checkout.snakemake(*PROFILE, "--retries", "1", STAND_IN_FAILS="profile")

@@ -1,4 +1,4 @@
-"""The persistent executor: outputs, lifetimes, and what is left of it."""
+"""The persistent executor: outputs, lifetimes, and that nothing remains after it is closed."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_closed_engine_is_refused() -> None:
 
 
 def test_a_forgotten_engine_ends() -> None:
-    """Workers of an engine that nobody refers to any more are gone."""
+    """The workers of an engine end when nothing refers to it any longer."""
     before = set(children())
     made = small_engine()
     del made

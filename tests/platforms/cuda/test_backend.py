@@ -201,7 +201,7 @@ def test_graphs_share_pools(cuda: _Torch) -> None:
 
 
 def test_copies_that_share_a_gpu_have_pools_of_their_own(cuda: _Torch) -> None:
-    """Independent copies run at once: what one lets go must not serve another."""
+    """Independent copies run at once: memory that one of them releases must not be reused by another."""
     backend = CudaBackend([0, 0])
     kept = [backend.capture((Lane(device),), lambda: None) for device in range(2)]
     entered = [entry for entry in cuda.log if entry.startswith("enter capture")]

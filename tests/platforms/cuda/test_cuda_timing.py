@@ -85,7 +85,7 @@ def test_copies_fit_into_memory(worker: Any) -> None:
 
 
 def test_stages(worker: Any) -> None:
-    """Groups run beside each other between one fork and one join; their operators alone take their sum."""
+    """Groups run side by side between one fork and one join; their operators alone take their sum."""
     stages = ((("a", "b"), ("c",)), (("a",), ("a",), ("b",)))
     samples_of = cuda.time_stages(worker, 0, stages, rounds=2, warmup=1)
     assert samples_of[0] == [(pytest.approx(3.0), pytest.approx(3.014))] * 2

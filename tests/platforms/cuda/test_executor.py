@@ -214,7 +214,7 @@ def _fail(*_: Tensor) -> Tensor:
 
 
 def test_devices_that_fail_are_named() -> None:
-    """What a kernel did wrong shows when its device is waited for."""
+    """An error in a kernel is raised when its device is synchronized."""
     extracted_network = branches()
 
     class Failing(HostBackend):

@@ -19,7 +19,7 @@ _OCCUPANCY = "est. achieved occupancy %"
 
 
 def _annotation(operator: str, begin: float, duration: float) -> dict[str, Any]:
-    """What ``record_function`` leaves."""
+    """An event of the trace, as ``record_function`` writes it."""
     name = f"{ANNOTATION}{operator}"
     place = {"ph": "X", "pid": 7, "tid": 11, "ts": begin, "dur": duration}
     return {**place, "cat": "user_annotation", "name": name, "args": {"External id": 1, "Record function id": 0}}
@@ -109,7 +109,7 @@ def test_an_operator_without_kernels_asks_for_nothing() -> None:
 
 
 def test_a_trace_without_kernels_says_nothing() -> None:
-    """Where no kernel was recorded, as without leave to trace them, no operator is said to ask for nothing."""
+    """If no kernel was recorded, as without permission to trace them, no operator is stated to need no resources."""
     assert resources_of(_trace(_annotation("a", 100.0, 50.0), _launch(1, 110.0))) == {}
 
 

@@ -170,7 +170,7 @@ class Checker:
         return self.flow.makes[operators[0]][0]
 
     def _uses(self) -> tuple[dict[_Block, list[int]], dict[_Block, set[Value]], dict[_Block, int]]:
-        """Of every block of memory who reads or writes it, which values lie in it, and what allocates it."""
+        """For every block of memory: who reads or writes it, which values are in it, and what allocates it."""
         users: dict[_Block, list[int]] = defaultdict(list)
         values: dict[_Block, set[Value]] = defaultdict(set)
         made: dict[_Block, int] = dict(self.copies)

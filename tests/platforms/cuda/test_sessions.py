@@ -156,7 +156,7 @@ def test_a_device_that_hangs_is_named(run: Callable[..., dict[str, Any]], files:
 
 
 def test_a_process_that_dies_is_named(run: Callable[..., dict[str, Any]], files: Files, tmp_path: Path) -> None:
-    """What it was launching when it died: device, operator and stage; nothing is left behind."""
+    """The message says what the process was launching when it died: device, operator and stage; no process remains."""
     message = (
         r"^platform cuda died by signal SIGKILL \(\w+\), last at device 1, operator \S+, stage 0; the machine may be "
     )

@@ -137,7 +137,7 @@ def _cut(graph: Graph) -> Graph:
 
 
 def test_hundreds_of_parallel_operators_are_not_listed() -> None:
-    """200 operators beside each other have some 5e13 endings; the last is one of eight groups."""
+    """200 operators side by side have some 5e13 endings; the last is one of eight groups."""
     instance = problem({f"v{number}": 1.0 for number in range(200)}, {})
     start = _start(instance.order, [[] for _ in instance.order])
     assert start.count == sum(_binomial(200, groups) for groups in range(1, 9))

@@ -23,7 +23,7 @@ QUICK = Settings(steps=30, most=2, value_layers=(32, 32))
 
 
 def _pair() -> Problem:
-    """Two operators of 0.5 ms that take 0.6 ms beside each other (TOP.md, D16)."""
+    """Two operators of 0.5 ms that take 0.6 ms side by side (TOP.md, D16)."""
     return problem({"a": 0.5, "b": 0.5}, {}, stages={frozenset({("a",), ("b",)}): 0.6})
 
 

@@ -18,7 +18,7 @@ _SIZES, _STATE = (2, 1, 3), 4
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Several threads would wait for each other longer than such small networks take."""
+    """With several threads, waiting for each other would take longer than networks as small as these."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -20,7 +20,7 @@ def test_by_hand() -> None:
 
 
 def test_scores() -> None:
-    """Z-scores with the mean and deviation of the steps, at most 3; what never changes has the score 0."""
+    """Z-scores with the mean and deviation of the steps, clipped at 3; a value that never changes has the score 0."""
     rows = np.array([measures_row(StepMeasures(0.5, (10.0, 20.0), variance)) for variance in (0.0, 2.0)])
     scores = Scores.of(rows)
     assert scores.normalized(rows).tolist() == [[0.0, 0.0, 0.0, -1.0], [0.0, 0.0, 0.0, 1.0]]
