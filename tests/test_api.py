@@ -206,7 +206,7 @@ def _dynamic() -> Any:
     ],
 )
 def test_what_does_not_fit_is_one_line(stages: Stages, call: Any, message: str) -> None:
-    """Wrong arguments are named with what is allowed."""
+    """Wrong arguments are named, with what is allowed."""
     with pytest.raises(HiosError, match=message) as caught:
         call(stages)
     assert "\n" not in str(caught.value)

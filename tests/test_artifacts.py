@@ -1,4 +1,4 @@
-"""Reading and writing files: what is refused and how it is said."""
+"""Reading and writing files: what is refused, and with which message."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ def test_a_stage_measured_twice_is_refused() -> None:
 
 
 def test_costs_hold_empty_lists() -> None:
-    """Stages and merges that nothing measured are empty lists in costs.json, which readers of the file rely on."""
+    """Without measured stages and merges costs.json has empty lists, which readers of the file rely on."""
     assert artifacts.plain(CostsFile(operators={}, transfers=())) == {
         "operators": {},
         "transfers": (),

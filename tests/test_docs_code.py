@@ -62,7 +62,7 @@ def test_every_block_is_run() -> None:
 
 
 def _run(code: str, folder: Path) -> str:
-    """Run code in an interpreter of its own; returns what it prints."""
+    """Run code in a new interpreter, and return what it prints."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

@@ -194,7 +194,7 @@ def test_workers_end_with_what_was_compiled(compiled: Callable[..., Any], made: 
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any] | None, mode: str | None, message: str) -> None:
-    """What torch.compile is told and hios does not know is refused in one line."""
+    """Options of torch.compile that hios does not know are refused in one line."""
     part = torch.fx.symbolic_trace(nn.ReLU())
     with pytest.raises(HiosError) as error:
         dynamo.hios(part, [torch.zeros(1)], mode=mode, options=options)

@@ -161,7 +161,7 @@ def _outputs(members: tuple[Conv, ...]) -> tuple[list[Any], list[Any]]:
 
 @given(st.one_of(st.lists(_convs(), min_size=2, max_size=4), _likely()))
 def test_merging_keeps_results(members: list[Conv]) -> None:
-    """Whatever is held to be mergeable gives the same outputs as one convolution as each by itself."""
+    """Operators that count as mergeable give the same outputs merged as one by one."""
     torch = pytest.importorskip("torch")
     members = [member for member in members if min(member.output) > 0]
     if merged_kernel(_members(*members)) is None:
@@ -208,7 +208,7 @@ def test_modelled_merge(utilization: dict[str, float], contention: str, expected
 
 
 def test_measured_merge_counts() -> None:
-    """A measured merge is taken, in any order, and not asked for again; what cannot be merged has no time."""
+    """A measured merge is used, in any order, and not requested again; what cannot be merged has no time."""
     members = {**PAIR, "c": Conv((5, 5), (1, 1))}
     instance = RecordingProblem(conv_problem(members, {**TIMES, "c": 1.0}, merges={frozenset("ab"): 1.5}))
     assert instance.merge_ms([1, 0]) == 1.5

@@ -61,7 +61,7 @@ def test_the_plan_stays_and_the_times_are_the_other_costs(instance: Problem, dat
 
 
 def test_other_shapes() -> None:
-    """A schedule for batch 1, refused on batch 4 as it is, runs there once it is taken there; it says where from."""
+    """A schedule for batch 1 is refused on batch 4, runs there once retargeted, and states where it comes from."""
     one, four = _batch(1), _batch(4)
     made = schedule(one, "greedy", 1)
     with pytest.raises(ScheduleError, match="this is a schedule of another graph"):

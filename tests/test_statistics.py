@@ -102,13 +102,13 @@ def test_luck_of_the_median_does_not_win() -> None:
 
 
 def test_no_more_is_given_up_than_noise() -> None:
-    """A steady way that is slower beyond doubt does not win by being steady."""
+    """A steady way that is significantly slower is not chosen for being steady."""
     rare = [16.0 if number in (5, 11, 17, 20, 23) else 8.0 for number in range(_ROUNDS)]
     assert best({"rare": rare, "steady": _around(8.4, 0.001, 7)}) == "rare"
 
 
 def test_few_rounds_take_the_fastest() -> None:
-    """Rounds too few for an interval are decided by the median."""
+    """With too few rounds for an interval, the median decides."""
     assert best({"unsteady": [8.0, 16.0, 8.0], "steady": [8.4, 8.4, 8.4]}) == "unsteady"
 
 
@@ -204,7 +204,7 @@ def test_same_runs_same_interval() -> None:
 
 
 def test_too_few_rounds() -> None:
-    """Fewer than six rounds, or rounds of one competitor only, say nothing, and tell nothing apart."""
+    """With fewer than six rounds, or rounds of one competitor only, there is no interval and no decision."""
     assert LEAST_ROUNDS == 6
     assert speedup_interval([2.0] * 6, [1.0] * 6) == (2, 2)
     assert speedup_interval([2.0] * 5, [1.0] * 5) is None

@@ -41,7 +41,7 @@ def test_what_is_no_number_is_off(value: float, expected: float) -> None:
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
 def test_one_rule_for_what_is_not_finite(wrong: float, place: int) -> None:
-    """Every comparison takes NaN for equal to NaN and infinities to themselves, and nothing else to either."""
+    """Every comparison treats NaN as equal to NaN and an infinity to itself, and nothing else to either."""
     expected = torch.tensor([1.0, math.nan, math.inf, -math.inf])
     values = expected.clone()
     values[place] = wrong

@@ -141,7 +141,7 @@ def test_execute_prints_a_table(folder: Path) -> None:
 
 
 def test_without_arguments_there_is_help() -> None:
-    """The command alone prints its help and nothing around it, with the status of wrong usage."""
+    """A command without arguments prints only its help, with the exit status of wrong usage."""
     result = _run()
     assert result.exit_code == 2
     assert result.stderr == _done("--help").stdout
@@ -439,7 +439,7 @@ def test_truncated_artifacts(folder: Path, tmp_path: Path, name: str, kept: int)
 
 
 def _later(data: Any) -> None:
-    """Everything a millisecond later: as valid as before, but not what the plan takes."""
+    """Everything starts a millisecond later: the schedule is still valid, but longer than its plan takes."""
     data["latency_ms"] += 1
     for row in data["placements"]:
         row["start_ms"] += 1

@@ -22,7 +22,7 @@ GRAPH = '{"name": "one", "operators": [{"id": "a", "type": "task"}], "edges": []
 
 
 class StoppedError(Exception):
-    """Raised in the place of what a command would run."""
+    """Raised in place of what a command would run."""
 
 
 @pytest.fixture

@@ -170,7 +170,7 @@ def test_the_published_algorithms_do_not_merge_streams() -> None:
     ],
 )
 def test_wrong_plans_are_refused(changes: dict[str, Any], message: str) -> None:
-    """Each way in which merged operators of a plan can contradict each other or the costs."""
+    """Each way in which the merges of a plan can contradict each other or the costs is refused."""
     with pytest.raises(ScheduleError, match=message):
         evaluate(ONE, dataclasses.replace(PLAN, **changes))
 

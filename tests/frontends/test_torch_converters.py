@@ -163,6 +163,6 @@ _ROWS, _COLUMNS = torch.tensor([[0], [2]]), torch.tensor([[1, 0, 2]])
     ids=["rows and columns", "more axes", "together", "apart", "first", "one", "one negative", "negative", "unfold"],
 )
 def test_index(pick: Callable[[Tensor], Tensor]) -> None:
-    """Indices of several axes belong together, whatever axes are beside or between them."""
+    """Indices of several axes are applied together, whatever axes are next to or between them."""
     x, other = _random(1, 4, 4, 4), _random(1, 4, 4, 4, seed=1)
     _require_equal(Model(lambda model, x: pick(x)), (x,), (other,))

@@ -363,6 +363,6 @@ def test_operators_come_through(name: str) -> None:
 
 
 def test_every_entry_comes_through() -> None:
-    """An entry that torch models can need stands in a group."""
+    """Every entry that torch models can need is in a group."""
     expected = {name.removeprefix("relax.") for name in KERNELS} - NOT_FROM_TORCH
     assert set().union(*(group.operators for group in GROUPS.values())) == {f"relax.{name}" for name in expected}

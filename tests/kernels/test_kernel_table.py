@@ -117,7 +117,7 @@ def test_merges_overwrite_with_every_activation() -> None:
 
 
 def test_kernels_cast_to_the_dtype_that_relax_states() -> None:
-    """A product of halves that Relax has in single precision comes in single precision."""
+    """A float16 product whose output is float32 in Relax gives float32."""
     x = torch.ones(2, 2, dtype=torch.float16)
     assert build("relax.matmul", {"out_dtype": "float32"}, "test")(x, x).dtype == torch.float32
     convolution = build("relax.nn.conv2d", {**_CONV, "out_dtype": "float32"}, "test")

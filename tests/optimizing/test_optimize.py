@@ -192,7 +192,7 @@ def test_optimized_modules_may_be_nested() -> None:
 
     class Waiting(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            """Have another thread run the inner one, and run it too."""
+            """Run the inner module in another thread and in this one."""
             other = threading.Thread(target=lambda: results.append(inner(x)), daemon=True)
             other.start()
             other.join(30)
@@ -218,7 +218,7 @@ def test_a_closed_module_runs_the_model_itself(fresh: OptimizedModule) -> None:
 
 
 def test_a_forked_process_runs_the_model_itself(fast: OptimizedModule) -> None:
-    """In a forked process, which has no workers, outputs are still right, with a warning that says why."""
+    """In a forked process, which has no workers, outputs are still correct, with a warning that names the reason."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

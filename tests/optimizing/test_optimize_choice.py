@@ -210,7 +210,7 @@ _REPORT = {"chosen": "", "reason": "", "measured_at": "", "busy_share": 0, "seco
     ],
 )
 def test_damaged_choices_count_as_absent(part: str, value: Any, tmp_path: Path) -> None:
-    """A choice on disk that is cut off, or not what was written, is not used."""
+    """A choice on disk that is truncated or changed is not used."""
     choices, report = ChoiceCache(tmp_path, {"model": "one"}), Report("Model", "the model itself, 1 thread", "because")
     assert choices.get("Model") is None
     choices.put(report, itself(1))

@@ -188,7 +188,7 @@ def test_what_is_allowed() -> None:
 
 
 def test_random_numbers_go_on_where_they_were() -> None:
-    """What is drawn after optimizing is what would have been drawn without."""
+    """Random numbers drawn after optimizing are those that would have been drawn without it."""
     model = Acting(lambda model, x: torch.rand(1)).eval()
     torch.manual_seed(5)
     expected = torch.rand(3)

@@ -19,7 +19,7 @@ TODAY = itself(1)
 
 
 class _Clock:
-    """A race whose calls take the time that is given for each label, and none for real."""
+    """A race whose calls take the time given for each label on a simulated clock."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, milliseconds: dict[str, float]) -> None:
         self.calls: list[str] = []

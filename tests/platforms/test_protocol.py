@@ -66,7 +66,7 @@ def test_constants(name: str) -> None:
 
 
 def test_platforms_are_found_by_name() -> None:
-    """Modules of a name; unknown names are refused with those that there are."""
+    """The modules of a platform by name; unknown names are refused, with a list of the known ones."""
     modules: list[Any] = [platforms.find("cpu"), platforms.measuring("cpu"), platforms.executing("cuda")]
     assert modules == [cpu_platform, cpu_measuring, cuda_executing]
     for part in _FIND.values():

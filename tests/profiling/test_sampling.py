@@ -80,7 +80,7 @@ def test_estimate_of_what_is_left(taken: int, left: int) -> None:
 
 
 def test_the_bar_ends_full(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever was expected, at the end the bar states what was done, and nothing as left."""
+    """Whatever was expected, at the end the bar states what was done, and no remaining time."""
     _counts(_Machine(a=STEADY, b=NOISY), ["a", "b"], Effort(10, math.inf))
     last = capsys.readouterr().err.split("\r")[-1].strip()
     assert last.startswith("measuring 100% |")

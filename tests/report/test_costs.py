@@ -1,4 +1,4 @@
-"""What the report says of the costs that predictions rest on."""
+"""What the report says about the costs behind predictions."""
 
 from __future__ import annotations
 

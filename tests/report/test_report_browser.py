@@ -147,7 +147,7 @@ def test_tables_show_one_model(browser: Any, path: Path) -> None:
 
 
 def test_charts_hover_and_zoom(browser: Any, path: Path) -> None:
-    """Every chart tells about its bars; Gantt charts zoom by drag and by button, and come back whole."""
+    """Every chart shows details of its bars; Gantt charts zoom by drag and by button, and can be reset."""
     visit = visited(browser, path)
     tab = visit.tab
     tip = tab.locator(".tip")

@@ -27,7 +27,7 @@ ROWS = {row.operator: row for row in MADE.placements}
 
 
 def test_lanes() -> None:
-    """One on several devices is on a lane of each, and no device is left out."""
+    """An operator on several devices is drawn on a lane of each, and no device is left out."""
     assert lanes_of(ROWS["c"]) == [(0, 0), (1, 0)]
     assert lanes_of(ROWS["b"]) == [(1, 0)]
     assert lanes((lane for row in MADE.placements for lane in lanes_of(row)), 3) == [(0, 0), (1, 0), (2, 0)]

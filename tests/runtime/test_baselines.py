@@ -67,7 +67,7 @@ def _devices(cores: list[list[int]]) -> Platform:
 
 
 def test_workers_and_cores() -> None:
-    """Each has a worker of its own behind those of the engine, and as many cores as threads."""
+    """Each has its own worker, numbered after those of the engine, and as many cores as threads."""
     entries = references(_devices([[0], [1], [2]]), "eager", ["onnxruntime", "eager"])
     assert [entry.worker for entry in entries] == [4, 5, 6, 7, 8]
     assert [entry.cores for entry in entries] == [[0], [0, 1, 2], [0], [0, 1, 2], [0, 1, 2]]

@@ -209,7 +209,7 @@ def test_branches_without_a_program(tmp_path: Path, transport: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_values_without_tags(files: Files, graph: Graph, tmp_path: Path, seed: int) -> None:
-    """Where only the order of messages tells values apart, as in NCCL, they still reach their readers."""
+    """If only the order of messages identifies values, as in NCCL, they still reach their readers."""
     schedule = _written(graph, random_plan(graph, 3, seed=seed), tmp_path)
     command = _command("gloo", 3, files, schedule)
     place = command.index("-m", command.index("torch.distributed.run"))

@@ -62,7 +62,7 @@ def _one_by_one(graph: Graph) -> StagedPlan:
     ],
 )
 def test_operator_and_stage_are_named(files: Files, graph: Graph, how: str, message: str) -> None:
-    """Whatever becomes of an operator, the run ends with one line that names device, operator and stage."""
+    """However an operator fails, the run ends with one line that names device, operator and stage."""
     stage = list(graph.order).index(graph.index[SPOILT])
     timeout_s = 5.0 if how == "hang" else 300.0
     with pytest.raises(HiosError) as caught:

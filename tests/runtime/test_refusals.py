@@ -162,7 +162,7 @@ def test_deadlocks_of_streams_are_refused_before_the_run(files: Files, sequentia
 
 
 def test_too_many_streams_are_refused(files: Files, sequential: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream is a thread: more of them than a device takes are refused, with their number."""
+    """A stream is a thread; more streams than a device supports are refused, with their number."""
     monkeypatch.setattr(competitors, "MOST_STREAMS", 2)
     schedule = Schedule.read(sequential)
     _on_streams(schedule, {"conv1": 7, "conv10": 5}).write(sequential)

@@ -109,7 +109,7 @@ def test_drift_in_words(factors: tuple[float, ...], said: str) -> None:
 
 
 def test_virtual_devices() -> None:
-    """Where devices share cores or GPUs, the last line says what times are worth; elsewhere nothing does."""
+    """If devices share cores or GPUs, the last line says that times mean little; otherwise there is no such line."""
     for virtual, said in ((True, True), (False, False), (None, False)):
         platform = RunPlatform("cpu", virtual=virtual)
         last = latency_table(_run(10, "greedy", platform=platform)).splitlines()[-1]

@@ -347,7 +347,7 @@ def test_notes_name_what_was_not_compared() -> None:
 
 
 def test_no_start_fits() -> None:
-    """The search begins with one operator after another where no plan that was found is a start for it."""
+    """If no plan of another algorithm can start the search, it starts with the operators in sequence."""
     wide = problem(
         {f"v{number}": 1.0 + number for number in range(40)}, {("v0", f"v{number}"): 1.0 for number in range(1, 40)}
     )

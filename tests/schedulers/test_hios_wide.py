@@ -69,7 +69,7 @@ def test_values_are_on_the_first_device() -> None:
 @settings(max_examples=25, deadline=None)
 @given(instance=wide_problems(largest=6), devices=st.integers(1, 4))
 def test_others_do_not_change(name: str, instance: Problem, devices: int) -> None:
-    """Published algorithms give every operator one device, with times on several in the costs as without."""
+    """Published algorithms give every operator one device, even if the costs have times on several."""
     devices = devices if ALGORITHMS[name].several_devices else 1
     narrow = copy.copy(instance)
     narrow.wide_ms = {}

@@ -35,7 +35,7 @@ def test_matching_is_maximum(graph: tuple[list[list[int]], int]) -> None:
 
 @given(graph=bipartite(), data=st.data())
 def test_enlarging_keeps_vertices(graph: tuple[list[list[int]], int], data: st.DataObject) -> None:
-    """From any matching on a maximum one is found, and what was matched stays so."""
+    """Any matching is extended to a maximum one, in which all matched vertices stay matched."""
     adjacency, right = graph
     start, taken = [], set()
     for row in adjacency:

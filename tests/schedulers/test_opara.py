@@ -204,7 +204,7 @@ def test_demands_from_times() -> None:
 
 
 def test_notes(crossed: Problem) -> None:
-    """The schedule says what demands and classes rest on, and is in launch order."""
+    """The schedule states what demands and classes are derived from, and is in launch order."""
     scheduled = schedule(crossed, "opara")
     assert scheduled.notes == {"resource demands": "times", "operator classes": "times"}
     order = [crossed.ids[operator] for operator in launch_order(crossed, demands(crossed))]

@@ -95,7 +95,7 @@ def test_window_bounds_the_stage(window: int, sizes: list[int]) -> None:
 
 
 def test_asked_stages_are_recorded() -> None:
-    """What the window tried and nobody measured is what the profiler measures next."""
+    """The profiler measures the stages that the window tried and that were not measured yet."""
     instance = RecordingProblem(problem({"a": 1.0, "b": 1.0}, {}))
     schedule(instance, "hios-lp", 1)
     assert instance.asked == {frozenset({(0,), (1,)})}

@@ -19,7 +19,7 @@ from tests.serving.scenarios import scenario, served
 
 
 def constants(**changes: Any) -> CalibrationFile:
-    """Constants of the two models; without changes they change nothing."""
+    """Calibration constants of the two models; with the defaults they have no effect."""
     given: dict[str, Any] = {
         "lanes": 2,
         "models": {"left": 1.0, "right": 1.0},

@@ -118,7 +118,7 @@ def test_many_threads_at_once(server: Server) -> None:
 
 
 def test_inputs_need_not_be_contiguous(server: Server) -> None:
-    """Inputs in another order in memory are read as they are meant."""
+    """Inputs with another memory layout are read correctly."""
     (plain,) = inputs("blocks", 3)
     for value in (plain.contiguous(memory_format=torch.channels_last), torch._neg_view(-plain)):
         require_right("blocks", [plain], server.infer("blocks", [value]))

@@ -198,7 +198,7 @@ def test_full_queues_drop(drop_oldest: bool, dropped: list[int]) -> None:
 
 
 def test_deadline_passes_in_the_queue() -> None:
-    """A task expires at its deadline to the moment, though nothing else happens then; one in its slot does not."""
+    """A task expires exactly at its deadline, even if nothing else happens then; one that runs does not."""
     tasks = trace((0.0, 0), (0.5, 0), (0.5, 0))
     record = Simulation(server(10.0), [QueueRules(9, deadline_s=2.0)], tasks, 100.0).run()
     assert record.state == [COMPLETED, COMPLETED, EXPIRED]

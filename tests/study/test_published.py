@@ -15,7 +15,7 @@ _ENTRY = "figures: {f: {hardware: h, source: {kind: paper, place: p}, tolerance:
 
 
 def test_every_group_is_a_figure_or_text() -> None:
-    """Numbers are kept under a figure of the registry, or under what stands in a text alone."""
+    """Published numbers belong to a figure of the registry, or are stated only in the text of a paper."""
     groups = {group for group in all_published() if not group.endswith("_text")}
     assert groups <= set(registry.ids())
 

@@ -178,7 +178,7 @@ def test_a_worker_that_died_between_calls_is_named(pool: _Pool) -> None:
 
 
 def test_a_hang_ends(impatient: _Pool) -> None:
-    """A worker that never answers is named after the time-out, and all are ended."""
+    """A worker that never answers is named after the time-out, and all workers are shut down."""
     with pytest.raises(PlatformError, match=r"^device 0 did not answer within 5 s \(hang\); the run was ended$"):
         impatient.call_each(tasks.hang, {0: {}, 1: {}})
 
@@ -209,7 +209,7 @@ def test_parts_make_up_the_message() -> None:
 
 
 def test_a_wait_in_vain_says_for_what() -> None:
-    """A worker that waits for a value that never comes says which; a worker may have a name of its own."""
+    """A worker that waits for a value that never arrives names it; workers can be given names."""
     with (
         WorkerPool(_cores(1), Arena(4, 0), 300.0, ["the only device"]) as pool,
         pytest.raises(HiosError, match=r"^the only device: waited 0\.2 s for the output of operator conv1$"),
@@ -230,7 +230,7 @@ def test_workers_import_from_where_the_controller_does(monkeypatch: pytest.Monke
 
 
 def test_a_worker_that_does_not_start_is_named() -> None:
-    """A core that is not there ends the pool with a message, not with a hang."""
+    """A core that does not exist ends the pool with a message instead of a hang."""
     missing = os.cpu_count() or 1
     before = set(children())
     with pytest.raises(PlatformError, match=r"^device 1 died with exit status 1 \(starting\); the run was ended$"):

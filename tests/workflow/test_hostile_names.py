@@ -48,7 +48,7 @@ def test_labels(label: str, place: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_files_and_folders(checkout: Checkout, name: str) -> None:
-    """Names of files and folders, which are free, reach commands as they are; nothing is written elsewhere."""
+    """Any names of files and folders reach commands unchanged, and nothing is written elsewhere."""
     (checkout.path / f"{name}.pt2").touch()
     checkout.config(
         "config.yaml",

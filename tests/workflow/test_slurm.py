@@ -149,7 +149,7 @@ def test_auto_is_refused(checkout: Checkout) -> None:
 
 
 def test_memory_of_a_large_model(checkout: Checkout) -> None:
-    """A job asks for memory in proportion to what it reads, beside what any needs."""
+    """A job requests a fixed amount of memory, and more in proportion to what it reads."""
     checkout.config("config.yaml", models={"beta": None})
     program = checkout.path / "results" / "alpha" / "program.pt2"
     program.parent.mkdir(parents=True)

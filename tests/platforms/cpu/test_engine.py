@@ -269,7 +269,7 @@ def test_workers_outlive_the_thread_that_made_them() -> None:
 
 @pytest.mark.slow
 def test_workers_end_with_a_killed_process() -> None:
-    """Workers of a process that is killed while they sleep are gone."""
+    """Workers that sleep when their process is killed end too."""
     with _process("wait") as process:
         assert process.stdout is not None
         workers = [int(worker) for worker in process.stdout.readline().split()]

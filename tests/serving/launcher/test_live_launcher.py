@@ -87,7 +87,7 @@ def test_decides_anew_while_requests_run(device: str, killed: bool, tmp_path: Pa
 
 
 def test_a_launcher_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server says why nothing is decided any more; what it has decided goes on."""
+    """The server states why it has stopped deciding; what was decided before continues."""
 
     def fail(*_: object) -> None:
         raise ValueError("no such action")
