@@ -19,7 +19,7 @@ _OCCUPANCY = "est. achieved occupancy %"
 
 
 def _annotation(operator: str, begin: float, duration: float) -> dict[str, Any]:
-    """An event of the trace, as ``record_function`` writes it."""
+    """What ``record_function`` leaves."""
     name = f"{ANNOTATION}{operator}"
     place = {"ph": "X", "pid": 7, "tid": 11, "ts": begin, "dur": duration}
     return {**place, "cat": "user_annotation", "name": name, "args": {"External id": 1, "Record function id": 0}}
@@ -65,7 +65,7 @@ def _trace(*events: dict[str, Any]) -> dict[str, Any]:
 
 def test_kernels_belong_to_the_operator_that_launched_them() -> None:
     """Launches within an operator's annotation are its own, whenever and in which order their kernels run."""
-    resources = resources_of(
+    found = resources_of(
         _trace(
             _annotation("a", 100.0, 50.0),
             _launch(1, 110.0),
@@ -77,7 +77,7 @@ def test_kernels_belong_to_the_operator_that_launched_them() -> None:
             _kernel(1, 40, 0, [128, 1, 1]),
         )
     )
-    assert resources == {
+    assert found == {
         "a": BlockResources(0, 40 * 128, 128, blocks=12),
         "b": BlockResources(1024, 32 * 256, 256, blocks=12, occupancy=0.25),
     }
@@ -103,13 +103,13 @@ def test_an_operator_without_kernels_asks_for_nothing() -> None:
     """A view launches no kernel, and a copy is none."""
     copied = {**_kernel(2, 0, 0, [1]), "cat": "gpu_memcpy", "args": {"correlation": 2, "bytes": 4}}
     events = [_annotation("view", 100.0, 5.0), _annotation("copy", 110.0, 5.0), _launch(2, 111.0), copied]
-    resources = resources_of(_trace(*events, _annotation("a", 200.0, 9.0), _launch(1, 201.0), _kernel(1, 8, 0, [32])))
+    found = resources_of(_trace(*events, _annotation("a", 200.0, 9.0), _launch(1, 201.0), _kernel(1, 8, 0, [32])))
     nothing = BlockResources(0, 0, 1)
-    assert {name: entry for name, entry in resources.items() if name != "a"} == {"view": nothing, "copy": nothing}
+    assert {name: entry for name, entry in found.items() if name != "a"} == {"view": nothing, "copy": nothing}
 
 
 def test_a_trace_without_kernels_says_nothing() -> None:
-    """If no kernel was recorded, as without permission to trace them, no operator is stated to need no resources."""
+    """Where no kernel was recorded, as without leave to trace them, no operator is said to ask for nothing."""
     assert resources_of(_trace(_annotation("a", 100.0, 50.0), _launch(1, 110.0))) == {}
 
 
